@@ -1,0 +1,198 @@
+//! The store's actions, the same for every transport, console and test. Must not know who asks.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    catalogue::{Book, Books, Shelf},
+    domain::{BookId, Entry, IdempotencyKey, PriceChange, Purchase, Receipt, Restocked, STOCK_MAX},
+    fault::{Fault, Limit},
+    ledger::Ledger,
+    metrics::Metrics,
+    money::{Cents, WANTED},
+    settings::{Reads, Settings},
+    store::{OpenError, Page, Readers},
+};
+
+/// A handle to an open store; clones share it.
+#[derive(Clone, Debug)]
+pub struct Bookstore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    shelf: Arc<Shelf>,
+    ledger: Ledger,
+    readers: Arc<Readers>,
+    metrics: Arc<Metrics>,
+    tails: AtomicUsize,
+}
+
+/// A page and where the next one starts.
+#[derive(Clone, Debug)]
+pub struct Paged<T, C> {
+    /// What was asked for.
+    pub items: T,
+    /// `None` on the last page.
+    pub next: Option<C>,
+}
+
+impl Bookstore {
+    /// Opens `path`, making it with the sample catalogue if it does not exist.
+    pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, OpenError> {
+        let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
+        let ledger = Ledger::open(path, settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics))?;
+        let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
+        let tails = AtomicUsize::new(0);
+        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails }) })
+    }
+
+    /// The books of exactly this topic, in the order of ids.
+    pub async fn search(&self, topic: &str) -> Result<Books, Fault> {
+        let most = self.inner.settings.limits.topic_bytes;
+        self.within(Limit::TopicBytes, topic.len(), most)?;
+        match self.inner.settings.reads {
+            Reads::Memory => Ok(self.inner.shelf.load().topic(topic)),
+            Reads::Database => self.inner.readers.topic(topic.to_owned()).await,
+        }
+    }
+
+    /// One book.
+    pub async fn lookup(&self, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
+        match self.inner.settings.reads {
+            Reads::Memory => Ok(self.inner.shelf.load().get(id).cloned()),
+            Reads::Database => self.inner.readers.book(id).await,
+        }
+    }
+
+    /// Buys `quantity` copies, all or none; a [`Receipt`] that says so means that it is on disk.
+    pub async fn buy(&self, book: BookId, quantity: i32, key: Option<IdempotencyKey>) -> Result<Receipt, Fault> {
+        let most = self.inner.settings.limits.quantity;
+        let wanted = u32::try_from(quantity).ok().filter(|copies| (1..=most).contains(copies));
+        let quantity =
+            wanted.ok_or_else(|| Fault::invalid("quantity", quantity, format!("a whole number from 1 to {most}")))?;
+        self.inner.ledger.purchase(Purchase { book, quantity, key }).await
+    }
+
+    /// Books in the order of ids; a size of 0 means the largest page there is.
+    pub async fn list(&self, after: Option<BookId>, size: usize) -> Result<Paged<Books, BookId>, Fault> {
+        let size = self.page_size(size)?;
+        let items: Books = match self.inner.settings.reads {
+            Reads::Memory => self.inner.shelf.load().after(after).take(size).cloned().collect(),
+            Reads::Database => self.inner.readers.books(after, size).await?,
+        };
+        let next = items.last().filter(|_| items.len() == size).map(|book| book.id());
+        Ok(Paged { items, next })
+    }
+
+    /// Raises every book with fewer copies to `amount`.
+    pub async fn restock(&self, amount: i64) -> Result<Restocked, Fault> {
+        let wanted = u32::try_from(amount).ok().filter(|copies| *copies <= STOCK_MAX);
+        let copies =
+            wanted.ok_or_else(|| Fault::invalid("amount", amount, format!("a whole number from 0 to {STOCK_MAX}")))?;
+        self.inner.ledger.restock(copies).await
+    }
+
+    /// Sets a price; `None` when there is no such book.
+    pub async fn update_price(&self, id: BookId, cents: i64) -> Result<Option<PriceChange>, Fault> {
+        let price =
+            Cents::new(cents).ok_or_else(|| Fault::invalid("price_cents", cents, format!("{WANTED}, in cents")))?;
+        self.inner.ledger.set_price(id, price).await
+    }
+
+    /// A page of the transaction log; a size of 0 means the largest page there is.
+    pub async fn log(&self, page: Page, size: usize) -> Result<Paged<Vec<Entry>, i64>, Fault> {
+        let size = self.page_size(size)?;
+        let items = self.inner.readers.log(page, size).await?;
+        let next = items.last().filter(|_| items.len() == size).map(|entry| entry.number);
+        Ok(Paged { items, next })
+    }
+
+    /// Follows the log from the entry after `after`, or from now.
+    pub fn tail(&self, after: Option<i64>) -> Result<Tail, Fault> {
+        let most = self.inner.settings.limits.log_tails;
+        let before = self.inner.tails.fetch_add(1, Ordering::Relaxed);
+        let newest = self.inner.ledger.watch();
+        let cursor = after.unwrap_or_else(|| *newest.borrow());
+        let tail = Tail { store: self.clone(), newest, cursor };
+        // Dropping the tail gives its place back.
+        self.within(Limit::LogTails, before + 1, most).map(|()| tail)
+    }
+
+    /// How many books there are.
+    pub fn books(&self) -> usize {
+        self.inner.shelf.load().len()
+    }
+
+    /// The number of the newest log entry.
+    pub fn last_number(&self) -> i64 {
+        *self.inner.ledger.watch().borrow()
+    }
+
+    /// Jobs that wait for the ledger.
+    pub fn queued(&self) -> usize {
+        self.inner.ledger.queued()
+    }
+
+    /// The store's counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// Commits what is queued and closes the file; false when it took longer than `patience`. Blocks.
+    pub fn close(&self, patience: Duration) -> bool {
+        self.inner.ledger.close(patience)
+    }
+
+    fn page_size(&self, asked: usize) -> Result<usize, Fault> {
+        let most = self.inner.settings.limits.page_size;
+        self.within(Limit::PageSize, asked, most)?;
+        Ok(if asked == 0 { most } else { asked })
+    }
+
+    fn within(&self, limit: Limit, asked: usize, at: usize) -> Result<(), Fault> {
+        if asked <= at {
+            return Ok(());
+        }
+        self.inner.metrics.refused(limit);
+        Err(Fault::Limit { limit, at: u64::try_from(at).unwrap_or(u64::MAX) })
+    }
+}
+
+/// Follows the log; ends when it is dropped.
+#[derive(Debug)]
+pub struct Tail {
+    store: Bookstore,
+    newest: watch::Receiver<i64>,
+    cursor: i64,
+}
+
+impl Tail {
+    /// Waits for entries and returns at least one; `None` when the store is gone. A page at a time, so that a
+    /// slow reader holds a page in memory and no more.
+    pub async fn next(&mut self) -> Option<Result<Vec<Entry>, Fault>> {
+        let cursor = self.cursor;
+        self.newest.wait_for(|newest| *newest > cursor).await.ok()?;
+        let page = self.store.log(Page::After(cursor), 0).await;
+        Some(page.map(|page| {
+            self.cursor = page.items.last().map_or(cursor, |entry| entry.number);
+            page.items
+        }))
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.store.inner.tails.fetch_sub(1, Ordering::Relaxed);
+    }
+}

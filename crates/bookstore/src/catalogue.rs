@@ -1,0 +1,261 @@
+//! The catalogue as readers see it: memory that the ledger publishes after each commit.
+//!
+//! A reader takes no lock: it loads a pointer to an immutable [`Catalogue`] and reads two atomics in a book.
+//! Stock and price change in place; only a book that comes, goes or is renamed makes a new [`Catalogue`], which
+//! shares all but the changed path with the old one. Must not know how anything is stored or sent.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use arc_swap::ArcSwap;
+use imbl::{OrdMap, shared_ptr::DefaultSharedPtr};
+
+use crate::{
+    domain::{BookId, NewBook},
+    money::Cents,
+};
+
+/// A book that readers share. Its number, title and topic never change; a renamed book is a new value.
+#[derive(Debug)]
+pub struct Book {
+    id: BookId,
+    stock: AtomicU32,
+    price_cents: AtomicI64,
+    title: Box<str>,
+    topic: Arc<str>,
+}
+
+impl Book {
+    /// A book to share; `topic` is shared among the topic's books.
+    pub fn new(id: BookId, title: impl Into<Box<str>>, topic: Arc<str>, stock: u32, price: Cents) -> Self {
+        let (stock, price_cents) = (AtomicU32::new(stock), AtomicI64::new(price.get()));
+        Self { id, stock, price_cents, title: title.into(), topic }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> BookId {
+        self.id
+    }
+
+    /// Its title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Its topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Copies left as of the last commit.
+    pub fn stock(&self) -> u32 {
+        self.stock.load(Relaxed)
+    }
+
+    /// The price as of the last commit.
+    pub fn price(&self) -> Cents {
+        Cents::new(self.price_cents.load(Relaxed)).unwrap_or_default()
+    }
+
+    /// Shows readers what a commit left. Relaxed is enough: each value is true by itself, and a caller that
+    /// was told of a commit learned it through a channel that orders what came before.
+    pub(crate) fn publish(&self, stock: u32, price: Cents) {
+        self.stock.store(stock, Relaxed);
+        self.price_cents.store(price.get(), Relaxed);
+    }
+}
+
+impl From<NewBook> for Book {
+    fn from(book: NewBook) -> Self {
+        Self::new(book.id, book.title, book.topic.into(), book.stock, book.price)
+    }
+}
+
+/// Books in the order of their ids.
+pub type Books = Arc<[Arc<Book>]>;
+
+type Topics = imbl::GenericHashMap<Arc<str>, Books, std::hash::RandomState, DefaultSharedPtr>;
+
+/// All books at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    by_id: OrdMap<BookId, Arc<Book>>,
+    by_topic: Topics,
+}
+
+impl Catalogue {
+    /// Builds from books in the order of ids.
+    pub fn from_ordered(books: impl IntoIterator<Item = Arc<Book>>) -> Self {
+        let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
+        let mut by_id = OrdMap::new();
+        for book in books {
+            topics.entry(Arc::clone(&book.topic)).or_default().push(Arc::clone(&book));
+            by_id.insert(book.id, book);
+        }
+        let by_topic = topics.into_iter().map(|(topic, books)| (topic, books.into())).collect();
+        Self { by_id, by_topic }
+    }
+
+    /// How many books there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is no book.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The book with this id.
+    pub fn get(&self, id: BookId) -> Option<&Arc<Book>> {
+        self.by_id.get(&id)
+    }
+
+    /// The books of exactly this topic.
+    pub fn topic(&self, topic: &str) -> Books {
+        self.by_topic.get(topic).cloned().unwrap_or_default()
+    }
+
+    /// Books in the order of ids, from the first above `after` on.
+    pub fn after(&self, after: Option<BookId>) -> impl Iterator<Item = &Arc<Book>> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((start, Bound::Unbounded)).map(|(_, book)| book)
+    }
+
+    /// Books that came, went or changed their text, all at once: each topic they touch is made anew only once.
+    fn restructure(&mut self, changes: Vec<(BookId, Option<NewBook>)>) {
+        let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
+        let by_topic = &self.by_topic;
+        let mut touch = |topic: &Arc<str>, book: Option<&Arc<Book>>| {
+            let books = topics.entry(Arc::clone(topic));
+            books
+                .or_insert_with_key(|topic| by_topic.get(topic).map_or_else(Vec::new, |books| books.to_vec()))
+                .extend(book.cloned());
+        };
+        let changed: HashSet<BookId> = changes.iter().map(|change| change.0).collect();
+        for (id, state) in changes {
+            if let Some(old) = self.by_id.remove(&id) {
+                touch(&old.topic, None);
+            }
+            if let Some(new) = state {
+                // One topic text for all its books.
+                let known = by_topic.get_key_value(&*new.topic).map(|(topic, _)| Arc::clone(topic));
+                let topic = known.unwrap_or_else(|| Arc::from(new.topic));
+                let book = Arc::new(Book::new(id, new.title, Arc::clone(&topic), new.stock, new.price));
+                touch(&topic, Some(&book));
+                self.by_id.insert(id, book);
+            }
+        }
+        for (topic, mut books) in topics {
+            books.retain(|book| {
+                !changed.contains(&book.id) || self.by_id.get(&book.id).is_some_and(|now| Arc::ptr_eq(now, book))
+            });
+            books.sort_unstable_by_key(|book| book.id);
+            if books.is_empty() {
+                self.by_topic.remove(&topic);
+            } else {
+                self.by_topic.insert(topic, books.into());
+            }
+        }
+    }
+}
+
+/// Where the current [`Catalogue`] is published.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    current: ArcSwap<Catalogue>,
+}
+
+impl Shelf {
+    /// The catalogue as it is now; later comings and goings do not show in it, later stock and prices do.
+    pub fn load(&self) -> arc_swap::Guard<Arc<Catalogue>> {
+        self.current.load()
+    }
+
+    pub(crate) fn replace(&self, catalogue: Catalogue) {
+        self.current.store(Arc::new(catalogue));
+    }
+
+    /// Takes over what the store says of some books: `None` for one that is gone. Only the ledger calls this,
+    /// one caller at a time.
+    pub(crate) fn apply(&self, changes: impl IntoIterator<Item = (BookId, Option<NewBook>)>) {
+        let current = self.current.load_full();
+        let structural: Vec<_> = changes
+            .into_iter()
+            .filter_map(|(id, state)| match (current.get(id), state) {
+                (Some(book), Some(new)) if *book.title == *new.title && *book.topic == *new.topic => {
+                    book.publish(new.stock, new.price);
+                    None
+                }
+                (None, None) => None,
+                (_, state) => Some((id, state)),
+            })
+            .collect();
+        if !structural.is_empty() {
+            let mut catalogue = (*current).clone();
+            catalogue.restructure(structural);
+            self.replace(catalogue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Book, Catalogue, Shelf};
+    use crate::{
+        domain::{BookId, NewBook},
+        money::Cents,
+        sample,
+    };
+    use std::sync::Arc;
+
+    fn shelf() -> Shelf {
+        let shelf = Shelf::default();
+        shelf.replace(Catalogue::from_ordered(sample::books().map(|book| Arc::new(Book::from(book)))));
+        shelf
+    }
+
+    fn ids(books: &[Arc<Book>]) -> Vec<i32> {
+        books.iter().map(|book| book.id().get()).collect()
+    }
+
+    #[test]
+    fn books_are_found_by_id_by_topic_and_in_order() {
+        let shelf = shelf();
+        let view = shelf.load();
+        assert_eq!(view.get(BookId::new(53573).unwrap()).unwrap().title(), "Distributed Systems for Dummies");
+        assert_eq!(ids(&view.topic("college life")), [12365, 12498]);
+        assert_eq!(ids(&view.topic("college")), [0; 0]);
+        let rest: Vec<_> = view.after(BookId::new(12498)).cloned().collect();
+        assert_eq!(ids(&rest), [53477, 53573]);
+    }
+
+    #[test]
+    fn a_view_keeps_its_books_and_shows_new_stock() {
+        let shelf = shelf();
+        let old = shelf.load();
+        let mut book = sample::books().next().unwrap();
+        book.stock = 7;
+        let gone = BookId::new(12498).unwrap();
+        shelf.apply([(book.id, Some(book.clone())), (gone, None)]);
+        assert_eq!(old.get(book.id).unwrap().stock(), 7);
+        assert!(old.get(gone).is_some() && shelf.load().get(gone).is_none());
+        assert_eq!(ids(&shelf.load().topic("college life")), [12365]);
+    }
+
+    #[test]
+    fn a_book_that_changes_topic_moves() {
+        let shelf = shelf();
+        let book = NewBook { topic: "cooking".into(), price: Cents::default(), ..sample::books().nth(1).unwrap() };
+        shelf.apply([(book.id, Some(book))]);
+        assert_eq!(ids(&shelf.load().topic("cooking")), [12498]);
+        assert_eq!(ids(&shelf.load().topic("college life")), [12365]);
+        assert_eq!(shelf.load().len(), 4);
+    }
+}

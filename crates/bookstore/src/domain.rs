@@ -1,0 +1,255 @@
+//! What the store deals in, with units in the types. Must not know any wire format or any SQL.
+
+use std::fmt;
+
+use crate::{fault::Fault, money::Cents};
+
+/// A book's number in the catalogue, from 1 to `i32::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BookId(i32);
+
+impl BookId {
+    /// What an id must look like; part of every message that refuses one.
+    pub const WANTED: &str = "a whole number from 1 to 2147483647";
+
+    /// `None` for 0 and below.
+    pub const fn new(id: i32) -> Option<Self> {
+        if id > 0 { Some(Self(id)) } else { None }
+    }
+
+    /// The id as it came over a wire, where an absent one reads 0.
+    pub fn from_wire(id: i32) -> Result<Self, Fault> {
+        Self::new(id).ok_or_else(|| Fault::invalid("id", id, Self::WANTED))
+    }
+
+    /// The bare number.
+    pub const fn get(self) -> i32 {
+        self.0
+    }
+
+    /// Reads decimal text, as a person types it.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        let id = text.parse().ok().and_then(Self::new);
+        id.ok_or_else(|| Fault::invalid("id", text, Self::WANTED))
+    }
+}
+
+impl fmt::Display for BookId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The most copies of a book that the store can hold: what an `int32` on the wire can say.
+pub const STOCK_MAX: u32 = i32::MAX.unsigned_abs();
+
+/// The stock that `restock` raises every book to when it is given no amount.
+pub const RESTOCK_DEFAULT: u32 = 20;
+
+/// A new book, or a book as it stands in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBook {
+    /// Its number, not taken yet.
+    pub id: BookId,
+    /// Not empty.
+    pub title: String,
+    /// Not empty; searched for by its exact text.
+    pub topic: String,
+    /// Copies, at most [`STOCK_MAX`].
+    pub stock: u32,
+    /// For one copy.
+    pub price: Cents,
+}
+
+/// Names a purchase so that it happens once however often it is sent; 1 to [`IdempotencyKey::BYTES_MAX`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey {
+    // Inline, because a key per purchase on the heap is an allocation per purchase. Zero past `len`.
+    bytes: [u8; Self::BYTES_MAX],
+    len: u8,
+}
+
+impl IdempotencyKey {
+    /// Room for a UUID as text and to spare.
+    pub const BYTES_MAX: usize = 64;
+
+    /// Empty means that the caller wants no key.
+    pub fn from_wire(key: &[u8]) -> Result<Option<Self>, Fault> {
+        let Ok(len) = u8::try_from(key.len()) else { return Err(Self::too_long(key.len())) };
+        if key.is_empty() {
+            return Ok(None);
+        }
+        let mut bytes = [0; Self::BYTES_MAX];
+        bytes.get_mut(..key.len()).ok_or_else(|| Self::too_long(key.len()))?.copy_from_slice(key);
+        Ok(Some(Self { bytes, len }))
+    }
+
+    fn too_long(len: usize) -> Fault {
+        Fault::invalid("idempotency_key", format!("{len} bytes"), "1 to 64 bytes, or none for no key")
+    }
+
+    /// The bytes as the caller sent them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IdempotencyKey({})", self.as_bytes().escape_ascii())
+    }
+}
+
+/// A request to buy `quantity` copies of `book`, all or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purchase {
+    /// Which book; it need not exist.
+    pub book: BookId,
+    /// At least 1.
+    pub quantity: u32,
+    /// Present if the purchase must survive its caller's retries.
+    pub key: Option<IdempotencyKey>,
+}
+
+/// How a purchase ended, as far as business goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The copies are the buyer's, and that is on disk.
+    Bought,
+    /// No copy is left.
+    SoldOut,
+    /// Some copies are left, but fewer than were asked for.
+    TooFew,
+    /// The catalogue has no such id.
+    NoSuchBook,
+}
+
+impl Verdict {
+    /// In the order of the variants; the labels that metrics and JSON use.
+    pub const ALL: [Self; 4] = [Self::Bought, Self::SoldOut, Self::TooFew, Self::NoSuchBook];
+
+    /// A word for machines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bought => "bought",
+            Self::SoldOut => "sold_out",
+            Self::TooFew => "too_few",
+            Self::NoSuchBook => "no_such_book",
+        }
+    }
+}
+
+/// The answer to a [`Purchase`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// What was decided.
+    pub verdict: Verdict,
+    /// Where the log has it; refusals without a key are not logged.
+    pub number: Option<i64>,
+    /// Copies left after this purchase; `None` when there is no such book.
+    pub stock_left: Option<u32>,
+    /// Whether this is the stored answer to an earlier request with the same key.
+    pub replayed: bool,
+}
+
+/// The answer to a restock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restocked {
+    /// How many books had fewer copies.
+    pub books_raised: u64,
+}
+
+/// The answer to a price change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriceChange {
+    /// Where the log has it.
+    pub number: i64,
+    /// The price until now.
+    pub before: Cents,
+    /// The price from now on.
+    pub after: Cents,
+}
+
+/// What happened to a book, as the log tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// It came into the catalogue, with `after` copies.
+    Added,
+    /// Copies were sold.
+    Purchase,
+    /// A purchase with a key was refused; its retry must be refused as well.
+    Refused,
+    /// The operator raised its stock.
+    Restock,
+    /// Its price changed; `before` and `after` are cents.
+    Price,
+    /// Another program changed its stock in the database.
+    Adjusted,
+    /// Another program took it out of the catalogue.
+    Removed,
+    /// Another program changed its title or topic.
+    Edited,
+}
+
+impl EntryKind {
+    /// In the order of their codes in the store, which start at 1.
+    pub const ALL: [Self; 8] = [
+        Self::Added,
+        Self::Purchase,
+        Self::Refused,
+        Self::Restock,
+        Self::Price,
+        Self::Adjusted,
+        Self::Removed,
+        Self::Edited,
+    ];
+
+    /// A word for people and machines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Purchase => "purchase",
+            Self::Refused => "refused",
+            Self::Restock => "restock",
+            Self::Price => "price",
+            Self::Adjusted => "adjusted",
+            Self::Removed => "removed",
+            Self::Edited => "edited",
+        }
+    }
+}
+
+/// One line of the transaction log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// 1, 2, 3 … in the order of commits.
+    pub number: i64,
+    /// Milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// What happened.
+    pub kind: EntryKind,
+    /// To which book.
+    pub book: BookId,
+    /// Copies that a purchase asked for.
+    pub quantity: Option<u32>,
+    /// Copies, or cents for a price; `None` when there was no such book.
+    pub before: Option<i64>,
+    /// As `before`.
+    pub after: Option<i64>,
+    /// The purchase's key.
+    pub key: Option<IdempotencyKey>,
+}
+
+impl Entry {
+    /// What the caller was told of the purchase that this line records.
+    pub fn receipt(&self) -> Receipt {
+        let stock = |copies: Option<i64>| copies.and_then(|copies| u32::try_from(copies).ok());
+        let verdict = match (self.kind, stock(self.after)) {
+            (EntryKind::Purchase, _) => Verdict::Bought,
+            (_, None) => Verdict::NoSuchBook,
+            (_, Some(0)) => Verdict::SoldOut,
+            (_, Some(_)) => Verdict::TooFew,
+        };
+        Receipt { verdict, number: Some(self.number), stock_left: stock(self.after), replayed: true }
+    }
+}

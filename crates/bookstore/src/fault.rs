@@ -1,0 +1,112 @@
+//! Why something could not be done, apart from business. Must not know any transport's codes.
+
+use std::fmt;
+
+/// A limit that a request ran into; the name it has in the configuration and in the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Open connections.
+    Connections,
+    /// Calls that have started and not ended.
+    CallsInFlight,
+    /// Purchases and operator actions that wait for the ledger.
+    PurchasesQueued,
+    /// One message, in bytes.
+    MessageBytes,
+    /// A topic, in bytes.
+    TopicBytes,
+    /// Items asked for in one page.
+    PageSize,
+    /// Callers that follow the log.
+    LogTails,
+}
+
+impl Limit {
+    /// Every limit, for metrics that show them all from the start.
+    pub const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::CallsInFlight,
+        Self::PurchasesQueued,
+        Self::MessageBytes,
+        Self::TopicBytes,
+        Self::PageSize,
+        Self::LogTails,
+    ];
+
+    /// Its key below `limits` in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::CallsInFlight => "calls_in_flight",
+            Self::PurchasesQueued => "purchases_queued",
+            Self::MessageBytes => "message_bytes",
+            Self::TopicBytes => "topic_bytes",
+            Self::PageSize => "page_size",
+            Self::LogTails => "log_tails",
+        }
+    }
+
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::Connections => "close idle connections or share one, and try again later",
+            Self::CallsInFlight | Self::PurchasesQueued => "try again after a pause",
+            Self::MessageBytes => "send a smaller message",
+            Self::TopicBytes => "name a shorter topic",
+            Self::PageSize => "ask for a smaller page",
+            Self::LogTails => "end another tail or read the log by pages",
+        }
+    }
+}
+
+/// What a caller is told when its request could not be dealt with. Each message says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The request is malformed; sending it again will not help.
+    #[error("{field} is {got}; it must be {want}")]
+    Invalid {
+        /// The field as the wire contract names it.
+        field: &'static str,
+        /// What was sent, shortened.
+        got: String,
+        /// What would be right.
+        want: String,
+    },
+    /// A bound was reached; nothing was done.
+    #[error("the server's limit {} is {at}: {}", limit.name(), limit.advice())]
+    Limit {
+        /// Which.
+        limit: Limit,
+        /// Its value.
+        at: u64,
+    },
+    /// The store does not take requests now; nothing was done.
+    #[error("the store is {0}: nothing was done, try again later")]
+    Unavailable(&'static str),
+    /// The store could not do it; nothing was done.
+    #[error("the store failed ({0}): nothing was done, try again later")]
+    Failed(String),
+    /// The commit failed half-way: whether it was done will be known once the file has been read back.
+    #[error(
+        "the store failed while it committed: the outcome is unknown; send it again with its idempotency key to learn it, or look into the log"
+    )]
+    OutcomeUnknown,
+    /// The caller may not do this.
+    #[error("{0}")]
+    Denied(&'static str),
+}
+
+impl Fault {
+    /// How much of a bad value is quoted back, in characters.
+    const QUOTED_MAX: usize = 60;
+
+    /// A malformed request: the field, what it held and what it should hold.
+    pub fn invalid(field: &'static str, got: impl fmt::Display, want: impl Into<String>) -> Self {
+        let got = got.to_string();
+        let mut shown: String = got.chars().take(Self::QUOTED_MAX).collect();
+        if shown.len() < got.len() {
+            shown.push('…');
+        }
+        let got = if shown.is_empty() { "empty".to_owned() } else { shown.escape_debug().to_string() };
+        Self::Invalid { field, got, want: want.into() }
+    }
+}

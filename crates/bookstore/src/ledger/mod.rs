@@ -1,0 +1,224 @@
+//! The ledger: sells, restocks and prices, and acknowledges what is on disk.
+//!
+//! Callers put jobs into a bounded queue; a worker thread takes all that wait, runs them in one transaction and
+//! answers after COMMIT has returned (group commit; DeWitt et al., 1984). With [`Commit::Each`] several workers
+//! take one job at a time. Everything in here runs on threads of its own; a caller only awaits the answer.
+
+mod batch;
+mod keys;
+mod queue;
+mod worker;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{oneshot, watch};
+
+use self::{
+    keys::Keys,
+    queue::{Queue, Refusal},
+};
+use crate::{
+    catalogue::{Book, Catalogue, Shelf},
+    domain::{BookId, PriceChange, Purchase, Receipt, Restocked},
+    fault::{Fault, Limit},
+    metrics::Metrics,
+    money::Cents,
+    settings::{Commit, Settings},
+    store::{self, OpenError, Role, Writer},
+};
+
+/// Carries one answer back.
+type Reply<T> = oneshot::Sender<Result<T, Fault>>;
+
+/// Something to do in a transaction.
+enum Job {
+    Purchase(Purchase, Reply<Receipt>),
+    SetPrice(BookId, Cents, Reply<Option<PriceChange>>),
+    Restock(u32, Reply<Restocked>),
+}
+
+impl Job {
+    fn fail(self, fault: Fault) {
+        // A caller that went away needs no answer.
+        match self {
+            Self::Purchase(_, reply) => drop(reply.send(Err(fault))),
+            Self::SetPrice(_, _, reply) => drop(reply.send(Err(fault))),
+            Self::Restock(_, reply) => drop(reply.send(Err(fault))),
+        }
+    }
+}
+
+/// Why a transaction did not come to its end.
+#[derive(Debug)]
+enum Trouble {
+    Sqlite(rusqlite::Error),
+    /// The file was changed without a trace in the log.
+    Stale,
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+/// What the file holds, as far as this process knows. Only the holder of the file's write lock changes it.
+struct State {
+    last_number: i64,
+    keys: Keys,
+}
+
+impl State {
+    /// Reads everything and shows it to readers.
+    fn load(writer: &mut Writer<'_>, shared: &Shelf, settings: &Settings) -> rusqlite::Result<Self> {
+        let mut topics = std::collections::HashSet::<Arc<str>>::new();
+        let mut books = Vec::new();
+        writer.each_book(|book| {
+            let topic = topics.get(&*book.topic).map_or_else(|| Arc::from(&*book.topic), Arc::clone);
+            topics.insert(Arc::clone(&topic));
+            books.push(Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price)));
+        })?;
+        let keys = Keys::load(writer, settings.keys_in_memory)?;
+        let last_number = writer.last_number()?;
+        shared.replace(Catalogue::from_ordered(books));
+        Ok(Self { last_number, keys })
+    }
+}
+
+struct Shared {
+    path: PathBuf,
+    settings: Settings,
+    queue: Queue<Job>,
+    shelf: Arc<Shelf>,
+    state: Mutex<State>,
+    last_number: watch::Sender<i64>,
+    metrics: Arc<Metrics>,
+}
+
+/// The handle; closing or dropping it ends the workers after what is queued.
+pub struct Ledger {
+    shared: Arc<Shared>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger").field("path", &self.shared.path).finish_non_exhaustive()
+    }
+}
+
+impl Ledger {
+    /// Opens the file, making it with the sample catalogue if there is none, loads the catalogue into `shelf`,
+    /// and starts the workers.
+    pub fn open(path: &Path, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+        let failed = |reason| OpenError::Other { path: path.to_owned(), reason };
+        let opened = store::open(path, Role::Owner, &settings)?;
+        if opened.created {
+            tracing::info!(path = %path.display(), "made a store with the sample catalogue");
+        }
+        opened.connection.execute_batch("BEGIN").map_err(failed)?;
+        let state = Writer::new(&opened.connection)
+            .and_then(|mut writer| State::load(&mut writer, &shelf, &settings))
+            .map_err(failed)?;
+        let workers = match settings.commit {
+            Commit::Group => 1,
+            Commit::Each => settings.write_pool.max(1),
+        };
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            queue: Queue::new(settings.limits.purchases_queued),
+            settings,
+            shelf,
+            last_number: watch::Sender::new(state.last_number),
+            state: Mutex::new(state),
+            metrics,
+        });
+        let start = |place| {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name(format!("ledger-{place}")).spawn(move || worker::run(&shared))
+        };
+        let threads = (0..workers).map(start).collect::<Result<Vec<_>, _>>().map_err(OpenError::Threads)?;
+        Ok(Self { shared, workers: Mutex::new(threads) })
+    }
+
+    /// Buys; the answer means that it is on disk.
+    pub async fn purchase(&self, purchase: Purchase) -> Result<Receipt, Fault> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(Job::Purchase(purchase, reply))?;
+        wait(answer).await
+    }
+
+    /// Sets a book's price; `None` when there is no such book.
+    pub async fn set_price(&self, book: BookId, price: Cents) -> Result<Option<PriceChange>, Fault> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(Job::SetPrice(book, price, reply))?;
+        wait(answer).await
+    }
+
+    /// Raises every book with less to `amount`, some books a transaction: a crash in the middle leaves some
+    /// raised and each of them logged, and doing it again does the rest.
+    pub async fn restock(&self, amount: u32) -> Result<Restocked, Fault> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(Job::Restock(amount, reply))?;
+        wait(answer).await
+    }
+
+    /// The number of the newest committed entry, and a way to wait for newer ones.
+    pub fn watch(&self) -> watch::Receiver<i64> {
+        self.shared.last_number.subscribe()
+    }
+
+    /// Jobs that wait.
+    pub fn queued(&self) -> usize {
+        self.shared.queue.len()
+    }
+
+    fn submit(&self, job: Job) -> Result<(), Fault> {
+        self.shared.queue.push(job).map_err(|(refusal, _)| match refusal {
+            Refusal::Full => {
+                let at = self.shared.settings.limits.purchases_queued;
+                self.shared.metrics.refused(Limit::PurchasesQueued);
+                Fault::Limit { limit: Limit::PurchasesQueued, at: u64::try_from(at).unwrap_or(u64::MAX) }
+            }
+            Refusal::Suspended => Fault::Unavailable(RECOVERING),
+            Refusal::Closed => Fault::Unavailable(CLOSING),
+        })
+    }
+
+    /// Commits what is queued, empties the WAL into the file and closes it. False when that took longer than
+    /// `patience`; everything acknowledged is on disk even then. Blocks.
+    pub fn close(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        self.shared.queue.close();
+        let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        // A thread cannot be joined with a deadline; one that waits for all of them can be waited for.
+        let (done, all_done) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            for worker in workers {
+                // A worker that panicked has said so on stderr.
+                drop(worker.join());
+            }
+            drop(done.send(()));
+        });
+        all_done.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}
+
+const RECOVERING: &str = "being read back after a failure";
+const CLOSING: &str = "closing";
+
+async fn wait<T>(answer: oneshot::Receiver<Result<T, Fault>>) -> Result<T, Fault> {
+    // A worker drops a reply only if it dies in the middle of a transaction.
+    answer.await.unwrap_or(Err(Fault::OutcomeUnknown))
+}

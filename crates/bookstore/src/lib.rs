@@ -1,0 +1,26 @@
+//! The bookstore: a catalogue that is read from memory and a ledger that sells limited stock durably.
+//!
+//! The way of a request: a transport ([`grpc`], or a console outside this crate) turns what it was sent into
+//! domain types, asks a [`Bookstore`], and turns the answer back. The [`Bookstore`] reads the [`catalogue`]
+//! and writes through the [`ledger`]; only [`store`] knows SQL. Nothing here opens a socket, reads a
+//! configuration file or prints.
+
+pub mod bookstore;
+pub mod catalogue;
+pub mod domain;
+
+pub mod fault;
+
+pub mod grpc;
+pub mod ledger;
+pub mod metrics;
+pub mod money;
+pub mod sample;
+pub mod settings;
+pub mod store;
+
+pub use bookstore::Bookstore;
+pub use domain::{BookId, IdempotencyKey, Purchase, Receipt, Verdict};
+pub use fault::Fault;
+pub use money::Cents;
+pub use settings::{Commit, Limits, Reads, Settings};

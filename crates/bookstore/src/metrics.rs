@@ -1,0 +1,129 @@
+//! What the store counts about itself. Must not know how the numbers are served.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, LabelSetEncoder},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+use crate::{
+    domain::{Receipt, Verdict},
+    fault::Limit,
+};
+
+/// The store's counters; handles to what [`Metrics::register`] put into a registry.
+#[derive(Debug)]
+pub struct Metrics {
+    purchases: Family<Outcome, Counter>,
+    replays: Counter,
+    refusals: Family<Refused, Counter>,
+    batch_entries: Histogram,
+    commit_seconds: Histogram,
+    store_failures: Counter,
+    foreign_entries: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Outcome(Verdict);
+
+impl EncodeLabelSet for Outcome {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
+        ("outcome", self.0.name()).encode(encoder.encode_label())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Refused(Limit);
+
+impl EncodeLabelSet for Refused {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
+        ("limit", self.0.name()).encode(encoder.encode_label())
+    }
+}
+
+use prometheus_client::encoding::EncodeLabel as _;
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            purchases: Family::default(),
+            replays: Counter::default(),
+            refusals: Family::default(),
+            batch_entries: Histogram::new((0..=10).map(|power| f64::from(1 << power))),
+            // 50 µs, a fast SSD's fsync, to 3.3 s, a disk in trouble.
+            commit_seconds: Histogram::new((0..=16).map(|power| 50e-6 * f64::from(1 << power))),
+            store_failures: Counter::default(),
+            foreign_entries: Counter::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Makes the counters and shows them in `registry`, those that are 0 as well.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        Verdict::ALL.map(|verdict| drop(metrics.purchases.get_or_create(&Outcome(verdict))));
+        Limit::ALL.map(|limit| drop(metrics.refusals.get_or_create(&Refused(limit))));
+        registry.register("purchases", "Purchases decided, by outcome", metrics.purchases.clone());
+        registry.register(
+            "purchases_replayed",
+            "Purchases answered from an earlier one with the same key",
+            metrics.replays.clone(),
+        );
+        registry.register("refused", "Requests refused because a limit was reached", metrics.refusals.clone());
+        registry.register("ledger_batch_entries", "Log entries in one commit", metrics.batch_entries.clone());
+        registry.register_with_unit(
+            "ledger_commit",
+            "Duration of COMMIT",
+            Unit::Seconds,
+            metrics.commit_seconds.clone(),
+        );
+        registry.register(
+            "ledger_failures",
+            "Times that the store failed and was read back",
+            metrics.store_failures.clone(),
+        );
+        registry.register(
+            "ledger_foreign_entries",
+            "Log entries that other processes wrote",
+            metrics.foreign_entries.clone(),
+        );
+        metrics
+    }
+
+    /// Counts a request that ran into a limit.
+    pub fn refused(&self, limit: Limit) {
+        self.refusals.get_or_create(&Refused(limit)).inc();
+    }
+
+    pub(crate) fn decided<'r>(&self, receipts: impl Iterator<Item = &'r Receipt>) {
+        let mut counts = [0; Verdict::ALL.len()];
+        let mut replays = 0;
+        for receipt in receipts {
+            if receipt.replayed {
+                replays += 1;
+            } else if let Some(place) = Verdict::ALL.iter().position(|verdict| *verdict == receipt.verdict) {
+                counts[place] += 1;
+            }
+        }
+        for (verdict, count) in Verdict::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
+            self.purchases.get_or_create(&Outcome(verdict)).inc_by(count);
+        }
+        self.replays.inc_by(replays);
+    }
+
+    pub(crate) fn committed(&self, entries: usize, took: Duration) {
+        self.batch_entries.observe(f64::from(u32::try_from(entries).unwrap_or(u32::MAX)));
+        self.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn store_failed(&self) {
+        self.store_failures.inc();
+    }
+
+    pub(crate) fn foreign_entries(&self, count: i64) {
+        self.foreign_entries.inc_by(u64::try_from(count).unwrap_or(0));
+    }
+}

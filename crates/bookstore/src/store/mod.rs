@@ -1,0 +1,96 @@
+//! The bookstore's file: the only part that knows SQL. Must not know why something is written.
+//!
+//! One `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on disk
+//! (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+
+mod open;
+mod read;
+mod schema;
+mod write;
+
+pub(crate) use open::Role;
+pub use open::{OpenError, Opened};
+pub use read::{Page, Readers};
+pub use schema::VERSION;
+pub(crate) use write::{BookChange, Writer};
+
+use rusqlite::{Row, types::Type};
+
+use crate::{
+    domain::{BookId, Entry, EntryKind, IdempotencyKey, NewBook},
+    money::Cents,
+};
+
+/// Opens `path`, making it with `first_stock` when it does not exist.
+pub(crate) fn open(
+    path: &std::path::Path,
+    role: Role,
+    settings: &crate::settings::Settings,
+) -> Result<Opened, OpenError> {
+    open::open(path, role, settings)
+}
+
+/// Puts books into the file in the caller's transaction; the file's own triggers log them.
+pub(crate) fn insert_books(
+    connection: &rusqlite::Connection,
+    books: impl IntoIterator<Item = NewBook>,
+) -> rusqlite::Result<()> {
+    let mut insert = connection
+        .prepare_cached("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for book in books {
+        insert.execute((book.id.get(), book.title, book.topic, book.stock, book.price.get()))?;
+    }
+    Ok(())
+}
+
+const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
+const ENTRY_COLUMNS: &str = "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key";
+
+fn out_of_range(column: usize, value: i64) -> rusqlite::Error {
+    rusqlite::Error::IntegralValueOutOfRange(column, value)
+}
+
+fn book_id(row: &Row<'_>, column: usize) -> rusqlite::Result<BookId> {
+    let id = row.get(column)?;
+    BookId::new(id).ok_or_else(|| out_of_range(column, id.into()))
+}
+
+/// A book from the columns of [`BOOK_COLUMNS`].
+fn book(row: &Row<'_>) -> rusqlite::Result<NewBook> {
+    let cents = row.get(4)?;
+    Ok(NewBook {
+        id: book_id(row, 0)?,
+        title: row.get(1)?,
+        topic: row.get(2)?,
+        stock: row.get(3)?,
+        price: Cents::new(cents).ok_or_else(|| out_of_range(4, cents))?,
+    })
+}
+
+/// A log entry from the columns of [`ENTRY_COLUMNS`].
+fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    let code: i64 = row.get(2)?;
+    let kind = usize::try_from(code - 1).ok().and_then(|place| EntryKind::ALL.get(place));
+    Ok(Entry {
+        number: row.get(0)?,
+        time_ms: row.get(1)?,
+        kind: *kind.ok_or_else(|| out_of_range(2, code))?,
+        book: book_id(row, 3)?,
+        quantity: row.get(4)?,
+        before: row.get(5)?,
+        after: row.get(6)?,
+        key: key(row, 7)?,
+    })
+}
+
+fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<IdempotencyKey>> {
+    let bytes = row.get_ref(column)?.as_blob_or_null()?.unwrap_or_default();
+    IdempotencyKey::from_wire(bytes)
+        .map_err(|fault| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(fault)))
+}
+
+/// A kind's code in the `kind` column.
+fn code(kind: EntryKind) -> i64 {
+    let place = EntryKind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
+    i64::try_from(place).unwrap_or_default() + 1
+}

@@ -1,0 +1,165 @@
+//! Opening the file: who may, with which settings, and what to say when it is not a file we can use.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
+
+use super::schema;
+use crate::{sample, settings::Settings};
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The first one of a process: makes or migrates the file.
+    Owner,
+    /// The ledger's: writes its own log entries.
+    Ledger,
+    /// Changes books and lets the file's triggers log it.
+    Tool,
+    /// Reads only.
+    Reader,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Opened {
+    /// The connection.
+    pub connection: Connection,
+    /// Whether this call made the file.
+    pub created: bool,
+}
+
+/// Why a file cannot be used; each says what would be right.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder cannot be made.
+    #[error("cannot make the folder {path}: {reason}; name one that can be written with --data")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
+    /// The bytes are something else.
+    #[error("{0} is not an SQLite database; move it away or name another folder with --data")]
+    NotADatabase(PathBuf),
+    /// A database of some other program.
+    #[error("{0} is an SQLite database of another program; name another folder with --data")]
+    Foreign(PathBuf),
+    /// Written by a later release.
+    #[error("{path} has schema version {found}, and this program knows versions up to {known}; use a newer quire")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// No permission to write.
+    #[error("{0} cannot be written; make the file and its folder writable or name another folder with --data")]
+    ReadOnly(PathBuf),
+    /// The system gives no thread.
+    #[error("cannot start the ledger's threads: {0}; raise the limit on processes")]
+    Threads(std::io::Error),
+    /// Anything else.
+    #[error("cannot open {path}: {reason}")]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What `SQLite` says.
+        reason: rusqlite::Error,
+    },
+}
+
+impl OpenError {
+    fn from_sqlite(path: &Path, reason: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        match reason.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(path),
+            Some(ErrorCode::CannotOpen) if not_writable(&path) => Self::ReadOnly(path),
+            _ => Self::Other { path, reason },
+        }
+    }
+}
+
+/// Whether it is for want of permission that the file cannot be opened: `SQLite` does not tell that apart.
+fn not_writable(path: &Path) -> bool {
+    let opened = fs::OpenOptions::new().write(true).create(!path.exists()).truncate(false).open(path);
+    opened.is_err_and(|reason| {
+        matches!(reason.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
+    })
+}
+
+pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opened, OpenError> {
+    if let (Role::Owner, Some(folder)) = (role, path.parent()) {
+        fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
+    }
+    let sqlite = |reason| OpenError::from_sqlite(path, reason);
+    let access = match role {
+        Role::Owner => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Ledger | Role::Tool => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    };
+    // No mutex: each connection is used by one thread at a time, which Rust checks.
+    let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sqlite)?;
+    connection.busy_timeout(settings.busy_timeout).map_err(sqlite)?;
+    check(&connection, path)?;
+    let mut created = false;
+    if role != Role::Reader {
+        if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
+            return Err(OpenError::ReadOnly(path.to_owned()));
+        }
+        configure(&connection, settings).map_err(sqlite)?;
+        if role == Role::Owner {
+            created =
+                schema::migrate(&mut connection, |file| super::insert_books(file, sample::books())).map_err(sqlite)?;
+        }
+    }
+    if role == Role::Ledger {
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).map_err(sqlite)?;
+    }
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(Opened { connection, created })
+}
+
+/// Refuses what is not ours before anything is written to it.
+fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let found = schema::identity(connection).map_err(|reason| OpenError::from_sqlite(path, reason))?;
+    if found.application_id != schema::APPLICATION_ID && (found.application_id != 0 || !found.empty) {
+        return Err(OpenError::Foreign(path.to_owned()));
+    }
+    if found.version > schema::VERSION {
+        return Err(OpenError::Newer { path: path.to_owned(), found: found.version, known: schema::VERSION });
+    }
+    Ok(())
+}
+
+fn configure(connection: &Connection, settings: &Settings) -> rusqlite::Result<()> {
+    // Turning a new file to WAL does not wait for a lock, whatever the busy timeout.
+    let deadline = Instant::now() + settings.busy_timeout;
+    while let Err(error) = connection.pragma_update(None, "journal_mode", "WAL") {
+        if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) || Instant::now() > deadline {
+            return Err(error);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // Where fsync does not reach the platter (macOS), this does.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_PAGES * 4096 * 2)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    let kibibytes = i64::try_from(settings.page_cache_bytes / 1024).unwrap_or(i64::MAX);
+    connection.pragma_update(None, "cache_size", -kibibytes)
+}
+
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits touch is copied back seldom.
+const WAL_PAGES: i64 = 4096;

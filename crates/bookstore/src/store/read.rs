@@ -1,0 +1,119 @@
+//! Reads that go to the file: the log, and the catalogue where a query for each read is wanted.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rusqlite::{Connection, OptionalExtension};
+use tokio::sync::Semaphore;
+
+use super::{BOOK_COLUMNS, ENTRY_COLUMNS, Role, book, entry, open};
+use crate::{
+    catalogue::{Book, Books},
+    domain::{BookId, Entry},
+    fault::Fault,
+    settings::Settings,
+};
+
+/// A part of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// Newest first, older than this number.
+    Before(i64),
+    /// Oldest first, newer than this number.
+    After(i64),
+}
+
+/// A bounded pool of reading connections, used from threads that may block.
+#[derive(Debug)]
+pub struct Readers {
+    path: PathBuf,
+    settings: Settings,
+    turns: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    /// Opens nothing yet.
+    pub fn new(path: PathBuf, settings: Settings) -> Self {
+        let turns = Arc::new(Semaphore::new(settings.read_pool.max(1)));
+        Self { path, settings, turns, idle: Mutex::default() }
+    }
+
+    /// Up to `count` log entries.
+    pub async fn log(self: &Arc<Self>, page: Page, count: usize) -> Result<Vec<Entry>, Fault> {
+        self.with(move |file| {
+            let (number, condition) = match page {
+                Page::Before(number) => (number, "< ?1 ORDER BY number DESC"),
+                Page::After(number) => (number, "> ?1 ORDER BY number"),
+            };
+            let sql = format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE number {condition} LIMIT ?2");
+            file.prepare_cached(&sql)?.query_map((number, to_i64(count)), entry)?.collect()
+        })
+        .await
+    }
+
+    /// One book, from the file.
+    pub async fn book(self: &Arc<Self>, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
+        self.with(move |file| {
+            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ?1");
+            let found = file.prepare_cached(&sql)?.query_row((id.get(),), book).optional()?;
+            Ok(found.map(|book| Arc::new(book.into())))
+        })
+        .await
+    }
+
+    /// The books of a topic, from the file.
+    pub async fn topic(self: &Arc<Self>, topic: String) -> Result<Books, Fault> {
+        self.with(move |file| {
+            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE topic = ?1 ORDER BY id");
+            let mut query = file.prepare_cached(&sql)?;
+            query.query_map((topic,), |row| Ok(Arc::new(book(row)?.into())))?.collect()
+        })
+        .await
+    }
+
+    /// Up to `count` books with ids above `after`, from the file.
+    pub async fn books(self: &Arc<Self>, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
+        self.with(move |file| {
+            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id > ?1 ORDER BY id LIMIT ?2");
+            let after = after.map_or(0, BookId::get);
+            let mut query = file.prepare_cached(&sql)?;
+            query.query_map((after, to_i64(count)), |row| Ok(Arc::new(book(row)?.into())))?.collect()
+        })
+        .await
+    }
+
+    async fn with<T: Send + 'static>(
+        self: &Arc<Self>,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Fault::Unavailable("closed"))?;
+        let pool = Arc::clone(self);
+        let answer = tokio::task::spawn_blocking(move || {
+            // Kept here, so that a caller who goes away does not let another connection open beside this one.
+            let _turn = turn;
+            let connection = match pool.take() {
+                Some(connection) => connection,
+                None => open(&pool.path, Role::Reader, &pool.settings).map_err(|e| e.to_string())?.connection,
+            };
+            // A connection whose query failed is not kept: the file may have been replaced under it.
+            let answer = query(&connection).map_err(|error| error.to_string())?;
+            pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            Ok(answer)
+        });
+        answer.await.map_err(|error| Fault::Failed(error.to_string()))?.map_err(|error: String| {
+            tracing::error!(%error, "a read from the database failed");
+            Fault::Failed("the database could not be read".to_owned())
+        })
+    }
+
+    fn take(&self) -> Option<Connection> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
+fn to_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,155 @@
+//! The tables, and how an older file becomes a current one.
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+/// Marks the file as ours in its header ("Quir").
+pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
+
+/// The schema that this program reads and writes.
+pub const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Each step takes a file from the version of its place to the next. A released step is never changed.
+const MIGRATIONS: &[&str] = &[V1];
+
+/// The triggers write log entries for what other programs change, so that a server needs to read nothing but the
+/// log's tail to know what happened to the file. Our own writing connections switch triggers off, because they
+/// write their entries many to a statement. `julianday` rather than `unixepoch('subsec')`: programs with an
+/// `SQLite` from before 3.42 must be able to run them.
+///
+/// `key_index` holds hashes instead of keys, because a leaf then holds ten times as many, and lags behind the
+/// log, because one key at a time costs a page of WAL each; see `ledger::keys`.
+const V1: &str = r#"
+CREATE TABLE book (
+    id          INTEGER PRIMARY KEY CHECK (id BETWEEN 1 AND 2147483647),
+    title       TEXT    NOT NULL CHECK (title <> ''),
+    topic       TEXT    NOT NULL CHECK (topic <> ''),
+    stock       INTEGER NOT NULL CHECK (stock BETWEEN 0 AND 2147483647),
+    price_cents INTEGER NOT NULL CHECK (price_cents BETWEEN 0 AND 100000000000)
+) STRICT;
+CREATE INDEX book_topic ON book (topic);
+
+CREATE TABLE entry (
+    number          INTEGER PRIMARY KEY,
+    time_ms         INTEGER NOT NULL,
+    kind            INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 8),
+    book_id         INTEGER NOT NULL,
+    quantity        INTEGER,
+    "before"        INTEGER,
+    "after"         INTEGER,
+    idempotency_key BLOB
+) STRICT;
+
+CREATE TABLE key_index (
+    hash   INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (hash, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES ('key_hash_seed', randomblob(16)), ('keys_indexed_up_to', 0), ('recoveries', 0);
+
+CREATE TRIGGER book_added AFTER INSERT ON book BEGIN
+    INSERT INTO entry (time_ms, kind, book_id, "before", "after")
+    VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 1, new.id, 0, new.stock);
+END;
+CREATE TRIGGER book_removed AFTER DELETE ON book BEGIN
+    INSERT INTO entry (time_ms, kind, book_id, "before", "after")
+    VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 7, old.id, old.stock, 0);
+END;
+CREATE TRIGGER book_adjusted AFTER UPDATE OF stock ON book WHEN old.stock <> new.stock BEGIN
+    INSERT INTO entry (time_ms, kind, book_id, "before", "after")
+    VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 6, new.id, old.stock, new.stock);
+END;
+CREATE TRIGGER book_priced AFTER UPDATE OF price_cents ON book WHEN old.price_cents <> new.price_cents BEGIN
+    INSERT INTO entry (time_ms, kind, book_id, "before", "after")
+    VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 5, new.id, old.price_cents, new.price_cents);
+END;
+CREATE TRIGGER book_edited AFTER UPDATE OF title, topic ON book
+WHEN old.title <> new.title OR old.topic <> new.topic BEGIN
+    INSERT INTO entry (time_ms, kind, book_id)
+    VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 8, new.id);
+END;
+CREATE TRIGGER book_renumbered BEFORE UPDATE OF id ON book WHEN old.id <> new.id BEGIN
+    SELECT RAISE(ABORT, 'a book keeps its id: delete it and add another');
+END;
+"#;
+
+/// What a file says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub application_id: i64,
+    pub version: i64,
+    pub empty: bool,
+}
+
+pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
+    let number = |sql: &str| connection.query_row(sql, (), |row| row.get::<_, i64>(0));
+    Ok(Identity {
+        application_id: number("PRAGMA application_id")?,
+        version: number("PRAGMA user_version")?,
+        empty: number("SELECT count(*) FROM sqlite_schema")? == 0,
+    })
+}
+
+/// Brings the file to [`VERSION`]; `created` fills a file that held nothing, in the same transaction.
+pub(super) fn migrate(
+    connection: &mut Connection,
+    created: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> rusqlite::Result<bool> {
+    run(connection, MIGRATIONS, created)
+}
+
+fn run(
+    connection: &mut Connection,
+    migrations: &[&str],
+    created: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> rusqlite::Result<bool> {
+    let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
+    // Asked again under the lock: another process may have done it meanwhile.
+    let found = identity(&transaction)?;
+    let done = usize::try_from(found.version).unwrap_or(usize::MAX);
+    for step in migrations.iter().skip(done) {
+        transaction.execute_batch(step)?;
+    }
+    if done < migrations.len() {
+        transaction.pragma_update(None, "user_version", i64::try_from(migrations.len()).unwrap_or(i64::MAX))?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
+    let new = found.empty && found.version == 0;
+    if new {
+        created(&transaction)?;
+    }
+    transaction.commit()?;
+    Ok(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MIGRATIONS, run};
+    use rusqlite::Connection;
+
+    #[test]
+    fn an_older_file_is_brought_forward_and_keeps_what_it_holds() {
+        let mut file = Connection::open_in_memory().unwrap();
+        assert!(run(&mut file, MIGRATIONS, |_| Ok(())).unwrap());
+        file.execute("INSERT INTO book VALUES (1, 'A', 'b', 3, 100)", ()).unwrap();
+        let next = [MIGRATIONS, &["ALTER TABLE book ADD COLUMN author TEXT NOT NULL DEFAULT 'unknown'"]].concat();
+        assert!(!run(&mut file, &next, |_| Ok(())).unwrap());
+        assert!(!run(&mut file, &next, |_| Ok(())).unwrap(), "a current file is left alone");
+        let row: (String, i64) =
+            file.query_row("SELECT author, stock FROM book", (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(row, ("unknown".to_owned(), 3));
+        let version: usize = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
+        assert_eq!(version, next.len());
+    }
+
+    #[test]
+    fn the_file_itself_refuses_negative_stock_and_a_new_id() {
+        let mut file = Connection::open_in_memory().unwrap();
+        run(&mut file, MIGRATIONS, |_| Ok(())).unwrap();
+        file.execute("INSERT INTO book VALUES (1, 'A', 'b', 3, 100)", ()).unwrap();
+        for sql in ["UPDATE book SET stock = -1", "UPDATE book SET id = 2", "UPDATE book SET price_cents = -1"] {
+            assert!(file.execute(sql, ()).is_err(), "{sql}");
+        }
+    }
+}

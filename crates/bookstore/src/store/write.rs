@@ -1,0 +1,198 @@
+//! What the ledger does to the file inside its transactions, with every statement prepared once.
+
+use rusqlite::{Connection, OptionalExtension, Statement};
+
+use super::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, code, entry, key};
+use crate::domain::{BookId, Entry, IdempotencyKey, NewBook};
+
+/// New stock and price of a book, with what the ledger believes they are now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BookChange {
+    pub id: BookId,
+    pub stock: (u32, u32),
+    pub price_cents: (i64, i64),
+}
+
+/// Rows in one INSERT, largest first. A statement a row spends half its time starting and ending statements.
+const ROWS: [usize; 3] = [64, 8, 1];
+
+const ENTRY_WIDTH: usize = 8;
+const KEY_WIDTH: usize = 2;
+
+/// A writing connection's statements.
+pub(crate) struct Writer<'c> {
+    connection: &'c Connection,
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+    data_version: Statement<'c>,
+    change_book: Statement<'c>,
+    append: [Statement<'c>; ROWS.len()],
+    index_keys: [Statement<'c>; ROWS.len()],
+    numbers_of_key: Statement<'c>,
+    one_entry: Statement<'c>,
+    one_book: Statement<'c>,
+}
+
+impl<'c> Writer<'c> {
+    pub(crate) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        let many = |head: &str, width: usize| -> rusqlite::Result<[Statement<'c>; ROWS.len()]> {
+            let row = format!("({})", vec!["?"; width].join(","));
+            let [most, some, one] =
+                ROWS.map(|rows| connection.prepare(&format!("{head} {}", vec![&*row; rows].join(","))));
+            Ok([most?, some?, one?])
+        };
+        Ok(Self {
+            connection,
+            begin: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
+            data_version: connection.prepare("PRAGMA data_version")?,
+            // Comparing makes it certain that nothing is sold from a stale memory, whatever was missed.
+            change_book: connection.prepare(
+                "UPDATE book SET stock = ?2, price_cents = ?3 WHERE id = ?1 AND stock = ?4 AND price_cents = ?5",
+            )?,
+            append: many(&format!("INSERT INTO entry ({ENTRY_COLUMNS}) VALUES"), ENTRY_WIDTH)?,
+            index_keys: many("INSERT OR IGNORE INTO key_index (hash, number) VALUES", KEY_WIDTH)?,
+            numbers_of_key: connection.prepare("SELECT number FROM key_index WHERE hash = ?1")?,
+            one_entry: connection.prepare(&format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE number = ?1"))?,
+            one_book: connection.prepare(&format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ?1"))?,
+        })
+    }
+
+    pub(crate) fn begin(&mut self) -> rusqlite::Result<()> {
+        self.begin.raw_execute().map(drop)
+    }
+
+    pub(crate) fn begin_read(&mut self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("BEGIN")
+    }
+
+    pub(crate) fn commit(&mut self) -> rusqlite::Result<()> {
+        self.commit.raw_execute().map(drop)
+    }
+
+    /// Ends a transaction that is to leave no trace; nothing to do when `SQLite` ended it already.
+    pub(crate) fn rollback(&mut self) -> rusqlite::Result<()> {
+        if self.connection.is_autocommit() { Ok(()) } else { self.connection.execute_batch("ROLLBACK") }
+    }
+
+    /// Changes when another connection has committed to the file, never for what this one commits.
+    pub(crate) fn data_version(&mut self) -> rusqlite::Result<i64> {
+        self.data_version.query_row((), |row| row.get(0))
+    }
+
+    /// False when the book is not as the change says it was.
+    pub(crate) fn change_book(&mut self, change: &BookChange) -> rusqlite::Result<bool> {
+        let ((stock_before, stock), (cents_before, cents)) = (change.stock, change.price_cents);
+        Ok(self.change_book.execute((change.id.get(), stock, cents, stock_before, cents_before))? == 1)
+    }
+
+    pub(crate) fn append(&mut self, entries: &[Entry]) -> rusqlite::Result<()> {
+        in_rows(&mut self.append, entries, ENTRY_WIDTH, |statement, at, entry| {
+            statement.raw_bind_parameter(at + 1, entry.number)?;
+            statement.raw_bind_parameter(at + 2, entry.time_ms)?;
+            statement.raw_bind_parameter(at + 3, code(entry.kind))?;
+            statement.raw_bind_parameter(at + 4, entry.book.get())?;
+            statement.raw_bind_parameter(at + 5, entry.quantity)?;
+            statement.raw_bind_parameter(at + 6, entry.before)?;
+            statement.raw_bind_parameter(at + 7, entry.after)?;
+            statement.raw_bind_parameter(at + 8, entry.key.as_ref().map(IdempotencyKey::as_bytes))
+        })
+    }
+
+    /// `keys` in order, so that neighbours share a page.
+    pub(crate) fn index_keys(&mut self, keys: &[(i64, i64)]) -> rusqlite::Result<()> {
+        in_rows(&mut self.index_keys, keys, KEY_WIDTH, |statement, at, (hash, number)| {
+            statement.raw_bind_parameter(at + 1, hash)?;
+            statement.raw_bind_parameter(at + 2, number)
+        })
+    }
+
+    /// The entries whose key has this hash, as far as they are indexed.
+    pub(crate) fn numbers_of_key(&mut self, hash: i64) -> rusqlite::Result<Vec<i64>> {
+        self.numbers_of_key.query_map((hash,), |row| row.get(0))?.collect()
+    }
+
+    pub(crate) fn entry(&mut self, number: i64) -> rusqlite::Result<Option<Entry>> {
+        self.one_entry.query_row((number,), entry).optional()
+    }
+
+    pub(crate) fn book(&mut self, id: BookId) -> rusqlite::Result<Option<NewBook>> {
+        self.one_book.query_row((id.get(),), book).optional()
+    }
+
+    /// Every book in the order of ids.
+    pub(crate) fn each_book(&mut self, mut visit: impl FnMut(NewBook)) -> rusqlite::Result<()> {
+        let mut all = self.connection.prepare(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"))?;
+        let mut rows = all.query(())?;
+        while let Some(row) = rows.next()? {
+            visit(book(row)?);
+        }
+        Ok(())
+    }
+
+    /// The book and the key of every entry after `number`, in order.
+    pub(crate) fn each_entry_after(
+        &mut self,
+        number: i64,
+        mut visit: impl FnMut(i64, BookId, Option<IdempotencyKey>),
+    ) -> rusqlite::Result<()> {
+        let sql = "SELECT number, book_id, idempotency_key FROM entry WHERE number > ?1 ORDER BY number";
+        let mut tail = self.connection.prepare_cached(sql)?;
+        let mut rows = tail.query((number,))?;
+        while let Some(row) = rows.next()? {
+            visit(row.get(0)?, book_id(row, 1)?, key(row, 2)?);
+        }
+        Ok(())
+    }
+
+    /// The number of the newest entry, 0 when there is none.
+    pub(crate) fn last_number(&mut self) -> rusqlite::Result<i64> {
+        self.connection.query_row("SELECT coalesce(max(number), 0) FROM entry", (), |row| row.get(0))
+    }
+
+    /// The secret that keys are hashed with in this file.
+    pub(crate) fn key_hash_seed(&mut self) -> rusqlite::Result<[u8; 16]> {
+        self.connection.query_row("SELECT value FROM meta WHERE name = 'key_hash_seed'", (), |row| row.get(0))
+    }
+
+    /// Every key up to this entry is in the index.
+    pub(crate) fn keys_indexed_up_to(&mut self) -> rusqlite::Result<i64> {
+        self.connection.query_row("SELECT value FROM meta WHERE name = 'keys_indexed_up_to'", (), |row| row.get(0))
+    }
+
+    pub(crate) fn set_keys_indexed_up_to(&mut self, number: i64) -> rusqlite::Result<()> {
+        let sql = "UPDATE meta SET value = max(value, ?1) WHERE name = 'keys_indexed_up_to'";
+        self.connection.prepare_cached(sql)?.execute((number,)).map(drop)
+    }
+
+    /// Commits a small change, to find out whether the file can be written again.
+    pub(crate) fn probe(&mut self) -> rusqlite::Result<()> {
+        self.connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'recoveries'", ()).map(drop)
+    }
+
+    /// Copies the WAL back into the file and empties it.
+    pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
+    }
+}
+
+/// Runs `items` through statements of [`ROWS`] rows of `width` parameters each.
+fn in_rows<T>(
+    statements: &mut [Statement<'_>; ROWS.len()],
+    items: &[T],
+    width: usize,
+    bind: impl Fn(&mut Statement<'_>, usize, &T) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut rest = items;
+    for (statement, rows) in statements.iter_mut().zip(ROWS) {
+        while rest.len() >= rows {
+            let (now, later) = rest.split_at(rows);
+            for (place, item) in now.iter().enumerate() {
+                bind(statement, place * width, item)?;
+            }
+            statement.raw_execute()?;
+            rest = later;
+        }
+    }
+    Ok(())
+}
