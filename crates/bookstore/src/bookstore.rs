@@ -36,6 +36,8 @@ struct Inner {
     readers: Arc<Readers>,
     metrics: Arc<Metrics>,
     tails: AtomicUsize,
+    /// Turns true once, when whoever follows the log must let go.
+    ending: watch::Sender<bool>,
 }
 
 /// A page and where the next one starts.
@@ -53,8 +55,8 @@ impl Bookstore {
         let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
         let ledger = Ledger::open(path, settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
-        let tails = AtomicUsize::new(0);
-        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails }) })
+        let (tails, ending) = (AtomicUsize::new(0), watch::Sender::new(false));
+        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails, ending }) })
     }
 
     /// The books of exactly this topic, in the order of ids.
@@ -149,6 +151,16 @@ impl Bookstore {
         &self.inner.metrics
     }
 
+    /// Whether purchases are taken: false from a failure of the store until it has been read back.
+    pub fn sound(&self) -> watch::Receiver<bool> {
+        self.inner.ledger.sound()
+    }
+
+    /// Ends every [`Tail`], so that a server that drains does not wait for those who follow the log.
+    pub fn end_tails(&self) {
+        self.inner.ending.send_replace(true);
+    }
+
     /// Commits what is queued and closes the file; false when it took longer than `patience`. Blocks.
     pub fn close(&self, patience: Duration) -> bool {
         self.inner.ledger.close(patience)
@@ -178,11 +190,15 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Waits for entries and returns at least one; `None` when the store is gone. A page at a time, so that a
+    /// Waits for entries and returns at least one; `None` when the store is being closed. A page at a time, so that a
     /// slow reader holds a page in memory and no more.
     pub async fn next(&mut self) -> Option<Result<Vec<Entry>, Fault>> {
         let cursor = self.cursor;
-        self.newest.wait_for(|newest| *newest > cursor).await.ok()?;
+        let mut ending = self.store.inner.ending.subscribe();
+        tokio::select! {
+            newest = self.newest.wait_for(|newest| *newest > cursor) => drop(newest.ok()?),
+            _ = ending.wait_for(|ending| *ending) => return None,
+        }
         let page = self.store.log(Page::After(cursor), 0).await;
         Some(page.map(|page| {
             self.cursor = page.items.last().map_or(cursor, |entry| entry.number);

@@ -9,7 +9,9 @@ pub mod bookstore;
 pub mod catalogue;
 pub mod domain;
 
+pub mod exchange;
 pub mod fault;
+pub mod generate;
 
 pub mod grpc;
 pub mod ledger;

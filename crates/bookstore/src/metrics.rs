@@ -64,8 +64,12 @@ impl Metrics {
     /// Makes the counters and shows them in `registry`, those that are 0 as well.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        Verdict::ALL.map(|verdict| drop(metrics.purchases.get_or_create(&Outcome(verdict))));
-        Limit::ALL.map(|limit| drop(metrics.refusals.get_or_create(&Refused(limit))));
+        for verdict in Verdict::ALL {
+            drop(metrics.purchases.get_or_create(&Outcome(verdict)));
+        }
+        for limit in Limit::ALL {
+            drop(metrics.refusals.get_or_create(&Refused(limit)));
+        }
         registry.register("purchases", "Purchases decided, by outcome", metrics.purchases.clone());
         registry.register(
             "purchases_replayed",

@@ -1,1 +1,59 @@
-//! Placeholder.
+//! The bookstore over gRPC: wire messages in, domain calls, wire messages out. No rule, no SQL and no limit
+//! lives here, so that another engine can take this file's place.
+
+mod admin;
+mod shop;
+
+pub use admin::{Access, AdminService};
+pub use shop::ShopService;
+use tonic::{Code, Status};
+
+use crate::{catalogue, fault::Fault};
+
+/// The messages and services of `proto/bookstore.proto`.
+#[allow(
+    missing_docs,
+    clippy::pedantic,
+    unreachable_pub,
+    unused_qualifications,
+    reason = "generated from the contract, which has the comments"
+)]
+pub mod wire {
+    tonic::include_proto!("bookstore");
+
+    /// The contract in the form that reflection serves.
+    pub const DESCRIPTORS: &[u8] = tonic::include_file_descriptor_set!("bookstore");
+}
+
+impl From<Fault> for Status {
+    fn from(fault: Fault) -> Self {
+        let code = match &fault {
+            Fault::Invalid { .. } => Code::InvalidArgument,
+            Fault::Limit { .. } => Code::ResourceExhausted,
+            Fault::Unavailable(_) => Code::Unavailable,
+            Fault::Failed(_) => Code::Internal,
+            Fault::OutcomeUnknown => Code::Unknown,
+            Fault::Denied(_) => Code::Unauthenticated,
+        };
+        Self::new(code, fault.to_string())
+    }
+}
+
+impl From<&catalogue::Book> for wire::Book {
+    fn from(book: &catalogue::Book) -> Self {
+        let price = book.price();
+        Self {
+            id: book.id().get(),
+            title: book.title().to_owned(),
+            topic: book.topic().to_owned(),
+            // The store keeps no stock above what fits; see `domain::STOCK_MAX`.
+            stock: book.stock().cast_signed(),
+            price: price.as_f64(),
+            price_cents: price.get(),
+        }
+    }
+}
+
+fn books(books: &catalogue::Books) -> Vec<wire::Book> {
+    books.iter().map(|book| (&**book).into()).collect()
+}

@@ -122,9 +122,4 @@ impl Keys {
             moving.done = slice.last;
         }
     }
-
-    /// Keys in memory.
-    pub(crate) fn len(&self) -> usize {
-        self.fresh.len() + self.moving.as_ref().map_or(0, |moving| moving.keys.len())
-    }
 }

@@ -97,6 +97,8 @@ struct Shared {
     shelf: Arc<Shelf>,
     state: Mutex<State>,
     last_number: watch::Sender<i64>,
+    /// False while a failed file has not been read back.
+    sound: watch::Sender<bool>,
     metrics: Arc<Metrics>,
 }
 
@@ -135,6 +137,7 @@ impl Ledger {
             settings,
             shelf,
             last_number: watch::Sender::new(state.last_number),
+            sound: watch::Sender::new(true),
             state: Mutex::new(state),
             metrics,
         });
@@ -173,6 +176,11 @@ impl Ledger {
         self.shared.last_number.subscribe()
     }
 
+    /// Whether purchases are taken: false from a failure until the file has been read back.
+    pub fn sound(&self) -> watch::Receiver<bool> {
+        self.shared.sound.subscribe()
+    }
+
     /// Jobs that wait.
     pub fn queued(&self) -> usize {
         self.shared.queue.len()
@@ -203,7 +211,8 @@ impl Ledger {
                 // A worker that panicked has said so on stderr.
                 drop(worker.join());
             }
-            drop(done.send(()));
+            // Nobody waits any more when the deadline is over.
+            let _ = done.send(());
         });
         all_done.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
     }

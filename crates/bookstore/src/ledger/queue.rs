@@ -105,9 +105,11 @@ impl<T> Queue<T> {
         mem::take(&mut state.jobs)
     }
 
-    pub(crate) fn resume(&self) {
+    /// True when the queue takes jobs again.
+    pub(crate) fn resume(&self) -> bool {
         let mut state = self.lock();
         state.suspensions = state.suspensions.saturating_sub(1);
+        state.suspensions == 0
     }
 
     /// Takes no more jobs; those that wait can still be taken.
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(queue.push(3), Err((Refusal::Full, 3)));
         assert_eq!(queue.suspend(), [1, 2]);
         assert_eq!(queue.push(4), Err((Refusal::Suspended, 4)));
-        queue.resume();
+        assert!(queue.resume());
         assert!(queue.push(5).is_ok());
         queue.close();
         assert_eq!(queue.push(6), Err((Refusal::Closed, 6)));

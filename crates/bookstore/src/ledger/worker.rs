@@ -39,6 +39,7 @@ pub(super) fn run(shared: &Shared) {
         }
         if !broken {
             broken = true;
+            shared.sound.send_replace(false);
             for job in shared.queue.suspend() {
                 job.fail(Fault::Unavailable(RECOVERING));
             }
@@ -58,7 +59,9 @@ fn session(shared: &Shared, broken: &mut bool) -> Result<(), String> {
     if *broken {
         worker.read_back().map_err(sqlite)?;
         *broken = false;
-        shared.queue.resume();
+        if shared.queue.resume() {
+            shared.sound.send_replace(true);
+        }
         tracing::info!(path = %shared.path.display(), "the store was read back and takes purchases again");
     }
     worker.work().map_err(sqlite)?;

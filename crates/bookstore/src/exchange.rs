@@ -1,0 +1,171 @@
+//! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, read into the store in one
+//! transaction. Must not know how progress or a refusal is shown.
+
+use std::{io::Read, path::Path};
+
+use csv::{ByteRecord, ReaderBuilder};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+
+use crate::{
+    domain::{BookId, NewBook, STOCK_MAX},
+    fault::Fault,
+    money::{self, Cents},
+    settings::Settings,
+    store::{self, OpenError, Role},
+};
+
+/// The columns, in this order.
+pub const COLUMNS: [&str; 5] = ["id", "title", "topic", "stock", "price"];
+
+/// Bytes in a title; a longer one is a broken file.
+const TITLE_BYTES_MAX: usize = 4096;
+
+/// A row that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {reason}")]
+pub struct BadRow {
+    /// Counted from 1, the header being line 1.
+    pub line: u64,
+    /// The column's name.
+    pub column: &'static str,
+    /// What is wrong and what would be right.
+    pub reason: String,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The first bad row.
+    #[error("{0}; nothing was imported (--skip-bad leaves bad rows out)")]
+    Bad(BadRow),
+    /// The header is not the expected one.
+    #[error("the header is '{0}'; it must be '{want}'", want = COLUMNS.join(","))]
+    Header(String),
+    /// The file cannot be read.
+    #[error("cannot read the file: {0}")]
+    Read(csv::Error),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store cannot be written.
+    #[error("cannot write the store: {0}; nothing was imported")]
+    Store(#[from] rusqlite::Error),
+}
+
+/// What an import did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Books that are in the catalogue now.
+    pub books: u64,
+    /// Rows left out.
+    pub bad: u64,
+}
+
+/// How an import goes about bad rows and tells of its progress.
+pub struct Options<'a> {
+    /// Called with the bytes read so far.
+    pub progress: &'a mut dyn FnMut(u64),
+    /// Called with each bad row, which is then left out; `None` makes the first one end the import.
+    pub skip_bad: Option<&'a mut dyn FnMut(&BadRow)>,
+}
+
+/// Adds every row of `source` to the store at `path` in one transaction. Servers that have the file open see the
+/// books once it is committed.
+pub fn import(
+    path: &Path,
+    source: impl Read,
+    settings: &Settings,
+    options: Options<'_>,
+) -> Result<Imported, ImportError> {
+    // Made with the sample catalogue if it is new, as `serve` would.
+    drop(store::open(path, Role::Owner, settings)?);
+    let mut connection = store::open(path, Role::Tool, settings)?.connection;
+    let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)?;
+    let imported = insert_all(&transaction, source, settings, options)?;
+    transaction.commit()?;
+    Ok(imported)
+}
+
+fn insert_all(
+    file: &Connection,
+    source: impl Read,
+    settings: &Settings,
+    mut options: Options<'_>,
+) -> Result<Imported, ImportError> {
+    let mut reader = ReaderBuilder::new().flexible(true).from_reader(source);
+    let header = reader.byte_headers().map_err(ImportError::Read)?;
+    let plain = |cell: &[u8]| String::from_utf8_lossy(cell).trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
+    if header.iter().map(plain).ne(COLUMNS) {
+        let shown = header.iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",");
+        return Err(ImportError::Header(shown.chars().take(100).collect()));
+    }
+    let (mut row, mut imported) = (ByteRecord::new(), Imported::default());
+    loop {
+        let more = reader.read_byte_record(&mut row).map_err(ImportError::Read)?;
+        (options.progress)(reader.position().byte());
+        if !more {
+            return Ok(imported);
+        }
+        let line = row.position().map_or(0, csv::Position::line);
+        let added = match parse(&row, settings.limits.topic_bytes) {
+            Ok(book) => add(file, book)?,
+            Err(reason) => Err(reason),
+        };
+        match (added, &mut options.skip_bad) {
+            (Ok(()), _) => imported.books += 1,
+            (Err((column, reason)), Some(report)) => {
+                imported.bad += 1;
+                report(&BadRow { line, column, reason });
+            }
+            (Err((column, reason)), None) => return Err(ImportError::Bad(BadRow { line, column, reason })),
+        }
+    }
+}
+
+type Refused = (&'static str, String);
+
+/// The inner error is the row's, the outer one the store's.
+fn add(file: &Connection, book: NewBook) -> rusqlite::Result<Result<(), Refused>> {
+    let id = book.id;
+    match store::insert_books(file, [book]) {
+        Ok(()) => Ok(Ok(())),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+            Ok(Err(("id", format!("{id} is the id of a book that is there already; it must be a new one"))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
+    let cell = |place: usize| -> Result<&str, Refused> {
+        let column = COLUMNS[place];
+        let bytes = row.get(place).ok_or_else(|| (column, format!("missing; a row has {} fields", COLUMNS.len())))?;
+        str::from_utf8(bytes).map_err(|_| (column, format!("'{}' is not UTF-8", bytes.escape_ascii())))
+    };
+    let bad = |place: usize, value: &str, want: &str| {
+        (COLUMNS[place], Fault::invalid(COLUMNS[place], value, want).to_string())
+    };
+    let text = |place: usize, most: usize| -> Result<String, Refused> {
+        let text = cell(place)?.trim();
+        let fits = !text.is_empty() && text.len() <= most;
+        if fits { Ok(text.to_owned()) } else { Err(bad(place, text, &format!("1 to {most} bytes of text"))) }
+    };
+    let (id, stock, price) = (cell(0)?.trim(), cell(3)?.trim(), cell(4)?.trim());
+    let book = NewBook {
+        id: id.parse().ok().and_then(BookId::new).ok_or_else(|| bad(0, id, BookId::WANTED))?,
+        title: text(1, TITLE_BYTES_MAX)?,
+        topic: text(2, topic_bytes_max)?,
+        stock: stock
+            .parse()
+            .ok()
+            .filter(|copies| *copies <= STOCK_MAX)
+            .ok_or_else(|| bad(3, stock, &format!("a whole number from 0 to {STOCK_MAX}")))?,
+        price: Cents::parse(price).ok_or_else(|| bad(4, price, money::WANTED))?,
+    };
+    match row.get(COLUMNS.len()) {
+        None => Ok(book),
+        Some(extra) => {
+            Err(("price", format!("'{}' follows it; a row has {} fields", extra.escape_ascii(), COLUMNS.len())))
+        }
+    }
+}

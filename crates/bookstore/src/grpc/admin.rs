@@ -1,0 +1,165 @@
+//! `bookstore.Admin`: what operators call, with a credential where others could reach it.
+
+use std::{pin::Pin, sync::Arc};
+
+use futures_util::{Stream, StreamExt as _, stream};
+use tonic::{Request, Response, Status, metadata::MetadataMap};
+
+use super::wire::{
+    ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest, TailLogRequest,
+    UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
+};
+use crate::{
+    Bookstore, IdempotencyKey,
+    bookstore::Tail,
+    domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
+    fault::Fault,
+    store::Page,
+};
+
+/// Who may call the operator's service.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Everybody: only processes of this machine can connect.
+    Open,
+    /// Whoever sends this token.
+    Token(Arc<str>),
+    /// Nobody: the server can be reached from other machines and has no token.
+    Nobody,
+}
+
+impl Access {
+    /// `Ok` if a caller who sent `authorization` may act.
+    fn check(&self, metadata: &MetadataMap) -> Result<(), Fault> {
+        let Self::Token(token) = self else {
+            let refusal =
+                "operator actions are off while the server listens beyond loopback without a token; set admin.token";
+            return if matches!(self, Self::Open) { Ok(()) } else { Err(Fault::Denied(refusal)) };
+        };
+        let sent = metadata.get("authorization").and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let equal = sent.is_some_and(|sent| {
+            // Every byte is looked at, so that the time taken tells nothing of how many are right.
+            sent.len() == token.len() && sent.iter().zip(token.bytes()).fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
+        });
+        if equal { Ok(()) } else { Err(Fault::Denied("send the operator's token as 'authorization: Bearer TOKEN'")) }
+    }
+}
+
+/// Serves a store's operators.
+#[derive(Clone, Debug)]
+pub struct AdminService {
+    store: Bookstore,
+    access: Access,
+}
+
+impl AdminService {
+    /// Serves `store` to those whom `access` lets in.
+    pub fn new(store: Bookstore, access: Access) -> Self {
+        Self { store, access }
+    }
+
+    fn admit<T>(&self, request: Request<T>) -> Result<T, Status> {
+        self.access.check(request.metadata())?;
+        Ok(request.into_inner())
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for AdminService {
+    async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListReply>, Status> {
+        let request = self.admit(request)?;
+        let after =
+            token(&request.page_token)?.map(BookId::new).map(|id| id.ok_or_else(|| bad_token(&request.page_token)));
+        let page = self.store.list(after.transpose()?, page_size(request.page_size)?).await?;
+        let next_page_token = page.next.map(|id| id.to_string()).unwrap_or_default();
+        Ok(Response::new(ListReply { books: super::books(&page.items), next_page_token }))
+    }
+
+    async fn restock(&self, request: Request<RestockRequest>) -> Result<Response<RestockReply>, Status> {
+        let amount = self.admit(request)?.amount.unwrap_or(RESTOCK_DEFAULT.cast_signed());
+        let done = self.store.restock(amount.into()).await?;
+        let books_raised = i64::try_from(done.books_raised).unwrap_or(i64::MAX);
+        Ok(Response::new(RestockReply { books_raised, amount }))
+    }
+
+    async fn update_price(&self, request: Request<UpdatePriceRequest>) -> Result<Response<UpdatePriceReply>, Status> {
+        let request = self.admit(request)?;
+        let id = BookId::from_wire(request.id)?;
+        let cents =
+            request.price_cents.ok_or_else(|| Fault::invalid("price_cents", "absent", "the new price in cents"))?;
+        let reply = match self.store.update_price(id, cents).await? {
+            None => UpdatePriceReply { message: super::shop::no_such_book(id), ..UpdatePriceReply::default() },
+            Some(change) => UpdatePriceReply {
+                success: true,
+                message: format!("book {id} costs {} now", change.after),
+                price_cents_before: change.before.get(),
+                price_cents_after: change.after.get(),
+                number: change.number,
+            },
+        };
+        Ok(Response::new(reply))
+    }
+
+    async fn log(&self, request: Request<LogRequest>) -> Result<Response<LogReply>, Status> {
+        let request = self.admit(request)?;
+        let before = token(&request.page_token)?.unwrap_or(i64::MAX);
+        let page = self.store.log(Page::Before(before), page_size(request.page_size)?).await?;
+        let next_page_token = page.next.map(|number| number.to_string()).unwrap_or_default();
+        Ok(Response::new(LogReply { entries: page.items.into_iter().map(Into::into).collect(), next_page_token }))
+    }
+
+    type TailLogStream = Pin<Box<dyn Stream<Item = Result<LogEntry, Status>> + Send>>;
+
+    async fn tail_log(&self, request: Request<TailLogRequest>) -> Result<Response<Self::TailLogStream>, Status> {
+        let after = self.admit(request)?.after_number;
+        let tail = self.store.tail(after)?;
+        Ok(Response::new(Box::pin(entries(tail))))
+    }
+}
+
+fn entries(tail: Tail) -> impl Stream<Item = Result<LogEntry, Status>> {
+    let pages = stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) });
+    pages.flat_map(|page| {
+        stream::iter(match page {
+            Ok(entries) => entries.into_iter().map(|entry| Ok(entry.into())).collect(),
+            Err(fault) => vec![Err(fault.into())],
+        })
+    })
+}
+
+fn page_size(size: i32) -> Result<usize, Fault> {
+    usize::try_from(size).map_err(|_| Fault::invalid("page_size", size, "0 for the default, or a positive number"))
+}
+
+fn bad_token(token: &str) -> Fault {
+    Fault::invalid("page_token", token, "empty, or next_page_token of the page before")
+}
+
+fn token<T: std::str::FromStr>(token: &str) -> Result<Option<T>, Fault> {
+    if token.is_empty() { Ok(None) } else { token.parse().map(Some).map_err(|_| bad_token(token)) }
+}
+
+impl From<Entry> for LogEntry {
+    fn from(entry: Entry) -> Self {
+        let kind = match entry.kind {
+            EntryKind::Added => LogEntryKind::Added,
+            EntryKind::Purchase => LogEntryKind::Purchase,
+            EntryKind::Refused => LogEntryKind::Refused,
+            EntryKind::Restock => LogEntryKind::Restock,
+            EntryKind::Price => LogEntryKind::Price,
+            EntryKind::Adjusted => LogEntryKind::Adjusted,
+            EntryKind::Removed => LogEntryKind::Removed,
+            EntryKind::Edited => LogEntryKind::Edited,
+        };
+        Self {
+            number: entry.number,
+            time_ms: entry.time_ms,
+            kind: kind.into(),
+            book_id: entry.book.get(),
+            quantity: entry.quantity.map(u32::cast_signed),
+            before: entry.before,
+            after: entry.after,
+            idempotency_key: entry.key.as_ref().map(IdempotencyKey::as_bytes).unwrap_or_default().to_vec(),
+        }
+    }
+}
