@@ -1,0 +1,118 @@
+//! The command line: flags and their help, nothing else.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+/// A bookstore that sells over gRPC and never oversells.
+#[derive(Debug, Parser)]
+#[command(name = "quire", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs the server, with the operator's console on standard input
+    Serve(ServeArgs),
+    /// Talks to a server: one command as arguments, or a prompt
+    Client(ClientArgs),
+    /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
+    Import(ImportArgs),
+    /// Makes up data of any size
+    Generate(GenerateArgs),
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on [default: 127.0.0.1:10086]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Folder that holds bookstore.db; made with the sample catalogue if absent [default: quire-data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Configuration in TOML [default: quire.toml if it is there]
+    #[arg(long, value_name = "FILE", env = "QUIRE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Least important messages to log: error, warn, info, debug, trace, or a filter such as quire=debug
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// How log lines look: text or json
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// Any other setting by its name in the configuration, as ledger.commit=each; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Print the configuration that holds and where each value came from, and stop
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands: ping | search TOPIC | lookup ID | buy ID [QUANTITY] | help | exit
+Without one: a prompt on a terminal, else commands from standard input, one a line.
+
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable.")]
+pub(crate) struct ClientArgs {
+    /// Print answers as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
+    /// Longest time for a command, its retries included
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub timeout: Duration,
+    /// How often to send a command again when the server cannot be reached or is overloaded
+    #[arg(long, value_name = "TIMES", default_value_t = 3)]
+    pub retries: u32,
+    /// Key that makes this purchase happen once however often it is sent [default: a random one for each buy]
+    #[arg(long, value_name = "TEXT")]
+    pub key: Option<String>,
+    /// ADDRESS (host:port or http://host:port, default 127.0.0.1:10086), then COMMAND
+    #[arg(value_name = "ADDRESS] [COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The file, with the header id,title,topic,stock,price
+    pub file: PathBuf,
+    /// Folder that holds bookstore.db; made with the sample catalogue if absent
+    #[arg(long, value_name = "DIR", default_value = "quire-data", env = "QUIRE_SERVER_DATA")]
+    pub data: PathBuf,
+    /// Report bad rows and leave them out, instead of importing nothing
+    #[arg(long)]
+    pub skip_bad: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenerateArgs {
+    #[command(subcommand)]
+    pub what: Generate,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Generate {
+    /// A catalogue in CSV for `quire import`, on standard output unless --out is given
+    Catalogue {
+        /// How many books
+        #[arg(long)]
+        rows: u64,
+        /// The same seed makes the same file
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The first book's id; ids grow from there
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i32).range(1..))]
+        first_id: i32,
+        /// The file to write
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wanted = || format!("'{text}' is no time; it must be a number of seconds above 0 and up to 86400, as 5 or 0.5");
+    let seconds: f64 = text.parse().map_err(|_| wanted())?;
+    let valid = seconds > 0.0 && seconds <= 86_400.0;
+    if valid { Ok(Duration::from_secs_f64(seconds)) } else { Err(wanted()) }
+}

@@ -1,0 +1,200 @@
+//! The calls behind the commands, with a deadline and retries. A purchase carries a key, so that sending it
+//! again buys nothing twice.
+
+use std::time::{Duration, Instant};
+
+use bookstore::{
+    Cents, IdempotencyKey,
+    grpc::wire::{
+        self, BookTopicRequest, BuyOutcome, HelloRequest, ItemNumberRequest, book_store_client::BookStoreClient,
+    },
+};
+use rand_core::{OsRng, RngCore as _};
+use serde_json::{Value, json};
+use tonic::{
+    Code, Request, Response, Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::command::Call;
+use crate::table;
+
+/// The pause before the first retry; it doubles from there.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection to a server.
+pub(super) struct Calls {
+    shop: BookStoreClient<Channel>,
+    address: String,
+    timeout: Duration,
+    retries: u32,
+    key: Option<IdempotencyKey>,
+}
+
+/// What the server answered.
+pub(super) struct Answer {
+    pub success: bool,
+    pub text: String,
+    pub json: Value,
+}
+
+/// A command without an answer.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub unreachable: bool,
+    pub code: String,
+    pub message: String,
+}
+
+impl Calls {
+    /// Connects with the first call. Needs a runtime around it.
+    pub(super) fn new(
+        address: &str,
+        timeout: Duration,
+        retries: u32,
+        key: Option<IdempotencyKey>,
+    ) -> anyhow::Result<Self> {
+        let endpoint = Endpoint::from_shared(super::endpoint(address)?)?.connect_timeout(timeout).tcp_nodelay(true);
+        let shop = BookStoreClient::new(endpoint.connect_lazy()).max_decoding_message_size(usize::MAX);
+        Ok(Self { shop, address: address.to_owned(), timeout, retries, key })
+    }
+
+    pub(super) async fn run(&mut self, call: &Call) -> Result<Answer, Failed> {
+        match call {
+            Call::Ping => self.ping().await,
+            Call::Search(topic) => self.search(topic).await,
+            Call::Lookup(id) => self.lookup(id.get()).await,
+            Call::Buy(id, quantity) => self.buy(id.get(), *quantity).await,
+        }
+    }
+
+    async fn ping(&mut self) -> Result<Answer, Failed> {
+        let start = Instant::now();
+        let request = HelloRequest { name: "quire client".to_owned() };
+        let reply = self.retried(request, async |mut shop, request| shop.hello(request).await).await?;
+        let took_ms = start.elapsed().as_secs_f64() * 1e3;
+        let json = json!({ "success": true, "message": reply.hello_message, "ms": took_ms });
+        Ok(Answer { success: true, text: format!("{} ({took_ms:.2} ms)", reply.hello_message), json })
+    }
+
+    async fn search(&mut self, topic: &str) -> Result<Answer, Failed> {
+        let request = BookTopicRequest { topic: topic.to_owned() };
+        let reply = self.retried(request, async |mut shop, request| shop.search(request).await).await?;
+        let books: Vec<Value> = reply.books.iter().map(book_json).collect();
+        let json = json!({ "success": reply.success, "message": reply.message, "books": books });
+        let text = if reply.books.is_empty() { reply.message } else { book_table(&reply.books) };
+        Ok(Answer { success: reply.success, text, json })
+    }
+
+    async fn lookup(&mut self, id: i32) -> Result<Answer, Failed> {
+        let request = ItemNumberRequest { id, ..ItemNumberRequest::default() };
+        let reply = self.retried(request, async |mut shop, request| shop.lookup(request).await).await?;
+        let json =
+            json!({ "success": reply.success, "message": reply.message, "book": reply.book.as_ref().map(book_json) });
+        let text = reply.book.map_or(reply.message, |book| book_table(&[book]));
+        Ok(Answer { success: reply.success, text, json })
+    }
+
+    async fn buy(&mut self, id: i32, quantity: i32) -> Result<Answer, Failed> {
+        let mut key = [0; 16];
+        OsRng.fill_bytes(&mut key);
+        let idempotency_key = self.key.as_ref().map_or(key.to_vec(), |key| key.as_bytes().to_vec());
+        let request = ItemNumberRequest { id, quantity: Some(quantity), idempotency_key };
+        let reply = self.retried(request, async |mut shop, request| shop.buy(request).await).await?;
+        let outcome = BuyOutcome::try_from(reply.outcome).unwrap_or_default();
+        let json = json!({
+            "success": reply.success,
+            "message": reply.message,
+            "outcome": outcome.as_str_name(),
+            "purchase_number": reply.purchase_number,
+            "stock_left": reply.stock_left,
+            "replayed": reply.replayed,
+        });
+        let number = if reply.success { format!(" (purchase {})", reply.purchase_number) } else { String::new() };
+        Ok(Answer { success: reply.success, text: format!("{}{number}", reply.message), json })
+    }
+
+    /// Sends until there is an answer, the retries are used up or the time is over.
+    async fn retried<Q: Clone, A>(
+        &self,
+        message: Q,
+        send: impl AsyncFn(BookStoreClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Failed> {
+        let deadline = Instant::now() + self.timeout;
+        let mut pause = FIRST_PAUSE;
+        let mut left = self.retries;
+        loop {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            // The first attempts leave time for another, should the answer be lost.
+            let patience = if left > 0 { remaining / 2 } else { remaining };
+            let mut request = Request::new(message.clone());
+            request.set_timeout(patience);
+            let sent = tokio::time::timeout(patience, send(self.shop.clone(), request)).await;
+            let status = match sent {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded("no answer in time"),
+            };
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if left == 0 || remaining <= pause || !worth_another(status.code()) {
+                return Err(self.failed(&status));
+            }
+            left -= 1;
+            // Between half and all of the pause, so that many clients do not come back at once.
+            tokio::time::sleep(pause / 2 + (pause / 2).mul_f64(f64::from(OsRng.next_u32()) / f64::from(u32::MAX)))
+                .await;
+            pause *= 2;
+        }
+    }
+
+    fn failed(&self, status: &Status) -> Failed {
+        let unreachable = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled);
+        let code = format!("{:?}", status.code());
+        let message = if unreachable {
+            let reason = std::error::Error::source(status).map_or_else(|| status.message().to_owned(), chain);
+            format!("{} cannot be reached: {reason}; is a server running there?", self.address)
+        } else {
+            status.message().to_owned()
+        };
+        Failed { unreachable, code, message }
+    }
+}
+
+/// The innermost reason, which is the one that a person can act on.
+fn chain(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), chain)
+}
+
+/// Everything that may be different next time; all calls here may be sent twice, purchases because of their key.
+fn worth_another(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled
+    )
+}
+
+fn price(book: &wire::Book) -> String {
+    // A server that does not know cents sends the fraction alone.
+    match Cents::new(book.price_cents).filter(|cents| cents.get() != 0) {
+        Some(cents) => cents.to_string(),
+        None => format!("{:.2}", book.price),
+    }
+}
+
+fn book_json(book: &wire::Book) -> Value {
+    json!({
+        "id": book.id,
+        "title": book.title,
+        "topic": book.topic,
+        "stock": book.stock,
+        "price": book.price,
+        "price_cents": book.price_cents,
+    })
+}
+
+fn book_table(books: &[wire::Book]) -> String {
+    let rows = books
+        .iter()
+        .map(|book| [book.id.to_string(), book.title.clone(), book.topic.clone(), book.stock.to_string(), price(book)]);
+    table::render([("id", true), ("title", false), ("topic", false), ("stock", true), ("price", true)], rows)
+}

@@ -1,0 +1,128 @@
+//! What each command of the console does.
+
+use std::{
+    io::Write,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use anyhow::bail;
+use bookstore::{
+    Bookstore, Cents,
+    domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
+    fault::Fault,
+    money,
+    store::Page,
+};
+
+use crate::{shell, table};
+
+/// The commands, as `help` shows them.
+pub(super) const COMMANDS: [shell::Help; 6] = [
+    ("list", "", "every book"),
+    ("restock", "[amount]", "raises every book's stock to amount, 20 if absent; a book above it keeps its stock"),
+    ("update", "<id> <price>", "sets a price"),
+    ("log", "", "recent transactions, newest last"),
+    ("help", "", "this list"),
+    ("exit", "", "drains and stops the server"),
+];
+
+/// Entries that `log` shows.
+const RECENT: usize = 20;
+
+/// Whether the console goes on.
+pub(super) enum Done {
+    Next,
+    Exit,
+}
+
+/// Runs one line.
+pub(super) async fn run(store: &Bookstore, line: &str, out: &mut impl Write) -> anyhow::Result<Done> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match *words.as_slice() {
+        [] => {}
+        ["list"] => list(store, out).await?,
+        ["restock"] => restock(store, RESTOCK_DEFAULT.into(), out).await?,
+        ["restock", amount] => {
+            let wanted = || Fault::invalid("amount", amount, "a whole number from 0 to 2147483647");
+            restock(store, amount.parse().map_err(|_| wanted())?, out).await?;
+        }
+        ["update", id, price] => update(store, id, price, out).await?,
+        ["log"] => log(store, out).await?,
+        ["help"] => writeln!(out, "{}", shell::help(&COMMANDS))?,
+        ["exit"] => return Ok(Done::Exit),
+        [name, ..] => match COMMANDS.iter().find(|command| command.0 == name) {
+            Some((_, "", _)) => bail!("{name} takes no arguments"),
+            Some((_, arguments, _)) => bail!("{name} takes {arguments}"),
+            None => bail!("there is no command '{}'; help lists them", name.escape_debug()),
+        },
+    }
+    Ok(Done::Next)
+}
+
+async fn list(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut after = None;
+    loop {
+        let page = store.list(after, 0).await?;
+        let rows = page.items.iter().map(|book| {
+            let (stock, price) = (book.stock().to_string(), book.price().to_string());
+            [book.id().to_string(), book.title().to_owned(), book.topic().to_owned(), stock, price]
+        });
+        let columns = [("id", true), ("title", false), ("topic", false), ("stock", true), ("price", true)];
+        writeln!(out, "{}", table::render(columns, rows))?;
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn restock(store: &Bookstore, amount: i64, out: &mut impl Write) -> anyhow::Result<()> {
+    let done = store.restock(amount).await?;
+    Ok(writeln!(out, "{} books raised to {amount}", done.books_raised)?)
+}
+
+async fn update(store: &Bookstore, id: &str, price: &str, out: &mut impl Write) -> anyhow::Result<()> {
+    let id = BookId::parse(id)?;
+    let price = Cents::parse(price).ok_or_else(|| Fault::invalid("price", price, money::WANTED))?;
+    match store.update_price(id, price.get()).await? {
+        Some(change) => Ok(writeln!(out, "book {id} costs {} now, {} before", change.after, change.before)?),
+        None => bail!("there is no book {id}; list shows them all"),
+    }
+}
+
+async fn log(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
+    let page = store.log(Page::Before(i64::MAX), RECENT).await?;
+    let columns = [
+        ("number", true),
+        ("time", false),
+        ("what", false),
+        ("book", true),
+        ("quantity", true),
+        ("before", true),
+        ("after", true),
+    ];
+    Ok(writeln!(out, "{}", table::render(columns, page.items.iter().rev().map(row)))?)
+}
+
+fn row(entry: &Entry) -> [String; 7] {
+    let amount = |value: Option<i64>| match (value, entry.kind) {
+        (None, _) => String::new(),
+        (Some(cents), EntryKind::Price) => Cents::new(cents).unwrap_or_default().to_string(),
+        (Some(copies), _) => copies.to_string(),
+    };
+    [
+        entry.number.to_string(),
+        timestamp(entry.time_ms),
+        entry.kind.name().to_owned(),
+        entry.book.to_string(),
+        entry.quantity.map(|copies| copies.to_string()).unwrap_or_default(),
+        amount(entry.before),
+        amount(entry.after),
+    ]
+}
+
+/// In RFC 3339.
+fn timestamp(time_ms: i64) -> String {
+    let since = Duration::from_millis(u64::try_from(time_ms).unwrap_or(0));
+    UNIX_EPOCH.checked_add(since).map_or_else(String::new, |time| humantime::format_rfc3339_millis(time).to_string())
+}

@@ -1,0 +1,32 @@
+//! `quire`: the server, its client, and tools for its data.
+
+mod admission;
+mod cli;
+mod client;
+mod config;
+mod console;
+mod data;
+mod http;
+mod serve;
+mod shell;
+mod table;
+mod telemetry;
+mod transport;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let done = match cli::Cli::parse().command {
+        cli::Command::Serve(args) => serve::command(&args),
+        cli::Command::Client(args) => client::command(&args),
+        cli::Command::Import(args) => data::import(&args),
+        cli::Command::Generate(args) => data::generate(&args.what),
+    };
+    done.unwrap_or_else(|error| {
+        // One line that names what was wrong and what would be right.
+        eprintln!("quire: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,184 @@
+//! `quire serve`: builds what the configuration says, runs it, and drains it when told to stop.
+
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use bookstore::{Bookstore, fault::Limit, grpc::Access, metrics::Metrics};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::gauge::ConstGauge,
+    registry::Registry,
+};
+use tokio::{net::TcpListener, runtime::Builder, signal::unix, sync::watch};
+
+use crate::{
+    admission::Gate,
+    cli::ServeArgs,
+    config::Config,
+    console, http, telemetry,
+    transport::{self, CallMetrics, Front},
+};
+
+/// The store's file in the data folder.
+pub(crate) const FILE_NAME: &str = "bookstore.db";
+
+/// Kept back from the drain for committing and closing the store.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// `quire serve`.
+pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    if args.print_config {
+        std::io::stdout().write_all(Config::explain(args)?.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = Config::load(args)?;
+    telemetry::init(&config.log)?;
+    let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    let done = runtime.block_on(run(config));
+    // The console's thread may sit in a read that nothing ends.
+    runtime.shutdown_background();
+    done
+}
+
+async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    // Before the store, so that a second server started by mistake changes nothing.
+    let listener = listen(config.listen).await?;
+    let address = listener.local_addr()?;
+    let mut registry = Registry::with_prefix("quire");
+    let metrics = Metrics::register(&mut registry);
+    let calls = CallMetrics::register(&mut registry);
+    let path = config.data.join(FILE_NAME);
+    let (settings, opened_at) = (config.store.clone(), Instant::now());
+    let opening = tokio::task::spawn_blocking(move || Bookstore::open(&path, settings, metrics));
+    let store = opening.await??;
+    let (connections, in_flight) = (
+        Gate::new(Limit::Connections, config.transport.connections),
+        Gate::new(Limit::CallsInFlight, config.transport.calls_in_flight),
+    );
+    let levels = Levels { store: store.clone(), connections: connections.clone(), calls: in_flight.clone() };
+    registry.register_collector(Box::new(levels));
+    let pages = http::router(http::Pages { store: store.clone(), registry: Arc::new(registry) });
+    let access = access(&config, address);
+    let (limits, front_store) = (config.transport, store.clone());
+    let front = Front { store: front_store, access, limits, connections, calls: in_flight, metrics: calls, pages };
+    let stop = watch::Sender::new(false);
+    let mut serving = tokio::spawn(transport::serve(listener, front, stop.subscribe()));
+    tracing::info!(%address, books = store.books(), loaded_ms = opened_at.elapsed().as_millis(), "listening");
+    let console = console::start(store.clone());
+    let reason = tokio::select! {
+        reason = told_to_stop(console) => reason?,
+        served = &mut serving => bail!("the server ended by itself: {:?}", served?),
+    };
+    tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
+    drain(&store, &stop, serving, config.drain).await
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "cannot listen on {address}: another program does; end it or choose another port with --listen"
+        ),
+        _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose an address of this machine with --listen"),
+    })
+}
+
+/// Who may act as operator on a server with this address.
+fn access(config: &Config, address: SocketAddr) -> Access {
+    match &config.admin_token {
+        Some(token) => Access::Token(Arc::clone(token)),
+        None if address.ip().is_loopback() => Access::Open,
+        None => {
+            tracing::warn!(%address, "bookstore.Admin is off: other machines can connect and admin.token is not set");
+            Access::Nobody
+        }
+    }
+}
+
+/// The reason why.
+async fn told_to_stop(console: tokio::sync::oneshot::Receiver<()>) -> anyhow::Result<&'static str> {
+    let mut interrupt = unix::signal(unix::SignalKind::interrupt())?;
+    let mut terminate = unix::signal(unix::SignalKind::terminate())?;
+    let left = async {
+        // A console that ended without a word (the end of a pipe) leaves the server running.
+        if console.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    Ok(tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
+        () = left => "console",
+    })
+}
+
+/// Stops accepting, answers what is in flight, commits, checkpoints and closes, within the deadline.
+async fn drain(
+    store: &Bookstore,
+    stop: &watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<anyhow::Result<()>>,
+    patience: Duration,
+) -> anyhow::Result<ExitCode> {
+    let deadline = Instant::now() + patience;
+    stop.send_replace(true);
+    store.end_tails();
+    let answering = patience.saturating_sub(CLOSING.min(patience / 2));
+    let answered = match tokio::time::timeout(answering, serving).await {
+        Ok(served) => {
+            served??;
+            true
+        }
+        Err(_) => false,
+    };
+    let (closing, left) = (store.clone(), deadline.saturating_duration_since(Instant::now()));
+    let closed = tokio::task::spawn_blocking(move || closing.close(left)).await?;
+    tracing::info!(answered, closed, "stopped");
+    if !answered {
+        tracing::warn!("the deadline was over before every call was answered; connections were cut");
+    }
+    if !closed {
+        bail!("the store was not closed in time; everything acknowledged is on disk");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Levels read when they are asked for.
+#[derive(Debug)]
+struct Levels {
+    store: Bookstore,
+    connections: Gate,
+    calls: Gate,
+}
+
+impl Collector for Levels {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let levels = [
+            ("connections", "Open connections", count(self.connections.taken())),
+            ("calls_in_flight", "Calls that have started and not ended", count(self.calls.taken())),
+            (
+                "quire_purchases_queued",
+                "Purchases and operator actions that wait for the ledger",
+                count(self.store.queued()),
+            ),
+            ("books", "Books in the catalogue", count(self.store.books())),
+            ("log_number", "Number of the newest log entry", self.store.last_number()),
+            (
+                "quire_store_sound",
+                "1 while purchases are taken, 0 while a failed store is read back",
+                i64::from(*self.store.sound().borrow()),
+            ),
+        ];
+        for (name, help, level) in levels {
+            let gauge = ConstGauge::new(level);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

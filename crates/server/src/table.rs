@@ -1,0 +1,19 @@
+//! Tables in aligned columns, for the console and the client.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+/// A column's head and whether it holds numbers.
+pub(crate) type Column = (&'static str, bool);
+
+/// Rows below heads, numbers to the right.
+pub(crate) fn render<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(columns.map(|column| column.0)).add_rows(rows);
+    for (column, (_, number)) in table.column_iter_mut().zip(columns) {
+        column.set_padding((0, 2));
+        if number {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
