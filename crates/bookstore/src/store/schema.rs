@@ -125,7 +125,7 @@ fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::{MIGRATIONS, run};
+    use super::{MIGRATIONS, VERSION, run};
     use rusqlite::Connection;
 
     #[test]
@@ -139,8 +139,8 @@ mod tests {
         let row: (String, i64) =
             file.query_row("SELECT author, stock FROM book", (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         assert_eq!(row, ("unknown".to_owned(), 3));
-        let version: usize = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
-        assert_eq!(version, next.len());
+        let version: i64 = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
+        assert_eq!(version, VERSION + 1);
     }
 
     #[test]
