@@ -34,7 +34,9 @@ impl Shop {
     }
 
     fn open(&self, settings: &Settings) -> Bookstore {
-        Bookstore::open(&self.path(), settings.clone(), Metrics::default()).expect("a store")
+        let store = Bookstore::open(&self.path(), settings.clone(), Metrics::default()).expect("a store");
+        store.answer_on(self.runtime.handle());
+        store
     }
 
     /// Adds books by CSV lines without a header.
