@@ -1,7 +1,7 @@
 //! The ledger: sells, restocks and prices, and acknowledges what is on disk.
 //!
 //! Callers put jobs into a bounded queue; a worker thread takes all that wait, runs them in one transaction and
-//! answers after COMMIT has returned (group commit; DeWitt et al., 1984). With [`Commit::Each`] several workers
+//! answers after COMMIT has returned (group commit; `DeWitt` et al., 1984). With [`Commit::Each`] several workers
 //! take one job at a time. Everything in here runs on threads of its own; a caller only awaits the answer.
 
 mod batch;

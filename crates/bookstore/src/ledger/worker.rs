@@ -91,7 +91,7 @@ struct Restocking {
 struct Failure {
     fault: Fault,
     /// Set when the connection cannot be used any more.
-    broken: Option<rusqlite::Error>,
+    broken: Option<Box<rusqlite::Error>>,
 }
 
 impl Worker<'_, '_> {
@@ -153,7 +153,7 @@ impl Worker<'_, '_> {
             }
             Err(failure) => {
                 self.shared.deliver(jobs.into_iter().map(|job| (job, Err(failure.fault.clone()))).collect());
-                failure.broken.map_or(Ok(()), Err)
+                failure.broken.map_or(Ok(()), |error| Err(*error))
             }
         }
     }
@@ -190,7 +190,7 @@ impl Worker<'_, '_> {
             }
             Err(failure) => {
                 self.shared.deliver(vec![(Job::Restock(restock.amount, restock.reply), Err(failure.fault))]);
-                failure.broken.map_or(Ok(()), Err)
+                failure.broken.map_or(Ok(()), |error| Err(*error))
             }
         }
     }
@@ -213,7 +213,7 @@ impl Worker<'_, '_> {
                 }
                 Err(AttemptError::Trouble(Trouble::Sqlite(error))) => return Err(not_done(error)),
                 Err(AttemptError::Commit(error)) => {
-                    return Err(Failure { fault: Fault::OutcomeUnknown, broken: Some(error) });
+                    return Err(Failure { fault: Fault::OutcomeUnknown, broken: Some(error.into()) });
                 }
                 Ok(result) => return Ok(result),
             }
@@ -351,7 +351,7 @@ fn not_done(error: rusqlite::Error) -> Failure {
         Some(ErrorCode::DatabaseCorrupt) => "the database is damaged",
         _ => "the database could not be written",
     };
-    Failure { fault: Fault::Failed(reason.to_owned()), broken: Some(error) }
+    Failure { fault: Fault::Failed(reason.to_owned()), broken: Some(error.into()) }
 }
 
 fn now_ms() -> i64 {

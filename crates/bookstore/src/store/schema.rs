@@ -6,6 +6,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
 
 /// The schema that this program reads and writes.
+#[expect(clippy::cast_possible_wrap, reason = "there will not be 2^63 migrations")]
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Each step takes a file from the version of its place to the next. A released step is never changed.

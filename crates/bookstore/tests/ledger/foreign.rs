@@ -16,7 +16,7 @@ fn seen(shop: &Shop, store: &Bookstore, what: &str, holds: impl Fn(&Bookstore) -
         assert!(start.elapsed() < PATIENCE, "{what} was not seen");
         shop.runtime.block_on(tokio::task::yield_now());
     }
-    println!("{what} seen after {:?}", start.elapsed());
+    eprintln!("{what} seen after {:?}", start.elapsed());
 }
 
 fn book(shop: &Shop, store: &Bookstore, number: i32) -> Option<(String, u32, i64)> {

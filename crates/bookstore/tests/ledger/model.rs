@@ -115,7 +115,8 @@ fn check_receipts(log: &[Entry], answers: &[(Action, Answer)]) {
 
 fn check(settings: &[Settings], actions: &[Action]) {
     let shop = Shop::new();
-    shop.import(&(1..=3).map(|book| format!("{book},Title,topic,{STOCK},1.00\n")).collect::<String>());
+    let rows: Vec<String> = (1..=3).map(|book| format!("{book},Title,topic,{STOCK},1.00\n")).collect();
+    shop.import(&rows.concat());
     let stores: Vec<Bookstore> = settings.iter().map(|settings| shop.open(settings)).collect();
     let answers: Vec<(Action, Answer)> = shop.runtime.block_on(async {
         let mut running = JoinSet::new();
