@@ -1,0 +1,108 @@
+//! The bookstore behind tonic, to compare gRPC engines: `tonic-bookstore LISTEN DATABASE`.
+//!
+//! The store is Quire's, so that only the engine differs. Fair settings: one thread as a core of Quire's, windows
+//! so large that flow control stops nothing, TCP_NODELAY, no interceptors, no limits, no metrics.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use bookstore::{
+    BookId, Bookstore, Fault, IdempotencyKey, Settings, Verdict, catalogue, metrics::Metrics,
+};
+use tonic::{Code, Request, Response, Status, transport::Server};
+use wire::{
+    BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
+    ItemNumberRequest, book_store_server::{BookStore, BookStoreServer},
+};
+
+mod wire {
+    tonic::include_proto!("bookstore");
+}
+
+/// 64 MiB: above what any workload here has in flight.
+const WINDOW: u32 = 1 << 26;
+
+struct Shop(Bookstore);
+
+fn status(fault: Fault) -> Status {
+    let code = match &fault {
+        Fault::Invalid { .. } => Code::InvalidArgument,
+        Fault::Limit { .. } => Code::ResourceExhausted,
+        Fault::Unavailable(_) => Code::Unavailable,
+        Fault::Failed(_) => Code::Internal,
+        Fault::OutcomeUnknown => Code::Unknown,
+        Fault::Denied(_) => Code::Unauthenticated,
+    };
+    Status::new(code, fault.to_string())
+}
+
+fn book(book: &Arc<catalogue::Book>) -> wire::Book {
+    let price = book.price();
+    wire::Book {
+        id: book.id().get(),
+        title: book.title().to_owned(),
+        topic: book.topic().to_owned(),
+        stock: book.stock().cast_signed(),
+        price: price.as_f64(),
+        price_cents: price.get(),
+    }
+}
+
+#[tonic::async_trait]
+impl BookStore for Shop {
+    async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        let hello_message = format!("Hello, {}!", request.into_inner().name);
+        Ok(Response::new(HelloReply { hello_message }))
+    }
+
+    async fn search(&self, request: Request<BookTopicRequest>) -> Result<Response<BookListReply>, Status> {
+        let books = self.0.search(&request.into_inner().topic).await.map_err(status)?;
+        let books = books.iter().map(book).collect();
+        Ok(Response::new(BookListReply { success: true, message: String::new(), books }))
+    }
+
+    async fn lookup(&self, request: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {
+        let id = BookId::from_wire(request.into_inner().id).map_err(status)?;
+        let found = self.0.lookup(id).await.map_err(status)?;
+        let message = if found.is_some() { String::new() } else { format!("there is no book {id}") };
+        Ok(Response::new(BookInfoReply { success: found.is_some(), message, book: found.as_ref().map(book) }))
+    }
+
+    async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
+        let request = request.into_inner();
+        let id = BookId::from_wire(request.id).map_err(status)?;
+        let key = IdempotencyKey::from_wire(&request.idempotency_key).map_err(status)?;
+        let receipt = self.0.buy(id, request.quantity.unwrap_or(1), key).await.map_err(status)?;
+        let outcome = match receipt.verdict {
+            Verdict::Bought => BuyOutcome::Bought,
+            Verdict::SoldOut => BuyOutcome::SoldOut,
+            Verdict::TooFew => BuyOutcome::TooFew,
+            Verdict::NoSuchBook => BuyOutcome::NoSuchBook,
+        };
+        Ok(Response::new(BuyBookReply {
+            success: receipt.verdict == Verdict::Bought,
+            message: format!("bought book {id}"),
+            outcome: outcome.into(),
+            purchase_number: receipt.number.unwrap_or_default(),
+            stock_left: receipt.stock_left.map(u32::cast_signed),
+            replayed: receipt.replayed,
+        }))
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [listen, database] = arguments.as_slice() else { return Err("usage: tonic-bookstore LISTEN DATABASE".into()) };
+    let store = Bookstore::open(Path::new(database), Settings::default(), Metrics::default())?;
+    store.answer_on(&tokio::runtime::Handle::current());
+    Server::builder()
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
+        .max_concurrent_streams(1 << 20)
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(None::<Duration>)
+        .add_service(BookStoreServer::new(Shop(store)))
+        .serve(listen.parse()?)
+        .await?;
+    Ok(())
+}
