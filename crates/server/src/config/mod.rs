@@ -133,20 +133,27 @@ const TOKEN_MIN: usize = 16;
 fn explain(figment: &Figment, errors: figment::Error) -> String {
     let one = |error: figment::Error| {
         let key = error.path.join(".");
-        let source = error.metadata.as_ref().map_or_else(|| raw::source_of(figment, &key), raw::source);
+        let source = |key: &str| match &error.metadata {
+            Some(metadata) => raw::source(metadata, key),
+            None => raw::source_of(figment, key),
+        };
         match &error.kind {
             figment::error::Kind::UnknownField(name, known) => {
-                format!(
-                    "there is no setting {}, from {source}; here it must be one of {}",
-                    join(&key, name),
-                    known.join(", ")
-                )
+                let name = join(&key, name);
+                let (source, known) = (source(&name), known.join(", "));
+                format!("there is no setting {name}, from {source}; here it must be one of {known}")
             }
-            kind if key.is_empty() => format!("{kind}, in {source}"),
-            kind => format!("{key}: {kind}, from {source}"),
+            kind if key.is_empty() => format!("{}, in {}", one_line(&kind.to_string()), source(&key)),
+            kind => format!("{key}: {kind}, from {}", source(&key)),
         }
     };
     errors.into_iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// The TOML reader draws a picture of several lines.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('|'));
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 fn join(key: &str, name: &str) -> String {
