@@ -162,15 +162,11 @@ impl Collector for Levels {
         let levels = [
             ("connections", "Open connections", count(self.connections.taken())),
             ("calls_in_flight", "Calls that have started and not ended", count(self.calls.taken())),
-            (
-                "quire_purchases_queued",
-                "Purchases and operator actions that wait for the ledger",
-                count(self.store.queued()),
-            ),
+            ("purchases_queued", "Purchases and operator actions that wait for the ledger", count(self.store.queued())),
             ("books", "Books in the catalogue", count(self.store.books())),
             ("log_number", "Number of the newest log entry", self.store.last_number()),
             (
-                "quire_store_sound",
+                "store_sound",
                 "1 while purchases are taken, 0 while a failed store is read back",
                 i64::from(*self.store.sound().borrow()),
             ),
