@@ -4,8 +4,9 @@ use std::process::Output;
 
 use crate::common::{
     audit::Audit,
+    poll,
     process::{self, Server},
-    store::{folder, import, import_file},
+    store::{folder, import, import_file, one},
 };
 
 #[track_caller]
@@ -104,10 +105,11 @@ async fn a_generated_catalogue_is_imported_under_a_running_server() {
     assert_eq!(generated.stdout, again.stdout, "the same seed makes the same file");
     let done = import_file(folder.path(), &generated.stdout, &[]);
     assert!(done.status.success(), "{done:?}");
+    let last = String::from_utf8_lossy(&generated.stdout).lines().last().expect("rows").to_owned();
+    let last: i32 = last.split(',').next().and_then(|id| id.parse().ok()).expect("an id");
     let shop = server.shop();
-    crate::common::poll("an imported book", async || {
-        let request = crate::common::store::one(100_000 + 1999);
-        shop.clone().lookup(request).await.expect("an answer").into_inner().book
+    poll("an imported book", async || {
+        shop.clone().lookup(one(last)).await.expect("an answer").into_inner().book
     })
     .await;
     assert_eq!(Audit::of(&server).await.books.len(), 2004);

@@ -55,12 +55,12 @@ async fn ends_soon(signal: &str) {
     drop((silent, idle));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_a_server_soon_whatever_callers_hold_open() {
     ends_soon("TERM").await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigint_ends_a_server_soon_whatever_callers_hold_open() {
     ends_soon("INT").await;
 }
@@ -119,6 +119,22 @@ async fn the_deadline_holds_even_when_the_store_cannot_be_written() {
 }
 
 #[tokio::test]
+async fn a_caller_that_is_frozen_holds_up_the_end_no_longer_than_the_deadline() {
+    let folder = folder();
+    let mut server = Start::default().set("server.drain_seconds=1").serve(folder.path());
+    let mut shop = server.shop();
+    shop.hello(HelloRequest::default()).await.expect("an answer");
+    let start = Instant::now();
+    server.signal("TERM");
+    // This runtime has one thread, and waiting here keeps it from answering anything.
+    assert!(server.ended().success());
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(shop);
+    checkpointed(folder.path());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stopped_in_order_starts_again_with_everything() {
     let folder = folder();
     for round in 1..4 {
