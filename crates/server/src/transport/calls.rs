@@ -149,7 +149,7 @@ impl AdmissionLayer {
         response.map(|inner| Body::new(Watched { inner, call }))
     }
 
-    /// The engine calls a message that is too large OUT_OF_RANGE; everywhere else it is RESOURCE_EXHAUSTED.
+    /// The engine calls a message that is too large `OUT_OF_RANGE`; everywhere else it is `RESOURCE_EXHAUSTED`.
     fn too_large(&self, response: Response<Body>) -> Response<Body> {
         let status = Status::from_header_map(response.headers());
         let too_large = |status: &Status| {
