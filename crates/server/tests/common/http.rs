@@ -24,7 +24,8 @@ pub(crate) fn try_get(address: SocketAddr, path: &str) -> std::io::Result<Page> 
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
+    let status =
+        head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
     Ok(Page { status, head: head.to_owned(), body: body.to_owned() })
 }
 

@@ -64,7 +64,10 @@ impl Written {
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = source.read(&mut bytes) {
-                into.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(&String::from_utf8_lossy(&bytes[..read]));
+                into.0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
         written

@@ -56,7 +56,8 @@ async fn the_log_is_paged_from_the_newest_without_gaps() {
 async fn a_tail_follows_the_log_from_where_it_was_told_to() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let mut all = server.admin().tail_log(TailLogRequest { after_number: Some(2) }).await.expect("a stream").into_inner();
+    let mut all =
+        server.admin().tail_log(TailLogRequest { after_number: Some(2) }).await.expect("a stream").into_inner();
     let mut new = server.admin().tail_log(TailLogRequest { after_number: None }).await.expect("a stream").into_inner();
     for id in BOOKS {
         assert!(server.shop().buy(keyed(id, &id.to_string())).await.expect("an answer").into_inner().success);

@@ -25,11 +25,17 @@ fn names(line: &str, parts: &[&str]) {
 #[test]
 fn a_setting_that_does_not_exist_is_named_with_those_that_do() {
     let start = Start::default();
-    names(&refused("[ledger]\ncomit = 'each'\n", &start), &["there is no setting", "ledger.comit", "quire.toml", "commit"]);
+    names(
+        &refused("[ledger]\ncomit = 'each'\n", &start),
+        &["there is no setting", "ledger.comit", "quire.toml", "commit"],
+    );
     names(&refused("[leger]\ncommit = 'each'\n", &start), &["there is no setting", "leger", "quire.toml", "ledger"]);
     let variable = start.clone().variable("QUIRE_LEDGER_COMIT", "each");
     names(&refused("", &variable), &["there is no setting", "QUIRE_LEDGER_COMIT", "commit"]);
-    names(&refused("", &start.set("ledger.comit=each")), &["--set ledger.comit=each", "there is no setting ledger.comit"]);
+    names(
+        &refused("", &start.set("ledger.comit=each")),
+        &["--set ledger.comit=each", "there is no setting ledger.comit"],
+    );
 }
 
 #[test]
@@ -74,7 +80,8 @@ fn what_is_no_setting_at_all_is_named() {
 #[test]
 fn flags_come_before_variables_before_the_file_and_each_source_is_shown() {
     let folder = folder();
-    let toml = "[limits]\nconnections = 11\ncalls_in_flight = 12\npage_size = 13\n[admin]\ntoken = 'a very secret token'\n";
+    let toml =
+        "[limits]\nconnections = 11\ncalls_in_flight = 12\npage_size = 13\n[admin]\ntoken = 'a very secret token'\n";
     fs::write(folder.path().join("quire.toml"), toml).expect("a file");
     let start = Start::default()
         .variable("QUIRE_LIMITS_CALLS_IN_FLIGHT", "22")

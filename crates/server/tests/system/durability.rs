@@ -51,18 +51,14 @@ async fn buy(mut shop: BookStoreClient<Channel>, count: Arc<AtomicUsize>) -> Tol
     let mut told = Told::default();
     loop {
         let wish = wish();
-        match shop.buy(wish.clone()).await {
-            Ok(reply) => {
-                told.answered.push((wish, reply.into_inner()));
-                count.fetch_add(1, Ordering::Relaxed);
+        let Ok(reply) = shop.buy(wish.clone()).await else {
+            if !wish.idempotency_key.is_empty() {
+                told.unanswered.push(wish);
             }
-            Err(_) => {
-                if !wish.idempotency_key.is_empty() {
-                    told.unanswered.push(wish);
-                }
-                return told;
-            }
-        }
+            return told;
+        };
+        told.answered.push((wish, reply.into_inner()));
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -101,7 +97,6 @@ async fn round(server: &mut Server) -> Told {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_has_lost_nothing_it_acknowledged() {
     let folder = folder();
-    // A small index of keys in memory is not a setting, so many rounds share one file instead.
     let start = Start::default();
     let mut server = start.serve(folder.path());
     let (mut answered, mut retried) = (Vec::new(), 0);

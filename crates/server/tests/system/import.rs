@@ -68,7 +68,8 @@ async fn skip_bad_leaves_out_and_names_the_bad_rows_and_imports_the_rest() {
 #[test]
 fn a_header_that_is_not_the_right_one_is_shown_beside_it() {
     let folder = folder();
-    let headers = ["id,title,topic,stock", "id,topic,title,stock,price", "id,title,topic,stock,price,isbn", "1,A,b,1,1"];
+    let headers =
+        ["id,title,topic,stock", "id,topic,title,stock,price", "id,title,topic,stock,price,isbn", "1,A,b,1,1"];
     for header in headers {
         let said = said(&import_file(folder.path(), format!("{header}\n1,A,b,1,1\n").as_bytes(), &[]));
         let wanted = format!("quire: books.csv: the header is '{header}'; it must be 'id,title,topic,stock,price'");
@@ -108,9 +109,6 @@ async fn a_generated_catalogue_is_imported_under_a_running_server() {
     let last = String::from_utf8_lossy(&generated.stdout).lines().last().expect("rows").to_owned();
     let last: i32 = last.split(',').next().and_then(|id| id.parse().ok()).expect("an id");
     let shop = server.shop();
-    poll("an imported book", async || {
-        shop.clone().lookup(one(last)).await.expect("an answer").into_inner().book
-    })
-    .await;
+    poll("an imported book", async || shop.clone().lookup(one(last)).await.expect("an answer").into_inner().book).await;
     assert_eq!(Audit::of(&server).await.books.len(), 2004);
 }

@@ -79,10 +79,8 @@ async fn purchases_in_flight_are_answered_before_the_end() {
         tasks.spawn(async move { shop.buy(one(BOOK)).await });
     }
     let calls = "quire_calls_in_flight";
-    poll("purchases that wait", async || {
-        (crate::common::http::metric(server.address, calls) >= 50).then_some(())
-    })
-    .await;
+    poll("purchases that wait", async || (crate::common::http::metric(server.address, calls) >= 50).then_some(()))
+        .await;
     server.signal("TERM");
     server.log.until("\"stopping\"");
     other.execute_batch("COMMIT").expect("the lock is given back");
@@ -92,7 +90,9 @@ async fn purchases_in_flight_are_answered_before_the_end() {
     assert!(server.ended().success());
     checkpointed(folder.path());
     let audit = Audit::of(&Server::start(folder.path())).await;
-    replies.iter().for_each(|reply| audit.holds(&one(BOOK), reply));
+    for reply in &replies {
+        audit.holds(&one(BOOK), reply);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

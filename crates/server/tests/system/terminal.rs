@@ -6,7 +6,11 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-use crate::common::{process::{Server, Written}, store::folder, wait_for};
+use crate::common::{
+    process::{Server, Written},
+    store::folder,
+    wait_for,
+};
 
 /// A program that believes to be at a terminal.
 struct Terminal {
@@ -20,11 +24,13 @@ impl Terminal {
     fn run(folder: &Path, command: &str) -> Option<Self> {
         let mut script = Command::new("script");
         script.args(["-qefc", command, "/dev/null"]).current_dir(folder).env("TERM", "xterm").env("COLUMNS", "200");
-        let spawned = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let Ok(mut child) = spawned else {
+        // The one of util-linux; others take their arguments in another way.
+        if !Command::new("script").arg("--version").output().is_ok_and(|asked| asked.status.success()) {
             eprintln!("left out: there is no program `script` to make a terminal");
             return None;
-        };
+        }
+        let spawned = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = spawned.expect("script starts");
         let screen = Written::bytes(child.stdout.take().expect("a pipe"));
         Some(Self { keys: child.stdin.take(), child, screen })
     }
@@ -97,7 +103,9 @@ fn ctrl_d_and_ctrl_c_at_the_prompt_stop_the_server_in_order() {
 fn a_client_at_a_terminal_has_a_prompt_and_history() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let Some(mut terminal) = Terminal::run(folder.path(), &format!("{QUIRE} client {}", server.address)) else { return };
+    let Some(mut terminal) = Terminal::run(folder.path(), &format!("{QUIRE} client {}", server.address)) else {
+        return;
+    };
     terminal.screen.until("quire client> ");
     terminal.press_until("buy 12365\r", "(purchase 5)");
     terminal.press_until(&format!("{UP}\r"), "(purchase 6)");
