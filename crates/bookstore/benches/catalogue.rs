@@ -1,1 +1,84 @@
-fn main() {}
+//! Reads from memory: a lookup, a search by the number of books found, and loading a million books.
+//!
+//! `cargo bench -p bookstore --bench catalogue`; `cargo test --benches` runs each once on fewer books.
+
+use std::{hint::black_box, path::Path, time::Duration};
+
+use bookstore::{Bookstore, Fault, Settings, domain::BookId, exchange, generate, metrics::Metrics};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use futures_util::FutureExt as _;
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256StarStar;
+
+/// Books in the catalogue: a million when it is measured.
+fn rows() -> u64 {
+    if std::env::args().any(|argument| argument == "--bench") { 1_000_000 } else { 2_000 }
+}
+
+/// A read from memory never waits.
+fn now<T>(read: impl Future<Output = Result<T, Fault>>) -> T {
+    read.now_or_never().expect("an answer at once").expect("no fault")
+}
+
+fn catalogue(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a folder");
+    let path = folder.path().join("bookstore.db");
+    let mut csv = Vec::new();
+    generate::catalogue(&mut csv, 100_000, rows(), 1).expect("a catalogue");
+    let options = exchange::Options { progress: &mut |_| {}, skip_bad: None };
+    exchange::import(&path, &*csv, &Settings::default(), options).expect("an import");
+    drop(csv);
+    let open = || Bookstore::open(&path, Settings::default(), Metrics::default()).expect("a store");
+
+    let mut loading = criterion.benchmark_group("load");
+    loading.sample_size(10).measurement_time(Duration::from_secs(20)).throughput(Throughput::Elements(rows()));
+    loading.bench_function(rows().to_string(), |bencher| bencher.iter_with_large_drop(open));
+    loading.finish();
+
+    let store = open();
+    let books = now(store.list(None, 1000));
+    let topics: Vec<String> = books.items.iter().map(|book| book.topic().to_owned()).collect();
+    let mut random = Xoshiro256StarStar::seed_from_u64(2);
+    let mut ids = Vec::new();
+    let mut after = None;
+    loop {
+        let page = now(store.list(after, 1000));
+        ids.extend(page.items.iter().map(|book| book.id()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    criterion.bench_function("lookup, random ids", |bencher| {
+        bencher.iter(|| {
+            let place = usize::try_from(random.next_u64() % ids.len() as u64).expect("fits");
+            let book = now(store.lookup(ids[place])).expect("a book");
+            black_box(book.stock())
+        });
+    });
+    criterion.bench_function("lookup, no such book", |bencher| {
+        let id = BookId::new(1).expect("an id");
+        bencher.iter(|| black_box(now(store.lookup(id)).is_none()));
+    });
+
+    let mut search = criterion.benchmark_group("search");
+    let mut sizes: Vec<(usize, &String)> = topics.iter().map(|topic| (now(store.search(topic)).len(), topic)).collect();
+    sizes.sort_unstable();
+    for (size, topic) in [sizes[0], sizes[sizes.len() / 2], sizes[sizes.len() - 1]] {
+        search.throughput(Throughput::Elements(size as u64));
+        search.bench_with_input(BenchmarkId::new("books", size), topic, |bencher, topic| {
+            // As a transport would: every field of every book is read.
+            let read = |book: &std::sync::Arc<bookstore::catalogue::Book>| {
+                book.title().len() as u64 + book.topic().len() as u64 + u64::from(book.stock())
+            };
+            bencher.iter(|| {
+                let found = now(store.search(topic));
+                black_box(found.iter().map(read).sum::<u64>())
+            });
+        });
+    }
+    search.finish();
+}
+
+criterion_group!(benches, catalogue);
+criterion_main!(benches);

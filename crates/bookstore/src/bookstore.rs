@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
     catalogue::{Book, Books, Shelf},
@@ -57,6 +57,11 @@ impl Bookstore {
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let (tails, ending) = (AtomicUsize::new(0), watch::Sender::new(false));
         Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails, ending }) })
+    }
+
+    /// Names the runtime whose tasks wait for answers; see [`Ledger::answer_on`].
+    pub fn answer_on(&self, runtime: &Handle) {
+        self.inner.ledger.answer_on(runtime);
     }
 
     /// The books of exactly this topic, in the order of ids.

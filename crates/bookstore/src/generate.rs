@@ -158,10 +158,10 @@ fn title(random: &mut Xoshiro256StarStar) -> String {
     let (opening, subject) = (pick(random, &OPENINGS), pick(random, &SUBJECTS));
     let mut title = format!("{opening} {subject}");
     match below(random, 8) {
-        0 | 1 => title += &format!(" {}", pick(random, &COMPANIONS)),
-        2 => title += &format!(" and {}", pick(random, &SUBJECTS)),
-        3 => title += &format!(", {}. Edition", 2 + below(random, 8)),
-        4 => title += &format!(": the \"{}\" Lectures", pick(random, &SURNAMES)),
+        0 | 1 => title = format!("{title} {}", pick(random, &COMPANIONS)),
+        2 => title = format!("{title} and {}", pick(random, &SUBJECTS)),
+        3 => title = format!("{title}, Edition {}", 2 + below(random, 8)),
+        4 => title = format!("{title}: the \"{}\" Lectures", pick(random, &SURNAMES)),
         5 => title = format!("{}'s {title}", pick(random, &SURNAMES)),
         _ => {}
     }

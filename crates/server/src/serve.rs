@@ -16,7 +16,12 @@ use prometheus_client::{
     metrics::gauge::ConstGauge,
     registry::Registry,
 };
-use tokio::{net::TcpListener, runtime::Builder, signal::unix, sync::watch};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Handle},
+    signal::unix,
+    sync::watch,
+};
 
 use crate::{
     admission::Gate,
@@ -58,6 +63,7 @@ async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let (settings, opened_at) = (config.store.clone(), Instant::now());
     let opening = tokio::task::spawn_blocking(move || Bookstore::open(&path, settings, metrics));
     let store = opening.await??;
+    store.answer_on(&Handle::current());
     let (connections, in_flight) = (
         Gate::new(Limit::Connections, config.transport.connections),
         Gate::new(Limit::CallsInFlight, config.transport.calls_in_flight),

@@ -1,7 +1,7 @@
 //! The ledger: sells, restocks and prices, and acknowledges what is on disk.
 //!
 //! Callers put jobs into a bounded queue; a worker thread takes all that wait, runs them in one transaction and
-//! answers after COMMIT has returned (group commit; DeWitt et al., 1984). With [`Commit::Each`] several workers
+//! answers after COMMIT has returned (group commit; `DeWitt` et al., 1984). With [`Commit::Each`] several workers
 //! take one job at a time. Everything in here runs on threads of its own; a caller only awaits the answer.
 
 mod batch;
@@ -11,12 +11,15 @@ mod worker;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+};
 
 use self::{
     keys::Keys,
@@ -50,6 +53,27 @@ impl Job {
             Self::SetPrice(_, _, reply) => drop(reply.send(Err(fault))),
             Self::Restock(_, reply) => drop(reply.send(Err(fault))),
         }
+    }
+}
+
+/// A job with what became of it, on its way to the caller.
+type Answered = (Job, Result<Decision, Fault>);
+
+/// What became of a job inside a transaction.
+enum Decision {
+    Purchase(Result<Receipt, Fault>),
+    Price(Option<PriceChange>),
+    Restocked(Restocked),
+}
+
+/// A caller that went away needs no answer.
+fn answer((job, decision): Answered) {
+    match (job, decision) {
+        (job, Err(fault)) => job.fail(fault),
+        (Job::Purchase(_, reply), Ok(Decision::Purchase(result))) => drop(reply.send(result)),
+        (Job::SetPrice(_, _, reply), Ok(Decision::Price(change))) => drop(reply.send(Ok(change))),
+        (Job::Restock(_, reply), Ok(Decision::Restocked(done))) => drop(reply.send(Ok(done))),
+        (job, Ok(_)) => job.fail(Fault::OutcomeUnknown),
     }
 }
 
@@ -100,6 +124,19 @@ struct Shared {
     /// False while a failed file has not been read back.
     sound: watch::Sender<bool>,
     metrics: Arc<Metrics>,
+    /// Takes the answers of a whole transaction to the callers' runtime.
+    courier: OnceLock<mpsc::UnboundedSender<Vec<Answered>>>,
+}
+
+impl Shared {
+    /// Answers the callers of one transaction.
+    fn deliver(&self, answers: Vec<Answered>) {
+        let left = match self.courier.get() {
+            Some(courier) => courier.send(answers).err().map(|unsent| unsent.0),
+            None => Some(answers),
+        };
+        left.into_iter().flatten().for_each(answer);
+    }
 }
 
 /// The handle; closing or dropping it ends the workers after what is queued.
@@ -140,6 +177,7 @@ impl Ledger {
             sound: watch::Sender::new(true),
             state: Mutex::new(state),
             metrics,
+            courier: OnceLock::new(),
         });
         let start = |place| {
             let shared = Arc::clone(&shared);
@@ -147,6 +185,20 @@ impl Ledger {
         };
         let threads = (0..workers).map(start).collect::<Result<Vec<_>, _>>().map_err(OpenError::Threads)?;
         Ok(Self { shared, workers: Mutex::new(threads) })
+    }
+
+    /// From now on the answers of a transaction cross to this runtime as one message, and wake their callers
+    /// from there. Woken from the ledger's thread, each caller would cost a system call, and on a shared core a
+    /// switch of threads. There are never more answers under way than callers who wait.
+    pub fn answer_on(&self, runtime: &Handle) {
+        let (courier, mut answers) = mpsc::unbounded_channel::<Vec<Answered>>();
+        if self.shared.courier.set(courier).is_ok() {
+            runtime.spawn(async move {
+                while let Some(batch) = answers.recv().await {
+                    batch.into_iter().for_each(answer);
+                }
+            });
+        }
     }
 
     /// Buys; the answer means that it is on disk.

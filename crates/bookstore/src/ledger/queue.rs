@@ -7,6 +7,7 @@ use std::{
     collections::VecDeque,
     mem,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -85,6 +86,13 @@ impl<T> Queue<T> {
             let waited = self.arrived.wait_timeout_while(state, patience, |now| now.jobs.is_empty() && !now.closed);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.sleepers -= 1;
+            if !state.jobs.is_empty() && most > 1 {
+                // Jobs come in bursts. On a core that it shares, whoever was woken by the first of a burst has
+                // pushed the producer aside; this lets it finish, and costs nothing where it has a core.
+                drop(state);
+                thread::yield_now();
+                state = self.lock();
+            }
         }
         if state.jobs.is_empty() {
             return if state.closed { Taken::Closed } else { Taken::Nothing };

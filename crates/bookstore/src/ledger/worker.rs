@@ -9,9 +9,9 @@ use std::{
 
 use rusqlite::ErrorCode;
 
-use super::{CLOSING, Job, RECOVERING, Reply, Shared, State, Trouble, batch::Batch, queue::Taken};
+use super::{Decision, Job, RECOVERING, Reply, Shared, State, Trouble, batch::Batch, queue::Taken};
 use crate::{
-    domain::{BookId, PriceChange, Receipt, Restocked},
+    domain::{BookId, Restocked},
     fault::Fault,
     store::{self, Role, Writer},
 };
@@ -87,17 +87,11 @@ struct Restocking {
     reply: Reply<Restocked>,
 }
 
-/// What became of a job inside a transaction.
-enum Decision {
-    Purchase(Result<Receipt, Fault>),
-    Price(Option<PriceChange>),
-}
-
 /// A transaction that did not happen, or of which nobody knows.
 struct Failure {
     fault: Fault,
     /// Set when the connection cannot be used any more.
-    broken: Option<rusqlite::Error>,
+    broken: Option<Box<rusqlite::Error>>,
 }
 
 impl Worker<'_, '_> {
@@ -154,12 +148,12 @@ impl Worker<'_, '_> {
                     Decision::Purchase(Ok(receipt)) => Some(receipt),
                     _ => None,
                 }));
-                jobs.into_iter().zip(decisions).for_each(|(job, decision)| answer(job, decision));
+                self.shared.deliver(jobs.into_iter().zip(decisions.into_iter().map(Ok)).collect());
                 Ok(())
             }
             Err(failure) => {
-                jobs.into_iter().for_each(|job| job.fail(failure.fault.clone()));
-                failure.broken.map_or(Ok(()), Err)
+                self.shared.deliver(jobs.into_iter().map(|job| (job, Err(failure.fault.clone()))).collect());
+                failure.broken.map_or(Ok(()), |error| Err(*error))
             }
         }
     }
@@ -188,13 +182,15 @@ impl Worker<'_, '_> {
                 if last.is_some() {
                     self.restocks.push_front(restock);
                 } else {
-                    drop(restock.reply.send(Ok(Restocked { books_raised: restock.raised })));
+                    let done = Restocked { books_raised: restock.raised };
+                    let job = Job::Restock(restock.amount, restock.reply);
+                    self.shared.deliver(vec![(job, Ok(Decision::Restocked(done)))]);
                 }
                 Ok(())
             }
             Err(failure) => {
-                Job::Restock(restock.amount, restock.reply).fail(failure.fault);
-                failure.broken.map_or(Ok(()), Err)
+                self.shared.deliver(vec![(Job::Restock(restock.amount, restock.reply), Err(failure.fault))]);
+                failure.broken.map_or(Ok(()), |error| Err(*error))
             }
         }
     }
@@ -217,7 +213,7 @@ impl Worker<'_, '_> {
                 }
                 Err(AttemptError::Trouble(Trouble::Sqlite(error))) => return Err(not_done(error)),
                 Err(AttemptError::Commit(error)) => {
-                    return Err(Failure { fault: Fault::OutcomeUnknown, broken: Some(error) });
+                    return Err(Failure { fault: Fault::OutcomeUnknown, broken: Some(error.into()) });
                 }
                 Ok(result) => return Ok(result),
             }
@@ -339,15 +335,6 @@ fn decide(batch: &mut Batch<'_>, writer: &mut Writer<'_>, job: &Job) -> Result<D
     })
 }
 
-fn answer(job: Job, decision: Decision) {
-    // A caller that went away needs no answer.
-    match (job, decision) {
-        (Job::Purchase(_, reply), Decision::Purchase(result)) => drop(reply.send(result)),
-        (Job::SetPrice(_, _, reply), Decision::Price(change)) => drop(reply.send(Ok(change))),
-        (job, _) => job.fail(Fault::Unavailable(CLOSING)),
-    }
-}
-
 fn not_begun(error: rusqlite::Error) -> Failure {
     if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
         let fault = Fault::Failed("another program keeps the database locked".to_owned());
@@ -364,7 +351,7 @@ fn not_done(error: rusqlite::Error) -> Failure {
         Some(ErrorCode::DatabaseCorrupt) => "the database is damaged",
         _ => "the database could not be written",
     };
-    Failure { fault: Fault::Failed(reason.to_owned()), broken: Some(error) }
+    Failure { fault: Fault::Failed(reason.to_owned()), broken: Some(error.into()) }
 }
 
 fn now_ms() -> i64 {

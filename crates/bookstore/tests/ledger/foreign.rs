@@ -1,0 +1,85 @@
+//! Other programs write the same file: what they did is seen, logged and never sold past.
+
+use std::time::{Duration, Instant};
+
+use bookstore::{Bookstore, Settings, Verdict, domain::EntryKind};
+use rusqlite::Connection;
+
+use super::{Shop, close, id};
+
+/// Far above the 50 ms promised, because a test machine may be busy; the wait itself is reported.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn seen(shop: &Shop, store: &Bookstore, what: &str, holds: impl Fn(&Bookstore) -> bool) {
+    let start = Instant::now();
+    while !holds(store) {
+        assert!(start.elapsed() < PATIENCE, "{what} was not seen");
+        shop.runtime.block_on(tokio::task::yield_now());
+    }
+    eprintln!("{what} seen after {:?}", start.elapsed());
+}
+
+fn book(shop: &Shop, store: &Bookstore, number: i32) -> Option<(String, u32, i64)> {
+    let found = shop.runtime.block_on(store.lookup(id(number))).expect("no fault")?;
+    Some((found.title().to_owned(), found.stock(), found.price().get()))
+}
+
+#[test]
+fn readers_see_what_another_program_changed_adds_renames_and_removes() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let shell = Connection::open(shop.path()).unwrap();
+    shell.execute("UPDATE book SET stock = 5, price_cents = 777 WHERE id = 12365", ()).unwrap();
+    seen(&shop, &store, "a change", |store| {
+        book(&shop, store, 12365) == Some(("Surviving College".to_owned(), 5, 777))
+    });
+    shell.execute("INSERT INTO book VALUES (1, 'New', 'college life', 3, 100)", ()).unwrap();
+    seen(&shop, &store, "a new book", |store| book(&shop, store, 1).is_some());
+    shell.execute("UPDATE book SET title = 'Newer', topic = 'other' WHERE id = 1", ()).unwrap();
+    seen(&shop, &store, "a new title", |store| book(&shop, store, 1).is_some_and(|book| book.0 == "Newer"));
+    let moved = shop.runtime.block_on(store.search("other")).unwrap();
+    assert_eq!(moved.iter().map(|book| book.id()).collect::<Vec<_>>(), [id(1)]);
+    shell.execute("DELETE FROM book WHERE id = 12498", ()).unwrap();
+    seen(&shop, &store, "a removal", |store| book(&shop, store, 12498).is_none());
+    let college = shop.runtime.block_on(store.search("college life")).unwrap();
+    assert_eq!(college.iter().map(|book| book.id()).collect::<Vec<_>>(), [id(12365)]);
+    let mut kinds: Vec<EntryKind> = shop.log(&store).iter().skip(4).map(|entry| entry.kind).collect();
+    // One statement changed stock and price; SQLite runs its triggers in no order it promises.
+    kinds[..2].sort_unstable_by_key(|kind| kind.name());
+    let wanted = [EntryKind::Adjusted, EntryKind::Price, EntryKind::Added, EntryKind::Edited, EntryKind::Removed];
+    assert_eq!(kinds, wanted, "the file logs what other programs do");
+    close(&store);
+}
+
+#[test]
+fn stock_changed_behind_the_log_is_never_oversold() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let shell = Connection::open(shop.path()).unwrap();
+    // Without triggers there is no log entry, so that only the comparison in the UPDATE can notice.
+    shell.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
+    shell.execute("UPDATE book SET stock = 1 WHERE id = 53477", ()).unwrap();
+    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("no fault");
+    assert_eq!((buy().verdict, buy().verdict), (Verdict::Bought, Verdict::SoldOut));
+    close(&store);
+}
+
+#[test]
+fn purchases_wait_for_another_programs_transaction_or_fail_by_name() {
+    let shop = Shop::new();
+    let settings = Settings { busy_timeout: Duration::from_millis(50), ..Settings::default() };
+    let store = shop.open(&settings);
+    let shell = Connection::open(shop.path()).unwrap();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let fault = shop.runtime.block_on(store.buy(id(53477), 1, None)).unwrap_err();
+    assert!(fault.to_string().contains("keeps the database locked"), "{fault}");
+    shell.execute_batch("ROLLBACK").unwrap();
+    let bought = shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("no fault");
+    assert_eq!(bought.verdict, Verdict::Bought);
+    close(&store);
+}
+
+#[test]
+fn sqlite_is_new_enough_not_to_damage_a_wal_on_reset() {
+    assert!(rusqlite::version_number() >= 3_051_003, "SQLite {}", rusqlite::version());
+}

@@ -1,0 +1,91 @@
+//! A key buys once, for as long as the purchase is kept and wherever its index entry is at the moment.
+
+use bookstore::{Bookstore, Fault, Receipt, Settings, Verdict};
+
+use super::{Shop, close, id, key};
+
+fn buy(shop: &Shop, store: &Bookstore, book: i32, quantity: i32, name: &str) -> Result<Receipt, Fault> {
+    shop.runtime.block_on(store.buy(id(book), quantity, Some(key(name))))
+}
+
+#[test]
+fn every_key_is_found_while_it_moves_from_memory_to_the_index_and_after_restarts() {
+    let shop = Shop::new();
+    shop.import("7,Title,topic,100000,1.00\n");
+    // Moves begin after a hundred keys, so that all stages are passed many times.
+    let settings = Settings { keys_in_memory: 100, ..Settings::default() };
+    let mut first = Vec::new();
+    let mut store = shop.open(&settings);
+    for round in 0..5 {
+        let answers = shop.runtime.block_on(async {
+            let mut running = tokio::task::JoinSet::new();
+            for place in 0..700 {
+                let (store, name) = (store.clone(), format!("{round}/{place}"));
+                running.spawn(async move { (store.buy(id(7), 1, Some(key(&name))).await, name) });
+            }
+            running.join_all().await
+        });
+        first.extend(answers.into_iter().map(|(receipt, name)| (receipt.expect("no fault"), name)));
+        for (receipt, name) in &first {
+            let again = buy(&shop, &store, 7, 1, name).expect("no fault");
+            assert_eq!(again, Receipt { replayed: true, ..*receipt }, "{name}");
+        }
+        close(&store);
+        store = shop.open(&settings);
+    }
+    for (receipt, name) in &first {
+        assert_eq!(buy(&shop, &store, 7, 1, name).expect("no fault").number, receipt.number, "{name}");
+    }
+    let left = shop.runtime.block_on(store.lookup(id(7))).expect("no fault").expect("a book").stock();
+    assert_eq!(left, 100_000 - u32::try_from(first.len()).unwrap());
+    close(&store);
+}
+
+#[test]
+fn a_refusal_is_repeated_even_when_there_is_stock_again() {
+    let shop = Shop::new();
+    shop.import("7,Title,topic,1,1.00\n");
+    let store = shop.open(&Settings::default());
+    assert_eq!(buy(&shop, &store, 7, 2, "too many").unwrap().verdict, Verdict::TooFew);
+    assert_eq!(buy(&shop, &store, 7, 1, "the last").unwrap().verdict, Verdict::Bought);
+    assert_eq!(buy(&shop, &store, 7, 1, "late").unwrap().verdict, Verdict::SoldOut);
+    assert_eq!(buy(&shop, &store, 8, 1, "nowhere").unwrap().verdict, Verdict::NoSuchBook);
+    shop.runtime.block_on(store.restock(50)).unwrap();
+    shop.import("8,Title,topic,5,1.00\n");
+    close(&store);
+    let store = shop.open(&Settings::default());
+    for (book, quantity, name, verdict) in [
+        (7, 2, "too many", Verdict::TooFew),
+        (7, 1, "the last", Verdict::Bought),
+        (7, 1, "late", Verdict::SoldOut),
+        (8, 1, "nowhere", Verdict::NoSuchBook),
+    ] {
+        let again = buy(&shop, &store, book, quantity, name).unwrap();
+        assert_eq!((again.verdict, again.replayed), (verdict, true), "{name}");
+    }
+    close(&store);
+}
+
+#[test]
+fn a_key_with_another_request_is_refused_and_named() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let bought = buy(&shop, &store, 53477, 1, "mine").unwrap();
+    for (book, quantity) in [(53477, 2), (53573, 1)] {
+        let fault = buy(&shop, &store, book, quantity, "mine").unwrap_err();
+        assert!(matches!(fault, Fault::Invalid { field: "idempotency_key", .. }), "{fault}");
+        assert!(fault.to_string().contains(&format!("number {}", bought.number.unwrap())), "{fault}");
+    }
+    close(&store);
+}
+
+#[test]
+fn a_key_used_with_one_server_is_known_to_the_other() {
+    let shop = Shop::new();
+    let (one, other) = (shop.open(&Settings::default()), shop.open(&Settings::default()));
+    let first = buy(&shop, &one, 53477, 1, "shared").unwrap();
+    let again = buy(&shop, &other, 53477, 1, "shared").unwrap();
+    assert_eq!(again, Receipt { replayed: true, ..first });
+    close(&one);
+    close(&other);
+}
