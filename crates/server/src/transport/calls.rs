@@ -18,10 +18,11 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
+use tokio::time::Sleep;
 use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 
-use super::refusal;
+use super::{deadline, refusal};
 use crate::{
     admission::{Gate, Pass},
     http::ALWAYS_ANSWERED,
@@ -127,8 +128,10 @@ where
         let around = self.around.clone();
         match around.gate.enter() {
             Ok(pass) => {
+                // Started before the engine's own, so that it is over first.
+                let time = deadline::of(request.headers()).map(tokio::time::sleep);
                 let answer = self.inner.call(request);
-                Box::pin(async move { Ok(around.watch(answer.await?, grpc, method, pass)) })
+                Box::pin(async move { Ok(around.watch(in_time(answer, time).await?, grpc, method, pass)) })
             }
             Err(fault) => {
                 around.store.metrics().refused(Limit::CallsInFlight);
@@ -138,6 +141,18 @@ where
                 Box::pin(async move { Ok(refusal::answer(grpc, fault)) })
             }
         }
+    }
+}
+
+async fn in_time<E>(
+    answer: impl Future<Output = Result<Response<Body>, E>>,
+    time: Option<Sleep>,
+) -> Result<Response<Body>, E> {
+    let Some(time) = time else { return answer.await };
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        () = time => Ok(deadline::over().into_http()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! asks [`crate::admission`] who may come in and hands calls to the services it was given.
 
 mod calls;
+mod deadline;
 mod io;
 mod refusal;
 
