@@ -1,6 +1,8 @@
 """A client that knows the contract's tables and nothing else, built by grpcio-tools."""
 
 import concurrent.futures
+import contextlib
+import sqlite3
 
 import grpc
 import pytest
@@ -71,11 +73,21 @@ def test_a_bad_argument_is_a_status_with_advice(shop, contract):
     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_a_deadline_that_is_over_is_told(server, contract):
-    with grpc.insecure_channel(server.address) as channel:
-        with pytest.raises(grpc.RpcError) as late:
-            contract[1].BookStoreStub(channel).Hello(contract[0].HelloRequest(), timeout=1e-9)
-    assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+def test_a_deadline_that_is_over_is_told_and_sells_nothing_later(server, contract):
+    messages, stubs = contract
+    request = messages.ItemNumberRequest(id=7)
+    other = sqlite3.connect(server.folder / "data" / "bookstore.db", isolation_level=None)
+    with contextlib.closing(other), grpc.insecure_channel(server.address) as channel:
+        shop = stubs.BookStoreStub(channel)
+        # Nobody can write meanwhile: the first purchase's work has begun, the second one's has not.
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            with pytest.raises(grpc.RpcError) as late:
+                shop.Buy(request, timeout=0.3)
+            assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        other.execute("COMMIT")
+        assert shop.Buy(request).success
+        assert shop.Lookup(request).book.stock >= 1
 
 
 def test_a_method_that_does_not_exist_is_unimplemented(channel):
