@@ -42,11 +42,20 @@ impl Terminal {
 
     /// Presses keys and waits for something new on the screen.
     fn press_until(&mut self, keys: &str, wanted: &str) -> String {
+        self.press_and_wait(keys, wanted, "")
+    }
+
+    /// As [`Terminal::press_until`], and until the next prompt: before it, a terminal reads Ctrl-D by itself.
+    fn command(&mut self, keys: &str, wanted: &str) -> String {
+        self.press_and_wait(keys, wanted, "> ")
+    }
+
+    fn press_and_wait(&mut self, keys: &str, wanted: &str, then: &str) -> String {
         let before = self.screen.text().len();
         self.press(keys);
         wait_for(&format!("'{wanted}' after {keys:?}"), || {
             let new = self.screen.text()[before..].to_owned();
-            new.contains(wanted).then_some(new)
+            new.split_once(wanted).is_some_and(|(_, rest)| rest.contains(then)).then_some(new)
         })
     }
 
@@ -80,10 +89,10 @@ fn a_console_at_a_terminal_has_a_prompt_history_and_completion() {
     let folder = folder();
     let Some(mut terminal) = server(folder.path()) else { return };
     terminal.screen.until("quire> ");
-    assert!(terminal.press_until("list\r", "53573").contains("Surviving College"));
-    assert!(terminal.press_until("update 12365 12.34\r", "12.34 now").contains("29.99 before"));
-    terminal.press_until(&format!("{UP}{UP}\r"), "12.34");
-    terminal.press_until("hel\t\r", "drains and stops the server");
+    assert!(terminal.command("list\r", "53573").contains("Surviving College"));
+    assert!(terminal.command("update 12365 12.34\r", "12.34 now").contains("29.99 before"));
+    terminal.command(&format!("{UP}\r"), "12.34 before");
+    terminal.command("hel\t\r", "drains and stops the server");
     terminal.press_until("exit\r", "stopped");
     assert_eq!(terminal.ended(), Some(0));
 }
@@ -107,8 +116,8 @@ fn a_client_at_a_terminal_has_a_prompt_and_history() {
         return;
     };
     terminal.screen.until("quire client> ");
-    terminal.press_until("buy 12365\r", "(purchase 5)");
-    terminal.press_until(&format!("{UP}\r"), "(purchase 6)");
+    terminal.command("buy 12365\r", "(purchase 5)");
+    terminal.command(&format!("{UP}\r"), "(purchase 6)");
     terminal.press(CTRL_D);
     assert_eq!(terminal.ended(), Some(0));
 }
