@@ -20,7 +20,7 @@ use clap::Parser as _;
 fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Serve(args) => serve::command(&args),
-        cli::Command::Client(args) => client::command(&args),
+        cli::Command::Client(args) => Ok(client::command(&args)),
         cli::Command::Import(args) => data::import(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };

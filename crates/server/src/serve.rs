@@ -74,12 +74,15 @@ async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let access = access(&config, address);
     let (limits, front_store) = (config.transport, store.clone());
     let front = Front { store: front_store, access, limits, connections, calls: in_flight, metrics: calls, pages };
+    // Before anybody is told that the server is there: whoever knows may also stop it. Not earlier, so that a
+    // signal ends a server that still loads.
+    let signals = Signals::install()?;
     let stop = watch::Sender::new(false);
     let mut serving = tokio::spawn(transport::serve(listener, front, stop.subscribe()));
     tracing::info!(%address, books = store.books(), loaded_ms = opened_at.elapsed().as_millis(), "listening");
     let console = console::start(store.clone());
     let reason = tokio::select! {
-        reason = told_to_stop(console) => reason?,
+        reason = told_to_stop(console, signals) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
@@ -107,21 +110,33 @@ fn access(config: &Config, address: SocketAddr) -> Access {
     }
 }
 
+/// The signals that ask a server to stop.
+struct Signals {
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+}
+
+impl Signals {
+    /// From here on they no longer end the process by themselves.
+    fn install() -> std::io::Result<Self> {
+        let (interrupt, terminate) = (unix::SignalKind::interrupt(), unix::SignalKind::terminate());
+        Ok(Self { interrupt: unix::signal(interrupt)?, terminate: unix::signal(terminate)? })
+    }
+}
+
 /// The reason why.
-async fn told_to_stop(console: tokio::sync::oneshot::Receiver<()>) -> anyhow::Result<&'static str> {
-    let mut interrupt = unix::signal(unix::SignalKind::interrupt())?;
-    let mut terminate = unix::signal(unix::SignalKind::terminate())?;
+async fn told_to_stop(console: tokio::sync::oneshot::Receiver<()>, mut signals: Signals) -> &'static str {
     let left = async {
         // A console that ended without a word (the end of a pipe) leaves the server running.
         if console.await.is_err() {
             std::future::pending::<()>().await;
         }
     };
-    Ok(tokio::select! {
-        _ = interrupt.recv() => "SIGINT",
-        _ = terminate.recv() => "SIGTERM",
+    tokio::select! {
+        _ = signals.interrupt.recv() => "SIGINT",
+        _ = signals.terminate.recv() => "SIGTERM",
         () = left => "console",
-    })
+    }
 }
 
 /// Stops accepting, answers what is in flight, commits, checkpoints and closes, within the deadline.
@@ -168,15 +183,11 @@ impl Collector for Levels {
         let levels = [
             ("connections", "Open connections", count(self.connections.taken())),
             ("calls_in_flight", "Calls that have started and not ended", count(self.calls.taken())),
-            (
-                "quire_purchases_queued",
-                "Purchases and operator actions that wait for the ledger",
-                count(self.store.queued()),
-            ),
+            ("purchases_queued", "Purchases and operator actions that wait for the ledger", count(self.store.queued())),
             ("books", "Books in the catalogue", count(self.store.books())),
             ("log_number", "Number of the newest log entry", self.store.last_number()),
             (
-                "quire_store_sound",
+                "store_sound",
                 "1 while purchases are taken, 0 while a failed store is read back",
                 i64::from(*self.store.sound().borrow()),
             ),

@@ -129,8 +129,8 @@ impl Calls {
             let patience = if left > 0 { remaining / 2 } else { remaining };
             let mut request = Request::new(message.clone());
             request.set_timeout(patience);
-            let sent = tokio::time::timeout(patience, send(self.shop.clone(), request)).await;
-            let status = match sent {
+            let answer = tokio::time::timeout(patience, send(self.shop.clone(), request)).await;
+            let status = match answer {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded("no answer in time"),

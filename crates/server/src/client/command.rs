@@ -34,8 +34,8 @@ pub(super) enum Call {
 }
 
 impl Command {
-    pub(super) fn parse(words: Vec<&str>) -> anyhow::Result<Self> {
-        let call = match *words.as_slice() {
+    pub(super) fn parse(words: &[&str]) -> anyhow::Result<Self> {
+        let call = match *words {
             ["ping"] => Call::Ping,
             ["search", _, ..] => Call::Search(words[1..].join(" ")),
             ["lookup", id] => Call::Lookup(BookId::parse(id)?),
@@ -67,7 +67,7 @@ mod tests {
     use super::{Call, Command};
 
     fn parse(line: &str) -> Result<Command, String> {
-        Command::parse(line.split(' ').collect()).map_err(|error| error.to_string())
+        Command::parse(&line.split(' ').collect::<Vec<_>>()).map_err(|error| error.to_string())
     }
 
     #[test]

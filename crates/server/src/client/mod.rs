@@ -37,14 +37,12 @@ impl From<Exit> for ExitCode {
 const DEFAULT_ADDRESS: &str = "127.0.0.1:10086";
 
 /// `quire client`.
-pub(crate) fn command(args: &ClientArgs) -> anyhow::Result<ExitCode> {
-    match talk(args) {
-        Ok(exit) => Ok(exit.into()),
-        Err(error) => {
-            eprintln!("quire: {error:#}");
-            Ok(Exit::Usage.into())
-        }
-    }
+pub(crate) fn command(args: &ClientArgs) -> ExitCode {
+    let exit = talk(args).unwrap_or_else(|error| {
+        eprintln!("quire: {error:#}");
+        Exit::Usage
+    });
+    exit.into()
 }
 
 /// An error is one of usage.
@@ -57,7 +55,7 @@ fn talk(args: &ClientArgs) -> anyhow::Result<Exit> {
         Calls::new(address, args.timeout, args.retries, key)?
     };
     if !words.is_empty() {
-        return match Command::parse(words)? {
+        return match Command::parse(&words)? {
             Command::Help => {
                 writeln!(std::io::stdout(), "{}", shell::help(&COMMANDS))?;
                 Ok(Exit::Done)
@@ -77,7 +75,7 @@ fn prompt(json: bool, runtime: &tokio::runtime::Runtime, calls: &mut Calls) -> a
         let parsed = match shell.next()? {
             Line::Text(line) => match line.split_whitespace().collect::<Vec<_>>() {
                 words if words.is_empty() => continue,
-                words => Command::parse(words),
+                words => Command::parse(&words),
             },
             Line::Unusable(reason) => Err(anyhow::anyhow!(reason)),
             Line::PipeEnded | Line::Left => return Ok(last),

@@ -65,7 +65,7 @@ struct Bad {
     want: String,
 }
 
-fn bad<T>(key: &'static str, value: impl ToString, want: impl Into<String>) -> Result<T, Bad> {
+fn bad<T>(key: &'static str, value: &impl ToString, want: impl Into<String>) -> Result<T, Bad> {
     Err(Bad { key, value: value.to_string(), want: want.into() })
 }
 
@@ -73,25 +73,25 @@ fn bad<T>(key: &'static str, value: impl ToString, want: impl Into<String>) -> R
 fn within(key: &'static str, value: u64, least: u64, most: u64) -> Result<usize, Bad> {
     match usize::try_from(value) {
         Ok(fits) if (least..=most).contains(&value) => Ok(fits),
-        _ => bad(key, value, format!("a whole number from {least} to {most}")),
+        _ => bad(key, &value, format!("a whole number from {least} to {most}")),
     }
 }
 
 fn seconds(key: &'static str, value: f64) -> Result<Duration, Bad> {
     let valid = value > 0.0 && value <= 86_400.0;
-    if valid { Ok(Duration::from_secs_f64(value)) } else { bad(key, value, "seconds above 0 and up to 86400") }
+    if valid { Ok(Duration::from_secs_f64(value)) } else { bad(key, &value, "seconds above 0 and up to 86400") }
 }
 
 fn validate(raw: Raw) -> Result<Config, Bad> {
     let Ok(listen) = raw.server.listen.parse() else {
-        return bad("server.listen", raw.server.listen, "an IP address and a port, as 127.0.0.1:10086 or [::1]:10086");
+        return bad("server.listen", &raw.server.listen, "an IP address and a port, as 127.0.0.1:10086 or [::1]:10086");
     };
     if raw.server.data.as_os_str().is_empty() {
-        return bad("server.data", "", "a folder");
+        return bad("server.data", &"", "a folder");
     }
     let admin_token = raw.admin.token.filter(|token| !token.is_empty());
     if let Some(token) = admin_token.as_ref().filter(|token| token.len() < TOKEN_MIN || !token.is_ascii()) {
-        return bad("admin.token", "*".repeat(token.len()), format!("at least {TOKEN_MIN} ASCII characters"));
+        return bad("admin.token", &"*".repeat(token.len()), format!("at least {TOKEN_MIN} ASCII characters"));
     }
     let (limits, ledger) = (&raw.limits, &raw.ledger);
     let store = bookstore::Settings {
@@ -133,20 +133,27 @@ const TOKEN_MIN: usize = 16;
 fn explain(figment: &Figment, errors: figment::Error) -> String {
     let one = |error: figment::Error| {
         let key = error.path.join(".");
-        let source = error.metadata.as_ref().map_or_else(|| raw::source_of(figment, &key), raw::source);
+        let source = |key: &str| match &error.metadata {
+            Some(metadata) => raw::source(metadata, key),
+            None => raw::source_of(figment, key),
+        };
         match &error.kind {
             figment::error::Kind::UnknownField(name, known) => {
-                format!(
-                    "there is no setting {}, from {source}; here it must be one of {}",
-                    join(&key, name),
-                    known.join(", ")
-                )
+                let name = join(&key, name);
+                let (source, known) = (source(&name), known.join(", "));
+                format!("there is no setting {name}, from {source}; here it must be one of {known}")
             }
-            kind if key.is_empty() => format!("{kind}, in {source}"),
-            kind => format!("{key}: {kind}, from {source}"),
+            kind if key.is_empty() => format!("{}, in {}", one_line(&kind.to_string()), source(&key)),
+            kind => format!("{key}: {kind}, from {}", source(&key)),
         }
     };
     errors.into_iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// The TOML reader draws a picture of several lines.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('|'));
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 fn join(key: &str, name: &str) -> String {

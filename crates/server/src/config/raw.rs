@@ -212,18 +212,18 @@ pub(super) fn figment(args: &ServeArgs) -> anyhow::Result<Figment> {
     Ok(figment)
 }
 
-pub(super) fn source(metadata: &Metadata) -> String {
+/// Where the value of `key` came from.
+pub(super) fn source(metadata: &Metadata, key: &str) -> String {
     match &metadata.source {
         Some(Source::File(path)) => path.display().to_string(),
         _ if metadata.name.starts_with("--") => metadata.name.to_string(),
-        _ if metadata.name.contains("environment") => "an environment variable".to_owned(),
+        _ if metadata.name.contains("environment") => variable(key),
         _ => "default".to_owned(),
     }
 }
 
 pub(super) fn source_of(figment: &Figment, key: &str) -> String {
-    let found = figment.find_metadata(key).map_or_else(|| "default".to_owned(), source);
-    if found == "an environment variable" { variable(key) } else { found }
+    figment.find_metadata(key).map_or_else(|| "default".to_owned(), |metadata| source(metadata, key))
 }
 
 fn variable(key: &str) -> String {
@@ -243,11 +243,12 @@ pub(super) fn print(figment: &Figment) -> anyhow::Result<String> {
                 // A secret does not belong into a terminal or a bug report.
                 Value::String(..) if key == "admin.token" => "\"(set)\"".to_owned(),
                 Value::String(_, text) => serde_json::to_string(text)?,
-                Value::Num(_, number) => match (number.to_f64(), number.to_u128()) {
-                    (_, Some(whole)) => whole.to_string(),
-                    (Some(real), _) => real.to_string(),
-                    _ => continue,
-                },
+                Value::Num(_, number) => {
+                    // A number's kind depends on the source it came from.
+                    let (unsigned, signed) = (number.to_u128(), number.to_i128());
+                    let whole = unsigned.map(|whole| whole.to_string()).or(signed.map(|whole| whole.to_string()));
+                    whole.or(number.to_f64().map(|real| real.to_string())).unwrap_or_default()
+                }
                 other => format!("{other:?}"),
             };
             lines.push(format!("{:<40} # {}", format!("{name} = {shown}"), source_of(figment, &key)));

@@ -18,10 +18,11 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
+use tokio::time::Sleep;
 use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 
-use super::refusal;
+use super::{deadline, refusal};
 use crate::{
     admission::{Gate, Pass},
     http::ALWAYS_ANSWERED,
@@ -127,8 +128,10 @@ where
         let around = self.around.clone();
         match around.gate.enter() {
             Ok(pass) => {
+                // Started before the engine's own, so that it is over first.
+                let time = deadline::of(request.headers()).map(tokio::time::sleep);
                 let answer = self.inner.call(request);
-                Box::pin(async move { Ok(around.watch(answer.await?, grpc, method, pass)) })
+                Box::pin(async move { Ok(around.watch(in_time(answer, time).await?, grpc, method, pass)) })
             }
             Err(fault) => {
                 around.store.metrics().refused(Limit::CallsInFlight);
@@ -141,6 +144,18 @@ where
     }
 }
 
+async fn in_time<E>(
+    answer: impl Future<Output = Result<Response<Body>, E>>,
+    time: Option<Sleep>,
+) -> Result<Response<Body>, E> {
+    let Some(time) = time else { return answer.await };
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        () = time => Ok(deadline::over().into_http()),
+    }
+}
+
 impl AdmissionLayer {
     fn watch(&self, response: Response<Body>, grpc: bool, method: &'static str, pass: Pass) -> Response<Body> {
         let response = self.too_large(response);
@@ -149,7 +164,7 @@ impl AdmissionLayer {
         response.map(|inner| Body::new(Watched { inner, call }))
     }
 
-    /// The engine calls a message that is too large OUT_OF_RANGE; everywhere else it is RESOURCE_EXHAUSTED.
+    /// The engine calls a message that is too large `OUT_OF_RANGE`; everywhere else it is `RESOURCE_EXHAUSTED`.
     fn too_large(&self, response: Response<Body>) -> Response<Body> {
         let status = Status::from_header_map(response.headers());
         let too_large = |status: &Status| {

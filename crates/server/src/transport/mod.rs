@@ -2,6 +2,7 @@
 //! asks [`crate::admission`] who may come in and hands calls to the services it was given.
 
 mod calls;
+mod deadline;
 mod io;
 mod refusal;
 
@@ -52,11 +53,11 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: watch::Rece
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let most = front.limits.message_bytes;
-    let shop = BookStoreServer::new(ShopService::new(front.store.clone()));
-    let admin = AdminServer::new(AdminService::new(front.store.clone(), front.access));
+    let shoppers = BookStoreServer::new(ShopService::new(front.store.clone()));
+    let operators = AdminServer::new(AdminService::new(front.store.clone(), front.access));
     let routes = Routes::from(front.pages)
-        .add_service(shop.max_decoding_message_size(most).accept_compressed(Gzip).send_compressed(Gzip))
-        .add_service(admin.max_decoding_message_size(most).accept_compressed(Gzip).send_compressed(Gzip))
+        .add_service(shoppers.max_decoding_message_size(most).accept_compressed(Gzip).send_compressed(Gzip))
+        .add_service(operators.max_decoding_message_size(most).accept_compressed(Gzip).send_compressed(Gzip))
         .add_service(health_service)
         .add_service(descriptors().build_v1()?)
         .add_service(descriptors().build_v1alpha()?);
@@ -67,7 +68,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: watch::Rece
     let served = Server::builder()
         .accept_http1(true)
         .tcp_nodelay(true)
-        .http2_keepalive_interval(Some(Duration::from_secs(60)))
+        .http2_keepalive_interval(Some(Duration::from_mins(1)))
         .layer(layer)
         .add_routes(routes)
         .serve_with_incoming_shutdown(ReceiverStream::new(connections), stopped(stop))
@@ -122,9 +123,10 @@ impl Doorman {
                 }
                 Err(fault) => {
                     self.store.metrics().refused(Limit::Connections);
-                    match Arc::clone(&refused).try_acquire_owned() {
-                        Ok(turn) => drop(tokio::spawn(refusal::tell(stream, fault, turn))),
-                        Err(_) => tracing::warn!(%peer, "closed a connection: {fault}"),
+                    if let Ok(turn) = Arc::clone(&refused).try_acquire_owned() {
+                        drop(tokio::spawn(refusal::tell(stream, fault, turn)));
+                    } else {
+                        tracing::warn!(%peer, "closed a connection: {fault}");
                     }
                 }
             }

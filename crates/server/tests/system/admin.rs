@@ -1,0 +1,132 @@
+//! `bookstore.Admin`: pages, the log as it grows, and who may call it.
+
+use bookstore::grpc::wire::{
+    ListRequest, LogEntryKind, LogRequest, RestockRequest, TailLogRequest, UpdatePriceRequest,
+};
+use tonic::{Code, Request, Status, metadata::MetadataValue};
+
+use crate::common::{
+    process::{self, Server, Start},
+    store::{BOOK, BOOKS, folder, import_file, keyed, one},
+};
+
+#[tokio::test]
+async fn a_list_of_many_pages_holds_every_book_once_in_order() {
+    let folder = folder();
+    let csv = process::run(folder.path(), &["generate", "catalogue", "--rows", "2500"], "").stdout;
+    assert!(import_file(folder.path(), &csv, &[]).status.success());
+    let server = Server::start(folder.path());
+    for (page_size, pages_wanted) in [(0, 3), (1000, 3), (313, 8), (626, 5)] {
+        let (mut ids, mut pages, mut page_token) = (Vec::new(), 0, String::new());
+        loop {
+            let page = server.admin().list(ListRequest { page_size, page_token }).await.expect("a page").into_inner();
+            ids.extend(page.books.iter().map(|book| book.id));
+            pages += 1;
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((ids.len(), pages >= pages_wanted), (2504, true), "{pages} pages of {page_size}");
+        assert!(ids.is_sorted_by(|a, b| a < b));
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_paged_from_the_newest_without_gaps() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    for copy in 0..10 {
+        server.shop().buy(keyed(BOOK, &format!("copy {copy}"))).await.expect("an answer");
+    }
+    let (mut numbers, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let page = server.admin().log(LogRequest { page_size: 4, page_token }).await.expect("a page").into_inner();
+        assert!(page.entries.len() <= 4);
+        numbers.extend(page.entries.iter().map(|entry| entry.number));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(numbers, (1..=14).rev().collect::<Vec<i64>>());
+}
+
+#[tokio::test]
+async fn a_tail_follows_the_log_from_where_it_was_told_to() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut all =
+        server.admin().tail_log(TailLogRequest { after_number: Some(2) }).await.expect("a stream").into_inner();
+    let mut new = server.admin().tail_log(TailLogRequest { after_number: None }).await.expect("a stream").into_inner();
+    for id in BOOKS {
+        assert!(server.shop().buy(keyed(id, &id.to_string())).await.expect("an answer").into_inner().success);
+    }
+    for number in 3..=8 {
+        assert_eq!(all.message().await.expect("an entry").expect("the stream goes on").number, number);
+    }
+    for (number, id) in (5..).zip(BOOKS) {
+        let entry = new.message().await.expect("an entry").expect("the stream goes on");
+        let seen = (entry.number, entry.kind(), entry.book_id, entry.before, entry.after);
+        assert_eq!(seen, (number, LogEntryKind::Purchase, id, Some(1000), Some(999)));
+        assert_eq!(entry.idempotency_key, id.to_string().into_bytes());
+    }
+}
+
+const TOKEN: &str = "sixteen letters and more";
+
+/// The code of every operator's call with this `authorization`.
+async fn codes(server: &Server, authorization: Option<&'static str>) -> Vec<Code> {
+    fn with<T>(message: T, authorization: Option<&'static str>) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(value) = authorization {
+            request.metadata_mut().insert("authorization", MetadataValue::from_static(value));
+        }
+        request
+    }
+    fn code<T>(answer: Result<T, Status>) -> Code {
+        answer.map_or_else(|status| status.code(), |_| Code::Ok)
+    }
+    let mut admin = server.admin();
+    vec![
+        code(admin.list(with(ListRequest::default(), authorization)).await),
+        code(admin.restock(with(RestockRequest::default(), authorization)).await),
+        code(admin.update_price(with(UpdatePriceRequest { id: BOOK, price_cents: Some(1) }, authorization)).await),
+        code(admin.log(with(LogRequest::default(), authorization)).await),
+        code(admin.tail_log(with(TailLogRequest::default(), authorization)).await),
+    ]
+}
+
+#[tokio::test]
+async fn a_server_with_a_token_lets_in_whoever_sends_it_and_nobody_else() {
+    let folder = folder();
+    let server = Start::default().variable("QUIRE_ADMIN_TOKEN", TOKEN).serve(folder.path());
+    assert_eq!(codes(&server, Some("Bearer sixteen letters and more")).await, [Code::Ok; 5]);
+    let wrong = [None, Some("Bearer "), Some("sixteen letters and more"), Some("Bearer sixteen letters and mor")];
+    for authorization in wrong {
+        assert_eq!(codes(&server, authorization).await, [Code::Unauthenticated; 5], "{authorization:?}");
+    }
+    assert!(server.shop().buy(one(BOOK)).await.expect("an answer").into_inner().success, "shoppers need none");
+    assert!(!server.log.text().contains(TOKEN), "a secret is not logged");
+}
+
+#[tokio::test]
+async fn a_server_that_others_can_reach_lets_no_operator_in_without_a_token() {
+    let folder = folder();
+    let server = Start::default().flag("--listen=0.0.0.0:0").serve(folder.path());
+    assert_eq!(codes(&server, None).await, [Code::Unauthenticated; 5]);
+    assert_eq!(codes(&server, Some("Bearer sixteen letters and more")).await, [Code::Unauthenticated; 5]);
+    let refused = server.admin().list(ListRequest::default()).await.expect_err("a refusal");
+    assert!(refused.message().contains("set admin.token"), "{refused:?}");
+    server.log.until("bookstore.Admin is off");
+    assert!(server.shop().buy(one(BOOK)).await.expect("an answer").into_inner().success, "shoppers are let in");
+}
+
+#[tokio::test]
+async fn a_server_that_others_can_reach_with_a_token_lets_its_operator_in() {
+    let folder = folder();
+    let start = Start::default().flag("--listen=0.0.0.0:0").variable("QUIRE_ADMIN_TOKEN", TOKEN);
+    let server = start.serve(folder.path());
+    assert_eq!(codes(&server, Some("Bearer sixteen letters and more")).await, [Code::Ok; 5]);
+    assert_eq!(codes(&server, None).await, [Code::Unauthenticated; 5]);
+}

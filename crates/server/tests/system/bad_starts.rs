@@ -1,0 +1,113 @@
+//! Starts that cannot be: one line on standard error that says what was wrong and what would be right.
+
+use std::{fs, net::TcpListener, path::Path, process::Command};
+
+use rusqlite::Connection;
+
+use crate::common::{
+    process::{Server, Start},
+    store::{database, folder},
+};
+
+/// Runs to the end and returns the one line.
+#[track_caller]
+pub(super) fn one_line(command: &mut Command) -> String {
+    let ended = command.output().expect("quire runs");
+    let said = String::from_utf8(ended.stderr).expect("text");
+    assert!(!ended.status.success(), "it started: {said}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    let line = lines[0].strip_prefix("quire: ").unwrap_or_else(|| panic!("who speaks? {said}"));
+    line.to_owned()
+}
+
+#[track_caller]
+fn refuses_data(folder: &Path, what: &str) {
+    assert_eq!(one_line(&mut Start::default().command(folder)), what);
+    fs::write(folder.join("books.csv"), "id,title,topic,stock,price\n1,A,b,1,1\n").expect("a file");
+    let mut import = crate::common::process::quire(folder);
+    let line = one_line(import.args(["import", "books.csv", "--data", "data"]));
+    assert_eq!(line, format!("books.csv: {what}"), "import as well");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let folder = folder();
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = other.local_addr().expect("an address").to_string();
+    let line = one_line(&mut Start::default().flag("--listen").flag(&address).command(folder.path()));
+    let start = format!("cannot listen on {address}: another program does; end it or choose another port");
+    assert!(line.starts_with(&start), "{line}");
+    assert!(!folder.path().join("data").exists(), "nothing was made");
+}
+
+#[test]
+fn an_address_of_another_machine_is_named() {
+    let folder = folder();
+    let line = one_line(&mut Start::default().flag("--listen").flag("192.0.2.1:1000").command(folder.path()));
+    assert!(line.starts_with("cannot listen on 192.0.2.1:1000: ") && line.contains("--listen"), "{line}");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_as_it_is() {
+    let folder = folder();
+    let path = database(folder.path());
+    fs::create_dir(folder.path().join("data")).expect("a folder");
+    let text = "Dear diary, today I sold a book.\n".repeat(100);
+    fs::write(&path, &text).expect("a file");
+    let wanted = "data/bookstore.db is not an SQLite database; move it away or name another folder with --data";
+    refuses_data(folder.path(), wanted);
+    assert_eq!(fs::read_to_string(&path).expect("the file is there"), text);
+}
+
+#[test]
+fn a_database_of_another_program_is_left_as_it_is() {
+    let folder = folder();
+    let path = database(folder.path());
+    fs::create_dir(folder.path().join("data")).expect("a folder");
+    Connection::open(&path).and_then(|file| file.execute_batch("CREATE TABLE pies (id)")).expect("a database");
+    let before = fs::read(&path).expect("the file is there");
+    let wanted = "data/bookstore.db is an SQLite database of another program; name another folder with --data";
+    refuses_data(folder.path(), wanted);
+    assert_eq!(fs::read(&path).expect("the file is there"), before);
+}
+
+#[test]
+fn a_database_from_a_newer_version_is_named_with_both_versions() {
+    let folder = folder();
+    Server::start(folder.path()).stop();
+    let newer = Connection::open(database(folder.path())).expect("the file opens");
+    newer.pragma_update(None, "user_version", 1000).expect("a version can be set");
+    drop(newer);
+    let known = bookstore::store::VERSION;
+    let wanted = format!(
+        "data/bookstore.db has schema version 1000, and this program knows versions up to {known}; use a newer quire"
+    );
+    refuses_data(folder.path(), &wanted);
+}
+
+#[test]
+fn a_database_without_permission_to_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    Server::start(folder.path()).stop();
+    let (data, file) = (folder.path().join("data"), database(folder.path()));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("a mode can be set");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o555)).expect("a mode can be set");
+    let root = fs::OpenOptions::new().append(true).open(&file).is_ok();
+    if root {
+        eprintln!("left out: no mode keeps this user from writing");
+    } else {
+        let line = one_line(&mut Start::default().command(folder.path()));
+        assert!(line.starts_with("data/bookstore.db cannot be written; make the file and its folder"), "{line}");
+    }
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).expect("a mode can be set");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let folder = folder();
+    fs::write(folder.path().join("data"), "a file").expect("a file");
+    let line = one_line(&mut Start::default().command(folder.path()));
+    assert!(line.starts_with("cannot make the folder data: ") && line.contains("--data"), "{line}");
+}

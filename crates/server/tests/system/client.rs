@@ -1,0 +1,182 @@
+//! The shopper's client: every command, its exit codes, JSON, and retries that buy once.
+
+use std::{
+    net::TcpListener,
+    process::{Child, Output, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::common::{
+    audit::Audit,
+    poll,
+    process::{self, Server, Start},
+    store::{self, BOOK, folder, folder_with},
+};
+
+#[track_caller]
+fn text(done: &Output, exit: i32) -> String {
+    assert_eq!(done.status.code(), Some(exit), "{done:?}");
+    String::from_utf8(done.stdout.clone()).expect("text")
+}
+
+#[test]
+fn every_command_answers_and_exits_with_0() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    assert!(text(&server.client(&["ping"], ""), 0).starts_with("Hello, quire client! ("));
+    let found = text(&server.client(&["search", "college", "life"], ""), 0);
+    let ids: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(ids, ["id", "12365", "12498"]);
+    let book = text(&server.client(&["lookup", "53573"], ""), 0);
+    assert!(book.contains("Distributed Systems for Dummies") && book.contains("39.00"), "{book}");
+    assert_eq!(text(&server.client(&["buy", "12365"], ""), 0), "bought book 12365 (purchase 5)\n");
+    assert_eq!(text(&server.client(&["buy", "12365", "3"], ""), 0), "bought book 12365 (purchase 6)\n");
+    assert!(text(&server.client(&["help"], ""), 0).contains("search <topic>"));
+    assert_eq!(text(&server.client(&["exit"], ""), 0), "");
+    let nothing = text(&server.client(&["search", "knitting"], ""), 0);
+    assert_eq!(nothing, "no book has the topic 'knitting'\n");
+}
+
+#[test]
+fn what_the_store_refuses_exits_with_1() {
+    let folder = folder_with("7,Scarce,scarcity,1,1.00\n8,None,scarcity,0,1.00\n");
+    let server = Server::start(folder.path());
+    assert_eq!(text(&server.client(&["lookup", "1"], ""), 1), "there is no book 1\n");
+    assert_eq!(text(&server.client(&["buy", "1"], ""), 1), "there is no book 1\n");
+    assert_eq!(text(&server.client(&["buy", "8"], ""), 1), "book 8 is sold out\n");
+    assert_eq!(text(&server.client(&["buy", "7", "2"], ""), 1), "only 1 copies of book 7 are left\n");
+    let too_many = server.client(&["buy", "7", "1001"], "");
+    assert_eq!(too_many.status.code(), Some(1));
+    assert!(too_many.stderr.starts_with(b"quantity is 1001; it must be a whole number from 1 to 1000"));
+}
+
+#[test]
+fn what_cannot_be_understood_exits_with_2_and_one_line() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let id = "it must be a whole number from 1 to 2147483647";
+    let cases: [(&[&str], String); 8] = [
+        (&["sell", "1"], "there is no command 'sell'; help lists them".to_owned()),
+        (&["buy"], "usage: buy <id> [quantity]".to_owned()),
+        (&["search"], "usage: search <topic>".to_owned()),
+        (&["buy", "abc"], format!("id is abc; {id}")),
+        (&["buy", "-1"], format!("id is -1; {id}")),
+        (&["lookup", "0"], format!("id is 0; {id}")),
+        (&["buy", "12365", "0"], "quantity is '0'; it must be a whole number from 1".to_owned()),
+        (&["buy", "12365", "many"], "quantity is 'many'; it must be a whole number from 1".to_owned()),
+    ];
+    for (words, wanted) in cases {
+        let done = server.client(words, "");
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with(&format!("quire: {wanted}")), "{said}");
+    }
+    for address in ["host:port", "1.2.3.4:99999", "ftp://host:1", ":10086"] {
+        let done = process::run(folder.path(), &["client", address, "ping"], "");
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains("it must be HOST:PORT"), "{done:?}");
+    }
+    let key = server.client(&["--key", "x", "buy", "1"], "");
+    assert_eq!(key.status.code(), Some(2), "a flag's value is no flag of its own: {key:?}");
+}
+
+#[test]
+fn a_server_that_is_not_there_exits_with_3() {
+    let folder = folder();
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
+    let done = process::run(folder.path(), &["client", "--retries=1", &free, "ping"], "");
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(&free) && said.contains("is a server running there?"), "{said}");
+    let done = process::run(folder.path(), &["client", "--json", "--retries=0", &free, "ping"], "");
+    let json: Value = serde_json::from_str(&text(&done, 3)).expect("JSON");
+    assert_eq!((&json["success"], &json["status"]), (&false.into(), &"Unavailable".into()));
+}
+
+#[test]
+fn json_is_one_valid_line_for_every_answer() {
+    let folder = folder_with("8,None,scarcity,0,1.00\n");
+    let server = Server::start(folder.path());
+    let json = |words: &[&str], exit| -> Value {
+        let line = text(&server.client(&[&["--json"], words].concat(), ""), exit);
+        assert_eq!(line.lines().count(), 1, "{line}");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    assert_eq!(json(&["ping"], 0)["message"], "Hello, quire client!");
+    let found = json(&["search", "college life"], 0);
+    assert_eq!((&found["books"][0]["id"], &found["books"][1]["price_cents"]), (&12365.into(), &1850.into()));
+    assert_eq!(json(&["lookup", "53573"], 0)["book"]["stock"], 1000);
+    assert_eq!(json(&["lookup", "1"], 1)["book"], Value::Null);
+    let bought = json(&["buy", "12365"], 0);
+    assert_eq!((&bought["outcome"], &bought["stock_left"]), (&"BUY_OUTCOME_BOUGHT".into(), &999.into()));
+    assert!(bought["purchase_number"].as_i64().is_some_and(|number| number > 0));
+    assert_eq!(json(&["buy", "8"], 1)["outcome"], "BUY_OUTCOME_SOLD_OUT");
+    assert_eq!(json(&["buy", "12365", "1001"], 1)["status"], "InvalidArgument");
+}
+
+#[test]
+fn commands_from_a_pipe_are_answered_one_by_one() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let done = server.client(&[], "ping\n\nlookup 12365\nsell 1\nbuy 1\n");
+    assert_eq!(done.status.code(), Some(1), "that of the last command: {done:?}");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("Hello") && said.contains("Surviving College") && said.contains("there is no book 1"));
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "there is no command 'sell'; help lists them\n");
+    let done = server.client(&[], "exit\nbuy 12365\n");
+    assert_eq!(text(&done, 0), "", "nothing after exit is done");
+}
+
+fn buy_in_background(folder: &std::path::Path, server: &Server) -> Child {
+    let address = server.address.to_string();
+    let flags = ["client", "--timeout=25", "--retries=30", "--json", &address, "buy", "12365"];
+    let mut command = process::quire(folder);
+    command.args(flags).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the client starts")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purchase_retried_across_a_restart_is_made_once() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let address = server.address.to_string();
+    // The purchases wait for the file's lock, are sent by now, and the server dies under them.
+    let other = store::other_program(folder.path());
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let clients: Vec<Child> = (0..8).map(|_| buy_in_background(folder.path(), &server)).collect();
+    poll("purchases in flight", async || {
+        (crate::common::http::metric(server.address, "quire_calls_in_flight") >= 8).then_some(())
+    })
+    .await;
+    other.execute_batch("COMMIT").expect("the lock is given back");
+    server.kill();
+    let server = Start::default().flag("--listen").flag(&address).serve(folder.path());
+    let mut numbers = Vec::new();
+    for client in clients {
+        let done = client.wait_with_output().expect("the client ends");
+        let reply: Value = serde_json::from_str(&text(&done, 0)).expect("JSON");
+        numbers.push(reply["purchase_number"].as_i64().expect("a number"));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 8, "each client has a purchase of its own");
+    assert_eq!(Audit::of(&server).await.purchases_of(BOOK), 8);
+}
+
+#[tokio::test]
+async fn the_same_key_buys_once_however_often_it_is_typed() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let buy = || text(&server.client(&["--json", "--key=order 17", "buy", "12365"], ""), 0);
+    let (first, second): (Value, Value) =
+        (serde_json::from_str(&buy()).expect("JSON"), serde_json::from_str(&buy()).expect("JSON"));
+    assert_eq!(first["purchase_number"], second["purchase_number"]);
+    assert_eq!((&first["replayed"], &second["replayed"]), (&false.into(), &true.into()));
+    assert_eq!(Audit::of(&server).await.purchases_of(BOOK), 1);
+    let other = server.client(&["--key=order 17", "buy", "53477"], "");
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+    let long = format!("--key={}", "k".repeat(65));
+    assert_eq!(server.client(&[&long, "buy", "12365"], "").status.code(), Some(2));
+}

@@ -1,0 +1,98 @@
+//! HTTP/1.1 on the port that speaks gRPC, and bytes that are neither.
+
+use std::{
+    collections::HashSet,
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+};
+
+use bookstore::grpc::wire::HelloRequest;
+
+use crate::common::{
+    PATIENCE, http,
+    process::Server,
+    store::{BOOK, folder, one},
+};
+
+#[test]
+fn healthz_says_ok_and_an_unknown_path_is_404() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let page = http::get(server.address, "/healthz");
+    assert_eq!((page.status, &*page.body), (200, "ok\n"));
+    assert_eq!(http::get(server.address, "/nothing").status, 404);
+}
+
+#[tokio::test]
+async fn metrics_are_open_metrics_with_one_name_each() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    server.shop().buy(one(BOOK)).await.expect("an answer");
+    server.shop().buy(one(1)).await.expect("an answer");
+    let page = http::get(server.address, "/metrics");
+    assert!(page.head.contains("application/openmetrics-text; version=1.0.0"), "{}", page.head);
+    assert!(page.body.ends_with("# EOF\n"));
+    let mut families = HashSet::new();
+    for line in page.body.lines() {
+        let name = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE ")).unwrap_or(line);
+        let name = name.split([' ', '{']).next().unwrap_or_default();
+        assert!(line == "# EOF" || line.starts_with("# UNIT") || name.starts_with("quire_"), "{line}");
+        assert!(!name.starts_with("quire_quire_"), "{line}");
+        if line.starts_with("# TYPE") {
+            assert!(families.insert(name.to_owned()), "twice: {line}");
+        }
+    }
+    let value = |series: &str| http::metric(server.address, series);
+    assert_eq!(value("quire_purchases_total{outcome=\"bought\"}"), 1);
+    assert_eq!(value("quire_purchases_total{outcome=\"no_such_book\"}"), 1);
+    assert_eq!(value("quire_books"), 4);
+    assert_eq!(value("quire_log_number"), 5);
+    assert_eq!(value("quire_store_sound"), 1);
+    assert_eq!(value("quire_purchases_queued"), 0);
+    assert_eq!(value("quire_grpc_calls_total{method=\"/bookstore.BookStore/Buy\",code=\"Ok\"}"), 2);
+}
+
+#[test]
+fn a_connection_is_used_for_many_requests() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    for _ in 0..3 {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: quire\r\n\r\n").expect("it is taken");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nok\n") {
+            let mut bytes = [0; 512];
+            let read = stream.read(&mut bytes).expect("an answer");
+            assert!(read > 0, "closed after {}", String::from_utf8_lossy(&answer));
+            answer.extend(&bytes[..read]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_mean_nothing_disturb_nobody() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut shop = server.shop();
+    shop.hello(HelloRequest::default()).await.expect("an answer");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let nonsense: [&[u8]; 6] = [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x00\x00\x00\x00",
+        b"hello there\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        &[preface, &[0xff; 64][..]].concat(),
+        &preface[..10],
+    ];
+    for bytes in nonsense {
+        let mut stream = TcpStream::connect(server.address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(bytes).expect("it is taken");
+        stream.shutdown(Shutdown::Write).expect("it can be said that there is no more");
+        // Whatever it answers, it ends.
+        let _ = stream.read_to_end(&mut Vec::new());
+        shop.hello(HelloRequest::default()).await.expect("an answer");
+    }
+    assert_eq!(http::get(server.address, "/healthz").status, 200);
+}

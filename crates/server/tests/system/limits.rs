@@ -1,0 +1,160 @@
+//! Each limit reached: refused at once and by name, counted, and without harm to anybody else.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use bookstore::grpc::wire::{BookTopicRequest, HelloRequest, ListRequest, TailLogRequest};
+use tokio::task::JoinSet;
+use tonic::{Code, Status};
+
+use crate::common::{
+    PATIENCE, http, poll,
+    process::{Server, Start},
+    store::{self, BOOK, folder, one},
+    wait_for,
+};
+
+fn hello() -> HelloRequest {
+    HelloRequest::default()
+}
+
+#[track_caller]
+fn exhausted<T: std::fmt::Debug>(answer: Result<T, Status>, limit: &str) {
+    let status = answer.expect_err("a refusal");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    assert!(status.message().starts_with(&format!("the server's limit {limit} is ")), "{status:?}");
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_told_and_closed() {
+    let folder = folder();
+    let server = Start::default().set("limits.connections=2").serve(folder.path());
+    let (mut first, mut second) = (server.shop(), server.shop());
+    first.hello(hello()).await.expect("an answer");
+    second.hello(hello()).await.expect("an answer");
+    exhausted(server.shop().hello(hello()).await, "connections");
+    let page = http::get(server.address, "/healthz");
+    assert_eq!(page.status, 503);
+    assert!(page.head.to_lowercase().contains("retry-after: 1"), "{page:?}");
+    first.hello(hello()).await.expect("those inside are not disturbed");
+    drop(second);
+    let refused = poll("a place", async || {
+        let page = http::try_get(server.address, "/metrics").ok().filter(|page| page.status == 200)?;
+        page.body.lines().find(|line| line.contains("limit=\"connections\"")).map(str::to_owned)
+    });
+    let refused = refused.await;
+    assert!(!refused.ends_with(" 0"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_loses_its_place() {
+    let folder = folder();
+    let start = Start::default().set("limits.connections=1").set("limits.first_byte_seconds=0.2");
+    let server = start.serve(folder.path());
+    let mut silent = TcpStream::connect(server.address).expect("a connection");
+    silent.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    assert_eq!(silent.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
+    poll("the place of the silent one", async || server.shop().hello(hello()).await.ok()).await;
+}
+
+#[tokio::test]
+async fn a_call_too_many_is_refused_while_those_in_flight_go_on() {
+    let folder = folder();
+    let server = Start::default().set("limits.calls_in_flight=1").serve(folder.path());
+    let mut admin = server.admin();
+    let tail = TailLogRequest { after_number: Some(0) };
+    let mut tail = admin.tail_log(tail).await.expect("a stream").into_inner();
+    assert!(tail.message().await.expect("an entry").is_some());
+    exhausted(server.shop().hello(hello()).await, "calls_in_flight");
+    assert!(tail.message().await.expect("an entry").is_some(), "the stream goes on");
+    assert!(http::refused(server.address, "calls_in_flight") >= 1, "metrics are shown all the same");
+    drop(tail);
+    poll("the stream's place", async || server.shop().hello(hello()).await.ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purchase_too_many_in_the_queue_is_refused_while_others_are_answered() {
+    let folder = folder();
+    let server = Start::default().set("limits.purchases_queued=4").serve(folder.path());
+    // Whoever holds the file's write lock lets purchases pile up.
+    let other = store::other_program(folder.path());
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let mut tasks = JoinSet::new();
+    let shop = server.shop();
+    for _ in 0..20 {
+        let mut shop = shop.clone();
+        tasks.spawn(async move { shop.buy(one(BOOK)).await });
+    }
+    poll("refusals", async || (http::refused(server.address, "purchases_queued") >= 10).then_some(())).await;
+    assert!(shop.clone().lookup(one(BOOK)).await.is_ok(), "readers do not wait");
+    other.execute_batch("COMMIT").expect("the lock is given back");
+    let (mut bought, mut refused) = (0_u32, 0_u32);
+    for answer in tasks.join_all().await {
+        match answer {
+            Ok(reply) => bought += u32::from(reply.into_inner().success),
+            refusal => {
+                refused += 1;
+                exhausted(refusal, "purchases_queued");
+            }
+        }
+    }
+    assert!(bought >= 4 && bought + refused == 20, "{bought} bought, {refused} refused");
+    assert_eq!(http::refused(server.address, "purchases_queued"), u64::from(refused));
+    let left = shop.clone().lookup(one(BOOK)).await.expect("an answer").into_inner().book.expect("the book");
+    assert_eq!(left.stock.cast_unsigned(), 1000 - bought, "a refusal sold nothing");
+}
+
+#[tokio::test]
+async fn a_message_a_topic_and_a_page_too_large_are_counted() {
+    let folder = folder();
+    let server = Start::default().set("limits.message_bytes=2000").serve(folder.path());
+    let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes) };
+    let mut shop = server.shop();
+    exhausted(shop.search(topic(2000)).await, "message_bytes");
+    exhausted(shop.search(topic(1900)).await, "topic_bytes");
+    let page = ListRequest { page_size: 1001, page_token: String::new() };
+    exhausted(server.admin().list(page).await, "page_size");
+    for limit in ["message_bytes", "topic_bytes", "page_size"] {
+        assert_eq!(http::refused(server.address, limit), 1, "{limit}");
+    }
+    assert!(shop.search(topic(100)).await.is_ok(), "the same connection goes on");
+}
+
+#[tokio::test]
+async fn a_follower_of_the_log_too_many_is_refused() {
+    let folder = folder();
+    let server = Start::default().set("limits.log_tails=2").serve(folder.path());
+    let follow = async || server.admin().tail_log(TailLogRequest { after_number: Some(0) }).await;
+    let (mut first, second) = (follow().await.expect("a stream"), follow().await.expect("a stream"));
+    exhausted(follow().await, "log_tails");
+    assert_eq!(http::refused(server.address, "log_tails"), 1);
+    assert!(first.get_mut().message().await.expect("an entry").is_some());
+    drop(second);
+    poll("the place of the second", async || follow().await.ok()).await;
+}
+
+#[tokio::test]
+async fn a_request_of_the_web_too_many_is_told_to_come_back() {
+    let folder = folder();
+    let server = Start::default().set("limits.calls_in_flight=1").serve(folder.path());
+    let mut tail = server.admin().tail_log(TailLogRequest::default()).await.expect("a stream").into_inner();
+    let page = http::get(server.address, "/books");
+    assert_eq!(page.status, 503, "{page:?}");
+    assert_eq!(http::get(server.address, "/healthz").status, 200, "health is always told");
+    server.signal("TERM");
+    assert!(tail.message().await.expect("the stream ends in order").is_none());
+}
+
+#[test]
+fn a_peer_that_never_reads_holds_up_nobody() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut deaf = TcpStream::connect(server.address).expect("a connection");
+    deaf.set_nonblocking(true).expect("a mode");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: quire\r\n\r\n".repeat(64);
+    // Until the server reads no more of it, because its answers find no room.
+    wait_for("a full pipe", || deaf.write(&request).is_err().then_some(()));
+    assert_eq!(http::get(server.address, "/healthz").status, 200);
+}

@@ -1,0 +1,20 @@
+//! The server, its console and its client from outside: the binary in processes of its own, as operators and
+//! shoppers meet it. In one test binary, because each one links the whole server.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod admin;
+mod bad_calls;
+mod bad_starts;
+mod client;
+mod configuration;
+mod console;
+mod durability;
+mod full_disk;
+mod http;
+mod import;
+mod limits;
+mod shutdown;
+mod terminal;
+mod two_servers;

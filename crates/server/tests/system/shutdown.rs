@@ -1,0 +1,147 @@
+//! The end of a server: what is in flight is answered, streams end, the store is left in one file.
+
+use std::{
+    fs,
+    net::TcpStream,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use bookstore::grpc::wire::{HelloRequest, TailLogRequest};
+use tokio::task::JoinSet;
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+use crate::common::{
+    audit::Audit,
+    poll,
+    process::{Server, Start},
+    store::{self, BOOK, database, folder, one},
+};
+
+/// The drain's default deadline is 10 s; without anything to wait for it is over far sooner.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Nothing of the store is outside its file.
+fn checkpointed(folder: &Path) {
+    let log = fs::metadata(database(folder).with_extension("db-wal")).map_or(0, |meta| meta.len());
+    assert_eq!(log, 0, "the write-ahead log was copied back");
+}
+
+/// Everything that callers can hold open.
+async fn ends_soon(signal: &str) {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let idle = server.channel();
+    bookstore::grpc::wire::book_store_client::BookStoreClient::new(idle.clone())
+        .hello(HelloRequest::default())
+        .await
+        .expect("an answer");
+    let silent = TcpStream::connect(server.address).expect("a connection");
+    let mut tail = server.admin().tail_log(TailLogRequest { after_number: Some(0) }).await.expect("a stream");
+    let mut health = HealthClient::new(server.channel());
+    let mut watch = health.watch(HealthCheckRequest::default()).await.expect("a stream").into_inner();
+    assert!(watch.message().await.expect("a status").is_some());
+    assert!(tail.get_mut().message().await.expect("an entry").is_some());
+    server.shop().buy(one(BOOK)).await.expect("an answer");
+    let start = Instant::now();
+    server.signal(signal);
+    let status = server.ended();
+    let took = start.elapsed();
+    eprintln!("{signal}: ended after {took:?}");
+    assert!(status.success(), "{status}");
+    assert!(took < SOON, "{took:?}");
+    checkpointed(folder.path());
+    while tail.get_mut().message().await.expect("the stream ends in order").is_some() {}
+    drop((silent, idle));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigterm_ends_a_server_soon_whatever_callers_hold_open() {
+    ends_soon("TERM").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigint_ends_a_server_soon_whatever_callers_hold_open() {
+    ends_soon("INT").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purchases_in_flight_are_answered_before_the_end() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let shop = server.shop();
+    // They wait for the file's write lock when the signal comes.
+    let other = store::other_program(folder.path());
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let mut tasks = JoinSet::new();
+    for _ in 0..50 {
+        let mut shop = shop.clone();
+        tasks.spawn(async move { shop.buy(one(BOOK)).await });
+    }
+    let calls = "quire_calls_in_flight";
+    poll("purchases that wait", async || (crate::common::http::metric(server.address, calls) >= 50).then_some(()))
+        .await;
+    server.signal("TERM");
+    server.log.until("\"stopping\"");
+    other.execute_batch("COMMIT").expect("the lock is given back");
+    let answers = tasks.join_all().await;
+    let replies: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer").into_inner()).collect();
+    assert!(replies.iter().all(|reply| reply.success));
+    assert!(server.ended().success());
+    checkpointed(folder.path());
+    let audit = Audit::of(&Server::start(folder.path())).await;
+    for reply in &replies {
+        audit.holds(&one(BOOK), reply);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deadline_holds_even_when_the_store_cannot_be_written() {
+    let folder = folder();
+    let mut server = Start::default().set("server.drain_seconds=1").serve(folder.path());
+    let other = store::other_program(folder.path());
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let mut shop = server.shop();
+    let waiting = tokio::spawn(async move { shop.buy(one(BOOK)).await });
+    poll("a purchase that waits", async || {
+        (crate::common::http::metric(server.address, "quire_calls_in_flight") >= 1).then_some(())
+    })
+    .await;
+    let start = Instant::now();
+    server.signal("TERM");
+    let status = server.ended();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(!status.success(), "an end that is not in order is told");
+    let last = server.log.until("not closed in time");
+    assert!(last.contains("everything acknowledged is on disk"), "{last}");
+    assert!(waiting.await.expect("the call ends").is_err(), "never success");
+}
+
+#[tokio::test]
+async fn a_caller_that_is_frozen_holds_up_the_end_no_longer_than_the_deadline() {
+    let folder = folder();
+    let mut server = Start::default().set("server.drain_seconds=1").serve(folder.path());
+    let mut shop = server.shop();
+    shop.hello(HelloRequest::default()).await.expect("an answer");
+    let start = Instant::now();
+    server.signal("TERM");
+    // This runtime has one thread, and waiting here keeps it from answering anything.
+    assert!(server.ended().success());
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(shop);
+    checkpointed(folder.path());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stopped_in_order_starts_again_with_everything() {
+    let folder = folder();
+    for round in 1..4 {
+        let server = Server::start(folder.path());
+        assert!(server.shop().buy(one(BOOK)).await.expect("an answer").into_inner().success);
+        assert_eq!(Audit::of(&server).await.purchases_of(BOOK), round);
+        server.stop();
+        checkpointed(folder.path());
+    }
+}
