@@ -169,6 +169,11 @@ impl Connection {
         self.streams.get(stream).map_or(0, |slot| slot.queued_bytes)
     }
 
+    /// Whether something of the stream waits for a window or for its turn, its end included.
+    pub fn is_sending(&self, stream: StreamKey) -> bool {
+        self.streams.get(stream).is_some_and(crate::streams::Stream::has_queued)
+    }
+
     /// Whether the key still names a stream.
     pub fn is_live(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some()

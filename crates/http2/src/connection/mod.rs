@@ -112,7 +112,6 @@ pub struct Connection {
     streams: Streams,
     /// Slots with something to send, each in its turn.
     ready: VecDeque<u32>,
-    drained: Vec<StreamKey>,
     /// Events beyond the first that one frame caused.
     events: VecDeque<Event<'static>>,
     peer: Settings,
@@ -147,7 +146,6 @@ impl Connection {
             block_cache: headers::BlockCache::default(),
             streams: Streams::new(),
             ready: VecDeque::new(),
-            drained: Vec::new(),
             events: VecDeque::new(),
             peer: Settings::default(),
             preface_left: if side == Side::Server { PREFACE.len() } else { 0 },

@@ -46,11 +46,6 @@ impl Connection {
         }
     }
 
-    /// A stream whose queue ran empty since it was asked last, while it may send more.
-    pub fn next_drained(&mut self) -> Option<StreamKey> {
-        self.drained.pop()
-    }
-
     fn send_queued(&mut self, stream: StreamKey) -> Sent {
         let frame_max = self.peer.frame_bytes_max as usize;
         let Some(slot) = self.streams.get_mut(stream) else { return Sent::Rest };
@@ -90,14 +85,14 @@ impl Connection {
         self.output.splice(piece);
     }
 
-    /// After the last queued byte: the end of the stream if it waits, or word to the application that there is room.
+    /// After the last queued byte: the end of the stream, if it waits.
     fn finish_queue(&mut self, stream: StreamKey) -> Sent {
         let Some(slot) = self.streams.get_mut(stream) else { return Sent::Rest };
         if !slot.queue.is_empty() {
             return Sent::More;
         }
         match std::mem::take(&mut slot.queued_end) {
-            QueuedEnd::Open => self.drained.push(stream),
+            QueuedEnd::Open => {}
             QueuedEnd::WithData => {
                 frame::put(self.output.buffer(), kind::DATA, flag::END_STREAM, stream.id(), &[]);
                 self.send_ended(stream);

@@ -1,0 +1,5 @@
+//! Generates the test services.
+
+fn main() -> std::io::Result<()> {
+    grpc_build::Builder::default().client(false).descriptors("testing.bin").compile(&["echo.proto"], &["proto"])
+}
