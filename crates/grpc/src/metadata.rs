@@ -112,6 +112,12 @@ impl Metadata {
         Ok(())
     }
 
+    /// Adds bytes that are in base64 already, under a name that ends in `-bin`.
+    pub fn append_encoded(&mut self, name: &str, base64: &str) -> Result<(), MetadataError> {
+        let bytes = decode_bytes(base64.as_bytes()).ok_or(MetadataError::Value)?;
+        self.append_bin(name, &bytes)
+    }
+
     /// Replaces every value of a name by one text.
     pub fn insert(&mut self, name: &str, value: &str) -> Result<(), MetadataError> {
         self.remove(name);
