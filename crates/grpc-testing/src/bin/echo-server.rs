@@ -1,0 +1,23 @@
+//! The echo service on an address, on one thread: what h2spec and h2load talk to.
+//!
+//! Usage: `echo-server [address] [--at-once]`.
+
+use std::future::pending;
+
+use grpc::Server;
+use grpc_testing::proto::echo_server::EchoServer;
+use grpc_testing::{EchoService, PlainHttp};
+use tokio::net::TcpListener;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:50051".to_owned());
+    let at_once = arguments.any(|argument| argument == "--at-once");
+    let listener = TcpListener::bind(address).await?;
+    Server::builder()
+        .add_service(EchoServer::new(EchoService { at_once }))
+        .http(PlainHttp)
+        .serve(listener, pending())
+        .await
+}

@@ -1,0 +1,126 @@
+//! Message compression (gRPC over HTTP/2, "Message-Encoding"): gzip and zstd, both ways, with the output bounded.
+
+use std::io::{self, Read, Write};
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::status::Status;
+
+/// Favours speed: the answer is waited for.
+const ZSTD_LEVEL: i32 = 1;
+/// Windows larger than this are refused: a frame may ask for gigabytes.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// How messages are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// What we can read, as `grpc-accept-encoding` says it.
+pub(crate) const ACCEPTED: &str = "identity,gzip,zstd";
+
+impl Encoding {
+    /// The name in `grpc-encoding`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// `None` for no compression; an error for a name we do not know.
+    pub(crate) fn parse(name: &[u8]) -> Result<Option<Self>, ()> {
+        match name {
+            b"identity" => Ok(None),
+            b"gzip" => Ok(Some(Self::Gzip)),
+            b"zstd" => Ok(Some(Self::Zstd)),
+            _ => Err(()),
+        }
+    }
+
+    /// Whether a `grpc-accept-encoding` names this one.
+    pub(crate) fn is_in(self, accepted: &[u8]) -> bool {
+        accepted.split(|byte| *byte == b',').any(|name| name.trim_ascii() == self.name().as_bytes())
+    }
+
+    pub(crate) fn compress(self, message: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(out, Compression::fast());
+                encoder.write_all(message)?;
+                encoder.finish().map(|_| ())
+            }
+            Self::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
+                encoder.write_all(message)?;
+                encoder.finish().map(|_| ())
+            }
+        }
+    }
+
+    /// Decompresses at most `bytes_max`; stops there, however much more the message claims to hold.
+    pub(crate) fn decompress(self, message: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
+        let mut out = Vec::new();
+        let limit = bytes_max as u64 + 1;
+        let read = match self {
+            Self::Gzip => MultiGzDecoder::new(message).take(limit).read_to_end(&mut out),
+            Self::Zstd => zstd_decoder(message).and_then(|decoder| decoder.take(limit).read_to_end(&mut out)),
+        };
+        match read {
+            Ok(_) if out.len() > bytes_max => Err(too_large(out.len(), bytes_max)),
+            Ok(_) => Ok(out),
+            Err(error) => Err(Status::internal(format!("the message is no valid {}: {error}", self.name()))),
+        }
+    }
+}
+
+fn zstd_decoder(message: &[u8]) -> io::Result<impl Read + '_> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(message)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    Ok(decoder)
+}
+
+pub(crate) fn too_large(bytes: usize, bytes_max: usize) -> Status {
+    Status::resource_exhausted(format!("a message of {bytes} bytes or more; the limit is {bytes_max}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Code;
+
+    #[test]
+    fn both_encodings_round_trip() {
+        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+            for message in [&b""[..], b"x", &[7; 100_000]] {
+                let mut packed = Vec::new();
+                encoding.compress(message, &mut packed).unwrap();
+                assert_eq!(encoding.decompress(&packed, 100_000).unwrap(), message);
+            }
+        }
+    }
+
+    #[test]
+    fn bomb_is_cut_at_the_limit() {
+        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+            let mut packed = Vec::new();
+            encoding.compress(&vec![0; 50_000_000], &mut packed).unwrap();
+            assert!(packed.len() < 100_000);
+            let status = encoding.decompress(&packed, 1000).unwrap_err();
+            assert_eq!(status.code(), Code::ResourceExhausted);
+        }
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_not_a_panic() {
+        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+            assert_eq!(encoding.decompress(b"garbage", 1000).unwrap_err().code(), Code::Internal);
+        }
+    }
+}

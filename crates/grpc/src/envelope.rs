@@ -1,0 +1,171 @@
+//! What goes around a message: [`Request`] and [`Response`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::metadata::Metadata;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// The address, if the transport has one.
+    pub address: Option<SocketAddr>,
+    /// Certificates the client proved to own (mutual TLS), its own first, in DER.
+    pub certificates: Vec<Bytes>,
+}
+
+/// A message, or a stream of them, on its way to a method.
+#[derive(Debug)]
+pub struct Request<T> {
+    message: T,
+    metadata: Metadata,
+    deadline: Option<Instant>,
+    peer: Option<Arc<Peer>>,
+}
+
+impl<T> Request<T> {
+    /// Without metadata or deadline.
+    pub fn new(message: T) -> Self {
+        Self { message, metadata: Metadata::new(), deadline: None, peer: None }
+    }
+
+    pub(crate) fn received(message: T, metadata: Metadata, deadline: Option<Instant>, peer: Arc<Peer>) -> Self {
+        Self { message, metadata, deadline, peer: Some(peer) }
+    }
+
+    /// The message.
+    pub fn get_ref(&self) -> &T {
+        &self.message
+    }
+
+    /// The message, to change.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.message
+    }
+
+    /// The message alone.
+    pub fn into_inner(self) -> T {
+        self.message
+    }
+
+    /// Names and values beside the message.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// As [`Request::metadata`], to add to.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.metadata
+    }
+
+    /// When the caller gives up.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Gives up after this long, from now.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.deadline = Instant::now().checked_add(timeout);
+    }
+
+    /// Gives up at this time.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+
+    /// Who calls; on the server only.
+    pub fn peer(&self) -> Option<&Peer> {
+        self.peer.as_deref()
+    }
+
+    /// The caller's address.
+    pub fn remote_addr(&self) -> Option<SocketAddr> {
+        self.peer.as_ref().and_then(|peer| peer.address)
+    }
+
+    /// The same around another message.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
+        let Self { message, metadata, deadline, peer } = self;
+        Request { message: change(message), metadata, deadline, peer }
+    }
+}
+
+/// A message, or a stream of them, on its way back.
+#[derive(Debug)]
+pub struct Response<T> {
+    message: T,
+    metadata: Metadata,
+    trailers: Metadata,
+    compress: bool,
+}
+
+impl<T> Response<T> {
+    /// Without metadata.
+    pub fn new(message: T) -> Self {
+        Self { message, metadata: Metadata::new(), trailers: Metadata::new(), compress: true }
+    }
+
+    pub(crate) fn received(message: T, metadata: Metadata, trailers: Metadata) -> Self {
+        Self { message, metadata, trailers, compress: true }
+    }
+
+    /// The message.
+    pub fn get_ref(&self) -> &T {
+        &self.message
+    }
+
+    /// The message, to change.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.message
+    }
+
+    /// The message alone.
+    pub fn into_inner(self) -> T {
+        self.message
+    }
+
+    /// Names and values sent before the message.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// As [`Response::metadata`], to add to.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.metadata
+    }
+
+    /// Names and values sent after the last message. A client's are here when the call was unary.
+    pub fn trailers(&self) -> &Metadata {
+        &self.trailers
+    }
+
+    /// As [`Response::trailers`], to add to.
+    pub fn trailers_mut(&mut self) -> &mut Metadata {
+        &mut self.trailers
+    }
+
+    /// Sends this answer as it is, even where the server compresses.
+    pub fn disable_compression(&mut self) {
+        self.compress = false;
+    }
+
+    pub(crate) fn into_parts(self) -> (T, Metadata, Metadata, bool) {
+        (self.message, self.metadata, self.trailers, self.compress)
+    }
+
+    /// The same around another message.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Response<U> {
+        let Self { message, metadata, trailers, compress } = self;
+        Response { message: change(message), metadata, trailers, compress }
+    }
+}
+
+impl<T> From<T> for Response<T> {
+    fn from(message: T) -> Self {
+        Self::new(message)
+    }
+}

@@ -1,0 +1,47 @@
+//! gRPC over our own HTTP/2: a server and a channel, on tokio.
+//!
+//! Whoever knows tonic knows the shapes: generated traits with async methods, [`Request`], [`Response`], [`Status`],
+//! [`Streaming`]. Must not know any service of the application.
+
+extern crate self as grpc;
+
+mod body;
+
+mod compression;
+mod envelope;
+pub mod health;
+mod io;
+mod message;
+mod metadata;
+pub mod reflection;
+pub mod server;
+mod status;
+mod streaming;
+mod timeout;
+mod unfold;
+mod wake;
+
+pub use body::{Body, BoxError};
+pub use compression::Encoding;
+pub use envelope::{Peer, Request, Response};
+pub use futures_core::Stream;
+pub use metadata::{Metadata, MetadataError};
+pub use prost;
+pub use server::{Limits, Server};
+pub use status::{Code, Status};
+pub use streaming::Streaming;
+pub use tokio_rustls::rustls;
+pub use unfold::{Unfold, unfold};
+
+/// Generated from `proto/`.
+mod proto {
+    #[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
+    pub(crate) mod health {
+        include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
+    }
+
+    #[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
+    pub(crate) mod reflection {
+        include!(concat!(env!("OUT_DIR"), "/grpc.reflection.v1.rs"));
+    }
+}

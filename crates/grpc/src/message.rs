@@ -1,0 +1,214 @@
+//! Length-prefixed messages (gRPC over HTTP/2, "Length-Prefixed-Message"): out of DATA, and into it.
+//!
+//! A message that lies whole in one DATA frame is handed out where it lies, without a copy.
+
+use bytes::Bytes;
+
+use crate::compression::{Encoding, too_large};
+use crate::status::Status;
+
+/// The compressed flag and the length.
+pub(crate) const PREFIX_BYTES: usize = 5;
+/// A claimed length is believed only so far; beyond, memory follows the bytes that really come.
+const RESERVE_BYTES_MAX: usize = 64 * 1024;
+
+/// A message as it came.
+#[derive(Debug)]
+pub(crate) struct Framed<T> {
+    pub(crate) compressed: bool,
+    pub(crate) bytes: T,
+}
+
+/// Either where it lay, or gathered from several frames.
+#[derive(Debug)]
+pub(crate) enum Payload<'a> {
+    Borrowed(&'a [u8]),
+    Gathered(Vec<u8>),
+}
+
+impl Payload<'_> {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Gathered(bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
+            Self::Gathered(bytes) => bytes.into(),
+        }
+    }
+}
+
+/// What came of a message so far.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    prefix: [u8; PREFIX_BYTES],
+    prefix_length: usize,
+    body: Vec<u8>,
+}
+
+impl Assembler {
+    /// Takes bytes off `data` until a message is whole; `None` when `data` is used up first.
+    #[inline]
+    pub(crate) fn next<'a>(
+        &mut self,
+        data: &mut &'a [u8],
+        bytes_max: usize,
+    ) -> Result<Option<Framed<Payload<'a>>>, Status> {
+        if self.prefix_length == 0
+            && let Some((prefix, rest)) = data.split_first_chunk::<PREFIX_BYTES>()
+        {
+            let (compressed, length) = read_prefix(*prefix, bytes_max)?;
+            if let Some((message, rest)) = rest.split_at_checked(length) {
+                *data = rest;
+                return Ok(Some(Framed { compressed, bytes: Payload::Borrowed(message) }));
+            }
+        }
+        self.gather(data, bytes_max)
+    }
+
+    fn gather<'a>(&mut self, data: &mut &'a [u8], bytes_max: usize) -> Result<Option<Framed<Payload<'a>>>, Status> {
+        if self.prefix_length < PREFIX_BYTES {
+            let count = data.len().min(PREFIX_BYTES - self.prefix_length);
+            self.prefix[self.prefix_length..self.prefix_length + count].copy_from_slice(&data[..count]);
+            self.prefix_length += count;
+            *data = &data[count..];
+            if self.prefix_length < PREFIX_BYTES {
+                return Ok(None);
+            }
+        }
+        let (compressed, length) = read_prefix(self.prefix, bytes_max)?;
+        if self.body.capacity() == 0 {
+            self.body.reserve(length.min(RESERVE_BYTES_MAX));
+        }
+        let count = data.len().min(length - self.body.len());
+        self.body.extend_from_slice(&data[..count]);
+        *data = &data[count..];
+        if self.body.len() < length {
+            return Ok(None);
+        }
+        self.prefix_length = 0;
+        let body = std::mem::take(&mut self.body);
+        Ok(Some(Framed { compressed, bytes: Payload::Gathered(body) }))
+    }
+
+    /// Nothing is half received: the stream may end here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.prefix_length == 0
+    }
+
+    /// Memory held for an unfinished message.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.body.len()
+    }
+}
+
+#[inline]
+fn read_prefix(prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, usize), Status> {
+    let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+    if length > bytes_max {
+        return Err(too_large(length, bytes_max));
+    }
+    match prefix[0] {
+        0 => Ok((false, length)),
+        1 => Ok((true, length)),
+        _ => Err(Status::internal("a message whose compressed flag is neither 0 nor 1")),
+    }
+}
+
+/// Decodes a message as it came, decompressing if its flag says so.
+#[inline]
+pub(crate) fn decode<T: prost::Message + Default>(
+    message: &Framed<&[u8]>,
+    encoding: Option<Encoding>,
+    bytes_max: usize,
+) -> Result<T, Status> {
+    let decoded = if message.compressed {
+        let Some(encoding) = encoding else {
+            return Err(Status::internal("a compressed message, though grpc-encoding names no encoding"));
+        };
+        T::decode(&encoding.decompress(message.bytes, bytes_max)?[..])
+    } else {
+        T::decode(message.bytes)
+    };
+    decoded.map_err(|error| Status::internal(format!("the message cannot be decoded: {error}")))
+}
+
+/// Appends a message with its prefix, compressed if that is asked for and makes it shorter.
+#[inline]
+pub(crate) fn encode<T: prost::Message>(message: &T, compress: Option<(Encoding, usize)>, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
+    // A Vec grows as needed, so the only error there is, lack of room, cannot happen.
+    let _ = message.encode(out);
+    seal(out, start, compress);
+}
+
+/// Fills the prefix in before the bytes from `start` on.
+pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
+    let body = start + PREFIX_BYTES;
+    if let Some((encoding, bytes_min)) = compress
+        && out.len() - body >= bytes_min
+    {
+        let mut packed = Vec::new();
+        if encoding.compress(&out[body..], &mut packed).is_ok() && packed.len() < out.len() - body {
+            out.truncate(body);
+            out.extend_from_slice(&packed);
+            out[start] = 1;
+        }
+    }
+    let length = u32::try_from(out.len() - body).unwrap_or(u32::MAX);
+    out[start + 1..body].copy_from_slice(&length.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Code;
+
+    fn framed(bodies: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for body in bodies {
+            let start = out.len();
+            out.extend_from_slice(&[0; PREFIX_BYTES]);
+            out.extend_from_slice(body);
+            seal(&mut out, start, None);
+        }
+        out
+    }
+
+    #[test]
+    fn messages_come_out_whole_however_data_is_cut() {
+        let bodies = [&b"first"[..], b"", b"the third one"];
+        let bytes = framed(&bodies);
+        for cut in 1..=bytes.len() {
+            let mut assembler = Assembler::default();
+            let mut seen = Vec::new();
+            for mut chunk in bytes.chunks(cut) {
+                while let Some(message) = assembler.next(&mut chunk, 100).unwrap() {
+                    seen.push(message.bytes.as_slice().to_vec());
+                }
+            }
+            assert_eq!(seen, bodies);
+            assert!(assembler.is_empty());
+        }
+    }
+
+    #[test]
+    fn too_large_a_length_is_refused_before_its_bytes_come() {
+        let mut assembler = Assembler::default();
+        let error = assembler.next(&mut &[0, 0, 0, 0, 101][..], 100).unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted);
+        assert!(assembler.next(&mut &[2, 0, 0, 0, 0][..], 100).is_err(), "an unknown flag");
+    }
+
+    #[test]
+    fn claimed_length_reserves_little() {
+        let mut assembler = Assembler::default();
+        assert!(assembler.next(&mut &[0, 0x7f, 0, 0, 0][..], usize::MAX).unwrap().is_none());
+        assert!(assembler.body.capacity() <= RESERVE_BYTES_MAX);
+    }
+}

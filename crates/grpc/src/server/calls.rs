@@ -1,0 +1,387 @@
+//! The calls of one connection: events in, handlers polled, answers out.
+//!
+//! A handler is polled at once, inside the read that completed its request; only if it waits does it get a slot of its
+//! own. Must not know the transport: bytes come in by `take_in` and leave through the connection's output.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use bytes::Bytes;
+use http2::{Connection, ConnectionError, Event, Head, StreamKey};
+use tokio::time::Instant;
+
+use super::Shared;
+use super::http_calls;
+use super::method::{Intake, Running};
+use super::observer::Refusal;
+use super::plan::{CallPlan, Plan};
+use super::reply::{ReplyState, Templates};
+use crate::envelope::Peer;
+use crate::message::{Assembler, Framed};
+use crate::metadata::Metadata;
+use crate::status::{Code, Status};
+use crate::streaming::Inbox;
+use crate::wake::WakeSet;
+
+/// A request of which the handler needs the whole, still coming.
+pub(super) struct Gathering {
+    pub(super) plan: CallPlan,
+    pub(super) head: Arc<Head>,
+    pub(super) assembler: Assembler,
+    pub(super) message: Option<Framed<Bytes>>,
+    pub(super) expires_at: Instant,
+}
+
+/// What of a request goes to its handler while it runs.
+pub(super) enum Feed {
+    /// Nothing more: the handler had it whole.
+    None,
+    Messages(Arc<Inbox>, Assembler),
+    Chunks(Arc<Inbox>),
+}
+
+pub(super) struct Active {
+    /// The method's number; none for HTTP that is not gRPC.
+    pub(super) method: Option<usize>,
+    pub(super) running: Box<dyn Running>,
+    pub(super) reply: ReplyState,
+    pub(super) feed: Feed,
+    /// Received, and not yet given back to the stream's window.
+    pub(super) unreleased: usize,
+    pub(super) deadline: Option<Instant>,
+}
+
+#[derive(Default)]
+pub(super) enum Phase {
+    #[default]
+    Free,
+    Gathering(Gathering),
+    Active(Active),
+    /// Answered, while the peer still sends.
+    Discarding,
+}
+
+pub(super) struct Slot {
+    pub(super) stream: StreamKey,
+    pub(super) phase: Phase,
+    pub(super) started_at: Instant,
+}
+
+pub(crate) struct Calls {
+    pub(super) connection: Connection,
+    pub(super) shared: Arc<Shared>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) spares: Vec<Vec<Box<dyn Running>>>,
+    pub(super) templates: Templates,
+    pub(super) wakes: Arc<WakeSet>,
+    pub(super) wakers: Vec<Waker>,
+    /// Calls that have more to say than there is room.
+    pub(super) blocked: Vec<StreamKey>,
+    /// Answered calls whose request goes on, while the answer waits for windows.
+    pub(super) closing: Vec<StreamKey>,
+    pub(super) gathered_bytes: usize,
+    epoch: Instant,
+    pub(super) now: Instant,
+    pub(super) earliest_deadline: Option<Instant>,
+    pub(super) pong_seen: bool,
+    /// The connection is one too many: every call is refused.
+    refusing: bool,
+}
+
+impl Calls {
+    pub(crate) fn new(shared: Arc<Shared>, peer: Arc<Peer>, refusing: bool) -> Self {
+        let now = Instant::now();
+        let config = shared.limits.http2.clone();
+        let wakes = WakeSet::new(config.concurrent_streams_max as usize);
+        let mut spares = Vec::new();
+        spares.resize_with(shared.routes.table.len(), Vec::new);
+        Self {
+            connection: Connection::new(http2::Side::Server, config, 0),
+            peer,
+            slots: Vec::new(),
+            spares,
+            templates: Templates::default(),
+            wakes,
+            wakers: Vec::new(),
+            blocked: Vec::new(),
+            closing: Vec::new(),
+            gathered_bytes: 0,
+            epoch: now,
+            now,
+            earliest_deadline: None,
+            pong_seen: false,
+            refusing,
+            shared,
+        }
+    }
+
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.now.duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Handles every whole frame of `input` and leaves the rest there.
+    pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
+        let now_ms = self.elapsed_ms();
+        while let Some(event) = self.connection.receive(input, now_ms)? {
+            match event {
+                Event::Headers { stream, head, end } => self.begin(stream, head, end),
+                Event::Data { stream, data, end } => self.data(stream, data, end),
+                Event::Trailers { stream, .. } => self.data(stream, &[], true),
+                Event::Reset { stream, .. } => self.cancel(stream),
+                Event::Pong(_) => self.pong_seen = true,
+                Event::GoAway { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn slot(&mut self, stream: StreamKey) -> &mut Slot {
+        let index = stream.index();
+        while self.slots.len() <= index {
+            self.wakers.push(self.wakes.waker(self.slots.len()));
+            self.slots.push(Slot { stream, phase: Phase::Free, started_at: self.now });
+        }
+        &mut self.slots[index]
+    }
+
+    #[inline]
+    fn begin(&mut self, stream: StreamKey, head: Arc<Head>, end: bool) {
+        let now = self.now;
+        let slot = self.slot(stream);
+        slot.stream = stream;
+        slot.started_at = now;
+        slot.phase = Phase::Free;
+        if head.is_oversized() {
+            self.shared.observer.refused(Refusal::HeaderBytes);
+            return self.refuse(stream, &Status::resource_exhausted("the request's headers are larger than allowed"));
+        }
+        let shared = Arc::clone(&self.shared);
+        match head.memo(|| Plan::read(&head, &shared.routes)) {
+            Some(Plan::Call(_)) if self.refusing => self.refuse(stream, &too_many_connections()),
+            Some(Plan::Call(plan)) => self.begin_call(stream, *plan, &head, end),
+            Some(Plan::Fail(status)) => {
+                let status = status.clone();
+                self.refuse(stream, &status);
+            }
+            Some(Plan::Unsupported) => self.refuse_http(stream, 415),
+            Some(Plan::Http) if self.refusing => self.refuse_http(stream, 503),
+            Some(Plan::Http) | None => self.begin_http(stream, &head, end),
+        }
+    }
+
+    fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
+        if self.shared.routes.table[plan.method].is_streaming_in {
+            let index = stream.index();
+            let inbox = Inbox::new(self.wakers[index].clone(), self.shared.limits.unread_bytes_max);
+            if end {
+                inbox.end(Ok(Metadata::new()));
+            }
+            let feed = Feed::Messages(Arc::clone(&inbox), Assembler::default());
+            return self.start(stream, plan, head, Intake::Stream(inbox), feed);
+        }
+        if end {
+            return self.refuse(stream, &Status::unimplemented("the call takes one message and none came"));
+        }
+        let allowed = self.shared.limits.request_timeout;
+        let allowed = plan.timeout.map_or(allowed, |timeout| timeout.min(allowed));
+        let expires_at = self.now.checked_add(allowed).unwrap_or(self.now);
+        let gathering =
+            Gathering { plan, head: Arc::clone(head), assembler: Assembler::default(), message: None, expires_at };
+        self.slots[stream.index()].phase = Phase::Gathering(gathering);
+    }
+
+    fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
+        let Some(service) = self.shared.http.clone() else {
+            return self.refuse_http(stream, 415);
+        };
+        let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
+        if end {
+            inbox.end(Ok(Metadata::new()));
+        }
+        let Some(request) = http_calls::request(head, Arc::clone(&inbox), &self.peer) else {
+            return self.refuse_http(stream, 400);
+        };
+        let running = Box::new(http_calls::HttpRunning::new(service.call(request)));
+        let reply = ReplyState::new(None);
+        self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
+    }
+
+    fn refuse_http(&mut self, stream: StreamKey, code: u16) {
+        http_calls::refuse(&mut self.reply_with(stream, &mut ReplyState::new(None)), code);
+        self.finish(stream, None, Code::Ok);
+    }
+
+    #[inline]
+    fn data(&mut self, stream: StreamKey, data: &[u8], end: bool) {
+        let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) else { return };
+        match &mut slot.phase {
+            Phase::Gathering(_) => self.gather(stream, data, end),
+            Phase::Active(active) => {
+                let marked = active.feed(data, end, self.shared.limits.message_bytes_max);
+                active.unreleased += data.len();
+                if marked {
+                    self.wakes.mark(stream.index());
+                }
+                self.release(stream);
+            }
+            Phase::Free | Phase::Discarding => self.connection.release(stream, data.len()),
+        }
+    }
+
+    #[inline]
+    fn gather(&mut self, stream: StreamKey, mut data: &[u8], end: bool) {
+        let message_bytes_max = self.shared.limits.message_bytes_max;
+        let Phase::Gathering(gathering) = &mut self.slots[stream.index()].phase else { return };
+        let length = data.len();
+        let held_before = gathering.assembler.held_bytes();
+        let whole = match gathering.assembler.next(&mut data, message_bytes_max) {
+            Ok(whole) => whole,
+            Err(status) => return self.refuse_gathering(stream, &status),
+        };
+        if let Some(framed) = whole {
+            self.gathered_bytes -= held_before;
+            if gathering.message.is_some() || !data.is_empty() {
+                return self.refuse_gathering(stream, &Status::unimplemented("the call takes one message; more came"));
+            }
+            if end {
+                let (plan, head) = (gathering.plan, Arc::clone(&gathering.head));
+                let framed = Framed { compressed: framed.compressed, bytes: framed.bytes.as_slice() };
+                return self.start(stream, plan, &head, Intake::Message(framed), Feed::None);
+            }
+            let kept = framed.bytes.into_bytes();
+            self.gathered_bytes += kept.len();
+            gathering.message = Some(Framed { compressed: framed.compressed, bytes: kept });
+        } else {
+            self.gathered_bytes = self.gathered_bytes - held_before + gathering.assembler.held_bytes();
+        }
+        if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
+            self.shared.observer.refused(Refusal::GatheredBytes);
+            let status = Status::resource_exhausted("too many bytes of unfinished messages on this connection");
+            return self.refuse_gathering(stream, &status);
+        }
+        if end {
+            return self.gathered(stream);
+        }
+        let expires_at = gathering.expires_at;
+        self.connection.release(stream, length);
+        self.note_deadline(Some(expires_at));
+    }
+
+    /// The request's end came apart from its message.
+    fn gathered(&mut self, stream: StreamKey) {
+        let slot = &mut self.slots[stream.index()];
+        let Phase::Gathering(gathering) = std::mem::take(&mut slot.phase) else { return };
+        self.gathered_bytes -= gathering.held_bytes();
+        match gathering.message {
+            Some(message) if gathering.assembler.is_empty() => {
+                let framed = Framed { compressed: message.compressed, bytes: &message.bytes[..] };
+                self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
+            }
+            _ if !gathering.assembler.is_empty() => {
+                self.refuse(stream, &Status::internal("the request ends inside a message"));
+            }
+            _ => self.refuse(stream, &Status::unimplemented("the call takes one message and none came")),
+        }
+    }
+
+    fn refuse_gathering(&mut self, stream: StreamKey, status: &Status) {
+        if status.code() == Code::ResourceExhausted {
+            self.shared.observer.refused(Refusal::MessageBytes);
+        }
+        self.forget(stream);
+        self.refuse(stream, status);
+    }
+
+    /// Drops what the slot holds, whatever it is.
+    fn forget(&mut self, stream: StreamKey) {
+        let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) else { return };
+        match std::mem::take(&mut slot.phase) {
+            Phase::Gathering(gathering) => self.gathered_bytes -= gathering.held_bytes(),
+            Phase::Active(active) => {
+                self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+                self.retire(active.method, active.running);
+            }
+            Phase::Free | Phase::Discarding => {}
+        }
+    }
+
+    /// Gives the stream's window back, unless its reader has enough unread.
+    pub(super) fn release(&mut self, stream: StreamKey) {
+        let Some(slot) = self.slots.get_mut(stream.index()) else { return };
+        let Phase::Active(active) = &mut slot.phase else { return };
+        let stalled = match &active.feed {
+            Feed::None => false,
+            Feed::Messages(inbox, _) | Feed::Chunks(inbox) => inbox.stall(),
+        };
+        if !stalled && active.unreleased > 0 {
+            self.connection.release(stream, std::mem::take(&mut active.unreleased));
+        }
+    }
+
+    /// The peer ended the stream, or broke a rule on it.
+    fn cancel(&mut self, stream: StreamKey) {
+        let Some(slot) = self.slots.get(stream.index()).filter(|slot| slot.stream == stream) else { return };
+        let method = match &slot.phase {
+            Phase::Gathering(gathering) => Some(gathering.plan.method),
+            Phase::Active(active) => active.method,
+            Phase::Free | Phase::Discarding => None,
+        };
+        self.forget(stream);
+        if method.is_some() {
+            self.report(stream, method, Code::Cancelled);
+        }
+    }
+}
+
+impl Gathering {
+    pub(super) fn held_bytes(&self) -> usize {
+        self.assembler.held_bytes() + self.message.as_ref().map_or(0, |message| message.bytes.len())
+    }
+}
+
+impl Active {
+    /// Hands body bytes on; returns whether the call itself is to be polled.
+    fn feed(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
+        match &mut self.feed {
+            Feed::None => false,
+            Feed::Chunks(inbox) => {
+                let mut marked = false;
+                if !data.is_empty() {
+                    marked |= inbox.push(Framed { compressed: false, bytes: Bytes::copy_from_slice(data) });
+                }
+                if end {
+                    marked |= inbox.end(Ok(Metadata::new()));
+                }
+                marked
+            }
+            Feed::Messages(inbox, assembler) => {
+                let mut marked = false;
+                loop {
+                    match assembler.next(&mut data, message_bytes_max) {
+                        Ok(Some(framed)) => {
+                            let bytes = framed.bytes.into_bytes();
+                            marked |= inbox.push(Framed { compressed: framed.compressed, bytes });
+                        }
+                        Ok(None) => break,
+                        Err(status) => {
+                            marked |= inbox.end(Err(status));
+                            break;
+                        }
+                    }
+                }
+                if end {
+                    let whole = assembler.is_empty();
+                    let last = Status::internal("the request ends inside a message");
+                    marked |= inbox.end(if whole { Ok(Metadata::new()) } else { Err(last) });
+                }
+                marked
+            }
+        }
+    }
+}
+
+pub(super) fn too_many_connections() -> Status {
+    Status::resource_exhausted("too many connections; try again later")
+}

@@ -1,0 +1,66 @@
+//! Every limit of a server, by name, with defaults for a small machine that is open to strangers.
+
+use std::time::Duration;
+
+/// What a server allows. A field's unit is last in its name; times are [`Duration`]s.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Limits of each connection's HTTP/2.
+    pub http2: http2::Config,
+    /// Connections at once; further ones are answered `RESOURCE_EXHAUSTED` and closed.
+    pub connections_max: usize,
+    /// Connections at once that are only being refused; beyond, they are closed without a word.
+    pub refusals_max: usize,
+    /// Calls at once, over all connections, that wait for something; further ones get `RESOURCE_EXHAUSTED`.
+    pub calls_max: usize,
+    /// A received message, after decompression too.
+    pub message_bytes_max: usize,
+    /// Unfinished messages of a connection together; a call that would exceed it gets `RESOURCE_EXHAUSTED`.
+    pub gathered_bytes_max: usize,
+    /// Messages of a stream that its handler has not read; beyond, the stream's window stays closed.
+    pub unread_bytes_max: usize,
+    /// Output of a connection above which nothing more is read from it.
+    pub output_bytes_max: usize,
+    /// TLS and the first bytes of a protocol.
+    pub handshake_timeout: Duration,
+    /// A call whose handler needs the whole request must have it by then.
+    pub request_timeout: Duration,
+    /// A peer that takes none of our bytes for so long is gone.
+    pub write_timeout: Duration,
+    /// Silence after which a connection is pinged; none: never.
+    pub keepalive_interval: Option<Duration>,
+    /// How long the answer to that ping may take.
+    pub keepalive_timeout: Duration,
+    /// A connection without calls is drained after this long; none: never.
+    pub connection_idle_max: Option<Duration>,
+    /// A connection is drained at this age; none: never.
+    pub connection_age_max: Option<Duration>,
+    /// What calls have to finish in a drain, before they are cut off.
+    pub drain_timeout: Duration,
+    /// The head of an HTTP/1.1 request.
+    pub http1_head_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            http2: http2::Config::default(),
+            connections_max: 10_000,
+            refusals_max: 100,
+            calls_max: 100_000,
+            message_bytes_max: 4 * 1024 * 1024,
+            gathered_bytes_max: 64 * 1024 * 1024,
+            unread_bytes_max: 64 * 1024,
+            output_bytes_max: 1024 * 1024,
+            handshake_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(30),
+            keepalive_interval: Some(Duration::from_secs(60)),
+            keepalive_timeout: Duration::from_secs(20),
+            connection_idle_max: None,
+            connection_age_max: None,
+            drain_timeout: Duration::from_secs(30),
+            http1_head_bytes_max: 64 * 1024,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a server tells whoever embeds it, for metrics and logs.
+//!
+//! Must not know how anything is counted or written: every hook does nothing unless it is replaced.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::status::Code;
+
+/// Which limit refused something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// `connections_max`: the connection is answered with refusals.
+    Connections,
+    /// `refusals_max`: the connection was closed without a word.
+    Refusals,
+    /// `calls_max`.
+    Calls,
+    /// `message_bytes_max`.
+    MessageBytes,
+    /// `gathered_bytes_max`.
+    GatheredBytes,
+    /// `header_list_bytes_max`.
+    HeaderBytes,
+}
+
+/// A finished call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallReport<'a> {
+    /// `/package.Service/Method`; `unknown` for a method that does not exist, so that strangers cannot fill a table.
+    pub path: &'a str,
+    /// Its outcome.
+    pub code: Code,
+    /// From its head to its trailers, to the granularity of a read.
+    pub elapsed: Duration,
+}
+
+/// Hooks; they run inside the connection's task and must be quick.
+pub trait Observer: Send + Sync {
+    /// A connection was accepted.
+    fn connection_opened(&self, _peer: Option<SocketAddr>) {}
+    /// It is gone; the reason is for a log.
+    fn connection_closed(&self, _peer: Option<SocketAddr>, _reason: &str) {}
+    /// A gRPC call ended, whatever way.
+    fn call_finished(&self, _call: &CallReport<'_>) {}
+    /// A limit was reached.
+    fn refused(&self, _limit: Refusal) {}
+}
+
+/// Hooks that do nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {}

@@ -1,0 +1,65 @@
+//! `grpc-timeout` (gRPC over HTTP/2, "Timeout"): at most eight digits and a unit.
+
+use std::time::Duration;
+
+const DIGITS_MAX: usize = 8;
+const VALUE_MAX: u128 = 99_999_999;
+
+/// The time a caller allows; `None` when the text is not one.
+pub(crate) fn parse(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = digits.iter().fold(0u64, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+    Some(match unit {
+        b'H' => Duration::from_secs(number * 3600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// The finest unit whose number fits in eight digits.
+pub(crate) fn format(timeout: Duration) -> String {
+    let nanos = timeout.as_nanos();
+    let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
+    match units.into_iter().find(|(size, _)| nanos / size <= VALUE_MAX) {
+        Some((size, unit)) => format!("{}{unit}", nanos / size),
+        None => format!("{}H", (nanos / 3_600_000_000_000).min(VALUE_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_read() {
+        for (text, expected) in [
+            ("1H", Duration::from_secs(3600)),
+            ("2M", Duration::from_secs(120)),
+            ("3S", Duration::from_secs(3)),
+            ("4m", Duration::from_millis(4)),
+            ("5u", Duration::from_micros(5)),
+            ("99999999n", Duration::from_nanos(99_999_999)),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(expected));
+        }
+        for text in ["", "S", "1", "123456789S", "-1S", "1x"] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_never_longer_than_what_was_meant() {
+        for timeout in [0, 1, 99_999_999, 100_000_000, 123_456_789_012, u64::MAX].map(Duration::from_nanos) {
+            let read = parse(format(timeout).as_bytes()).unwrap();
+            assert!(read <= timeout && timeout - read <= timeout / 1_000_000);
+        }
+        assert_eq!(format(Duration::MAX), "99999999H");
+    }
+}

@@ -1,0 +1,62 @@
+//! Every limit of a connection, by name.
+
+/// How often something may happen: a burst, and what comes back each second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many at once.
+    pub burst_max: u32,
+    /// How many a second in the long run.
+    pub per_second_max: u32,
+}
+
+/// Limits of one connection; the defaults suit a small machine and a peer one does not trust.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Streams the peer may have open at once; more are refused with `REFUSED_STREAM`.
+    pub concurrent_streams_max: u32,
+    /// Bytes a stream may receive ahead of the application.
+    pub stream_window_bytes: u32,
+    /// Bytes all streams together may receive ahead of our reading.
+    pub connection_window_bytes: u32,
+    /// Largest frame payload we accept; also how much must be buffered to parse it.
+    pub frame_bytes_max: u32,
+    /// Dynamic table the peer may use for what it sends us.
+    pub decoder_table_bytes: u32,
+    /// Dynamic table we use for what we send, if the peer allows as much.
+    pub encoder_table_bytes_max: u32,
+    /// Decoded size of a header list (RFC 9113 section 6.5.2); a larger one is cut and marked.
+    pub header_list_bytes_max: u32,
+    /// Encoded size of a header block over all its frames; a larger one ends the connection.
+    pub header_block_bytes_max: u32,
+    /// CONTINUATION frames of one header block; more end the connection.
+    pub continuation_frames_max: u32,
+    /// Streams the peer may reset, or make us reset, beyond those it lets finish.
+    pub resets: Rate,
+    /// Frames that carry nothing (SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types) beyond those
+    /// that real traffic earns.
+    pub control_frames: Rate,
+    /// Output above which bodies wait in their streams, each for its turn.
+    pub output_bytes_target: usize,
+    /// Time for the preface and first SETTINGS, and for a header block from its first frame to its last.
+    pub handshake_ms_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            concurrent_streams_max: 256,
+            stream_window_bytes: 256 * 1024,
+            connection_window_bytes: 1024 * 1024,
+            frame_bytes_max: 16 * 1024,
+            decoder_table_bytes: 4096,
+            encoder_table_bytes_max: 4096,
+            header_list_bytes_max: 16 * 1024,
+            header_block_bytes_max: 32 * 1024,
+            continuation_frames_max: 16,
+            resets: Rate { burst_max: 500, per_second_max: 100 },
+            control_frames: Rate { burst_max: 2_000, per_second_max: 500 },
+            output_bytes_target: 128 * 1024,
+            handshake_ms_max: 10_000,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What the application does: opens streams, sends heads, bodies and trailers, resets, pings and ends the connection.
+
+use bytes::Bytes;
+
+use super::control::DRAIN_PING;
+use super::{Connection, Phase, Side, window_units};
+use crate::error::{ErrorCode, StreamError};
+use crate::field::Field;
+use crate::frame::{self, FRAME_BYTES_DEFAULT, HEAD_BYTES, WINDOW_MAX, flag, kind};
+use crate::hpack::{CachedBlock, Indexing};
+use crate::streams::{QueuedEnd, StreamKey};
+
+/// The callback that takes the fields of a head, one by one.
+type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
+
+impl Connection {
+    /// Whether [`Connection::open`] would succeed now, or why not.
+    pub fn can_open(&self) -> Result<(), StreamError> {
+        let over = self.phase != Phase::Open || self.peer_goaway.is_some() || self.next_stream > WINDOW_MAX;
+        if over || self.side != Side::Client {
+            return Err(StreamError::GoingAway);
+        }
+        if self.streams.live() >= self.peer.concurrent_streams_max as usize {
+            return Err(StreamError::TooManyStreams);
+        }
+        Ok(())
+    }
+
+    /// Opens a stream with a request's head; `cache` belongs to requests with these very fields.
+    pub fn open(
+        &mut self,
+        cache: &mut CachedBlock,
+        end: bool,
+        fields: impl FnOnce(Put<'_>),
+    ) -> Result<StreamKey, StreamError> {
+        self.can_open()?;
+        let id = self.next_stream;
+        self.next_stream += 2;
+        let receive_window = self.new_receive_window();
+        let stream = self.streams.insert(id, receive_window, i64::from(self.peer.stream_window_bytes));
+        self.write_head(id, end, |connection, out| connection.encoder.cached(cache, out, fields));
+        if end {
+            self.send_ended(stream);
+        }
+        Ok(stream)
+    }
+
+    /// Sends a head (or trailers, with `end`), encoded field by field. Trailers wait for the body before them.
+    pub fn send_head(&mut self, stream: StreamKey, end: bool, fields: impl FnOnce(Put<'_>)) -> Result<(), StreamError> {
+        self.send_head_cached(stream, &mut CachedBlock::default(), end, fields)
+    }
+
+    /// As [`Connection::send_head`], with a cache that belongs to heads with these very fields.
+    #[inline]
+    pub fn send_head_cached(
+        &mut self,
+        stream: StreamKey,
+        cache: &mut CachedBlock,
+        end: bool,
+        fields: impl FnOnce(Put<'_>),
+    ) -> Result<(), StreamError> {
+        let slot = self.streams.get_mut(stream).ok_or(StreamError::Closed)?;
+        if slot.send_closed || !matches!(slot.queued_end, QueuedEnd::Open) {
+            return Err(StreamError::Closed);
+        }
+        if slot.queued_bytes > 0 {
+            let mut kept = Vec::new();
+            fields(&mut |name, value, indexing| kept.push((Field::new(name, value), indexing)));
+            debug_assert!(end, "only trailers may follow a body");
+            slot.queued_end = QueuedEnd::WithTrailers(kept);
+            return Ok(());
+        }
+        self.write_head(stream.id(), end, |connection, out| connection.encoder.cached(cache, out, fields));
+        if end {
+            self.send_ended(stream);
+        }
+        Ok(())
+    }
+
+    /// Writes HEADERS, and CONTINUATION frames if the block is larger than the peer's frames.
+    #[inline]
+    pub(super) fn write_head(&mut self, id: u32, end: bool, encode: impl FnOnce(&mut Self, &mut Vec<u8>)) {
+        let mut out = std::mem::take(self.output.buffer());
+        let start = out.len();
+        out.extend_from_slice(&[0; HEAD_BYTES]);
+        encode(self, &mut out);
+        let length = out.len() - start - HEAD_BYTES;
+        let end_flag = if end { flag::END_STREAM } else { 0 };
+        let frame_max = self.peer.frame_bytes_max as usize;
+        if length <= frame_max {
+            let length = u32::try_from(length).unwrap_or(FRAME_BYTES_DEFAULT);
+            let head = frame::Head { length, kind: kind::HEADERS, flags: end_flag | flag::END_HEADERS, stream: id };
+            out[start..start + HEAD_BYTES].copy_from_slice(&head.write());
+        } else {
+            let block = out.split_off(start + HEAD_BYTES);
+            out.truncate(start);
+            let chunks = block.chunks(frame_max);
+            let last = chunks.len() - 1;
+            for (position, chunk) in chunks.enumerate() {
+                let end_headers = if position == last { flag::END_HEADERS } else { 0 };
+                let (kind, flags) = if position == 0 {
+                    (kind::HEADERS, end_flag | end_headers)
+                } else {
+                    (kind::CONTINUATION, end_headers)
+                };
+                frame::put(&mut out, kind, flags, id, chunk);
+            }
+        }
+        *self.output.buffer() = out;
+    }
+
+    /// Our side is over; the slot is freed if the peer's is too.
+    #[inline]
+    pub(super) fn send_ended(&mut self, stream: StreamKey) {
+        let Some(slot) = self.streams.get_mut(stream) else { return };
+        slot.send_closed = true;
+        if slot.receive_closed {
+            self.streams.remove(stream, false);
+            self.resets.earn(1);
+        }
+    }
+
+    /// Sends body bytes by copying them; what the windows do not take waits in the stream.
+    #[inline]
+    pub fn send_slice(&mut self, stream: StreamKey, data: &[u8], end: bool) -> Result<(), StreamError> {
+        let frame_max = self.peer.frame_bytes_max as usize;
+        let length = window_units(data.len());
+        let room = self.send_window;
+        let wait = !self.ready.is_empty() || self.output.len() >= self.config.output_bytes_target;
+        let slot = self.streams.get_mut(stream).ok_or(StreamError::Closed)?;
+        if wait || slot.has_queued() || length > room || length > slot.send_window || data.len() > frame_max {
+            return self.send_bytes(stream, Bytes::copy_from_slice(data), end);
+        }
+        if slot.send_closed {
+            return Err(StreamError::Closed);
+        }
+        slot.send_window -= length;
+        self.send_window -= length;
+        let flags = if end { flag::END_STREAM } else { 0 };
+        frame::put(self.output.buffer(), kind::DATA, flags, stream.id(), data);
+        self.control_frames.earn(2);
+        if end {
+            self.send_ended(stream);
+        }
+        Ok(())
+    }
+
+    /// Sends body bytes without copying them, unless they are few.
+    pub fn send_bytes(&mut self, stream: StreamKey, data: Bytes, end: bool) -> Result<(), StreamError> {
+        let slot = self.streams.get_mut(stream).ok_or(StreamError::Closed)?;
+        if slot.send_closed || !matches!(slot.queued_end, QueuedEnd::Open) {
+            return Err(StreamError::Closed);
+        }
+        slot.queued_bytes += data.len();
+        if !data.is_empty() {
+            slot.queue.push_back(data);
+        }
+        if end {
+            slot.queued_end = QueuedEnd::WithData;
+        }
+        self.make_ready(stream);
+        self.pump();
+        Ok(())
+    }
+
+    /// Bytes of the stream that wait for a window or for their turn; send more when there are few.
+    #[inline]
+    pub fn queued_bytes(&self, stream: StreamKey) -> usize {
+        self.streams.get(stream).map_or(0, |slot| slot.queued_bytes)
+    }
+
+    /// Whether something of the stream waits for a window or for its turn, its end included.
+    pub fn is_sending(&self, stream: StreamKey) -> bool {
+        self.streams.get(stream).is_some_and(crate::streams::Stream::has_queued)
+    }
+
+    /// Whether the key still names a stream.
+    pub fn is_live(&self, stream: StreamKey) -> bool {
+        self.streams.get(stream).is_some()
+    }
+
+    /// Whether the peer has ended its side, or the stream is gone.
+    pub fn is_receive_closed(&self, stream: StreamKey) -> bool {
+        self.streams.get(stream).is_none_or(|slot| slot.receive_closed)
+    }
+
+    /// Ends the stream at once, on both sides; what was queued is dropped.
+    pub fn reset(&mut self, stream: StreamKey, code: ErrorCode) {
+        if self.is_live(stream) {
+            frame::put_reset(self.output.buffer(), stream.id(), code);
+            self.streams.remove(stream, true);
+        }
+    }
+
+    /// Asks for a sign of life: [`Event::Pong`](super::Event::Pong) will bring the payload back.
+    pub fn ping(&mut self, payload: [u8; 8]) {
+        debug_assert_ne!(payload, DRAIN_PING, "that payload is taken");
+        frame::put_ping(self.output.buffer(), false, payload);
+    }
+
+    /// Announces the end. The peer may still open streams until it has seen this; then they are refused.
+    pub fn drain(&mut self) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Announced;
+            if self.side == Side::Server {
+                frame::put_goaway(self.output.buffer(), WINDOW_MAX, ErrorCode::NO_ERROR, "");
+                frame::put_ping(self.output.buffer(), false, DRAIN_PING);
+            } else {
+                self.drain_now();
+            }
+        }
+    }
+
+    /// Ends the announcement: streams the peer opens from now on are not served.
+    pub fn drain_now(&mut self) {
+        if matches!(self.phase, Phase::Open | Phase::Announced) {
+            self.phase = Phase::Draining;
+            frame::put_goaway(self.output.buffer(), self.last_peer_stream, ErrorCode::NO_ERROR, "");
+        }
+    }
+
+    /// The end was announced, the last stream is over: close when the output is flushed.
+    pub fn is_drained(&self) -> bool {
+        let over = match self.side {
+            Side::Server => self.phase == Phase::Draining,
+            Side::Client => self.phase == Phase::Draining || self.peer_goaway.is_some(),
+        };
+        over && self.streams.live() == 0
+    }
+
+    /// No new streams: either side has announced the end.
+    pub fn is_going_away(&self) -> bool {
+        self.phase != Phase::Open || self.peer_goaway.is_some()
+    }
+}

@@ -1,0 +1,366 @@
+//! One connection's state (RFC 9113 sections 3.4, 5 and 6): the loop over the frames of a read, and what ends it.
+//!
+//! Must not know where bytes come from or go to, nor what a request means.
+
+mod commands;
+mod control;
+mod data;
+mod headers;
+mod pump;
+
+use std::cmp::{max, min};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::budget::Budget;
+use crate::config::Config;
+use crate::error::{ConnectionError, ErrorCode};
+use crate::frame::{self, FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX, HEAD_BYTES, PREFACE, WINDOW_MAX, kind};
+use crate::head::Head;
+use crate::hpack::{Decoder, Encoder};
+use crate::output::Output;
+use crate::settings::{Settings, WINDOW_DEFAULT};
+use crate::streams::{StreamKey, Streams};
+
+/// Which end of the connection we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Opens streams.
+    Client,
+    /// Answers them.
+    Server,
+}
+
+/// What the peer did.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A request (server) or a final response (client) began.
+    Headers {
+        /// The stream.
+        stream: StreamKey,
+        /// Its head.
+        head: Arc<Head>,
+        /// Nothing follows.
+        end: bool,
+    },
+    /// Bytes of a body. Their window is given back by [`Connection::release`].
+    Data {
+        /// The stream.
+        stream: StreamKey,
+        /// The bytes, borrowed from the input.
+        data: &'a [u8],
+        /// Nothing follows.
+        end: bool,
+    },
+    /// The peer ended its side with a trailer section.
+    Trailers {
+        /// The stream.
+        stream: StreamKey,
+        /// The fields.
+        head: Arc<Head>,
+    },
+    /// The stream is over before its end; its slot is free already.
+    Reset {
+        /// The stream.
+        stream: StreamKey,
+        /// Why.
+        code: ErrorCode,
+        /// The peer broke a rule and we reset the stream; otherwise the peer did, or its GOAWAY left the stream out.
+        by_us: bool,
+    },
+    /// The peer takes no new streams.
+    GoAway {
+        /// Why.
+        code: ErrorCode,
+    },
+    /// The answer to [`Connection::ping`].
+    Pong([u8; 8]),
+}
+
+/// How far the end of the connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// We announced the end and wait for the peer to have seen it.
+    Announced,
+    /// We told the last stream we serve.
+    Draining,
+    Failed(ConnectionError),
+}
+
+/// A header block whose CONTINUATION frames have not all come.
+#[derive(Debug)]
+struct Assembly {
+    stream: u32,
+    end: bool,
+    self_dependent: bool,
+    continuations: u32,
+    block: Vec<u8>,
+}
+
+/// An HTTP/2 connection, of either side.
+#[derive(Debug)]
+pub struct Connection {
+    side: Side,
+    config: Config,
+    phase: Phase,
+    now_ms: u64,
+    output: Output,
+    decoder: Decoder,
+    encoder: Encoder,
+    block_cache: headers::BlockCache,
+    streams: Streams,
+    /// Slots with something to send, each in its turn.
+    ready: VecDeque<u32>,
+    /// Events beyond the first that one frame caused.
+    events: VecDeque<Event<'static>>,
+    peer: Settings,
+    preface_left: usize,
+    peer_settings_seen: bool,
+    our_settings_pending: bool,
+    /// Since when something the peer must complete is incomplete: the handshake or a header block.
+    awaiting_since_ms: Option<u64>,
+    assembly: Option<Assembly>,
+    /// Highest identifier the peer opened (server), or next one of ours (client).
+    last_peer_stream: u32,
+    next_stream: u32,
+    peer_goaway: Option<u32>,
+    receive_window: i64,
+    unannounced: u32,
+    send_window: i64,
+    resets: Budget,
+    control_frames: Budget,
+}
+
+impl Connection {
+    /// A connection whose first bytes (preface or SETTINGS) are in the output already.
+    pub fn new(side: Side, config: Config, now_ms: u64) -> Self {
+        let config = sane(config);
+        let mut connection = Self {
+            side,
+            phase: Phase::Open,
+            now_ms,
+            output: Output::default(),
+            decoder: Decoder::new(config.decoder_table_bytes as usize),
+            encoder: Encoder::new(config.encoder_table_bytes_max as usize),
+            block_cache: headers::BlockCache::default(),
+            streams: Streams::new(),
+            ready: VecDeque::new(),
+            events: VecDeque::new(),
+            peer: Settings::default(),
+            preface_left: if side == Side::Server { PREFACE.len() } else { 0 },
+            peer_settings_seen: false,
+            our_settings_pending: true,
+            awaiting_since_ms: Some(now_ms),
+            assembly: None,
+            last_peer_stream: 0,
+            next_stream: 1,
+            peer_goaway: None,
+            receive_window: i64::from(max(config.connection_window_bytes, WINDOW_DEFAULT)),
+            unannounced: 0,
+            send_window: i64::from(WINDOW_DEFAULT),
+            resets: Budget::new(config.resets),
+            control_frames: Budget::new(config.control_frames),
+            config,
+        };
+        connection.greet();
+        connection
+    }
+
+    fn greet(&mut self) {
+        let out = self.output.buffer();
+        if self.side == Side::Client {
+            out.extend_from_slice(PREFACE);
+        }
+        let settings = Settings {
+            header_table_bytes: self.config.decoder_table_bytes,
+            push: self.side == Side::Server,
+            concurrent_streams_max: match self.side {
+                Side::Server => self.config.concurrent_streams_max,
+                Side::Client => u32::MAX,
+            },
+            stream_window_bytes: self.config.stream_window_bytes,
+            frame_bytes_max: self.config.frame_bytes_max,
+            header_list_bytes_max: self.config.header_list_bytes_max,
+        };
+        settings.write(out);
+        let more = self.config.connection_window_bytes.saturating_sub(WINDOW_DEFAULT);
+        if more > 0 {
+            frame::put_window_update(out, 0, more);
+        }
+    }
+
+    /// Takes frames off `input` until one means something to the caller; `None` when what is left is no whole frame.
+    ///
+    /// After an error the output holds the GOAWAY; every later call returns the same error.
+    #[inline]
+    pub fn receive<'a>(&mut self, input: &mut &'a [u8], now_ms: u64) -> Result<Option<Event<'a>>, ConnectionError> {
+        if let Phase::Failed(error) = self.phase {
+            return Err(error);
+        }
+        self.now_ms = now_ms;
+        if let Some(event) = self.events.pop_front() {
+            return Ok(Some(event));
+        }
+        let result = self.frames(input);
+        if let Err(error) = result {
+            self.fail(error);
+        }
+        result
+    }
+
+    fn frames<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, ConnectionError> {
+        if self.preface_left > 0 && !self.preface(input)? {
+            return Ok(None);
+        }
+        loop {
+            let Some((head, rest)) = input.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+            let head = frame::Head::parse(head);
+            if head.length > self.config.frame_bytes_max {
+                return Err(ConnectionError::size("a frame longer than our SETTINGS_MAX_FRAME_SIZE"));
+            }
+            let Some((payload, rest)) = rest.split_at_checked(head.length as usize) else { return Ok(None) };
+            *input = rest;
+            if let Some(event) = self.frame(head, payload)? {
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    fn preface(&mut self, input: &mut &[u8]) -> Result<bool, ConnectionError> {
+        let count = min(self.preface_left, input.len());
+        let (bytes, rest) = input.split_at(count);
+        let expected = &PREFACE[PREFACE.len() - self.preface_left..];
+        if bytes != &expected[..count] {
+            return Err(ConnectionError::protocol("not the HTTP/2 preface"));
+        }
+        *input = rest;
+        self.preface_left -= count;
+        Ok(self.preface_left == 0)
+    }
+
+    #[inline]
+    fn frame<'a>(&mut self, head: frame::Head, payload: &'a [u8]) -> Result<Option<Event<'a>>, ConnectionError> {
+        if self.assembly.is_some() && head.kind != kind::CONTINUATION {
+            return Err(ConnectionError::protocol("another frame inside a header block"));
+        }
+        if !self.peer_settings_seen && head.kind != kind::SETTINGS {
+            return Err(ConnectionError::protocol("the first frame is not SETTINGS"));
+        }
+        match head.kind {
+            kind::DATA => self.data(head, payload),
+            kind::HEADERS => self.headers(head, payload),
+            kind::CONTINUATION => self.continuation(head, payload),
+            kind::PRIORITY => self.priority(head, payload),
+            kind::RST_STREAM => self.reset_received(head, payload),
+            kind::SETTINGS => self.settings(head, payload).map(|()| None),
+            kind::PUSH_PROMISE => Err(ConnectionError::protocol("PUSH_PROMISE though push is off")),
+            kind::PING => self.ping_received(head, payload),
+            kind::GOAWAY => self.goaway_received(head, payload),
+            kind::WINDOW_UPDATE => self.window_update(head, payload),
+            _ => self.charge_control().map(|()| None),
+        }
+    }
+
+    /// Ends the connection with an error of the caller's, as the peer's own errors do.
+    pub fn fail(&mut self, error: ConnectionError) {
+        if !matches!(self.phase, Phase::Failed(_)) {
+            frame::put_goaway(self.output.buffer(), self.last_peer_stream, error.code, error.reason);
+            self.phase = Phase::Failed(error);
+        }
+    }
+
+    /// Fails the connection when the peer has let an allowed time pass; call it now and then.
+    pub fn tick(&mut self, now_ms: u64) -> Result<(), ConnectionError> {
+        self.now_ms = now_ms;
+        let waited_ms = self.awaiting_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
+        if waited_ms > self.config.handshake_ms_max {
+            let error = ConnectionError::protocol("the handshake or a header block took too long");
+            self.fail(error);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Whether [`Connection::tick`] may come to fail the connection.
+    pub fn is_awaiting_peer(&self) -> bool {
+        self.awaiting_since_ms.is_some()
+    }
+
+    fn update_awaiting(&mut self) {
+        let waits = self.preface_left > 0 || !self.peer_settings_seen || self.assembly.is_some();
+        self.awaiting_since_ms = if waits { self.awaiting_since_ms.or(Some(self.now_ms)) } else { None };
+    }
+
+    fn charge_control(&mut self) -> Result<(), ConnectionError> {
+        if self.control_frames.spend(self.now_ms) {
+            return Ok(());
+        }
+        Err(ConnectionError::calm("too many frames that carry nothing"))
+    }
+
+    fn charge_reset(&mut self) -> Result<(), ConnectionError> {
+        if self.resets.spend(self.now_ms) {
+            return Ok(());
+        }
+        Err(ConnectionError::calm("too many streams end in a reset"))
+    }
+
+    /// Resets a stream because the peer broke one of its rules.
+    fn stream_fault(&mut self, id: u32, code: ErrorCode) -> Result<Option<Event<'static>>, ConnectionError> {
+        self.charge_reset()?;
+        frame::put_reset(self.output.buffer(), id, code);
+        let Some(stream) = self.streams.find(id) else {
+            self.streams.remember_closed(id, true);
+            return Ok(None);
+        };
+        self.streams.remove(stream, true);
+        Ok(Some(Event::Reset { stream, code, by_us: true }))
+    }
+
+    /// Neither side has opened the stream.
+    fn is_idle(&self, id: u32) -> bool {
+        match (self.side, id % 2 == 1) {
+            (Side::Server, true) => id > self.last_peer_stream,
+            (Side::Client, true) => id >= self.next_stream,
+            (_, false) => true,
+        }
+    }
+
+    /// The bytes to write.
+    #[inline]
+    pub fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    /// Open streams, those included whose last bytes wait for a window.
+    pub fn live_streams(&self) -> usize {
+        self.streams.live()
+    }
+
+    /// Keys of the open streams.
+    pub fn stream_keys(&self) -> impl Iterator<Item = StreamKey> {
+        self.streams.keys()
+    }
+
+    /// The connection ended with this error.
+    pub fn failure(&self) -> Option<ConnectionError> {
+        match self.phase {
+            Phase::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A length as flow control counts it.
+fn window_units(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Values the protocol does not allow are moved to the nearest it does.
+fn sane(mut config: Config) -> Config {
+    config.frame_bytes_max = config.frame_bytes_max.clamp(FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX);
+    config.stream_window_bytes = config.stream_window_bytes.min(WINDOW_MAX);
+    config.connection_window_bytes = config.connection_window_bytes.clamp(WINDOW_DEFAULT, WINDOW_MAX);
+    config
+}

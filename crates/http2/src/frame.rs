@@ -1,0 +1,150 @@
+//! Frame layout (RFC 9113 sections 4.1 and 6): the nine-byte head, types, flags, padding, and how each is written.
+//!
+//! Must not know about streams' states or windows: only how bytes become frames and frames bytes.
+
+use crate::error::{ConnectionError, ErrorCode};
+
+/// What a client says first (RFC 9113 section 3.4).
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Length of a frame's head.
+pub const HEAD_BYTES: usize = 9;
+
+/// The largest frame payload every endpoint must accept, and the default limit.
+pub const FRAME_BYTES_DEFAULT: u32 = 16_384;
+
+/// The largest value SETTINGS_MAX_FRAME_SIZE may have.
+pub const FRAME_BYTES_MAX: u32 = (1 << 24) - 1;
+
+/// The largest flow control window (RFC 9113 section 6.9.1).
+pub const WINDOW_MAX: u32 = (1 << 31) - 1;
+
+pub(crate) mod kind {
+    pub(crate) const DATA: u8 = 0;
+    pub(crate) const HEADERS: u8 = 1;
+    pub(crate) const PRIORITY: u8 = 2;
+    pub(crate) const RST_STREAM: u8 = 3;
+    pub(crate) const SETTINGS: u8 = 4;
+    pub(crate) const PUSH_PROMISE: u8 = 5;
+    pub(crate) const PING: u8 = 6;
+    pub(crate) const GOAWAY: u8 = 7;
+    pub(crate) const WINDOW_UPDATE: u8 = 8;
+    pub(crate) const CONTINUATION: u8 = 9;
+}
+
+pub(crate) mod flag {
+    pub(crate) const END_STREAM: u8 = 0x1;
+    pub(crate) const ACK: u8 = 0x1;
+    pub(crate) const END_HEADERS: u8 = 0x4;
+    pub(crate) const PADDED: u8 = 0x8;
+    pub(crate) const PRIORITY: u8 = 0x20;
+}
+
+/// A frame's head (RFC 9113 section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) length: u32,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+}
+
+impl Head {
+    #[inline]
+    pub(crate) fn parse(bytes: &[u8; HEAD_BYTES]) -> Self {
+        Self {
+            length: u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]),
+            kind: bytes[3],
+            flags: bytes[4],
+            stream: u32::from_be_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]) & WINDOW_MAX,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write(self) -> [u8; HEAD_BYTES] {
+        let length = self.length.to_be_bytes();
+        let stream = self.stream.to_be_bytes();
+        [length[1], length[2], length[3], self.kind, self.flags, stream[0], stream[1], stream[2], stream[3]]
+    }
+
+    #[inline]
+    pub(crate) fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Writes a frame whose payload is at hand.
+pub(crate) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    debug_assert!(length <= FRAME_BYTES_MAX, "callers cut payloads to the peer's frame size");
+    out.extend_from_slice(&Head { length, kind, flags, stream }.write());
+    out.extend_from_slice(payload);
+}
+
+pub(crate) fn put_reset(out: &mut Vec<u8>, stream: u32, code: ErrorCode) {
+    put(out, kind::RST_STREAM, 0, stream, &code.0.to_be_bytes());
+}
+
+pub(crate) fn put_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
+    debug_assert!((1..=WINDOW_MAX).contains(&increment), "an increment of zero is an error at the peer");
+    put(out, kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
+}
+
+pub(crate) fn put_ping(out: &mut Vec<u8>, ack: bool, payload: [u8; 8]) {
+    put(out, kind::PING, if ack { flag::ACK } else { 0 }, 0, &payload);
+}
+
+pub(crate) fn put_goaway(out: &mut Vec<u8>, last_stream: u32, code: ErrorCode, debug: &str) {
+    let length = u32::try_from(8 + debug.len()).unwrap_or(8);
+    out.extend_from_slice(&Head { length, kind: kind::GOAWAY, flags: 0, stream: 0 }.write());
+    out.extend_from_slice(&last_stream.to_be_bytes());
+    out.extend_from_slice(&code.0.to_be_bytes());
+    out.extend_from_slice(debug.as_bytes());
+}
+
+/// The payload without its padding (RFC 9113 section 6.1); `head` says whether it has any.
+#[inline]
+pub(crate) fn strip_padding(head: Head, payload: &[u8]) -> Result<&[u8], ConnectionError> {
+    if !head.has(flag::PADDED) {
+        return Ok(payload);
+    }
+    let Some((&pad, rest)) = payload.split_first() else {
+        return Err(ConnectionError::size("a padded frame without a pad length"));
+    };
+    match rest.len().checked_sub(usize::from(pad)) {
+        Some(length) => Ok(&rest[..length]),
+        None => Err(ConnectionError::protocol("padding longer than the frame")),
+    }
+}
+
+/// The first four bytes as a number; the caller has checked the length.
+#[inline]
+pub(crate) fn word(payload: &[u8]) -> Option<u32> {
+    payload.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_survives_a_round_trip() {
+        let head = Head { length: 0x01_02_03, kind: kind::DATA, flags: 9, stream: 0x7fff_fffe };
+        assert_eq!(Head::parse(&head.write()), head);
+    }
+
+    #[test]
+    fn reserved_bit_of_the_stream_is_ignored() {
+        let bytes = [0, 0, 0, 0, 0, 0x80, 0, 0, 1];
+        assert_eq!(Head::parse(&bytes).stream, 1);
+    }
+
+    #[test]
+    fn padding_may_fill_the_frame_but_not_more() {
+        let head = Head { length: 0, kind: kind::DATA, flags: flag::PADDED, stream: 1 };
+        assert_eq!(strip_padding(head, &[2, 0, 0]).unwrap(), b"");
+        assert_eq!(strip_padding(head, &[1, 7, 0]).unwrap(), [7]);
+        assert_eq!(strip_padding(head, &[3, 0, 0]).unwrap_err().code, ErrorCode::PROTOCOL_ERROR);
+        assert_eq!(strip_padding(head, &[]).unwrap_err().code, ErrorCode::FRAME_SIZE_ERROR);
+    }
+}

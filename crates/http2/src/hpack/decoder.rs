@@ -1,0 +1,147 @@
+//! Header block decoding (RFC 7541 sections 3 and 6).
+
+use std::cmp::max;
+
+use super::table::Table;
+use super::{STATIC, huffman, integer};
+use crate::error::ConnectionError;
+use crate::field::Field;
+use crate::settings::TABLE_BYTES_DEFAULT;
+
+/// What was learnt of a block besides its fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    /// The list was larger than allowed; the fields beyond are dropped, the table is still right.
+    pub(crate) oversized: bool,
+    /// The same bytes mean the same fields as long as the table's generation stays.
+    pub(crate) repeatable: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    table: Table,
+    /// What we told the peer it may use at most.
+    table_bytes_max: usize,
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Decoder {
+    pub(crate) fn new(table_bytes_max: usize) -> Self {
+        // Until the peer has our settings it uses the protocol's default.
+        let start = TABLE_BYTES_DEFAULT as usize;
+        Self {
+            table: Table::new(start),
+            table_bytes_max: max(table_bytes_max, start),
+            name: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// The peer acknowledged the setting, which holds from now on.
+    pub(crate) fn limit(&mut self, table_bytes_max: usize) {
+        self.table_bytes_max = table_bytes_max;
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.table.generation()
+    }
+
+    /// Appends the block's fields, up to `list_bytes_max` of them by RFC 9113 section 6.5.2's measure.
+    pub(crate) fn decode(
+        &mut self,
+        mut block: &[u8],
+        list_bytes_max: usize,
+        fields: &mut Vec<Field>,
+    ) -> Result<Decoded, ConnectionError> {
+        let mut list_bytes = 0;
+        let mut decoded = Decoded { oversized: false, repeatable: true };
+        let mut resizes = 0;
+        while let Some(&first) = block.first() {
+            let field = if first & 0x80 != 0 {
+                let index = integer::read(&mut block, 7)?;
+                self.indexed(index)?
+            } else if first & 0xe0 == 0x20 {
+                resizes += 1;
+                decoded.repeatable = false;
+                if list_bytes > 0 || resizes > 2 {
+                    return Err(ConnectionError::compression("misplaced table size update"));
+                }
+                self.resize(&mut block)?;
+                continue;
+            } else {
+                let keep = first & 0x40 != 0;
+                let field = self.literal(&mut block, if keep { 6 } else { 4 })?;
+                if keep {
+                    self.table.insert(field.clone());
+                }
+                decoded.repeatable = false;
+                field
+            };
+            list_bytes += field.table_bytes();
+            if list_bytes > list_bytes_max {
+                decoded.oversized = true;
+            } else {
+                fields.push(field);
+            }
+        }
+        Ok(decoded)
+    }
+
+    #[inline]
+    fn indexed(&self, index: usize) -> Result<Field, ConnectionError> {
+        if (1..=STATIC.len()).contains(&index) {
+            return Ok(Field::from_static(index - 1));
+        }
+        index
+            .checked_sub(STATIC.len() + 1)
+            .and_then(|position| self.table.get(position))
+            .cloned()
+            .ok_or(ConnectionError::compression("index beyond the header table"))
+    }
+
+    fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<Field, ConnectionError> {
+        self.name.clear();
+        self.value.clear();
+        match integer::read(block, prefix_bits)? {
+            0 => string(block, &mut self.name)?,
+            index => {
+                let known = self.indexed(index)?;
+                self.name.extend_from_slice(known.name());
+            }
+        }
+        string(block, &mut self.value)?;
+        Ok(Field::new(&self.name, &self.value))
+    }
+
+    fn resize(&mut self, block: &mut &[u8]) -> Result<(), ConnectionError> {
+        let bytes_max = integer::read(block, 5)?;
+        if bytes_max > self.table_bytes_max {
+            return Err(ConnectionError::compression("table size update above the setting"));
+        }
+        self.table.resize(bytes_max);
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+}
+
+/// Reads a string literal (RFC 7541 section 5.2).
+fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+    let coded = block.first().is_some_and(|first| first & 0x80 != 0);
+    let length = integer::read(block, 7)?;
+    let Some((bytes, rest)) = block.split_at_checked(length) else {
+        return Err(ConnectionError::compression("header block ends inside a string"));
+    };
+    *block = rest;
+    if coded {
+        huffman::decode(bytes, out)
+    } else {
+        out.extend_from_slice(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Header block encoding (RFC 7541 section 6).
+//!
+//! The caller says which fields are worth a table entry. A block that was encoded without a literal insertion is the
+//! same the next time, so it can be kept in a [`CachedBlock`] and copied.
+
+use std::cmp::min;
+
+use super::table::Table;
+use super::{STATIC, huffman, integer, static_table};
+use crate::field::Field;
+use crate::settings::TABLE_BYTES_DEFAULT;
+
+/// How a field is represented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexing {
+    /// Worth an entry: it will come again on this connection.
+    Insert,
+    /// Sent as a literal; it differs from message to message.
+    Literal,
+    /// Never to enter a table, here or at any intermediary (RFC 7541 section 7.1.3): a secret.
+    Never,
+}
+
+/// An encoded header block that is copied while the table has not changed since.
+#[derive(Clone, Debug, Default)]
+pub struct CachedBlock {
+    bytes: Vec<u8>,
+    /// The table's generation the block refers to.
+    valid_at: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    table: Table,
+    /// What we are willing to spend, whatever the peer allows.
+    table_bytes_max: usize,
+    /// The smallest and the final size to be announced in the next block (RFC 7541 section 4.2).
+    resize: Option<(usize, usize)>,
+}
+
+impl Encoder {
+    pub(crate) fn new(table_bytes_max: usize) -> Self {
+        let start = TABLE_BYTES_DEFAULT as usize;
+        let resize = (table_bytes_max < start).then_some((table_bytes_max, table_bytes_max));
+        Self { table: Table::new(start), table_bytes_max, resize }
+    }
+
+    /// The peer's SETTINGS_HEADER_TABLE_SIZE changed.
+    pub(crate) fn peer_allows(&mut self, bytes: usize) {
+        let wanted = min(bytes, self.table_bytes_max);
+        let (smallest, current) = self.resize.unwrap_or((usize::MAX, self.table.bytes_max()));
+        if wanted != current {
+            self.resize = Some((min(smallest, wanted), wanted));
+        }
+    }
+
+    /// Must come before the fields of every block.
+    pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
+        let Some((smallest, wanted)) = self.resize.take() else { return };
+        if smallest < wanted {
+            self.table.resize(smallest);
+            integer::write(out, 0x20, 5, smallest);
+        }
+        self.table.resize(wanted);
+        integer::write(out, 0x20, 5, wanted);
+    }
+
+    pub(crate) fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
+        let known = match static_table::find(name, value) {
+            Some((index, true)) => return integer::write(out, 0x80, 7, index),
+            Some((index, false)) => Some(index),
+            None => None,
+        };
+        if indexing == Indexing::Insert {
+            if let Some(position) = self.table.iter().position(|field| field.is(name, value)) {
+                return integer::write(out, 0x80, 7, STATIC.len() + 1 + position);
+            }
+            let field = Field::new(name, value);
+            if field.table_bytes() <= self.table.bytes_max() {
+                integer::write(out, 0x40, 6, known.unwrap_or(0));
+                string_pair(known.is_none(), name, value, out);
+                self.table.insert(field);
+                return;
+            }
+        }
+        let pattern = if indexing == Indexing::Never { 0x10 } else { 0 };
+        integer::write(out, pattern, 4, known.unwrap_or(0));
+        if known.is_none() {
+            plain_string(name, out);
+        }
+        plain_string(value, out);
+    }
+
+    /// Appends the block that `fields` writes, from `cache` if the table is as it was.
+    #[inline]
+    pub(crate) fn cached(
+        &mut self,
+        cache: &mut CachedBlock,
+        out: &mut Vec<u8>,
+        fields: impl FnOnce(&mut dyn FnMut(&[u8], &[u8], Indexing)),
+    ) {
+        if cache.valid_at == Some(self.table.generation()) && self.resize.is_none() {
+            out.extend_from_slice(&cache.bytes);
+            return;
+        }
+        self.begin(out);
+        let start = out.len();
+        let before = self.table.generation();
+        fields(&mut |name, value, indexing| self.field(name, value, indexing, out));
+        cache.valid_at = None;
+        if self.table.generation() == before {
+            cache.bytes.clear();
+            cache.bytes.extend_from_slice(&out[start..]);
+            cache.valid_at = Some(before);
+        }
+    }
+}
+
+fn string_pair(with_name: bool, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    if with_name {
+        shortest_string(name, out);
+    }
+    shortest_string(value, out);
+}
+
+/// For what is sent once and then referred to, bytes matter more than cycles.
+fn shortest_string(string: &[u8], out: &mut Vec<u8>) {
+    let coded = huffman::encoded_len(string);
+    if coded < string.len() {
+        integer::write(out, 0x80, 7, coded);
+        huffman::encode(string, out);
+    } else {
+        plain_string(string, out);
+    }
+}
+
+fn plain_string(string: &[u8], out: &mut Vec<u8>) {
+    integer::write(out, 0, 7, string.len());
+    out.extend_from_slice(string);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hpack::Decoder;
+
+    fn decode(decoder: &mut Decoder, block: &[u8]) -> Vec<Field> {
+        let mut fields = Vec::new();
+        decoder.decode(block, usize::MAX, &mut fields).unwrap();
+        fields
+    }
+
+    #[test]
+    fn repeated_block_shrinks_to_an_index_and_is_cached() {
+        let mut encoder = Encoder::new(4096);
+        let mut decoder = Decoder::new(4096);
+        let mut cache = CachedBlock::default();
+        for expected in [None, Some(1), Some(1)] {
+            let mut out = Vec::new();
+            encoder.cached(&mut cache, &mut out, |put| put(b"grpc-status", b"0", Indexing::Insert));
+            assert!(expected.is_none_or(|length| out.len() == length));
+            assert!(decode(&mut decoder, &out)[0].is(b"grpc-status", b"0"));
+        }
+    }
+
+    #[test]
+    fn cache_is_dropped_when_the_table_moves() {
+        let mut encoder = Encoder::new(4096);
+        let mut decoder = Decoder::new(4096);
+        let mut cache = CachedBlock::default();
+        for round in 0..4u8 {
+            let mut out = Vec::new();
+            encoder.cached(&mut cache, &mut out, |put| put(b"a", b"1", Indexing::Insert));
+            encoder.field(b"b", &[b'0' + round], Indexing::Insert, &mut out);
+            let fields = decode(&mut decoder, &out);
+            assert!(fields[0].is(b"a", b"1") && fields[1].is(b"b", &[b'0' + round]));
+        }
+    }
+
+    #[test]
+    fn smaller_table_is_announced_once_with_its_minimum() {
+        let mut encoder = Encoder::new(4096);
+        let mut decoder = Decoder::new(4096);
+        let mut out = Vec::new();
+        encoder.field(b"a", b"1", Indexing::Insert, &mut out);
+        decode(&mut decoder, &out);
+        encoder.peer_allows(0);
+        encoder.peer_allows(100);
+        out.clear();
+        encoder.begin(&mut out);
+        encoder.field(b"a", b"1", Indexing::Insert, &mut out);
+        assert_eq!(out[..3], [0x20, 0x3f, 100 - 31]);
+        assert!(decode(&mut decoder, &out)[0].is(b"a", b"1"));
+        assert_eq!(decoder.table().bytes_max(), 100);
+        out.clear();
+        encoder.begin(&mut out);
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn secret_is_marked_as_never_indexed() {
+        let mut out = Vec::new();
+        Encoder::new(4096).field(b"authorization", b"x", Indexing::Never, &mut out);
+        assert_eq!(out, [0x1f, 8, 1, b'x']);
+    }
+}

@@ -1,0 +1,21 @@
+//! Header compression (RFC 7541).
+//!
+//! Must not know what a field means to HTTP: only representations, tables and strings.
+
+mod decoder;
+mod encoder;
+mod huffman;
+mod integer;
+mod static_table;
+mod table;
+
+pub(crate) use decoder::Decoder;
+pub(crate) use encoder::Encoder;
+pub use encoder::{CachedBlock, Indexing};
+pub(crate) use static_table::STATIC;
+
+/// What an entry costs beyond its bytes (RFC 7541 section 4.1).
+pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 32;
+
+#[cfg(test)]
+mod vectors;
