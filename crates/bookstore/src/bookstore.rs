@@ -12,7 +12,7 @@ use std::{
 use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
-    catalogue::{Book, Books, Shelf},
+    catalogue::{Book, Books, Catalogue, Shelf},
     domain::{BookId, Entry, IdempotencyKey, PriceChange, Purchase, Receipt, Restocked, STOCK_MAX},
     fault::{Fault, Limit},
     ledger::Ledger,
@@ -64,6 +64,11 @@ impl Bookstore {
         self.inner.ledger.answer_on(runtime);
     }
 
+    /// As [`Bookstore::answer_on`] for what this thread asks; see [`Ledger::answer_here`].
+    pub fn answer_here(&self) {
+        self.inner.ledger.answer_here();
+    }
+
     /// The books of exactly this topic, in the order of ids.
     pub async fn search(&self, topic: &str) -> Result<Books, Fault> {
         let most = self.inner.settings.limits.topic_bytes;
@@ -72,6 +77,18 @@ impl Bookstore {
             Reads::Memory => Ok(self.inner.shelf.load().topic(topic)),
             Reads::Database => self.inner.readers.topic(topic.to_owned()).await,
         }
+    }
+
+    /// As [`Bookstore::search`], where the answer is at hand; `None` where it has to be waited for.
+    pub fn search_now(&self, topic: &str) -> Option<Result<Books, Fault>> {
+        let catalogue = self.catalogue()?;
+        let most = self.inner.settings.limits.topic_bytes;
+        Some(self.within(Limit::TopicBytes, topic.len(), most).map(|()| catalogue.topic(topic)))
+    }
+
+    /// The catalogue in memory; `None` when reads go to the database.
+    pub fn catalogue(&self) -> Option<arc_swap::Guard<Arc<Catalogue>>> {
+        (self.inner.settings.reads == Reads::Memory).then(|| self.inner.shelf.load())
     }
 
     /// One book.

@@ -2,8 +2,8 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use ::grpc::{Metadata, Request, Response, Status};
 use futures_util::{Stream, StreamExt as _, stream};
-use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::wire::{
     ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest, TailLogRequest,
@@ -30,7 +30,7 @@ pub enum Access {
 
 impl Access {
     /// `Ok` if a caller who sent `authorization` may act.
-    fn check(&self, metadata: &MetadataMap) -> Result<(), Fault> {
+    fn check(&self, metadata: &Metadata) -> Result<(), Fault> {
         let Self::Token(token) = self else {
             let refusal =
                 "operator actions are off while the server listens beyond loopback without a token; set admin.token";
@@ -64,7 +64,6 @@ impl AdminService {
     }
 }
 
-#[tonic::async_trait]
 impl Admin for AdminService {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListReply>, Status> {
         let request = self.admit(request)?;
@@ -103,6 +102,9 @@ impl Admin for AdminService {
     async fn log(&self, request: Request<LogRequest>) -> Result<Response<LogReply>, Status> {
         let request = self.admit(request)?;
         let before = token(&request.page_token)?.unwrap_or(i64::MAX);
+        if before < 1 {
+            return Err(bad_token(&request.page_token).into());
+        }
         let page = self.store.log(Page::Before(before), page_size(request.page_size)?).await?;
         let next_page_token = page.next.map(|number| number.to_string()).unwrap_or_default();
         Ok(Response::new(LogReply { entries: page.items.into_iter().map(Into::into).collect(), next_page_token }))

@@ -5,23 +5,25 @@
 //! take one job at a time. Everything in here runs on threads of its own; a caller only awaits the answer.
 
 mod batch;
+mod courier;
 mod keys;
 mod queue;
 mod worker;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, oneshot, watch},
+    sync::{oneshot, watch},
 };
 
 use self::{
+    courier::Couriers,
     keys::Keys,
     queue::{Queue, Refusal},
 };
@@ -38,43 +40,39 @@ use crate::{
 /// Carries one answer back.
 type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
+/// Something to do in a transaction, and where its answer is awaited.
+struct Job {
+    task: Task,
+    courier: usize,
+}
+
 /// Something to do in a transaction.
-enum Job {
+enum Task {
     Purchase(Purchase, Reply<Receipt>),
     SetPrice(BookId, Cents, Reply<Option<PriceChange>>),
     Restock(u32, Reply<Restocked>),
 }
 
-impl Job {
-    fn fail(self, fault: Fault) {
-        // A caller that went away needs no answer.
-        match self {
-            Self::Purchase(_, reply) => drop(reply.send(Err(fault))),
-            Self::SetPrice(_, _, reply) => drop(reply.send(Err(fault))),
-            Self::Restock(_, reply) => drop(reply.send(Err(fault))),
+impl Task {
+    /// A caller that went away needs no answer.
+    fn answer(self, decision: Result<Decision, Fault>) {
+        match (self, decision) {
+            (Self::Purchase(_, reply), Ok(Decision::Purchase(result))) => drop(reply.send(result)),
+            (Self::SetPrice(_, _, reply), Ok(Decision::Price(change))) => drop(reply.send(Ok(change))),
+            (Self::Restock(_, reply), Ok(Decision::Restocked(done))) => drop(reply.send(Ok(done))),
+            (task, Ok(_)) => task.answer(Err(Fault::OutcomeUnknown)),
+            (Self::Purchase(_, reply), Err(fault)) => drop(reply.send(Err(fault))),
+            (Self::SetPrice(_, _, reply), Err(fault)) => drop(reply.send(Err(fault))),
+            (Self::Restock(_, reply), Err(fault)) => drop(reply.send(Err(fault))),
         }
     }
 }
-
-/// A job with what became of it, on its way to the caller.
-type Answered = (Job, Result<Decision, Fault>);
 
 /// What became of a job inside a transaction.
 enum Decision {
     Purchase(Result<Receipt, Fault>),
     Price(Option<PriceChange>),
     Restocked(Restocked),
-}
-
-/// A caller that went away needs no answer.
-fn answer((job, decision): Answered) {
-    match (job, decision) {
-        (job, Err(fault)) => job.fail(fault),
-        (Job::Purchase(_, reply), Ok(Decision::Purchase(result))) => drop(reply.send(result)),
-        (Job::SetPrice(_, _, reply), Ok(Decision::Price(change))) => drop(reply.send(Ok(change))),
-        (Job::Restock(_, reply), Ok(Decision::Restocked(done))) => drop(reply.send(Ok(done))),
-        (job, Ok(_)) => job.fail(Fault::OutcomeUnknown),
-    }
 }
 
 /// Why a transaction did not come to its end.
@@ -124,19 +122,7 @@ struct Shared {
     /// False while a failed file has not been read back.
     sound: watch::Sender<bool>,
     metrics: Arc<Metrics>,
-    /// Takes the answers of a whole transaction to the callers' runtime.
-    courier: OnceLock<mpsc::UnboundedSender<Vec<Answered>>>,
-}
-
-impl Shared {
-    /// Answers the callers of one transaction.
-    fn deliver(&self, answers: Vec<Answered>) {
-        let left = match self.courier.get() {
-            Some(courier) => courier.send(answers).err().map(|unsent| unsent.0),
-            None => Some(answers),
-        };
-        left.into_iter().flatten().for_each(answer);
-    }
+    couriers: Couriers,
 }
 
 /// The handle; closing or dropping it ends the workers after what is queued.
@@ -177,7 +163,7 @@ impl Ledger {
             sound: watch::Sender::new(true),
             state: Mutex::new(state),
             metrics,
-            courier: OnceLock::new(),
+            couriers: Couriers::default(),
         });
         let start = |place| {
             let shared = Arc::clone(&shared);
@@ -187,31 +173,27 @@ impl Ledger {
         Ok(Self { shared, workers: Mutex::new(threads) })
     }
 
-    /// From now on the answers of a transaction cross to this runtime as one message, and wake their callers
-    /// from there. Woken from the ledger's thread, each caller would cost a system call, and on a shared core a
-    /// switch of threads. There are never more answers under way than callers who wait.
+    /// From now on answers cross to this runtime, unless they go to a thread of their own.
     pub fn answer_on(&self, runtime: &Handle) {
-        let (courier, mut answers) = mpsc::unbounded_channel::<Vec<Answered>>();
-        if self.shared.courier.set(courier).is_ok() {
-            runtime.spawn(async move {
-                while let Some(batch) = answers.recv().await {
-                    batch.into_iter().for_each(answer);
-                }
-            });
-        }
+        self.shared.couriers.employ(runtime);
+    }
+
+    /// From now on what this thread asks is answered here, by a task of the single-threaded runtime that it runs.
+    pub fn answer_here(&self) {
+        self.shared.couriers.employ_here(&Handle::current());
     }
 
     /// Buys; the answer means that it is on disk.
     pub async fn purchase(&self, purchase: Purchase) -> Result<Receipt, Fault> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Job::Purchase(purchase, reply))?;
+        self.submit(Task::Purchase(purchase, reply))?;
         wait(answer).await
     }
 
     /// Sets a book's price; `None` when there is no such book.
     pub async fn set_price(&self, book: BookId, price: Cents) -> Result<Option<PriceChange>, Fault> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Job::SetPrice(book, price, reply))?;
+        self.submit(Task::SetPrice(book, price, reply))?;
         wait(answer).await
     }
 
@@ -219,7 +201,7 @@ impl Ledger {
     /// raised and each of them logged, and doing it again does the rest.
     pub async fn restock(&self, amount: u32) -> Result<Restocked, Fault> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Job::Restock(amount, reply))?;
+        self.submit(Task::Restock(amount, reply))?;
         wait(answer).await
     }
 
@@ -238,7 +220,8 @@ impl Ledger {
         self.shared.queue.len()
     }
 
-    fn submit(&self, job: Job) -> Result<(), Fault> {
+    fn submit(&self, task: Task) -> Result<(), Fault> {
+        let job = Job { task, courier: courier::here() };
         self.shared.queue.push(job).map_err(|(refusal, _)| match refusal {
             Refusal::Full => {
                 let at = self.shared.settings.limits.purchases_queued;

@@ -9,7 +9,7 @@ use std::{
 
 use rusqlite::ErrorCode;
 
-use super::{Decision, Job, RECOVERING, Reply, Shared, State, Trouble, batch::Batch, queue::Taken};
+use super::{Decision, Job, RECOVERING, Shared, State, Task, Trouble, batch::Batch, queue::Taken};
 use crate::{
     domain::{BookId, Restocked},
     fault::Fault,
@@ -41,7 +41,7 @@ pub(super) fn run(shared: &Shared) {
             broken = true;
             shared.sound.send_replace(false);
             for job in shared.queue.suspend() {
-                job.fail(Fault::Unavailable(RECOVERING));
+                job.task.answer(Err(Fault::Unavailable(RECOVERING)));
             }
         }
         if shared.queue.closed_within(REOPEN_PAUSE) {
@@ -84,7 +84,7 @@ struct Restocking {
     amount: u32,
     after: Option<BookId>,
     raised: u64,
-    reply: Reply<Restocked>,
+    job: Job,
 }
 
 /// A transaction that did not happen, or of which nobody knows.
@@ -110,7 +110,7 @@ impl Worker<'_, '_> {
             let done = done.and_then(|()| self.continue_restock());
             if let Err(error) = done {
                 for restock in self.restocks.drain(..) {
-                    Job::Restock(restock.amount, restock.reply).fail(Fault::OutcomeUnknown);
+                    restock.job.task.answer(Err(Fault::OutcomeUnknown));
                 }
                 return Err(error);
             }
@@ -127,32 +127,33 @@ impl Worker<'_, '_> {
     fn run_jobs(&mut self, taken: &mut VecDeque<Job>) -> rusqlite::Result<()> {
         let mut jobs = Vec::with_capacity(taken.len());
         for job in taken.drain(..) {
-            match job {
-                Job::Restock(amount, reply) => {
-                    self.restocks.push_back(Restocking { amount, after: None, raised: 0, reply });
-                }
+            match &job.task {
                 // Whoever gave up before the work began is not charged for it.
-                Job::Purchase(_, reply) if reply.is_closed() => {}
-                Job::SetPrice(_, _, reply) if reply.is_closed() => {}
-                job => jobs.push(job),
+                Task::Purchase(_, reply) if reply.is_closed() => {}
+                Task::SetPrice(_, _, reply) if reply.is_closed() => {}
+                Task::Restock(_, reply) if reply.is_closed() => {}
+                Task::Restock(amount, _) => {
+                    self.restocks.push_back(Restocking { amount: *amount, after: None, raised: 0, job });
+                }
+                _ => jobs.push(job),
             }
         }
         if jobs.is_empty() {
             return Ok(());
         }
         let decided: Result<Vec<Decision>, _> =
-            self.transaction(|batch, writer| jobs.iter().map(|job| decide(batch, writer, job)).collect());
+            self.transaction(|batch, writer| jobs.iter().map(|job| decide(batch, writer, &job.task)).collect());
         match decided {
             Ok(decisions) => {
                 self.shared.metrics.decided(decisions.iter().filter_map(|decision| match decision {
                     Decision::Purchase(Ok(receipt)) => Some(receipt),
                     _ => None,
                 }));
-                self.shared.deliver(jobs.into_iter().zip(decisions.into_iter().map(Ok)).collect());
+                self.shared.couriers.deliver(jobs.into_iter().zip(decisions.into_iter().map(Ok)));
                 Ok(())
             }
             Err(failure) => {
-                self.shared.deliver(jobs.into_iter().map(|job| (job, Err(failure.fault.clone()))).collect());
+                self.shared.couriers.deliver(jobs.into_iter().map(|job| (job, Err(failure.fault.clone()))));
                 failure.broken.map_or(Ok(()), |error| Err(*error))
             }
         }
@@ -183,13 +184,12 @@ impl Worker<'_, '_> {
                     self.restocks.push_front(restock);
                 } else {
                     let done = Restocked { books_raised: restock.raised };
-                    let job = Job::Restock(restock.amount, restock.reply);
-                    self.shared.deliver(vec![(job, Ok(Decision::Restocked(done)))]);
+                    self.shared.couriers.deliver([(restock.job, Ok(Decision::Restocked(done)))].into_iter());
                 }
                 Ok(())
             }
             Err(failure) => {
-                self.shared.deliver(vec![(Job::Restock(restock.amount, restock.reply), Err(failure.fault))]);
+                self.shared.couriers.deliver([(restock.job, Err(failure.fault))].into_iter());
                 failure.broken.map_or(Ok(()), |error| Err(*error))
             }
         }
@@ -326,12 +326,12 @@ impl<E: Into<Trouble>> From<E> for AttemptError {
     }
 }
 
-fn decide(batch: &mut Batch<'_>, writer: &mut Writer<'_>, job: &Job) -> Result<Decision, Trouble> {
-    Ok(match job {
-        Job::Purchase(purchase, _) => Decision::Purchase(batch.purchase(writer, purchase)?),
-        Job::SetPrice(book, price, _) => Decision::Price(batch.set_price(*book, *price)),
+fn decide(batch: &mut Batch<'_>, writer: &mut Writer<'_>, task: &Task) -> Result<Decision, Trouble> {
+    Ok(match task {
+        Task::Purchase(purchase, _) => Decision::Purchase(batch.purchase(writer, purchase)?),
+        Task::SetPrice(book, price, _) => Decision::Price(batch.set_price(*book, *price)),
         // Restocks run in transactions of their own.
-        Job::Restock(..) => Decision::Price(None),
+        Task::Restock(..) => Decision::Price(None),
     })
 }
 
