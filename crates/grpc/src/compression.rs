@@ -111,7 +111,7 @@ mod tests {
         for encoding in [Encoding::Gzip, Encoding::Zstd] {
             let mut packed = Vec::new();
             encoding.compress(&vec![0; 50_000_000], &mut packed).unwrap();
-            assert!(packed.len() < 100_000);
+            assert!(packed.len() < 1_000_000);
             let status = encoding.decompress(&packed, 1000).unwrap_err();
             assert_eq!(status.code(), Code::ResourceExhausted);
         }

@@ -25,16 +25,25 @@ pub struct Request<T> {
     metadata: Metadata,
     deadline: Option<Instant>,
     peer: Option<Arc<Peer>>,
+    pub(crate) is_safe_to_retry: bool,
+    pub(crate) waits_for_ready: bool,
 }
 
 impl<T> Request<T> {
     /// Without metadata or deadline.
     pub fn new(message: T) -> Self {
-        Self { message, metadata: Metadata::new(), deadline: None, peer: None }
+        Self {
+            message,
+            metadata: Metadata::new(),
+            deadline: None,
+            peer: None,
+            is_safe_to_retry: false,
+            waits_for_ready: false,
+        }
     }
 
     pub(crate) fn received(message: T, metadata: Metadata, deadline: Option<Instant>, peer: Arc<Peer>) -> Self {
-        Self { message, metadata, deadline, peer: Some(peer) }
+        Self { message, metadata, deadline, peer: Some(peer), is_safe_to_retry: false, waits_for_ready: false }
     }
 
     /// The message.
@@ -77,6 +86,17 @@ impl<T> Request<T> {
         self.deadline = Some(deadline);
     }
 
+    /// Says that doing the call twice does what doing it once does: it only reads, or carries an idempotency key.
+    /// Only such calls are tried again by the channel's retry policy.
+    pub fn set_safe_to_retry(&mut self, safe: bool) {
+        self.is_safe_to_retry = safe;
+    }
+
+    /// Waits for a connection instead of failing while the server cannot be reached.
+    pub fn set_wait_for_ready(&mut self, wait: bool) {
+        self.waits_for_ready = wait;
+    }
+
     /// Who calls; on the server only.
     pub fn peer(&self) -> Option<&Peer> {
         self.peer.as_deref()
@@ -89,8 +109,8 @@ impl<T> Request<T> {
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
-        let Self { message, metadata, deadline, peer } = self;
-        Request { message: change(message), metadata, deadline, peer }
+        let Self { message, metadata, deadline, peer, is_safe_to_retry, waits_for_ready } = self;
+        Request { message: change(message), metadata, deadline, peer, is_safe_to_retry, waits_for_ready }
     }
 }
 
@@ -161,6 +181,12 @@ impl<T> Response<T> {
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Response<U> {
         let Self { message, metadata, trailers, compress } = self;
         Response { message: change(message), metadata, trailers, compress }
+    }
+}
+
+impl<T> From<T> for Request<T> {
+    fn from(message: T) -> Self {
+        Self::new(message)
     }
 }
 

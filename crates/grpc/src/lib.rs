@@ -6,6 +6,7 @@
 extern crate self as grpc;
 
 mod body;
+pub mod client;
 
 mod compression;
 mod envelope;
@@ -25,6 +26,7 @@ pub use body::{Body, BoxError};
 pub use compression::Encoding;
 pub use envelope::{Peer, Request, Response};
 pub use futures_core::Stream;
+pub use http2;
 pub use metadata::{Metadata, MetadataError};
 pub use prost;
 pub use server::{Limits, Server};

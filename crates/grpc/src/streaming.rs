@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::compression::Encoding;
 use crate::message::{self, Framed};
@@ -139,12 +140,18 @@ pub struct Streaming<T> {
     encoding: Option<Encoding>,
     message_bytes_max: usize,
     failed: bool,
+    /// When the caller gives up; on the client only.
+    deadline: Option<Pin<Box<Sleep>>>,
     message: PhantomData<fn() -> T>,
 }
 
 impl<T: prost::Message + Default> Streaming<T> {
     pub(crate) fn new(inbox: Arc<Inbox>, encoding: Option<Encoding>, message_bytes_max: usize) -> Self {
-        Self { inbox, encoding, message_bytes_max, failed: false, message: PhantomData }
+        Self { inbox, encoding, message_bytes_max, failed: false, deadline: None, message: PhantomData }
+    }
+
+    pub(crate) fn end_at(&mut self, deadline: Instant) {
+        self.deadline = Some(Box::pin(sleep_until(deadline)));
     }
 
     /// The next message; `None` after the last. Dropping the stream tells the other side to stop.
@@ -170,7 +177,14 @@ impl<T: prost::Message + Default> Stream for Streaming<T> {
             return Poll::Ready(None);
         }
         let next = match self.inbox.poll_next(cx) {
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                let late = self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
+                if !late {
+                    return Poll::Pending;
+                }
+                self.inbox.abandon();
+                Some(Err(Status::deadline_exceeded("time is up")))
+            }
             Poll::Ready(Err(None)) => None,
             Poll::Ready(Err(Some(status))) => Some(Err(status)),
             Poll::Ready(Ok(framed)) => {

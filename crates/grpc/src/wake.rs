@@ -38,11 +38,6 @@ impl WakeSet {
         }
     }
 
-    /// Wakes the connection's task without a call.
-    pub(crate) fn wake_task(&self) {
-        self.task.wake();
-    }
-
     /// Calls `poll` with each marked slot, and unmarks it first.
     pub(crate) fn take(&self, mut poll: impl FnMut(usize)) {
         for (number, word) in self.words.iter().enumerate() {

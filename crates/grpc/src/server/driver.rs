@@ -182,7 +182,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
     /// Does what time asks for, and sleeps until the next time it may.
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         loop {
-            if let Err(reason) = self.clock() {
+            if let Err(reason) = self.clock().and_then(|()| self.write(cx)) {
                 return Poll::Ready(reason);
             }
             let wake_at = self.next_time();
@@ -193,10 +193,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
                 return Poll::Pending;
             }
             self.calls.now = Instant::now();
-            match self.write(cx) {
-                Ok(_) => {}
-                Err(reason) => return Poll::Ready(reason),
-            }
         }
     }
 

@@ -1,0 +1,402 @@
+//! Our channel against our server: every shape of call, and what can go wrong in it.
+
+mod support;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use grpc::client::{Channel, RetryPolicy, Settings};
+use grpc::{Code, Encoding, Limits, Request, Stream, unfold};
+use grpc_testing::proto::Message;
+use grpc_testing::proto::echo_client::EchoClient;
+use support::{Running, text};
+
+/// Messages from a list.
+struct List(Vec<Message>);
+
+impl Stream for List {
+    type Item = Message;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Message>> {
+        Poll::Ready(if self.0.is_empty() { None } else { Some(self.0.remove(0)) })
+    }
+}
+
+#[tokio::test]
+async fn unary_call_carries_message_and_metadata_both_ways() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let mut request = Request::new(text("hello"));
+    request.metadata_mut().append("echo-a", "1").unwrap();
+    request.metadata_mut().append("echo-a", "2").unwrap();
+    let response = client.call(request).await.unwrap();
+    assert_eq!(response.get_ref().payload, b"hello");
+    assert_eq!(response.metadata().get_all("echo-a").collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!(response.trailers().get("echo-a"), Some("1"));
+    assert_eq!(server.stopped().await.get("/testing.Echo/Call OK"), 1);
+}
+
+#[tokio::test]
+async fn streams_flow_in_every_direction() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+
+    let many = Message { count: 1000, ..text("x") };
+    let mut replies = client.many(many).await.unwrap().into_inner();
+    let mut count = 0;
+    while let Some(message) = replies.message().await.unwrap() {
+        assert_eq!(message.payload, b"x");
+        count += 1;
+    }
+    assert_eq!(count, 1000);
+
+    let parts = List(["a", "b", "c"].map(text).to_vec());
+    let joined = client.join(parts).await.unwrap().into_inner();
+    assert_eq!((joined.payload.as_slice(), joined.count), (&b"abc"[..], 3));
+
+    let parts = List((0..300).map(|n| text(&n.to_string())).collect());
+    let mut echoes = client.each(parts).await.unwrap().into_inner();
+    for n in 0..300 {
+        assert_eq!(echoes.message().await.unwrap().unwrap().payload, n.to_string().as_bytes());
+    }
+    assert!(echoes.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn ping_pong_over_one_stream_waits_for_each_answer() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Message>(1);
+    let outgoing = unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    let mut echoes = client.each(outgoing).await.unwrap().into_inner();
+    for n in 0..50 {
+        sender.send(text(&n.to_string())).await.unwrap();
+        assert_eq!(echoes.message().await.unwrap().unwrap().payload, n.to_string().as_bytes());
+    }
+    drop(sender);
+    assert!(echoes.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn large_messages_pass_windows_of_any_size() {
+    let mut limits = Limits::default();
+    limits.http2.stream_window_bytes = 1000;
+    let server = Running::new(limits).await;
+    let mut settings = Settings::default();
+    settings.http2.stream_window_bytes = 5000;
+    let client = EchoClient::new(server.channel(settings).await);
+    let payload: Vec<u8> = (0..1_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let response = client.call(Message { payload: payload.clone(), ..Message::default() }).await.unwrap();
+    assert!(response.get_ref().payload == payload);
+}
+
+#[tokio::test]
+async fn messages_are_compressed_both_ways() {
+    for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        let server = Running::with(Limits::default(), |builder| builder.compress(encoding, 100)).await;
+        let settings = Settings { compression: Some((encoding, 100)), ..Settings::default() };
+        let client = EchoClient::new(server.channel(settings).await);
+        let long = "long ".repeat(10_000);
+        assert_eq!(client.call(text(&long)).await.unwrap().get_ref().payload, long.as_bytes());
+        assert_eq!(client.call(text("short")).await.unwrap().get_ref().payload, b"short");
+    }
+}
+
+#[tokio::test]
+async fn failures_and_panics_stay_in_their_call() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let fail = |code| Message { fail: code, ..Message::default() };
+    let status = client.call(fail(9)).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "told to fail"));
+    let status = client.call(fail(666)).await.unwrap_err();
+    assert_eq!(status.code(), Code::Internal);
+    assert_eq!(client.many(fail(5)).await.unwrap_err().code(), Code::NotFound);
+    assert!(client.call(text("still here")).await.is_ok());
+    assert_eq!(server.stopped().await.get("opened"), 1);
+}
+
+#[tokio::test]
+async fn messages_over_the_limit_are_resource_exhausted_on_either_side() {
+    let server = Running::new(Limits { message_bytes_max: 1000, ..Limits::default() }).await;
+    let client = server.client().await;
+    let status = client.call(text(&"x".repeat(1001))).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let too_long = List(vec![text(&"x".repeat(1001))]);
+    assert_eq!(client.join(too_long).await.unwrap_err().code(), Code::ResourceExhausted);
+    let settings = Settings { message_bytes_max: 10, ..Settings::default() };
+    let narrow = EchoClient::new(server.channel(settings).await);
+    assert_eq!(narrow.call(text(&"x".repeat(100))).await.unwrap_err().code(), Code::ResourceExhausted);
+    assert!(narrow.call(text("x")).await.is_ok());
+}
+
+#[tokio::test]
+async fn deadline_ends_the_call_on_both_sides() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let mut request = Request::new(Message { delay_ms: 60_000, ..Message::default() });
+    request.set_timeout(Duration::from_millis(50));
+    let began = Instant::now();
+    assert_eq!(client.late(request).await.unwrap_err().code(), Code::DeadlineExceeded);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let mut request = Request::new(text("x"));
+    request.set_timeout(Duration::ZERO);
+    assert_eq!(client.call(request).await.unwrap_err().code(), Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn dropped_call_is_cancelled_at_the_server() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let slow = Message { delay_ms: 60_000, ..Message::default() };
+    let cancelled = tokio::time::timeout(Duration::from_millis(50), client.late(slow)).await;
+    assert!(cancelled.is_err());
+    let endless = Message { count: u32::MAX, ..text("x") };
+    let mut stream = client.many(endless).await.unwrap().into_inner();
+    stream.message().await.unwrap();
+    drop(stream);
+    for _ in 0..100 {
+        if server.counts.get("/testing.Echo/Late CANCELLED") + server.counts.get("/testing.Echo/Many CANCELLED") == 2 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?}", server.counts);
+}
+
+#[tokio::test]
+async fn waiting_calls_do_not_hold_up_others() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let slow: Vec<_> = (0..100)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.late(Message { delay_ms: 300, ..Message::default() }).await })
+        })
+        .collect();
+    let began = Instant::now();
+    for _ in 0..100 {
+        client.call(text("quick")).await.unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_millis(250), "quick calls took {:?}", began.elapsed());
+    for call in slow {
+        call.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn slow_reader_stops_only_its_own_stream() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let endless = Message { count: u32::MAX, ..text(&"x".repeat(10_000)) };
+    let _unread = client.many(endless).await.unwrap();
+    for _ in 0..50 {
+        client.call(text("quick")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn unknown_methods_and_services_are_unimplemented() {
+    use grpc_testing::interop_proto::Empty;
+    use grpc_testing::interop_proto::unimplemented_service_client::UnimplementedServiceClient;
+    let server = Running::new(Limits::default()).await;
+    let client = UnimplementedServiceClient::new(server.channel(Settings::default()).await);
+    assert_eq!(client.unimplemented_call(Empty {}).await.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(server.stopped().await.get("unknown UNIMPLEMENTED"), 1, "strangers' names are not kept");
+}
+
+#[tokio::test]
+async fn too_many_calls_are_refused_and_later_ones_served() {
+    let server = Running::new(Limits { calls_max: 2, ..Limits::default() }).await;
+    let client = server.client().await;
+    let slow = || {
+        let client = client.clone();
+        tokio::spawn(async move { client.late(Message { delay_ms: 200, ..Message::default() }).await })
+    };
+    let held = [slow(), slow()];
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::ResourceExhausted);
+    for call in held {
+        call.await.unwrap().unwrap();
+    }
+    client.call(text("x")).await.unwrap();
+    assert_eq!(server.stopped().await.get("refused Calls"), 1);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_so() {
+    let server = Running::new(Limits { connections_max: 1, ..Limits::default() }).await;
+    let first = server.client().await;
+    first.call(text("x")).await.unwrap();
+    let second = server.client().await;
+    assert_eq!(second.call(text("x")).await.unwrap_err().code(), Code::ResourceExhausted);
+    first.call(text("x")).await.unwrap();
+}
+
+#[tokio::test]
+async fn drain_finishes_calls_and_the_channel_moves_to_the_next_server() {
+    let mut server = Running::new(Limits::default()).await;
+    let address = server.address;
+    let client = server.client().await;
+    let slow = client.clone();
+    let slow = tokio::spawn(async move { slow.late(Message { delay_ms: 300, ..text("done") }).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.stop();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let next = Running::on(listener, Limits::default(), |builder| builder);
+    let mut request = Request::new(text("new"));
+    request.set_wait_for_ready(true);
+    client.call(request).await.unwrap();
+    assert_eq!(slow.await.unwrap().unwrap().get_ref().payload, b"done");
+    server.stopped().await;
+    assert_eq!(next.counts.get("/testing.Echo/Call OK"), 1);
+}
+
+#[tokio::test]
+async fn drain_gives_up_on_calls_that_never_end() {
+    let limits = Limits { drain_timeout: Duration::from_millis(200), ..Limits::default() };
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    let slow = tokio::spawn(async move { client.late(Message { delay_ms: 60_000, ..Message::default() }).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let began = Instant::now();
+    server.stopped().await;
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert_eq!(slow.await.unwrap().unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn connections_end_at_their_age_without_a_failed_call() {
+    let limits = Limits { connection_age_max: Some(Duration::from_millis(50)), ..Limits::default() };
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    for _ in 0..30 {
+        let mut request = Request::new(text("x"));
+        request.set_wait_for_ready(true);
+        client.call(request).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(server.counts.get("opened") > 2);
+}
+
+#[tokio::test]
+async fn dead_peer_is_found_by_keepalive() {
+    let limits = Limits {
+        keepalive_interval: Some(Duration::from_millis(50)),
+        keepalive_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let server = Running::new(limits).await;
+    let live = server.client().await;
+    let mut dead = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut dead, &support::greeting()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(server.counts.get("closed: no answer to a keepalive ping"), 1);
+    live.call(text("x")).await.unwrap();
+    assert_eq!(server.counts.get("opened"), 2);
+}
+
+#[tokio::test]
+async fn unreachable_server_fails_calls_unless_they_wait() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let channel = Channel::builder(&format!("http://{address}")).unwrap().connect_lazy().unwrap();
+    let client = EchoClient::new(channel);
+    assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
+    let waiting = client.clone();
+    let waiting = tokio::spawn(async move {
+        let mut request = Request::new(text("patient"));
+        request.set_wait_for_ready(true);
+        waiting.call(request).await
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let _server = Running::on(listener, Limits::default(), |builder| builder);
+    assert_eq!(waiting.await.unwrap().unwrap().get_ref().payload, b"patient");
+}
+
+#[tokio::test]
+async fn only_calls_that_are_safe_are_tried_again() {
+    let server = Running::new(Limits::default()).await;
+    let retry =
+        RetryPolicy { codes: vec![Code::Aborted], backoff_first: Duration::from_millis(1), ..RetryPolicy::default() };
+    let settings = Settings { retry: Some(retry), ..Settings::default() };
+    let client = EchoClient::new(server.channel(settings).await);
+    let failing = || Request::new(Message { fail: 10, ..Message::default() });
+    client.call(failing()).await.unwrap_err();
+    assert_eq!(server.counts.get("/testing.Echo/Call ABORTED"), 1);
+    let mut safe = failing();
+    safe.set_safe_to_retry(true);
+    client.call(safe).await.unwrap_err();
+    assert_eq!(server.counts.get("/testing.Echo/Call ABORTED"), 4);
+}
+
+#[tokio::test]
+async fn closed_channel_lets_calls_finish_and_takes_no_more() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings { connections: 3, ..Settings::default() }).await;
+    let client = EchoClient::new(channel.clone());
+    let slow = client.clone();
+    let slow = tokio::spawn(async move { slow.late(Message { delay_ms: 100, ..Message::default() }).await });
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    channel.close().await;
+    slow.await.unwrap().unwrap();
+    assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn dropped_channel_closes_its_connections() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    client.call(text("x")).await.unwrap();
+    drop(client);
+    for _ in 0..100 {
+        if server.counts.get("closed") == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{:?}", server.counts);
+}
+
+#[tokio::test]
+async fn client_keeps_to_the_servers_stream_limit() {
+    let mut limits = Limits::default();
+    limits.http2.concurrent_streams_max = 3;
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.late(Message { delay_ms: 5, ..Message::default() }).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn http1_and_plain_http2_reach_the_http_service() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Running::new(Limits::default()).await;
+    let mut http1 = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    http1
+        .write_all(b"POST /one HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    http1.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("hello /one\nbody"), "{answer}");
+
+    let mut http2 = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let head = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
+    http2.write_all(&[support::greeting(), support::frame(1, 5, 1, &head)].concat()).await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.windows(8).any(|window| window == b"hello /\n") {
+        assert_ne!(http2.read_buf(&mut seen).await.unwrap(), 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! A server on a port of its own, and raw frames for peers that misbehave.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use grpc::client::{Channel, Settings};
+use grpc::server::{Builder, CallReport, Observer, Refusal};
+use grpc::{Limits, Server};
+use grpc_testing::proto::Message;
+use grpc_testing::proto::echo_client::EchoClient;
+use grpc_testing::proto::echo_server::EchoServer;
+use grpc_testing::{EchoService, PlainHttp};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Counts what a server reports.
+#[derive(Debug, Default)]
+pub(crate) struct Counts(pub(crate) Mutex<BTreeMap<String, u64>>);
+
+impl Counts {
+    fn add(&self, what: String) {
+        *self.0.lock().unwrap().entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn get(&self, what: &str) -> u64 {
+        self.0.lock().unwrap().get(what).copied().unwrap_or(0)
+    }
+}
+
+impl Observer for Counts {
+    fn connection_opened(&self, _: Option<SocketAddr>) {
+        self.add("opened".to_owned());
+    }
+
+    fn connection_closed(&self, _: Option<SocketAddr>, reason: &str) {
+        self.add("closed".to_owned());
+        self.add(format!("closed: {reason}"));
+    }
+
+    fn call_finished(&self, call: &CallReport<'_>) {
+        self.add(format!("{} {}", call.path, call.code.name()));
+    }
+
+    fn refused(&self, limit: Refusal) {
+        self.add(format!("refused {limit:?}"));
+    }
+}
+
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) server: Server,
+    pub(crate) counts: Arc<Counts>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) async fn with(limits: Limits, change: impl FnOnce(Builder) -> Builder) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(listener, limits, change)
+    }
+
+    pub(crate) fn on(listener: TcpListener, limits: Limits, change: impl FnOnce(Builder) -> Builder) -> Self {
+        let address = listener.local_addr().unwrap();
+        let counts = Arc::new(Counts::default());
+        let builder = Server::builder()
+            .add_service(EchoServer::new(EchoService::default()))
+            .http(PlainHttp)
+            .observer(Arc::clone(&counts) as Arc<dyn Observer>)
+            .limits(limits);
+        let server = change(builder).build();
+        let (stop, stopped) = oneshot::channel();
+        let serving = server.clone();
+        let task = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            serving.serve(listener, stopped).await.unwrap();
+        });
+        Self { address, server, counts, stop: Some(stop), task }
+    }
+
+    pub(crate) async fn new(limits: Limits) -> Self {
+        Self::with(limits, |builder| builder).await
+    }
+
+    pub(crate) async fn channel(&self, settings: Settings) -> Channel {
+        Channel::builder(&format!("http://{}", self.address)).unwrap().settings(settings).connect().await.unwrap()
+    }
+
+    pub(crate) async fn client(&self) -> EchoClient {
+        EchoClient::new(self.channel(Settings::default()).await)
+    }
+
+    /// Begins the drain.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    /// Drains and waits for the end.
+    pub(crate) async fn stopped(mut self) -> Arc<Counts> {
+        if self.stop.is_some() {
+            self.stop();
+        }
+        self.task.await.unwrap();
+        self.counts
+    }
+}
+
+pub(crate) fn text(payload: &str) -> Message {
+    Message { payload: payload.as_bytes().to_vec(), ..Message::default() }
+}
+
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Preface and empty SETTINGS.
+pub(crate) fn greeting() -> Vec<u8> {
+    [&grpc::http2::PREFACE[..], &frame(4, 0, 0, &[])[..]].concat()
+}
+
+/// The header block of a call of `/testing.Echo/<method>`.
+pub(crate) fn call_head(method: &str) -> Vec<u8> {
+    let path = format!("/testing.Echo/{method}");
+    let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    block.extend_from_slice(path.as_bytes());
+    block.extend_from_slice(&[0x0f, 0x10, 16]);
+    block.extend_from_slice(b"application/grpc");
+    block
+}
+
+/// Resident memory of this process, in bytes.
+pub(crate) fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}

@@ -1,0 +1,447 @@
+//! The calls of one client connection: commands in, requests out, answers to whoever waits for them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http2::{CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, Head, Indexing, Side, StreamKey};
+use tokio::time::Instant;
+
+use super::builder::{Settings, Target};
+use super::call::{Body, Command, Outgoing, RawReply, RawStream, ReplyTo, Start};
+use super::reply::{ReplyPlan, trailing_status};
+use crate::compression::{ACCEPTED, Encoding};
+use crate::message::{Assembler, Framed};
+use crate::metadata::Metadata;
+use crate::status::Status;
+use crate::streaming::Inbox;
+use crate::timeout;
+use crate::wake::WakeSet;
+
+const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
+/// Messages a stream may send in one poll before other calls have their turn.
+const MESSAGES_PER_POLL_MAX: usize = 64;
+
+enum Reply {
+    Unary {
+        to: ReplyTo,
+        message: Option<Framed<Bytes>>,
+    },
+    /// The caller is told when the head comes; until then it waits at `to`.
+    Stream {
+        to: Option<ReplyTo>,
+        inbox: Arc<Inbox>,
+    },
+}
+
+struct Active {
+    number: u64,
+    stream: StreamKey,
+    reply: Reply,
+    head: Option<(Arc<Head>, Option<Encoding>)>,
+    assembler: Assembler,
+    outgoing: Option<Box<dyn Outgoing>>,
+    unreleased: usize,
+}
+
+pub(super) struct Calls {
+    pub(super) connection: Connection,
+    target: Arc<Target>,
+    settings: Arc<Settings>,
+    slots: Vec<Option<Active>>,
+    pub(super) wakes: Arc<WakeSet>,
+    wakers: Vec<Waker>,
+    /// Head blocks by the number of the path, each without and with compression named.
+    heads: Vec<[CachedBlock; 2]>,
+    /// Calls beyond what the server allows at once.
+    waiting: VecDeque<Start>,
+    /// Streams with more to send than there is room.
+    blocked: Vec<StreamKey>,
+    scratch: Vec<u8>,
+    epoch: Instant,
+    pub(super) now: Instant,
+    pub(super) pong_seen: bool,
+}
+
+impl Calls {
+    pub(super) fn new(target: Arc<Target>, settings: Arc<Settings>) -> Self {
+        let now = Instant::now();
+        let config: Config = settings.http2.clone();
+        Self {
+            connection: Connection::new(Side::Client, config, 0),
+            target,
+            slots: Vec::new(),
+            wakes: WakeSet::new(settings.calls_per_connection_max),
+            wakers: Vec::new(),
+            heads: Vec::new(),
+            waiting: VecDeque::new(),
+            blocked: Vec::new(),
+            scratch: Vec::new(),
+            epoch: now,
+            now,
+            pong_seen: false,
+            settings,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.connection.live_streams() == 0 && self.waiting.is_empty()
+    }
+
+    pub(super) fn drain(&mut self) {
+        if self.waiting.is_empty() {
+            self.connection.drain();
+        }
+    }
+
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::Connect => {}
+            Command::Start(start) => {
+                self.waiting.push_back(start);
+                self.start_waiting();
+            }
+            Command::Cancel(number) => {
+                self.waiting.retain(|start| start.number != number);
+                let found = self.slots.iter().flatten().find(|active| active.number == number);
+                if let Some(stream) = found.map(|active| active.stream) {
+                    self.slots[stream.index()] = None;
+                    self.connection.reset(stream, ErrorCode::CANCEL);
+                    self.start_waiting();
+                }
+            }
+        }
+    }
+
+    /// Opens as many of the waiting calls as the server and our own limit allow.
+    fn start_waiting(&mut self) {
+        while self.connection.live_streams() < self.settings.calls_per_connection_max
+            && self.connection.can_open().is_ok()
+        {
+            let Some(start) = self.waiting.pop_front() else { return };
+            self.start(start);
+        }
+    }
+
+    /// Calls that were not begun, for another connection.
+    pub(super) fn take_waiting(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.waiting).into_iter().map(Command::Start).collect()
+    }
+
+    fn start(&mut self, start: Start) {
+        let Start { number, path, metadata, deadline, compression, body, reply_to, .. } = start;
+        let timeout = match deadline.map(|deadline| deadline.checked_duration_since(self.now)) {
+            Some(None) => return reply_to.fail(Status::deadline_exceeded("time was up before the call began"), true),
+            Some(left) => left,
+            None => None,
+        };
+        let head_number = path.number();
+        if self.heads.len() <= head_number {
+            self.heads.resize_with(head_number + 1, Default::default);
+        }
+        let plain = metadata.is_empty() && timeout.is_none();
+        let mut uncached = CachedBlock::default();
+        let cache =
+            if plain { &mut self.heads[head_number][usize::from(compression.is_some())] } else { &mut uncached };
+        let target = &self.target;
+        let scheme: &[u8] = if target.tls.is_some() { b"https" } else { b"http" };
+        let opened = self.connection.open(cache, false, |put| {
+            put(b":method", b"POST", Indexing::Insert);
+            put(b":scheme", scheme, Indexing::Insert);
+            put(b":path", path.text.as_bytes(), Indexing::Insert);
+            put(b":authority", target.authority.as_bytes(), Indexing::Insert);
+            put(b"te", b"trailers", Indexing::Insert);
+            put(b"content-type", b"application/grpc", Indexing::Insert);
+            put(b"user-agent", USER_AGENT, Indexing::Insert);
+            put(b"grpc-accept-encoding", ACCEPTED.as_bytes(), Indexing::Insert);
+            if let Some(encoding) = compression {
+                put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
+            }
+            if let Some(timeout) = timeout {
+                put(b"grpc-timeout", timeout::format(timeout).as_bytes(), Indexing::Literal);
+            }
+            for field in metadata.wire() {
+                let secret = matches!(field.name(), b"authorization" | b"cookie");
+                put(field.name(), field.value(), if secret { Indexing::Never } else { Indexing::Literal });
+            }
+        });
+        let Ok(stream) = opened else {
+            return reply_to.fail(Status::unavailable("the connection takes no more calls"), true);
+        };
+        self.make_room(stream);
+        let outgoing = match body {
+            Body::Message(framed) => {
+                let _ = if framed.len() <= 8 * 1024 {
+                    self.connection.send_slice(stream, &framed, true)
+                } else {
+                    self.connection.send_bytes(stream, framed.into(), true)
+                };
+                None
+            }
+            Body::Messages(outgoing) => Some(outgoing),
+        };
+        let reply = match reply_to {
+            to @ ReplyTo::Unary(_) => Reply::Unary { to, message: None },
+            to @ ReplyTo::Stream(_) => {
+                let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.settings.unread_bytes_max);
+                Reply::Stream { to: Some(to), inbox }
+            }
+        };
+        if outgoing.is_some() {
+            self.wakes.mark(stream.index());
+        }
+        let assembler = Assembler::default();
+        self.slots[stream.index()] =
+            Some(Active { number, stream, reply, head: None, assembler, outgoing, unreleased: 0 });
+    }
+
+    fn make_room(&mut self, stream: StreamKey) {
+        while self.slots.len() <= stream.index() {
+            self.wakers.push(self.wakes.waker(self.slots.len()));
+            self.slots.push(None);
+        }
+    }
+
+    pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
+        let elapsed = self.now.duration_since(self.epoch).as_millis();
+        let now_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        while let Some(event) = self.connection.receive(input, now_ms)? {
+            match event {
+                Event::Headers { stream, head, end } => self.head(stream, head, end),
+                Event::Data { stream, data, end } => self.data(stream, data, end),
+                Event::Trailers { stream, head } => self.finish(stream, &head),
+                Event::Reset { stream, code, by_us } => {
+                    let untouched = code == ErrorCode::REFUSED_STREAM && !by_us;
+                    self.fail(stream, Status::from_reset(code), untouched);
+                }
+                Event::Pong(_) => self.pong_seen = true,
+                Event::GoAway { .. } => {}
+            }
+        }
+        self.start_waiting();
+        Ok(())
+    }
+
+    fn active(&mut self, stream: StreamKey) -> Option<&mut Active> {
+        self.slots.get_mut(stream.index())?.as_mut().filter(|active| active.stream == stream)
+    }
+
+    fn take(&mut self, stream: StreamKey) -> Option<Active> {
+        self.active(stream)?;
+        self.slots.get_mut(stream.index())?.take()
+    }
+
+    #[inline]
+    fn head(&mut self, stream: StreamKey, head: Arc<Head>, end: bool) {
+        let status_only = head.get(b"grpc-status").is_some();
+        if end && status_only {
+            return self.finish(stream, &head);
+        }
+        let refusal = match head.memo(|| ReplyPlan::read(&head)) {
+            Some(ReplyPlan::Grpc(encoding)) if !end => {
+                let encoding = *encoding;
+                let Some(active) = self.active(stream) else { return };
+                active.head = Some((Arc::clone(&head), encoding));
+                if let Reply::Stream { to, inbox } = &mut active.reply
+                    && let Some(ReplyTo::Stream(to)) = to.take()
+                {
+                    let _ = to.send(Ok(RawStream { head: Some(head), encoding, inbox: Arc::clone(inbox) }));
+                }
+                return;
+            }
+            Some(ReplyPlan::Refuse(status)) => status.clone(),
+            _ => Status::internal("the answer ends without a status"),
+        };
+        self.fail(stream, refusal, false);
+        self.connection.reset(stream, ErrorCode::CANCEL);
+    }
+
+    #[inline]
+    fn data(&mut self, stream: StreamKey, mut data: &[u8], end: bool) {
+        let message_bytes_max = self.settings.message_bytes_max;
+        let length = data.len();
+        let Some(active) = self.active(stream) else { return self.connection.release(stream, length) };
+        let mut poll = false;
+        let failed = loop {
+            match active.assembler.next(&mut data, message_bytes_max) {
+                Err(status) => break Some(status),
+                Ok(None) => break None,
+                Ok(Some(framed)) => {
+                    let framed = Framed { compressed: framed.compressed, bytes: framed.bytes.into_bytes() };
+                    match &mut active.reply {
+                        Reply::Stream { inbox, .. } => poll |= inbox.push(framed),
+                        Reply::Unary { message: Some(_), .. } => {
+                            break Some(Status::internal("more than one message in answer to a unary call"));
+                        }
+                        Reply::Unary { message, .. } => *message = Some(framed),
+                    }
+                }
+            }
+        };
+        active.unreleased += length;
+        if poll {
+            self.wakes.mark(stream.index());
+        }
+        let failed = failed.or_else(|| end.then(|| Status::internal("the answer ends without trailers")));
+        if let Some(status) = failed {
+            self.fail(stream, status, false);
+            return self.connection.reset(stream, ErrorCode::CANCEL);
+        }
+        self.release(stream);
+    }
+
+    fn release(&mut self, stream: StreamKey) {
+        let Some(active) = self.active(stream) else { return };
+        let stalled = match &active.reply {
+            Reply::Unary { .. } => false,
+            Reply::Stream { inbox, .. } => inbox.stall(),
+        };
+        if !stalled {
+            let bytes = std::mem::take(&mut active.unreleased);
+            self.connection.release(stream, bytes);
+        }
+    }
+
+    /// The answer's last word came.
+    #[inline]
+    fn finish(&mut self, stream: StreamKey, trailers: &Arc<Head>) {
+        let Some(active) = self.take(stream) else { return };
+        if !self.connection.is_receive_closed(stream) || self.connection.is_live(stream) {
+            // The server has answered before it had all of the request: the rest is not wanted.
+            self.connection.reset(stream, ErrorCode::CANCEL);
+        }
+        let status = trailing_status(trailers);
+        let status = status.map_or_else(
+            || {
+                if active.assembler.is_empty() {
+                    None
+                } else {
+                    Some(Status::internal("the answer ends inside a message"))
+                }
+            },
+            Some,
+        );
+        match active.reply {
+            Reply::Unary { to: ReplyTo::Unary(to), message } => {
+                let answer = match (status, active.head, message) {
+                    (None, Some((head, encoding)), Some(message)) => {
+                        Ok(RawReply { head, encoding, message, trailers: Arc::clone(trailers) })
+                    }
+                    (Some(status), ..) => Err(super::call::Failure { status, untouched: false }),
+                    (None, ..) => {
+                        let status = Status::internal("the answer holds no message");
+                        Err(super::call::Failure { status, untouched: false })
+                    }
+                };
+                let _ = to.send(answer);
+            }
+            Reply::Unary { .. } => {}
+            Reply::Stream { to, inbox } => {
+                let _ = match (to, status) {
+                    (Some(to), Some(status)) => {
+                        to.fail(status, false);
+                        false
+                    }
+                    (None, Some(status)) => inbox.end(Err(status)),
+                    (to, None) => {
+                        if let Some(ReplyTo::Stream(to)) = to {
+                            let raw = RawStream { head: None, encoding: None, inbox: Arc::clone(&inbox) };
+                            let _ = to.send(Ok(raw));
+                        }
+                        inbox.end(Ok(Metadata::received(Arc::clone(trailers))))
+                    }
+                };
+            }
+        }
+    }
+
+    fn fail(&mut self, stream: StreamKey, status: Status, untouched: bool) {
+        let Some(active) = self.take(stream) else { return };
+        match active.reply {
+            Reply::Unary { to, .. } | Reply::Stream { to: Some(to), .. } => to.fail(status, untouched),
+            Reply::Stream { to: None, inbox } => {
+                inbox.end(Err(status));
+            }
+        }
+    }
+
+    pub(super) fn fail_all(&mut self, status: &Status) {
+        let streams: Vec<StreamKey> = self.slots.iter().flatten().map(|active| active.stream).collect();
+        for stream in streams {
+            self.fail(stream, status.clone(), false);
+        }
+    }
+
+    /// Polls the streams that woke up; returns whether there were any.
+    pub(super) fn poll_woken(&mut self) -> bool {
+        let wakes = Arc::clone(&self.wakes);
+        let mut any = false;
+        wakes.take(|index| {
+            any = true;
+            self.poll_slot(index);
+        });
+        any
+    }
+
+    fn poll_slot(&mut self, index: usize) {
+        let Some(Some(active)) = self.slots.get_mut(index) else { return };
+        let stream = active.stream;
+        if let Reply::Stream { to: None, inbox } = &active.reply
+            && inbox.is_abandoned()
+        {
+            self.slots[index] = None;
+            return self.connection.reset(stream, ErrorCode::CANCEL);
+        }
+        if let Some(mut outgoing) = active.outgoing.take()
+            && self.send(stream, outgoing.as_mut())
+            && let Some(active) = self.active(stream)
+        {
+            active.outgoing = Some(outgoing);
+        }
+        self.release(stream);
+    }
+
+    /// Sends what there is room for; returns whether there may be more.
+    fn send(&mut self, stream: StreamKey, outgoing: &mut dyn Outgoing) -> bool {
+        let waker = self.wakers[stream.index()].clone();
+        let mut cx = Context::from_waker(&waker);
+        for _ in 0..MESSAGES_PER_POLL_MAX {
+            if !self.has_room(stream) {
+                self.blocked.push(stream);
+                return true;
+            }
+            self.scratch.clear();
+            match outgoing.poll_next(&mut cx, &mut self.scratch) {
+                Poll::Pending => return true,
+                Poll::Ready(false) => {
+                    let _ = self.connection.send_slice(stream, &[], true);
+                    return false;
+                }
+                Poll::Ready(true) => {
+                    let _ = self.connection.send_slice(stream, &self.scratch, false);
+                }
+            }
+        }
+        waker.wake_by_ref();
+        true
+    }
+
+    fn has_room(&mut self, stream: StreamKey) -> bool {
+        self.connection.queued_bytes(stream) == 0 && self.connection.output().len() < self.settings.output_bytes_max
+    }
+
+    /// Marks the streams for which there is room again; returns whether there are any.
+    pub(super) fn unblock(&mut self) -> bool {
+        let mut any = false;
+        for position in (0..self.blocked.len()).rev() {
+            let stream = self.blocked[position];
+            if self.has_room(stream) {
+                self.blocked.swap_remove(position);
+                self.wakes.mark(stream.index());
+                any = true;
+            }
+        }
+        any
+    }
+}

@@ -1,0 +1,71 @@
+//! When a call is tried again (gRPC's "Retry Design"): by policy, and only if doing it twice does no harm.
+
+use std::time::Duration;
+
+use crate::status::{Code, Status};
+
+/// How often, how fast and after which failures a call that is safe to repeat is repeated.
+#[derive(Clone, Debug)]
+pub struct RetryPolicy {
+    /// Tries altogether, the first included; 1 is no retry.
+    pub attempts_max: u32,
+    /// Pause before the second try.
+    pub backoff_first: Duration,
+    /// Longest pause.
+    pub backoff_max: Duration,
+    /// Codes that are worth another try.
+    pub codes: Vec<Code>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            attempts_max: 3,
+            backoff_first: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            codes: vec![Code::Unavailable],
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The pause before try number `attempt` (the second is 2), or none if that should not be made.
+    ///
+    /// A server may say when to come back, or by a negative number not to (`grpc-retry-pushback-ms`).
+    pub(crate) fn pause(&self, attempt: u32, status: &Status) -> Option<Duration> {
+        if attempt > self.attempts_max || !self.codes.contains(&status.code()) {
+            return None;
+        }
+        if let Some(pushback) = status.metadata().get("grpc-retry-pushback-ms") {
+            return pushback.parse().ok().map(Duration::from_millis);
+        }
+        Some(jitter(exponential(self.backoff_first, self.backoff_max, attempt.saturating_sub(2))))
+    }
+}
+
+/// `first`, doubled `doublings` times, `max` at most.
+pub(crate) fn exponential(first: Duration, max: Duration, doublings: u32) -> Duration {
+    first.saturating_mul(2u32.saturating_pow(doublings.min(20))).min(max)
+}
+
+/// Between half and all of a pause, so that clients which failed together do not come back together.
+pub(crate) fn jitter(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_their_limit_and_tries_end() {
+        let policy = RetryPolicy { attempts_max: 5, backoff_max: Duration::from_millis(100), ..RetryPolicy::default() };
+        let failure = Status::unavailable("");
+        for (attempt, limit_ms) in [(2, 50), (3, 100), (4, 100), (5, 100)] {
+            let pause = policy.pause(attempt, &failure).unwrap().as_millis();
+            assert!((limit_ms / 2..=limit_ms).contains(&pause), "{attempt}: {pause}");
+        }
+        assert_eq!(policy.pause(6, &failure), None);
+        assert_eq!(policy.pause(2, &Status::internal("")), None);
+    }
+}
