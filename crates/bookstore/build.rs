@@ -1,8 +1,5 @@
 //! Makes the messages and the service traits from `proto/`, with no compiler to install.
 
 fn main() -> std::io::Result<()> {
-    grpc_build::Builder::default()
-        .client(false)
-        .descriptors("bookstore.bin")
-        .compile(&["bookstore.proto"], &["../../proto"])
+    grpc_build::Builder::default().descriptors("bookstore.bin").compile(&["bookstore.proto"], &["../../proto"])
 }

@@ -6,11 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::proto::health::health_check_response::ServingStatus;
+pub use crate::proto::health::health_check_response::ServingStatus;
+pub use crate::proto::health::health_client::HealthClient;
+pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::proto::health::health_server::{Health, HealthServer};
-use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::unfold::unfold;
 use crate::{Request, Response, Status, Stream};
+
+/// The contract in the form that [`Reflection`](crate::reflection::Reflection) takes.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/health.bin"));
 
 /// Services beyond this many are not watched before they are registered: strangers choose those names.
 const UNREGISTERED_MAX: usize = 1_000;
@@ -39,6 +43,13 @@ impl HealthReporter {
     pub fn set_serving(&self, service: &str, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         self.lock().entry(service.to_owned()).or_insert_with(|| watch::Sender::new(status)).send_replace(status);
+    }
+
+    /// Says a last time that nothing serves, and ends every watch, so that a drain does not wait for them.
+    pub fn shutdown(&self) {
+        for (_, sender) in self.lock().drain() {
+            sender.send_replace(ServingStatus::NotServing);
+        }
     }
 
     fn watch(&self, service: &str) -> Result<watch::Receiver<ServingStatus>, Status> {

@@ -1,6 +1,5 @@
 //! `quire`: the server, its client, and tools for its data.
 
-mod admission;
 mod cli;
 mod client;
 mod config;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use bookstore::{Bookstore, fault::Limit, grpc::Access, metrics::Metrics};
+use bookstore::{Bookstore, grpc::Access, metrics::Metrics};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
@@ -24,11 +24,10 @@ use tokio::{
 };
 
 use crate::{
-    admission::Gate,
     cli::ServeArgs,
     config::Config,
     console, http, telemetry,
-    transport::{self, CallMetrics, Front},
+    transport::{self, Counts, Front},
 };
 
 /// The store's file in the data folder.
@@ -45,7 +44,7 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let config = Config::load(args)?;
     telemetry::init(&config.log)?;
-    let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     let done = runtime.block_on(run(config));
     // The console's thread may sit in a read that nothing ends.
     runtime.shutdown_background();
@@ -58,22 +57,25 @@ async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let address = listener.local_addr()?;
     let mut registry = Registry::with_prefix("quire");
     let metrics = Metrics::register(&mut registry);
-    let calls = CallMetrics::register(&mut registry);
+    let counts = Counts::default();
+    registry.register_collector(Box::new(counts.clone()));
     let path = config.data.join(FILE_NAME);
     let (settings, opened_at) = (config.store.clone(), Instant::now());
     let opening = tokio::task::spawn_blocking(move || Bookstore::open(&path, settings, metrics));
     let store = opening.await??;
     store.answer_on(&Handle::current());
-    let (connections, in_flight) = (
-        Gate::new(Limit::Connections, config.transport.connections),
-        Gate::new(Limit::CallsInFlight, config.transport.calls_in_flight),
-    );
-    let levels = Levels { store: store.clone(), connections: connections.clone(), calls: in_flight.clone() };
+    let levels = Levels { store: store.clone(), counts: counts.clone() };
     registry.register_collector(Box::new(levels));
     let pages = http::router(http::Pages { store: store.clone(), registry: Arc::new(registry) });
-    let access = access(&config, address);
-    let (limits, front_store) = (config.transport, store.clone());
-    let front = Front { store: front_store, access, limits, connections, calls: in_flight, metrics: calls, pages };
+    let front = Front {
+        store: store.clone(),
+        access: access(&config, address),
+        limits: config.transport,
+        counts,
+        pages,
+        threads: config.threads,
+        drain: answering(config.drain),
+    };
     // Before anybody is told that the server is there: whoever knows may also stop it. Not earlier, so that a
     // signal ends a server that still loads.
     let signals = Signals::install()?;
@@ -139,6 +141,11 @@ async fn told_to_stop(console: tokio::sync::oneshot::Receiver<()>, mut signals: 
     }
 }
 
+/// The part of the drain in which calls may go on.
+fn answering(patience: Duration) -> Duration {
+    patience.saturating_sub(CLOSING.min(patience / 2))
+}
+
 /// Stops accepting, answers what is in flight, commits, checkpoints and closes, within the deadline.
 async fn drain(
     store: &Bookstore,
@@ -149,8 +156,7 @@ async fn drain(
     let deadline = Instant::now() + patience;
     stop.send_replace(true);
     store.end_tails();
-    let answering = patience.saturating_sub(CLOSING.min(patience / 2));
-    let answered = match tokio::time::timeout(answering, serving).await {
+    let answered = match tokio::time::timeout(answering(patience), serving).await {
         Ok(served) => {
             served??;
             true
@@ -173,16 +179,15 @@ async fn drain(
 #[derive(Debug)]
 struct Levels {
     store: Bookstore,
-    connections: Gate,
-    calls: Gate,
+    counts: Counts,
 }
 
 impl Collector for Levels {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let levels = [
-            ("connections", "Open connections", count(self.connections.taken())),
-            ("calls_in_flight", "Calls that have started and not ended", count(self.calls.taken())),
+            ("connections", "Open connections", count(self.counts.connections())),
+            ("calls_in_flight", "Calls that wait for something", count(self.counts.calls_in_flight())),
             ("purchases_queued", "Purchases and operator actions that wait for the ledger", count(self.store.queued())),
             ("books", "Books in the catalogue", count(self.store.books())),
             ("log_number", "Number of the newest log entry", self.store.last_number()),

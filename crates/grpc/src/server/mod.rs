@@ -211,6 +211,11 @@ impl Server {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
+    /// Calls that wait for something now.
+    pub fn calls(&self) -> usize {
+        self.shared.calls.load(Ordering::Relaxed)
+    }
+
     /// Accepts connections until `shutdown` is ready, then drains them, for `drain_timeout` at most.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         let (drain, draining) = watch::channel(false);

@@ -9,12 +9,12 @@ use bookstore::{
         self, BookTopicRequest, BuyOutcome, HelloRequest, ItemNumberRequest, book_store_client::BookStoreClient,
     },
 };
+use grpc::{
+    Code, Request, Response, Status,
+    client::{Channel, RetryPolicy, Settings},
+};
 use rand_core::{OsRng, RngCore as _};
 use serde_json::{Value, json};
-use tonic::{
-    Code, Request, Response, Status,
-    transport::{Channel, Endpoint},
-};
 
 use super::command::Call;
 use crate::table;
@@ -24,10 +24,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection to a server.
 pub(super) struct Calls {
-    shop: BookStoreClient<Channel>,
+    shop: BookStoreClient,
     address: String,
     timeout: Duration,
-    retries: u32,
     key: Option<IdempotencyKey>,
 }
 
@@ -54,9 +53,21 @@ impl Calls {
         retries: u32,
         key: Option<IdempotencyKey>,
     ) -> anyhow::Result<Self> {
-        let endpoint = Endpoint::from_shared(super::endpoint(address)?)?.connect_timeout(timeout).tcp_nodelay(true);
-        let shop = BookStoreClient::new(endpoint.connect_lazy()).max_decoding_message_size(usize::MAX);
-        Ok(Self { shop, address: address.to_owned(), timeout, retries, key })
+        let retry = RetryPolicy {
+            attempts_max: retries.saturating_add(1),
+            backoff_first: FIRST_PAUSE,
+            codes: vec![Code::Unavailable, Code::ResourceExhausted, Code::Unknown],
+            ..RetryPolicy::default()
+        };
+        let settings = Settings {
+            connect_timeout: timeout,
+            // A topic may have any number of books.
+            message_bytes_max: usize::MAX,
+            retry: Some(retry),
+            ..Settings::default()
+        };
+        let channel = Channel::builder(&super::endpoint(address)?)?.settings(settings).connect_lazy()?;
+        Ok(Self { shop: BookStoreClient::new(channel), address: address.to_owned(), timeout, key })
     }
 
     pub(super) async fn run(&mut self, call: &Call) -> Result<Answer, Failed> {
@@ -71,7 +82,7 @@ impl Calls {
     async fn ping(&mut self) -> Result<Answer, Failed> {
         let start = Instant::now();
         let request = HelloRequest { name: "quire client".to_owned() };
-        let reply = self.retried(request, async |mut shop, request| shop.hello(request).await).await?;
+        let reply = self.answer(self.shop.hello(self.request(request)).await)?;
         let took_ms = start.elapsed().as_secs_f64() * 1e3;
         let json = json!({ "success": true, "message": reply.hello_message, "ms": took_ms });
         Ok(Answer { success: true, text: format!("{} ({took_ms:.2} ms)", reply.hello_message), json })
@@ -79,7 +90,7 @@ impl Calls {
 
     async fn search(&mut self, topic: &str) -> Result<Answer, Failed> {
         let request = BookTopicRequest { topic: topic.to_owned() };
-        let reply = self.retried(request, async |mut shop, request| shop.search(request).await).await?;
+        let reply = self.answer(self.shop.search(self.request(request)).await)?;
         let books: Vec<Value> = reply.books.iter().map(book_json).collect();
         let json = json!({ "success": reply.success, "message": reply.message, "books": books });
         let text = if reply.books.is_empty() { reply.message } else { book_table(&reply.books) };
@@ -88,7 +99,7 @@ impl Calls {
 
     async fn lookup(&mut self, id: i32) -> Result<Answer, Failed> {
         let request = ItemNumberRequest { id, ..ItemNumberRequest::default() };
-        let reply = self.retried(request, async |mut shop, request| shop.lookup(request).await).await?;
+        let reply = self.answer(self.shop.lookup(self.request(request)).await)?;
         let json =
             json!({ "success": reply.success, "message": reply.message, "book": reply.book.as_ref().map(book_json) });
         let text = reply.book.map_or(reply.message, |book| book_table(&[book]));
@@ -100,7 +111,7 @@ impl Calls {
         OsRng.fill_bytes(&mut key);
         let idempotency_key = self.key.as_ref().map_or(key.to_vec(), |key| key.as_bytes().to_vec());
         let request = ItemNumberRequest { id, quantity: Some(quantity), idempotency_key };
-        let reply = self.retried(request, async |mut shop, request| shop.buy(request).await).await?;
+        let reply = self.answer(self.shop.buy(self.request(request)).await)?;
         let outcome = BuyOutcome::try_from(reply.outcome).unwrap_or_default();
         let json = json!({
             "success": reply.success,
@@ -114,63 +125,30 @@ impl Calls {
         Ok(Answer { success: reply.success, text: format!("{}{number}", reply.message), json })
     }
 
-    /// Sends until there is an answer, the retries are used up or the time is over.
-    async fn retried<Q: Clone, A>(
-        &self,
-        message: Q,
-        send: impl AsyncFn(BookStoreClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
-    ) -> Result<A, Failed> {
-        let deadline = Instant::now() + self.timeout;
-        let mut pause = FIRST_PAUSE;
-        let mut left = self.retries;
-        loop {
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            // The first attempts leave time for another, should the answer be lost.
-            let patience = if left > 0 { remaining / 2 } else { remaining };
-            let mut request = Request::new(message.clone());
-            request.set_timeout(patience);
-            let answer = tokio::time::timeout(patience, send(self.shop.clone(), request)).await;
-            let status = match answer {
-                Ok(Ok(answer)) => return Ok(answer.into_inner()),
-                Ok(Err(status)) => status,
-                Err(_) => Status::deadline_exceeded("no answer in time"),
-            };
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            if left == 0 || remaining <= pause || !worth_another(status.code()) {
-                return Err(self.failed(&status));
-            }
-            left -= 1;
-            // Between half and all of the pause, so that many clients do not come back at once.
-            tokio::time::sleep(pause / 2 + (pause / 2).mul_f64(f64::from(OsRng.next_u32()) / f64::from(u32::MAX)))
-                .await;
-            pause *= 2;
-        }
+    /// As the command's flags say: within its time, and as often as it may.
+    fn request<Q>(&self, message: Q) -> Request<Q> {
+        let mut request = Request::new(message);
+        request.set_timeout(self.timeout);
+        // Reads change nothing, and purchases carry a key.
+        request.set_safe_to_retry(true);
+        request
+    }
+
+    fn answer<A>(&self, answered: Result<Response<A>, Status>) -> Result<A, Failed> {
+        answered.map(Response::into_inner).map_err(|status| self.failed(&status))
     }
 
     fn failed(&self, status: &Status) -> Failed {
         let unreachable = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled);
         let code = format!("{:?}", status.code());
         let message = if unreachable {
-            let reason = std::error::Error::source(status).map_or_else(|| status.message().to_owned(), chain);
+            let reason = status.message();
             format!("{} cannot be reached: {reason}; is a server running there?", self.address)
         } else {
             status.message().to_owned()
         };
         Failed { unreachable, code, message }
     }
-}
-
-/// The innermost reason, which is the one that a person can act on.
-fn chain(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), chain)
-}
-
-/// Everything that may be different next time; all calls here may be sent twice, purchases because of their key.
-fn worth_another(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled
-    )
 }
 
 fn price(book: &wire::Book) -> String {

@@ -18,6 +18,8 @@ pub(crate) struct Config {
     pub data: PathBuf,
     /// Longest time from the wish to stop to the end of the process.
     pub drain: Duration,
+    /// Threads that serve connections.
+    pub threads: usize,
     pub transport: TransportLimits,
     pub store: bookstore::Settings,
     pub admin_token: Option<Arc<str>>,
@@ -77,6 +79,15 @@ fn within(key: &'static str, value: u64, least: u64, most: u64) -> Result<usize,
     }
 }
 
+/// One for each core unless it is set.
+fn threads(wanted: u64) -> Result<usize, Bad> {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Ok(match within("server.threads", wanted, 0, 1024)? {
+        0 => cores(),
+        threads => threads,
+    })
+}
+
 fn seconds(key: &'static str, value: f64) -> Result<Duration, Bad> {
     let valid = value > 0.0 && value <= 86_400.0;
     if valid { Ok(Duration::from_secs_f64(value)) } else { bad(key, &value, "seconds above 0 and up to 86400") }
@@ -119,6 +130,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         listen,
         data: raw.server.data,
         drain: seconds("server.drain_seconds", raw.server.drain_seconds)?,
+        threads: threads(raw.server.threads)?,
         transport,
         store,
         admin_token: admin_token.map(Into::into),

@@ -29,6 +29,7 @@ pub(super) struct Server {
     pub listen: String,
     pub data: PathBuf,
     pub drain_seconds: f64,
+    pub threads: u64,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -115,7 +116,7 @@ impl From<Reads> for bookstore::Reads {
 
 impl Default for Server {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:10086".to_owned(), data: "quire-data".into(), drain_seconds: 10.0 }
+        Self { listen: "127.0.0.1:10086".to_owned(), data: "quire-data".into(), drain_seconds: 10.0, threads: 0 }
     }
 }
 

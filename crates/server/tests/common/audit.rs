@@ -17,7 +17,7 @@ impl Audit {
     /// Reads everything from a server that nobody buys from meanwhile, and checks for each book that its entries
     /// follow from each other and lead to its stock.
     pub(crate) async fn of(server: &Server) -> Self {
-        let mut admin = server.admin();
+        let admin = server.admin();
         let (mut entries, mut books) = (Vec::new(), Vec::new());
         let mut page_token = String::new();
         loop {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::{admin_client::AdminClient, book_store_client::BookStoreClient};
-use tonic::transport::{Channel, Endpoint};
+use grpc::client::{Channel, Settings};
 
 use super::wait_for;
 
@@ -186,15 +186,17 @@ impl Server {
 
     /// A connection of its own.
     pub(crate) fn channel(&self) -> Channel {
-        Endpoint::from_shared(format!("http://{}", self.address)).expect("an address").tcp_nodelay(true).connect_lazy()
+        let settings = Settings { message_bytes_max: 64 << 20, ..Settings::default() };
+        let channel = Channel::builder(&format!("http://{}", self.address)).expect("an address");
+        channel.settings(settings).connect_lazy().expect("a channel")
     }
 
-    pub(crate) fn shop(&self) -> BookStoreClient<Channel> {
+    pub(crate) fn shop(&self) -> BookStoreClient {
         BookStoreClient::new(self.channel())
     }
 
-    pub(crate) fn admin(&self) -> AdminClient<Channel> {
-        AdminClient::new(self.channel()).max_decoding_message_size(64 << 20)
+    pub(crate) fn admin(&self) -> AdminClient {
+        AdminClient::new(self.channel())
     }
 
     /// Runs a command of the client against it.

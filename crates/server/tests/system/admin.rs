@@ -3,7 +3,7 @@
 use bookstore::grpc::wire::{
     ListRequest, LogEntryKind, LogRequest, RestockRequest, TailLogRequest, UpdatePriceRequest,
 };
-use tonic::{Code, Request, Status, metadata::MetadataValue};
+use grpc::{Code, Request, Status};
 
 use crate::common::{
     process::{self, Server, Start},
@@ -80,14 +80,14 @@ async fn codes(server: &Server, authorization: Option<&'static str>) -> Vec<Code
     fn with<T>(message: T, authorization: Option<&'static str>) -> Request<T> {
         let mut request = Request::new(message);
         if let Some(value) = authorization {
-            request.metadata_mut().insert("authorization", MetadataValue::from_static(value));
+            request.metadata_mut().insert("authorization", value).expect("a legal value");
         }
         request
     }
     fn code<T>(answer: Result<T, Status>) -> Code {
         answer.map_or_else(|status| status.code(), |_| Code::Ok)
     }
-    let mut admin = server.admin();
+    let admin = server.admin();
     vec![
         code(admin.list(with(ListRequest::default(), authorization)).await),
         code(admin.restock(with(RestockRequest::default(), authorization)).await),

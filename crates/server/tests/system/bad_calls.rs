@@ -3,7 +3,7 @@
 use bookstore::grpc::wire::{
     BookTopicRequest, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,
 };
-use tonic::{Code, Status};
+use grpc::{Code, Status};
 
 use crate::common::{
     audit::Audit,
@@ -23,7 +23,7 @@ const ID: &str = "it must be a whole number from 1 to 2147483647";
 async fn an_id_that_is_absent_or_negative_is_an_invalid_argument() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let mut shop = server.shop();
+    let shop = server.shop();
     for id in [0, -1, i32::MIN] {
         let message = format!("id is {id}; {ID}");
         refused(shop.lookup(one(id)).await, Code::InvalidArgument, &message);
@@ -63,7 +63,7 @@ async fn a_key_may_have_64_bytes_and_no_more() {
 async fn a_key_sent_again_with_another_request_is_an_invalid_argument() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let mut shop = server.shop();
+    let shop = server.shop();
     let number = shop.buy(keyed(BOOK, "mine")).await.expect("an answer").into_inner().purchase_number;
     let message = format!(
         "idempotency_key is the key of an earlier purchase of 1 of book {BOOK}, number {number}; it must be sent with that same request, or a new key"
@@ -83,7 +83,7 @@ async fn a_topic_that_is_too_long_is_refused_whatever_its_length() {
     let folder = folder();
     let server = Server::start(folder.path());
     let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes) };
-    let mut shop = server.shop();
+    let shop = server.shop();
     assert!(shop.search(topic(256)).await.expect("an answer").into_inner().success);
     let message = "the server's limit topic_bytes is 256: name a shorter topic";
     refused(shop.search(topic(300)).await, Code::ResourceExhausted, message);
@@ -96,7 +96,7 @@ async fn a_topic_that_is_too_long_is_refused_whatever_its_length() {
 async fn a_page_that_cannot_be_is_refused_by_name() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let mut admin = server.admin();
+    let admin = server.admin();
     let message = "the server's limit page_size is 1000: ask for a smaller page";
     let list = |page_size, token: &str| ListRequest { page_size, page_token: token.to_owned() };
     let log = |page_size, token: &str| LogRequest { page_size, page_token: token.to_owned() };
@@ -117,7 +117,7 @@ async fn a_page_that_cannot_be_is_refused_by_name() {
 async fn a_price_or_an_amount_that_cannot_be_is_an_invalid_argument() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let mut admin = server.admin();
+    let admin = server.admin();
     for cents in [-1, 100_000_000_001, i64::MIN] {
         let price = UpdatePriceRequest { id: BOOK, price_cents: Some(cents) };
         let status = admin.update_price(price).await.expect_err("a refusal");
@@ -135,7 +135,7 @@ async fn a_price_or_an_amount_that_cannot_be_is_an_invalid_argument() {
 async fn what_is_a_matter_of_business_is_no_fault() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let mut shop = server.shop();
+    let shop = server.shop();
     let lookup = shop.lookup(one(1)).await.expect("an answer").into_inner();
     assert_eq!((lookup.success, &*lookup.message, lookup.book), (false, "there is no book 1", None));
     let buy = shop.buy(one(1)).await.expect("an answer").into_inner();

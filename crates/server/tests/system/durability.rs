@@ -13,7 +13,6 @@ use bookstore::grpc::wire::{
 };
 use rand_core::{OsRng, RngCore as _};
 use tokio::task::JoinSet;
-use tonic::transport::Channel;
 
 use crate::common::{
     audit::Audit,
@@ -47,7 +46,7 @@ fn wish() -> ItemNumberRequest {
 }
 
 /// Buys until the server is gone.
-async fn buy(mut shop: BookStoreClient<Channel>, count: Arc<AtomicUsize>) -> Told {
+async fn buy(shop: BookStoreClient, count: Arc<AtomicUsize>) -> Told {
     let mut told = Told::default();
     loop {
         let wish = wish();
@@ -63,7 +62,7 @@ async fn buy(mut shop: BookStoreClient<Channel>, count: Arc<AtomicUsize>) -> Tol
 }
 
 /// Raises the stock again and again, so that some purchases are refused and most are not.
-async fn restock(mut admin: AdminClient<Channel>) -> Told {
+async fn restock(admin: AdminClient) -> Told {
     let mut amount = 1;
     while admin.restock(RestockRequest { amount: Some(amount) }).await.is_ok() {
         amount = 1 + (amount + 6) % 30;
@@ -76,7 +75,7 @@ async fn restock(mut admin: AdminClient<Channel>) -> Told {
 async fn round(server: &mut Server) -> Told {
     let count = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
-    let connections: Vec<Channel> = (0..CONNECTIONS).map(|_| server.channel()).collect();
+    let connections: Vec<_> = (0..CONNECTIONS).map(|_| server.channel()).collect();
     for place in 0..BUYERS {
         tasks.spawn(buy(BookStoreClient::new(connections[place % CONNECTIONS].clone()), Arc::clone(&count)));
     }
@@ -103,7 +102,7 @@ async fn a_killed_server_has_lost_nothing_it_acknowledged() {
     for _ in 0..ROUNDS {
         let told = round(&mut server).await;
         server = start.serve(folder.path());
-        let mut shop = server.shop();
+        let shop = server.shop();
         let keyed = |answer: &&(ItemNumberRequest, BuyBookReply)| !answer.0.idempotency_key.is_empty();
         for (wish, reply) in told.answered.iter().filter(keyed).take(200) {
             let again = shop.buy(wish.clone()).await.expect("an answer").into_inner();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::{BuyBookReply, ItemNumberRequest, RestockRequest};
-use tonic::{Code, Status};
+use grpc::{Code, Status};
 
 use crate::common::{
     PATIENCE,
@@ -31,7 +31,7 @@ async fn buy_until_full(server: &Server, bought: &mut Bought) -> (ItemNumberRequ
         for _ in 0..64 {
             number += 1;
             let wish = keyed(BOOKS[number % 4], &format!("{:>40} {number:>8}", std::process::id()));
-            let mut shop = shop.clone();
+            let shop = shop.clone();
             wave.spawn(async move { (wish.clone(), shop.buy(wish).await) });
         }
         let mut fault = None;

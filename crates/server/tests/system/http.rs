@@ -74,7 +74,7 @@ fn a_connection_is_used_for_many_requests() {
 async fn bytes_that_mean_nothing_disturb_nobody() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let mut shop = server.shop();
+    let shop = server.shop();
     shop.hello(HelloRequest::default()).await.expect("an answer");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let nonsense: [&[u8]; 6] = [

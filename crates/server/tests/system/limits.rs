@@ -6,8 +6,8 @@ use std::{
 };
 
 use bookstore::grpc::wire::{BookTopicRequest, HelloRequest, ListRequest, TailLogRequest};
+use grpc::{Code, Status};
 use tokio::task::JoinSet;
-use tonic::{Code, Status};
 
 use crate::common::{
     PATIENCE, http, poll,
@@ -31,7 +31,7 @@ fn exhausted<T: std::fmt::Debug>(answer: Result<T, Status>, limit: &str) {
 async fn a_connection_too_many_is_told_and_closed() {
     let folder = folder();
     let server = Start::default().set("limits.connections=2").serve(folder.path());
-    let (mut first, mut second) = (server.shop(), server.shop());
+    let (first, second) = (server.shop(), server.shop());
     first.hello(hello()).await.expect("an answer");
     second.hello(hello()).await.expect("an answer");
     exhausted(server.shop().hello(hello()).await, "connections");
@@ -63,7 +63,7 @@ async fn a_connection_that_says_nothing_loses_its_place() {
 async fn a_call_too_many_is_refused_while_those_in_flight_go_on() {
     let folder = folder();
     let server = Start::default().set("limits.calls_in_flight=1").serve(folder.path());
-    let mut admin = server.admin();
+    let admin = server.admin();
     let tail = TailLogRequest { after_number: Some(0) };
     let mut tail = admin.tail_log(tail).await.expect("a stream").into_inner();
     assert!(tail.message().await.expect("an entry").is_some());
@@ -84,7 +84,7 @@ async fn a_purchase_too_many_in_the_queue_is_refused_while_others_are_answered()
     let mut tasks = JoinSet::new();
     let shop = server.shop();
     for _ in 0..20 {
-        let mut shop = shop.clone();
+        let shop = shop.clone();
         tasks.spawn(async move { shop.buy(one(BOOK)).await });
     }
     poll("refusals", async || (http::refused(server.address, "purchases_queued") >= 10).then_some(())).await;
@@ -111,7 +111,7 @@ async fn a_message_a_topic_and_a_page_too_large_are_counted() {
     let folder = folder();
     let server = Start::default().set("limits.message_bytes=2000").serve(folder.path());
     let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes) };
-    let mut shop = server.shop();
+    let shop = server.shop();
     exhausted(shop.search(topic(2000)).await, "message_bytes");
     exhausted(shop.search(topic(1900)).await, "topic_bytes");
     let page = ListRequest { page_size: 1001, page_token: String::new() };

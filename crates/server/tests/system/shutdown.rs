@@ -9,7 +9,7 @@ use std::{
 
 use bookstore::grpc::wire::{HelloRequest, TailLogRequest};
 use tokio::task::JoinSet;
-use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use grpc::health::{HealthCheckRequest, HealthClient};
 
 use crate::common::{
     audit::Audit,
@@ -38,7 +38,7 @@ async fn ends_soon(signal: &str) {
         .expect("an answer");
     let silent = TcpStream::connect(server.address).expect("a connection");
     let mut tail = server.admin().tail_log(TailLogRequest { after_number: Some(0) }).await.expect("a stream");
-    let mut health = HealthClient::new(server.channel());
+    let health = HealthClient::new(server.channel());
     let mut watch = health.watch(HealthCheckRequest::default()).await.expect("a stream").into_inner();
     assert!(watch.message().await.expect("a status").is_some());
     assert!(tail.get_mut().message().await.expect("an entry").is_some());
@@ -75,7 +75,7 @@ async fn purchases_in_flight_are_answered_before_the_end() {
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let mut tasks = JoinSet::new();
     for _ in 0..50 {
-        let mut shop = shop.clone();
+        let shop = shop.clone();
         tasks.spawn(async move { shop.buy(one(BOOK)).await });
     }
     let calls = "quire_calls_in_flight";
@@ -101,7 +101,7 @@ async fn the_deadline_holds_even_when_the_store_cannot_be_written() {
     let mut server = Start::default().set("server.drain_seconds=1").serve(folder.path());
     let other = store::other_program(folder.path());
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
-    let mut shop = server.shop();
+    let shop = server.shop();
     let waiting = tokio::spawn(async move { shop.buy(one(BOOK)).await });
     poll("a purchase that waits", async || {
         (crate::common::http::metric(server.address, "quire_calls_in_flight") >= 1).then_some(())
@@ -122,7 +122,7 @@ async fn the_deadline_holds_even_when_the_store_cannot_be_written() {
 async fn a_caller_that_is_frozen_holds_up_the_end_no_longer_than_the_deadline() {
     let folder = folder();
     let mut server = Start::default().set("server.drain_seconds=1").serve(folder.path());
-    let mut shop = server.shop();
+    let shop = server.shop();
     shop.hello(HelloRequest::default()).await.expect("an answer");
     let start = Instant::now();
     server.signal("TERM");

@@ -9,8 +9,8 @@ use bookstore::grpc::wire::{
     BuyBookReply, BuyOutcome, ItemNumberRequest, LogEntryKind, RestockRequest, UpdatePriceRequest,
     book_store_client::BookStoreClient,
 };
+use grpc::Status;
 use tokio::task::JoinSet;
-use tonic::{Status, transport::Channel};
 
 use crate::common::{
     audit::Audit,
@@ -29,12 +29,11 @@ async fn rush(
     wish: impl Fn(usize) -> ItemNumberRequest,
     buyers: usize,
 ) -> Vec<Result<BuyBookReply, Status>> {
-    let shops: Vec<BookStoreClient<Channel>> =
-        (0..8).map(|place| BookStoreClient::new(servers[place % 2].channel())).collect();
+    let shops: Vec<BookStoreClient> = (0..8).map(|place| BookStoreClient::new(servers[place % 2].channel())).collect();
     let mut tasks = JoinSet::new();
     for place in 0..buyers {
-        let (mut shop, wish) = (shops[place % shops.len()].clone(), wish(place));
-        tasks.spawn(async move { shop.buy(wish).await.map(tonic::Response::into_inner) });
+        let (shop, wish) = (shops[place % shops.len()].clone(), wish(place));
+        tasks.spawn(async move { shop.buy(wish).await.map(grpc::Response::into_inner) });
     }
     tasks.join_all().await
 }
@@ -98,7 +97,7 @@ async fn one_key_at_both_servers_at_once_buys_once() {
 async fn a_key_whose_purchase_was_refused_stays_refused_at_the_other_server() {
     let folder = folder_with("7,The Last One,scarcity,1,9.99\n");
     let servers = [Server::start(folder.path()), Server::start(folder.path())];
-    let (mut here, mut there) = (servers[0].shop(), servers[1].shop());
+    let (here, there) = (servers[0].shop(), servers[1].shop());
     assert!(here.buy(one(7)).await.expect("an answer").into_inner().success);
     let refused = here.buy(keyed(7, "late")).await.expect("an answer").into_inner();
     assert_eq!(refused.outcome(), BuyOutcome::SoldOut);
@@ -168,7 +167,7 @@ async fn readers_of_the_database_see_what_another_program_wrote() {
 async fn sells_from(folder: &Path, server: &Server, left: i32) {
     let stock = format!("UPDATE book SET stock = {left} WHERE id = {BOOK}");
     store::other_program(folder).execute(&stock, ()).expect("the change is taken");
-    let mut shop = server.shop();
+    let shop = server.shop();
     for copy in 0..left {
         let reply = shop.buy(one(BOOK)).await.expect("an answer").into_inner();
         assert_eq!((reply.success, reply.stock_left), (true, Some(left - copy - 1)));

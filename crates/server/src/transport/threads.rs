@@ -1,0 +1,53 @@
+//! A single-threaded runtime for each thread that serves connections: what belongs to a connection never moves
+//! from one core to another, and nothing in it needs a lock.
+
+use std::{
+    io,
+    thread::{self, JoinHandle},
+};
+
+use bookstore::Bookstore;
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::watch,
+};
+
+/// The threads.
+pub(super) struct Threads {
+    running: Vec<(Handle, JoinHandle<()>)>,
+    stop: watch::Sender<bool>,
+}
+
+impl Threads {
+    pub(super) fn start(count: usize, store: &Bookstore) -> io::Result<Self> {
+        let stop = watch::Sender::new(false);
+        let start = |number| {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let handle = runtime.handle().clone();
+            let (store, mut stopped) = (store.clone(), stop.subscribe());
+            let serve = move || {
+                runtime.block_on(async {
+                    store.answer_here();
+                    // The sender may be gone as well; either means the end.
+                    drop(stopped.wait_for(|stop| *stop).await);
+                });
+            };
+            Ok((handle, thread::Builder::new().name(format!("serve-{number}")).spawn(serve)?))
+        };
+        let running = (0..count).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { running, stop })
+    }
+
+    pub(super) fn handles(&self) -> Vec<Handle> {
+        self.running.iter().map(|(handle, _)| handle.clone()).collect()
+    }
+
+    /// Drops what still runs on them.
+    pub(super) fn stop(self) {
+        self.stop.send_replace(true);
+        for (_, thread) in self.running {
+            // A thread that panicked has said so on stderr.
+            drop(thread.join());
+        }
+    }
+}
