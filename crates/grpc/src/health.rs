@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 pub use crate::proto::health::health_check_response::ServingStatus;
 pub use crate::proto::health::health_client::HealthClient;
-pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::proto::health::health_server::{Health, HealthServer};
+pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::unfold::unfold;
 use crate::{Request, Response, Status, Stream};
 

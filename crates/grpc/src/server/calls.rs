@@ -159,7 +159,10 @@ impl Calls {
         }
         let shared = Arc::clone(&self.shared);
         match head.memo(|| Plan::read(&head, &shared.routes)) {
-            Some(Plan::Call(_)) if self.refusing => self.refuse(stream, &too_many_connections()),
+            Some(Plan::Call(_)) if self.refusing => {
+                let status = self.told(Refusal::Connections, "too many connections; try again later");
+                self.refuse(stream, &status);
+            }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, &head, end),
             Some(Plan::Fail(status)) => {
                 let status = status.clone();
@@ -258,8 +261,9 @@ impl Calls {
         }
         if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
             self.shared.observer.refused(Refusal::GatheredBytes);
-            let status = Status::resource_exhausted("too many bytes of unfinished messages on this connection");
-            return self.refuse_gathering(stream, &status);
+            let status = self.told(Refusal::GatheredBytes, "too many bytes of unfinished messages on this connection");
+            self.forget(stream);
+            return self.refuse(stream, &status);
         }
         if end {
             return self.gathered(stream);
@@ -286,11 +290,18 @@ impl Calls {
         }
     }
 
+    /// A refusal in the embedder's words, or in ours.
+    pub(super) fn told(&self, limit: Refusal, words: &str) -> Status {
+        Status::resource_exhausted(self.shared.observer.words(limit).unwrap_or_else(|| words.to_owned()))
+    }
+
     fn refuse_gathering(&mut self, stream: StreamKey, status: &Status) {
+        self.forget(stream);
         if status.code() == Code::ResourceExhausted {
             self.shared.observer.refused(Refusal::MessageBytes);
+            let status = self.told(Refusal::MessageBytes, status.message());
+            return self.refuse(stream, &status);
         }
-        self.forget(stream);
         self.refuse(stream, status);
     }
 
@@ -380,8 +391,4 @@ impl Active {
             }
         }
     }
-}
-
-pub(super) fn too_many_connections() -> Status {
-    Status::resource_exhausted("too many connections; try again later")
 }

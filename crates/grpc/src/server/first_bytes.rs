@@ -25,14 +25,16 @@ pub(super) async fn serve<T>(
     mut io: T,
     shared: Arc<Shared>,
     peer: Arc<Peer>,
-    draining: Draining,
+    mut draining: Draining,
     refusing: bool,
 ) -> String
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut first = Vec::with_capacity(PREFACE.len());
-    let looked = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first)).await;
+    let look = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first));
+    // Whoever says nothing has nothing to finish.
+    let Some(looked) = before(look, &mut draining).await else { return "drained".to_owned() };
     match looked {
         Err(_) => "no first bytes in time".to_owned(),
         Ok(Err(error)) => format!("read: {error}"),
@@ -45,6 +47,16 @@ where
         Ok(Ok(false)) if !may_be_http1(&first) => "neither HTTP/2 nor HTTP/1.1".to_owned(),
         Ok(Ok(false)) => http1(Rewound { first, taken: 0, io }, shared, peer, draining, refusing).await,
     }
+}
+
+/// What a future yields, unless the drain begins first.
+pub(super) async fn before<F: Future>(future: F, draining: &mut Draining) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => draining.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 /// Reads until the bytes are the preface of HTTP/2 or cannot become it.

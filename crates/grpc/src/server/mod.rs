@@ -319,7 +319,7 @@ impl Server {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        let draining: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = if refusing {
+        let mut draining: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = if refusing {
             // Long enough for a call to be refused properly.
             Box::pin(tokio::time::sleep(shared.limits.handshake_timeout.min(Duration::from_secs(1))))
         } else {
@@ -328,7 +328,9 @@ impl Server {
         let Some(tls) = shared.tls.clone() else {
             return first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await;
         };
-        match tokio::time::timeout(shared.limits.handshake_timeout, tls.accept(io)).await {
+        let accept = tokio::time::timeout(shared.limits.handshake_timeout, tls.accept(io));
+        let Some(accepted) = first_bytes::before(accept, &mut draining).await else { return "drained".to_owned() };
+        match accepted {
             Err(_) => "no TLS handshake in time".to_owned(),
             Ok(Err(error)) => format!("TLS: {error}"),
             Ok(Ok(io)) => {

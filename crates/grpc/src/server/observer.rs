@@ -45,6 +45,11 @@ pub trait Observer: Send + Sync {
     fn call_finished(&self, _call: &CallReport<'_>) {}
     /// A limit was reached.
     fn refused(&self, _limit: Refusal) {}
+    /// What callers refused for this limit are told, where the embedder has better words: the name that its
+    /// configuration has for it, say.
+    fn words(&self, _limit: Refusal) -> Option<String> {
+        None
+    }
 }
 
 /// Hooks that do nothing.

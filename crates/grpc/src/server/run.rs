@@ -41,7 +41,8 @@ impl Calls {
         }
         if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
             self.shared.observer.refused(Refusal::Calls);
-            return self.refuse(stream, &Status::resource_exhausted("too many calls at once; try again later"));
+            let status = self.told(Refusal::Calls, "too many calls at once; try again later");
+            return self.refuse(stream, &status);
         }
         let metadata = Metadata::received(Arc::clone(head));
         let incoming = Incoming {

@@ -50,7 +50,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
         .add_service(reflection)
         .add_service(reflection_alpha)
         .limits(limits(&front.limits, front.drain))
-        .observer(front.counts.observer(front.store))
+        .observer(front.counts.observer(front.store, front.limits))
         .http(front.pages)
         .workers(threads.handles())
         .build();

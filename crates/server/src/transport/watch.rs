@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use bookstore::{Bookstore, fault::Limit};
+use bookstore::{
+    Bookstore,
+    fault::{Fault, Limit},
+};
 use grpc::{
     Code, Server,
     server::{CallReport, Observer, Refusal},
@@ -18,6 +21,8 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::ConstCounter},
 };
+
+use crate::config::TransportLimits;
 
 /// The methods that are counted by name; what else callers make up is counted as `other`.
 const METHODS: [&str; 10] = [
@@ -44,8 +49,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn observer(&self, store: Bookstore) -> Arc<Observed> {
-        Arc::new(Observed { counts: self.clone(), store })
+    pub(super) fn observer(&self, store: Bookstore, limits: TransportLimits) -> Arc<Observed> {
+        Arc::new(Observed { counts: self.clone(), store, limits })
     }
 
     /// From now on `server` is asked for what is open.
@@ -84,6 +89,19 @@ impl Collector for Counts {
 pub(crate) struct Observed {
     counts: Counts,
     store: Bookstore,
+    limits: TransportLimits,
+}
+
+impl Observed {
+    /// The limit by the name and the value that the configuration has for it; none for the engine's own.
+    fn limit(&self, refusal: Refusal) -> Option<(Limit, usize)> {
+        match refusal {
+            Refusal::Connections => Some((Limit::Connections, self.limits.connections)),
+            Refusal::Calls => Some((Limit::CallsInFlight, self.limits.calls_in_flight)),
+            Refusal::MessageBytes => Some((Limit::MessageBytes, self.limits.message_bytes)),
+            Refusal::Refusals | Refusal::GatheredBytes | Refusal::HeaderBytes => None,
+        }
+    }
 }
 
 impl Observer for Observed {
@@ -108,15 +126,14 @@ impl Observer for Observed {
     }
 
     fn refused(&self, refusal: Refusal) {
-        let limit = match refusal {
-            Refusal::Connections => Limit::Connections,
-            Refusal::Calls => Limit::CallsInFlight,
-            Refusal::MessageBytes => Limit::MessageBytes,
-            // Bounds of the engine's own, which nobody sets.
-            Refusal::Refusals | Refusal::GatheredBytes | Refusal::HeaderBytes => {
-                return tracing::warn!(limit = ?refusal, "a limit of the engine was reached");
-            }
-        };
-        self.store.metrics().refused(limit);
+        match self.limit(refusal) {
+            Some((limit, _)) => self.store.metrics().refused(limit),
+            None => tracing::warn!(limit = ?refusal, "a limit of the engine was reached"),
+        }
+    }
+
+    fn words(&self, refusal: Refusal) -> Option<String> {
+        let (limit, at) = self.limit(refusal)?;
+        Some(Fault::Limit { limit, at: u64::try_from(at).unwrap_or(u64::MAX) }.to_string())
     }
 }

@@ -102,7 +102,7 @@ async fn a_server_with_a_token_lets_in_whoever_sends_it_and_nobody_else() {
     let folder = folder();
     let server = Start::default().variable("QUIRE_ADMIN_TOKEN", TOKEN).serve(folder.path());
     assert_eq!(codes(&server, Some("Bearer sixteen letters and more")).await, [Code::Ok; 5]);
-    let wrong = [None, Some("Bearer "), Some("sixteen letters and more"), Some("Bearer sixteen letters and mor")];
+    let wrong = [None, Some("Bearer"), Some("sixteen letters and more"), Some("Bearer sixteen letters and mor")];
     for authorization in wrong {
         assert_eq!(codes(&server, authorization).await, [Code::Unauthenticated; 5], "{authorization:?}");
     }

@@ -135,18 +135,6 @@ async fn a_follower_of_the_log_too_many_is_refused() {
     poll("the place of the second", async || follow().await.ok()).await;
 }
 
-#[tokio::test]
-async fn a_request_of_the_web_too_many_is_told_to_come_back() {
-    let folder = folder();
-    let server = Start::default().set("limits.calls_in_flight=1").serve(folder.path());
-    let mut tail = server.admin().tail_log(TailLogRequest::default()).await.expect("a stream").into_inner();
-    let page = http::get(server.address, "/books");
-    assert_eq!(page.status, 503, "{page:?}");
-    assert_eq!(http::get(server.address, "/healthz").status, 200, "health is always told");
-    server.signal("TERM");
-    assert!(tail.message().await.expect("the stream ends in order").is_none());
-}
-
 #[test]
 fn a_peer_that_never_reads_holds_up_nobody() {
     let folder = folder();

@@ -8,8 +8,8 @@ use std::{
 };
 
 use bookstore::grpc::wire::{HelloRequest, TailLogRequest};
-use tokio::task::JoinSet;
 use grpc::health::{HealthCheckRequest, HealthClient};
+use tokio::task::JoinSet;
 
 use crate::common::{
     audit::Audit,
