@@ -19,6 +19,9 @@ use crate::streaming::Inbox;
 use crate::timeout;
 use crate::wake::WakeSet;
 
+/// Calls begun before the server has said how many it takes; RFC 9113 section 6.5.2 asks for no less than this.
+const STREAMS_UNASKED: usize = 100;
+
 const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
 /// Messages a stream may send in one poll before other calls have their turn.
 const MESSAGES_PER_POLL_MAX: usize = 64;
@@ -116,9 +119,9 @@ impl Calls {
 
     /// Opens as many of the waiting calls as the server and our own limit allow.
     fn start_waiting(&mut self) {
-        while self.connection.live_streams() < self.settings.calls_per_connection_max
-            && self.connection.can_open().is_ok()
-        {
+        let most = if self.connection.is_awaiting_peer() { STREAMS_UNASKED } else { usize::MAX };
+        let most = most.min(self.settings.calls_per_connection_max);
+        while self.connection.live_streams() < most && self.connection.can_open().is_ok() {
             let Some(start) = self.waiting.pop_front() else { return };
             self.start(start);
         }
