@@ -1,7 +1,7 @@
 # One command for each habit; `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help run test check bench clean
+.PHONY: help run test check bench bench-engine clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -24,6 +24,12 @@ check: ## formatting and lints
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore
+
+bench-engine: ## our gRPC engine beside tonic: requests a second and CPU a call, some minutes
+	cargo build --release --bin quire
+	cargo build --release --manifest-path peers/Cargo.toml
+	command -v h2load >/dev/null || { apt-get update -qq && apt-get install -y -qq nghttp2-client; }
+	python3 peers/bench_engine.py
 
 clean: ## remove everything that was built, the judges' tools included
 	cargo clean

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Quire's gRPC engine beside tonic's: the same Lookup of the same store, the server on core 0, h2load on core 1.
+
+Rounds are interleaved, so that a machine that slows down slows both; medians are printed. CPU per call is the
+server's own (all its threads, from /proc/PID/task/*/schedstat), over the calls that h2load counted.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LOADS = [(1, 1), (1, 10), (1, 100), (10, 100), (100, 1)]
+BOOK = 53477
+PATH = "/bookstore.BookStore/Lookup"
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def message() -> bytes:
+    """ItemNumberRequest{id: BOOK} behind gRPC's five-byte prefix."""
+    body = b"\x08" + varint(BOOK)
+    return struct.pack(">BI", 0, len(body)) + body
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+class Server:
+    def __init__(self, name: str, command: list[str], port: int):
+        self.name, self.port = name, port
+        self.process = subprocess.Popen(
+            ["taskset", "-c", "0", *command], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self.results: dict[tuple[int, int], list[tuple[float, float]]] = {load: [] for load in LOADS}
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise SystemExit(f"{self.name} ended by itself with code {self.process.returncode}")
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+        raise SystemExit(f"{self.name} does not listen on port {self.port}")
+
+    def cpu_ns(self) -> int:
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks)
+
+    def measure(self, load: tuple[int, int], seconds: float, payload: str) -> None:
+        connections, streams = load
+        before = self.cpu_ns()
+        command = ["taskset", "-c", "1", "h2load", "-c", str(connections), "-m", str(streams), "-D", str(seconds)]
+        command += ["-d", payload, "-H", "content-type: application/grpc", "-H", "te: trailers"]
+        out = subprocess.run(
+            [*command, f"http://127.0.0.1:{self.port}{PATH}"], capture_output=True, text=True, check=True
+        ).stdout
+        cpu = self.cpu_ns() - before
+        rate = float(re.search(r"finished in [\d.]+s, ([\d.]+) req/s", out).group(1))
+        counts = re.search(r"(\d+) total, (\d+) started, (\d+) done, (\d+) succeeded, (\d+) failed", out)
+        done, failed = int(counts.group(3)), int(counts.group(5))
+        if failed or not done:
+            raise SystemExit(f"{self.name}: {failed} of {done} calls failed\n{out}")
+        self.results[load].append((rate, cpu / done / 1000))
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--seconds", type=float, default=2)
+    arguments = arguments.parse_args()
+    if len(os.sched_getaffinity(0)) < 2:
+        raise SystemExit("this comparison needs two cores: one for the server, one for h2load")
+    with tempfile.TemporaryDirectory() as folder:
+        payload = pathlib.Path(folder, "lookup.bin")
+        payload.write_bytes(message())
+        ports = [free_port(), free_port()]
+        quire = [ROOT / "target/release/quire", "serve", "--data", f"{folder}/quire"]
+        quire += ["--listen", f"127.0.0.1:{ports[0]}", "--log-level", "error"]
+        tonic = [ROOT / "peers/target/release/tonic-bookstore", f"127.0.0.1:{ports[1]}", f"{folder}/tonic.db"]
+        servers = [Server("quire", [str(word) for word in quire], ports[0])]
+        servers.append(Server("tonic", [str(word) for word in tonic], ports[1]))
+        try:
+            for server in servers:
+                server.wait()
+                server.measure(LOADS[0], 0.5, str(payload))
+                server.results[LOADS[0]].clear()
+            for _ in range(arguments.rounds):
+                for load in LOADS:
+                    for server in servers:
+                        server.measure(load, arguments.seconds, str(payload))
+        finally:
+            for server in servers:
+                server.stop()
+    print(f"{'connections x calls in flight':32}" + "".join(f"{f'{c}x{m}':>12}" for c, m in LOADS))
+    rows = {}
+    for server in servers:
+        for place, what in enumerate(["req/s", "µs CPU a call"]):
+            rows[server.name, place] = [statistics.median(r[place] for r in server.results[load]) for load in LOADS]
+            cells = (f"{value:>12,.0f}" if place == 0 else f"{value:>12.2f}" for value in rows[server.name, place])
+            print(f"{f'{server.name}, {what}':32}" + "".join(cells))
+    for place, what in enumerate(["quire/tonic, req/s", "tonic/quire, CPU a call"]):
+        over, under = ("quire", "tonic") if place == 0 else ("tonic", "quire")
+        ratios = (a / b for a, b in zip(rows[over, place], rows[under, place]))
+        print(f"{what:32}" + "".join(f"{ratio:>12.2f}" for ratio in ratios))
+
+
+if __name__ == "__main__":
+    main()
