@@ -67,13 +67,13 @@ class Server:
     def measure(self, load: tuple[int, int], seconds: float, payload: str) -> None:
         connections, streams = load
         before = self.cpu_ns()
-        command = ["taskset", "-c", "1", "h2load", "-c", str(connections), "-m", str(streams), "-D", str(seconds)]
+        command = ["taskset", "-c", "1", "h2load", "-c", str(connections), "-m", str(streams), "-D", f"{seconds * 1000:.0f}ms"]
         command += ["-d", payload, "-H", "content-type: application/grpc", "-H", "te: trailers"]
         out = subprocess.run(
             [*command, f"http://127.0.0.1:{self.port}{PATH}"], capture_output=True, text=True, check=True
         ).stdout
         cpu = self.cpu_ns() - before
-        rate = float(re.search(r"finished in [\d.]+s, ([\d.]+) req/s", out).group(1))
+        rate = float(re.search(r"finished in [\d.]+m?s, ([\d.]+) req/s", out).group(1))
         counts = re.search(r"(\d+) total, (\d+) started, (\d+) done, (\d+) succeeded, (\d+) failed", out)
         done, failed = int(counts.group(3)), int(counts.group(5))
         if failed or not done:
