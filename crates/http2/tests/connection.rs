@@ -181,6 +181,17 @@ fn trailers_wait_for_the_body_before_them() {
 }
 
 #[test]
+fn window_that_comes_after_the_end_sends_nothing() {
+    let mut server = Peer::server(Config::default());
+    let stream = server.open(1);
+    server.connection.send_bytes(stream, Bytes::from(vec![0; 20_000]), true).unwrap();
+    assert!(!server.connection.is_sending(stream));
+    server.sent();
+    server.feed(&frame(WINDOW_UPDATE, 0, 1, &20_000u32.to_be_bytes())).unwrap();
+    assert_eq!(server.sent(), []);
+}
+
+#[test]
 fn large_bodies_share_the_connection_by_turns() {
     let mut server = Peer::server(Config { output_bytes_target: 1, ..Config::default() });
     server.feed(&setting(4, 1 << 20)).unwrap();

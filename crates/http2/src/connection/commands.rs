@@ -114,6 +114,7 @@ impl Connection {
     pub(super) fn send_ended(&mut self, stream: StreamKey) {
         let Some(slot) = self.streams.get_mut(stream) else { return };
         slot.send_closed = true;
+        slot.queued_end = QueuedEnd::Open;
         if slot.receive_closed {
             self.streams.remove(stream, false);
             self.resets.earn(1);
