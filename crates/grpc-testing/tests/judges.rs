@@ -120,8 +120,8 @@ fn connectconformance_finds_no_failure() {
     assert!(output.status.success() && text(&output).contains(" 0 failed"), "{}", text(&output));
 }
 
-fn body(size: usize) -> Option<Payload> {
-    Some(Payload { r#type: 0, body: vec![0; size] })
+fn body(size: usize) -> Payload {
+    Payload { r#type: 0, body: vec![0; size] }
 }
 
 fn parameters(size: i32) -> ResponseParameters {
@@ -134,7 +134,7 @@ fn size(payload: Option<&Payload>) -> usize {
 
 async fn unary_cases(client: &TestServiceClient) -> Result<(), Status> {
     client.empty_call(Empty {}).await?;
-    let large = || SimpleRequest { response_size: 314_159, payload: body(271_828), ..SimpleRequest::default() };
+    let large = || SimpleRequest { response_size: 314_159, payload: Some(body(271_828)), ..SimpleRequest::default() };
     assert_eq!(size(client.unary_call(large()).await?.get_ref().payload.as_ref()), 314_159);
 
     let mut request = Request::new(large());
@@ -156,7 +156,7 @@ async fn unary_cases(client: &TestServiceClient) -> Result<(), Status> {
 
 async fn streaming_cases(client: &TestServiceClient) -> Result<(), Status> {
     let sizes = unfold([27_182, 8, 1_828, 45_904].into_iter(), |mut sizes| async move {
-        Some((StreamingInputCallRequest { payload: body(sizes.next()?) }, sizes))
+        Some((StreamingInputCallRequest { payload: Some(body(sizes.next()?)) }, sizes))
     });
     assert_eq!(client.streaming_input_call(sizes).await?.get_ref().aggregated_payload_size, 74_922);
 
@@ -176,7 +176,7 @@ async fn streaming_cases(client: &TestServiceClient) -> Result<(), Status> {
     let requests = unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
     let request = |size| StreamingOutputCallRequest {
         response_parameters: vec![parameters(size)],
-        payload: body(10),
+        payload: Some(body(10)),
         ..StreamingOutputCallRequest::default()
     };
     // The server's head comes with its first answer, so the first request must be on its way.

@@ -85,7 +85,7 @@ fn may_be_http1(first: &[u8]) -> bool {
     match first.iter().position(|byte| *byte == b' ') {
         Some(0) => false,
         Some(blank) => first.get(blank + 1).is_none_or(|byte| matches!(byte, b'/' | b'*' | b'h' | b'H')),
-        None => first.iter().all(|byte| byte.is_ascii_graphic()),
+        None => first.iter().all(u8::is_ascii_graphic),
     }
 }
 

@@ -12,7 +12,8 @@ use crate::head::{Head, Section};
 use crate::settings::WINDOW_DEFAULT;
 use crate::streams::StreamKey;
 
-const CACHED_BLOCK_BYTES: usize = 32;
+/// Indexes, and a literal or two: some clients never index a path.
+const CACHED_BLOCK_BYTES: usize = 96;
 const CACHED_BLOCKS: usize = 16;
 
 #[derive(Debug)]
