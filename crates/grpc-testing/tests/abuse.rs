@@ -147,6 +147,26 @@ async fn half_received_messages_share_a_limit() {
 }
 
 #[tokio::test]
+async fn answers_that_are_never_allowed_out_are_bounded() {
+    let server = Running::new(Limits { unsent_bytes_max: 1_000_000, ..Limits::default() }).await;
+    let mut stream = connect(&server).await;
+    stream.write_all(&frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).await.unwrap();
+    let large = [&[0, 0, 0, 0x3a, 0x9b][..], &[0x0a, 0x98, 0x75], &[7; 15_000]].concat();
+    assert_eq!(large.len(), 5 + 0x3a9b);
+    for id in 0..200u32 {
+        stream.write_all(&frame(1, 4, id * 2 + 1, &call_head("Call"))).await.unwrap();
+        stream.write_all(&frame(0, 1, id * 2 + 1, &large)).await.unwrap();
+    }
+    for _ in 0..100 {
+        if server.counts.get("refused UnsentBytes") >= 100 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?}", server.counts);
+}
+
+#[tokio::test]
 async fn headers_over_the_limit_are_refused_with_a_status() {
     let mut settings = grpc::client::Settings::default();
     settings.http2.header_list_bytes_max = 1_000_000;

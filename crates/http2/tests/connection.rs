@@ -175,11 +175,12 @@ fn trailers_wait_for_the_body_before_them() {
     server.connection.send_bytes(stream, Bytes::from(vec![0; 70_000]), false).unwrap();
     server.connection.send_head(stream, true, status_ok).unwrap();
     assert!(server.sent().iter().all(|frame| frame.kind == DATA));
+    assert_eq!(server.connection.queued_bytes_total(), 70_000 - 65_535);
     server.feed(&frame(WINDOW_UPDATE, 0, 0, &70_000u32.to_be_bytes())).unwrap();
     server.feed(&frame(WINDOW_UPDATE, 0, 1, &70_000u32.to_be_bytes())).unwrap();
     let sent = server.sent();
     assert_eq!((sent.last().unwrap().kind, sent.last().unwrap().flags), (HEADERS, END_STREAM | END_HEADERS));
-    assert_eq!(server.connection.live_streams(), 0);
+    assert_eq!((server.connection.live_streams(), server.connection.queued_bytes_total()), (0, 0));
 }
 
 #[test]

@@ -172,6 +172,10 @@ impl Calls {
     }
 
     fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
+        if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
+            self.shared.observer.refused(Refusal::UnsentBytes);
+            return self.refuse(stream, &Status::resource_exhausted("too many answers wait to be read"));
+        }
         if self.shared.routes.table[plan.method].is_streaming_in {
             let index = stream.index();
             let inbox = Inbox::new(self.wakers[index].clone(), self.shared.limits.unread_bytes_max);

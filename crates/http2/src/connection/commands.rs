@@ -116,7 +116,7 @@ impl Connection {
         slot.send_closed = true;
         slot.queued_end = QueuedEnd::Open;
         if slot.receive_closed {
-            self.streams.remove(stream, false);
+            self.remove_stream(stream, false);
             self.resets.earn(1);
         }
     }
@@ -153,6 +153,7 @@ impl Connection {
             return Err(StreamError::Closed);
         }
         slot.queued_bytes += data.len();
+        self.queued_total += data.len();
         if !data.is_empty() {
             slot.queue.push_back(data);
         }
@@ -168,6 +169,12 @@ impl Connection {
     #[inline]
     pub fn queued_bytes(&self, stream: StreamKey) -> usize {
         self.streams.get(stream).map_or(0, |slot| slot.queued_bytes)
+    }
+
+    /// As [`Connection::queued_bytes`], of all streams together.
+    #[inline]
+    pub fn queued_bytes_total(&self) -> usize {
+        self.queued_total
     }
 
     /// Whether something of the stream waits for a window or for its turn, its end included.
@@ -189,7 +196,7 @@ impl Connection {
     pub fn reset(&mut self, stream: StreamKey, code: ErrorCode) {
         if self.is_live(stream) {
             frame::put_reset(self.output.buffer(), stream.id(), code);
-            self.streams.remove(stream, true);
+            self.remove_stream(stream, true);
         }
     }
 

@@ -285,7 +285,7 @@ impl Connection {
         let Some(slot) = self.streams.get_mut(stream) else { return };
         slot.receive_closed = true;
         if slot.send_closed {
-            self.streams.remove(stream, false);
+            self.remove_stream(stream, false);
             self.resets.earn(1);
         }
     }
