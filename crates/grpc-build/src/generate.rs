@@ -50,7 +50,11 @@ fn docs(comments: &prost_build::Comments, indent: &str, fallback: &str) -> Strin
     if comments.leading.is_empty() {
         return format!("{indent}/// {fallback}\n");
     }
-    comments.leading.iter().map(|line| format!("{indent}///{line}\n")).collect()
+    let mut out = String::new();
+    for line in &comments.leading {
+        out.extend([format!("{indent}///{line}\n")]);
+    }
+    out
 }
 
 const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications)]\n";
@@ -132,24 +136,24 @@ fn trait_method(method: &Method) -> String {
     let mut out = String::new();
     let reply = if method.server_streaming {
         let stream = stream_name(method);
-        out.push_str(&format!(
+        out.extend([format!(
             "        /// What [`Self::{name}`] answers with.
         type {stream}: ::grpc::Stream<Item = ::std::result::Result<{output}, ::grpc::Status>> + Send + 'static;
 "
-        ));
+        )]);
         format!("Self::{stream}")
     } else {
         output.clone()
     };
-    out.push_str(&format!(
+    out.extend([format!(
         "{docs}        fn {name}(
             &self,
             request: ::grpc::Request<{request}>,
         ) -> impl ::std::future::Future<Output = ::std::result::Result<::grpc::Response<{reply}>, ::grpc::Status>> + Send;
 "
-    ));
+    )]);
     if !method.client_streaming && !method.server_streaming {
-        out.push_str(&format!(
+        out.extend([format!(
             "        /// The door for an answer that is at hand: answers without a future, or declines with `None`.
         #[inline]
         #[allow(unused_variables)]
@@ -161,7 +165,7 @@ fn trait_method(method: &Method) -> String {
             None
         }}
 "
-        ));
+        )]);
     }
     out
 }
@@ -204,9 +208,9 @@ fn client(service: &Service) -> String {
     for method in &service.methods {
         let constant = method.name.trim_start_matches("r#").to_uppercase();
         let proto_name = &method.proto_name;
-        paths.push_str(&format!(
+        paths.extend([format!(
             "    static {constant}: ::grpc::client::Path = ::grpc::client::Path::new(\"/{full_name}/{proto_name}\");\n"
-        ));
+        )]);
         methods.push_str(&client_method(method, &constant));
     }
     let docs = docs(&service.comments, "    ", "A service's client.");

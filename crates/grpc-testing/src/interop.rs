@@ -32,8 +32,8 @@ fn answer<T>(asked: &Metadata, message: T) -> Response<T> {
     response
 }
 
-fn payload(size: i32) -> Option<Payload> {
-    Some(Payload { r#type: 0, body: vec![0; usize::try_from(size).unwrap_or(0)] })
+fn payload(size: i32) -> Payload {
+    Payload { r#type: 0, body: vec![0; usize::try_from(size).unwrap_or(0)] }
 }
 
 fn check(status: Option<EchoStatus>) -> Result<(), Status> {
@@ -49,7 +49,7 @@ async fn output(parameters: &ResponseParameters) -> StreamingOutputCallResponse 
     if parameters.interval_us > 0 {
         tokio::time::sleep(Duration::from_micros(u64::from(parameters.interval_us.unsigned_abs()))).await;
     }
-    StreamingOutputCallResponse { payload: payload(parameters.size) }
+    StreamingOutputCallResponse { payload: Some(payload(parameters.size)) }
 }
 
 impl TestService for InteropService {
@@ -61,7 +61,7 @@ impl TestService for InteropService {
         let metadata = request.metadata().clone();
         let message = request.into_inner();
         check(message.response_status)?;
-        let reply = SimpleResponse { payload: payload(message.response_size), ..SimpleResponse::default() };
+        let reply = SimpleResponse { payload: Some(payload(message.response_size)), ..SimpleResponse::default() };
         Ok(answer(&metadata, reply))
     }
 

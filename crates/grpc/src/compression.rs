@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn both_encodings_round_trip() {
         for encoding in [Encoding::Gzip, Encoding::Zstd] {
-            for message in [&b""[..], b"x", &[7; 100_000]] {
+            for message in [&b""[..], b"x", &vec![7; 100_000]] {
                 let mut packed = Vec::new();
                 encoding.compress(message, &mut packed).unwrap();
                 assert_eq!(encoding.decompress(&packed, 100_000).unwrap(), message);

@@ -176,6 +176,8 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
 /// Percent-encodes a message for `grpc-message`; borrowed when nothing needs it.
 pub(crate) fn encode_message(message: &str) -> Cow<'_, [u8]> {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'%';
@@ -183,7 +185,6 @@ pub(crate) fn encode_message(message: &str) -> Cow<'_, [u8]> {
     if message.as_bytes().iter().all(plain) && !trims {
         return Cow::Borrowed(message.as_bytes());
     }
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = Vec::with_capacity(message.len() * 3);
     for byte in message.as_bytes() {
         // A blank at either end would make the field illegal, so all are encoded once one is there.
@@ -203,15 +204,13 @@ pub(crate) fn decode_message(value: &[u8]) -> String {
     let mut out = Vec::with_capacity(value.len());
     let mut position = 0;
     while let Some(&byte) = value.get(position) {
-        match (byte, digit(value.get(position + 1)), digit(value.get(position + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(high << 4 | low);
-                position += 3;
-            }
-            _ => {
-                out.push(byte);
-                position += 1;
-            }
+        let escaped = (byte, digit(value.get(position + 1)), digit(value.get(position + 2)));
+        if let (b'%', Some(high), Some(low)) = escaped {
+            out.push(high << 4 | low);
+            position += 3;
+        } else {
+            out.push(byte);
+            position += 1;
         }
     }
     String::from_utf8_lossy(&out).into_owned()

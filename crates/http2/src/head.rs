@@ -100,12 +100,11 @@ impl Head {
         let request_only = [self.method, self.scheme, self.authority, self.path];
         match section {
             Section::Trailers if self.pseudo_count > 0 => Err("a pseudo-header field in trailers"),
-            Section::Trailers => Ok(()),
             Section::Response if request_only.iter().any(|slot| *slot != ABSENT) => {
                 Err("a request's pseudo-header field in a response")
             }
             Section::Response if self.status_code().is_none() => Err("no valid :status"),
-            Section::Response => Ok(()),
+            Section::Trailers | Section::Response => Ok(()),
             Section::Request if self.status != ABSENT => Err(":status in a request"),
             Section::Request => self.require_request(),
         }

@@ -150,7 +150,7 @@ mod tests {
     fn written_prefix_is_cut_while_the_peer_never_catches_up() {
         let mut output = Output::default();
         for _ in 0..100 {
-            output.buffer().extend_from_slice(&[1; COMPACT_BYTES]);
+            output.buffer().extend_from_slice(&vec![1; COMPACT_BYTES]);
             output.splice(Bytes::from_static(b"x"));
             output.advance(COMPACT_BYTES);
         }

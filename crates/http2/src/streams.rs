@@ -46,6 +46,7 @@ pub(crate) enum QueuedEnd {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the four are independent; names say more than an enum would")]
 pub(crate) struct Stream {
     /// 0: the slot is free.
     pub(crate) id: u32,

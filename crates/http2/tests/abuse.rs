@@ -22,9 +22,9 @@ fn resets_after_finished_calls_are_forgiven() {
     let mut server = Peer::server(Config { resets: SMALL, ..Config::default() });
     for i in 0..100 {
         let cancelled = server.open(i * 4 + 1);
-        let served = server.open(i * 4 + 3);
-        server.feed(&frame(DATA, END_STREAM, served.id(), b"")).unwrap();
-        server.connection.send_head(served, true, |put| put(b":status", b"200", http2::Indexing::Literal)).unwrap();
+        let answered = server.open(i * 4 + 3);
+        server.feed(&frame(DATA, END_STREAM, answered.id(), b"")).unwrap();
+        server.connection.send_head(answered, true, |put| put(b":status", b"200", http2::Indexing::Literal)).unwrap();
         server.feed(&frame(RST_STREAM, 0, cancelled.id(), &[0, 0, 0, 8])).unwrap();
     }
 }

@@ -14,18 +14,20 @@ fn pair(config: &Config) -> (Peer, Peer) {
     (client, server)
 }
 
-fn request(put: &mut dyn FnMut(&[u8], &[u8], Indexing)) {
+type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
+
+fn request(put: Put<'_>) {
     put(b":method", b"POST", Indexing::Insert);
     put(b":scheme", b"http", Indexing::Insert);
     put(b":path", b"/a/b", Indexing::Insert);
 }
 
-fn response(put: &mut dyn FnMut(&[u8], &[u8], Indexing)) {
+fn response(put: Put<'_>) {
     put(b":status", b"200", Indexing::Insert);
     put(b"content-type", b"application/grpc", Indexing::Insert);
 }
 
-fn status_ok(put: &mut dyn FnMut(&[u8], &[u8], Indexing)) {
+fn status_ok(put: Put<'_>) {
     put(b"grpc-status", b"0", Indexing::Insert);
 }
 
@@ -37,13 +39,13 @@ fn call_goes_there_and_back_and_frees_its_slots() {
         let stream = client.connection.open(&mut ask, false, request).unwrap();
         client.connection.send_slice(stream, b"ping", true).unwrap();
         let (_, at_server) = exchange(&mut client, &mut server);
-        let [Seen::Headers(served, path, false), Seen::Data(_, body, true)] = &at_server[..] else {
+        let [Seen::Headers(asked, path, false), Seen::Data(_, body, true)] = &at_server[..] else {
             panic!("{at_server:?}")
         };
-        assert_eq!((path.as_str(), &body[..], served.index()), ("/a/b", &b"ping"[..], 0));
-        server.connection.send_head_cached(*served, &mut answer, false, response).unwrap();
-        server.connection.send_slice(*served, b"pong", false).unwrap();
-        server.connection.send_head_cached(*served, &mut ok, true, status_ok).unwrap();
+        assert_eq!((path.as_str(), &body[..], asked.index()), ("/a/b", &b"ping"[..], 0));
+        server.connection.send_head_cached(*asked, &mut answer, false, response).unwrap();
+        server.connection.send_slice(*asked, b"pong", false).unwrap();
+        server.connection.send_head_cached(*asked, &mut ok, true, status_ok).unwrap();
         let bytes = server.sent_bytes();
         if round >= 2 {
             assert_eq!(bytes.len(), 9 + 2 + 9 + 4 + 9 + 1, "head and trailers are indexes only");
@@ -78,7 +80,7 @@ fn sizes_are_checked() {
         frame(WINDOW_UPDATE, 0, 0, &[0; 3]),
         frame(RST_STREAM, 0, 1, &[0; 3]),
         frame(GOAWAY, 0, 0, &[0; 7]),
-        frame(DATA, 0, 1, &[0; 16_385]),
+        frame(DATA, 0, 1, &vec![0; 16_385]),
     ] {
         let mut server = Peer::server(Config::default());
         server.open(1);
@@ -173,11 +175,23 @@ fn trailers_wait_for_the_body_before_them() {
     server.connection.send_bytes(stream, Bytes::from(vec![0; 70_000]), false).unwrap();
     server.connection.send_head(stream, true, status_ok).unwrap();
     assert!(server.sent().iter().all(|frame| frame.kind == DATA));
+    assert_eq!(server.connection.queued_bytes_total(), 70_000 - 65_535);
     server.feed(&frame(WINDOW_UPDATE, 0, 0, &70_000u32.to_be_bytes())).unwrap();
     server.feed(&frame(WINDOW_UPDATE, 0, 1, &70_000u32.to_be_bytes())).unwrap();
     let sent = server.sent();
     assert_eq!((sent.last().unwrap().kind, sent.last().unwrap().flags), (HEADERS, END_STREAM | END_HEADERS));
-    assert_eq!(server.connection.live_streams(), 0);
+    assert_eq!((server.connection.live_streams(), server.connection.queued_bytes_total()), (0, 0));
+}
+
+#[test]
+fn window_that_comes_after_the_end_sends_nothing() {
+    let mut server = Peer::server(Config::default());
+    let stream = server.open(1);
+    server.connection.send_bytes(stream, Bytes::from(vec![0; 20_000]), true).unwrap();
+    assert!(!server.connection.is_sending(stream));
+    server.sent();
+    server.feed(&frame(WINDOW_UPDATE, 0, 1, &20_000u32.to_be_bytes())).unwrap();
+    assert_eq!(server.sent(), []);
 }
 
 #[test]
@@ -199,7 +213,7 @@ fn large_head_is_cut_into_continuations() {
     let (mut client, mut server) =
         pair(&Config { header_list_bytes_max: 60_000, header_block_bytes_max: 60_000, ..Config::default() });
     let value = vec![b'v'; 40_000];
-    let fields = |put: &mut dyn FnMut(&[u8], &[u8], Indexing)| {
+    let fields = |put: Put<'_>| {
         request(put);
         put(b"large", &value, Indexing::Literal);
     };
@@ -251,13 +265,13 @@ fn drain_serves_what_was_begun_and_nothing_after() {
     let (mut client, mut server) = pair(&Config::default());
     let stream = client.connection.open(&mut CachedBlock::default(), true, request).unwrap();
     let (_, seen) = exchange(&mut client, &mut server);
-    let Seen::Headers(served, ..) = seen[0] else { panic!("{seen:?}") };
+    let Seen::Headers(asked, ..) = seen[0] else { panic!("{seen:?}") };
     server.connection.drain();
     let (at_client, _) = exchange(&mut client, &mut server);
     assert!(at_client.contains(&Seen::GoAway(ErrorCode::NO_ERROR)));
     assert_eq!(client.connection.can_open(), Err(StreamError::GoingAway));
     assert!(!server.connection.is_drained());
-    server.connection.send_head(served, true, response).unwrap();
+    server.connection.send_head(asked, true, response).unwrap();
     let (at_client, _) = exchange(&mut client, &mut server);
     assert_eq!(at_client, [Seen::Headers(stream, "200".into(), true)]);
     assert!(server.connection.is_drained() && client.connection.is_drained());

@@ -134,15 +134,12 @@ async fn attempt<R>(
     let deadline = start.deadline;
     let mut guard = CancelOnDrop { lane, number: start.number, armed: true };
     lane.push(Command::Start(start));
-    let received = match deadline {
+    let answer = match deadline {
         None => receiver.await,
-        Some(deadline) => match timeout_at(deadline, receiver).await {
-            Ok(received) => received,
-            Err(_) => return Err(deadline_exceeded()),
-        },
+        Some(deadline) => timeout_at(deadline, receiver).await.map_err(|_| deadline_exceeded())?,
     };
     guard.armed = false;
-    received.unwrap_or_else(|_| {
+    answer.unwrap_or_else(|_| {
         Err(Failure { status: Status::unavailable("the connection ended before the answer"), untouched: false })
     })
 }
@@ -262,12 +259,11 @@ where
 {
     fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(false) };
-        stream.as_mut().poll_next(cx).map(|next| match next {
-            Some(message) => {
+        stream.as_mut().poll_next(cx).map(|next| {
+            if let Some(message) = next {
                 message::encode(&message, self.compression, out);
                 true
-            }
-            None => {
+            } else {
                 self.stream = None;
                 false
             }

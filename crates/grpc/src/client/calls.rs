@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 use bytes::Bytes;
 use http2::{CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, Head, Indexing, Side, StreamKey};
@@ -23,10 +23,8 @@ use crate::wake::WakeSet;
 const STREAMS_UNASKED: usize = 100;
 
 const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
-/// Messages a stream may send in one poll before other calls have their turn.
-const MESSAGES_PER_POLL_MAX: usize = 64;
 
-enum Reply {
+pub(super) enum Reply {
     Unary {
         to: ReplyTo,
         message: Option<Framed<Bytes>>,
@@ -38,30 +36,30 @@ enum Reply {
     },
 }
 
-struct Active {
+pub(super) struct Active {
     number: u64,
-    stream: StreamKey,
-    reply: Reply,
+    pub(super) stream: StreamKey,
+    pub(super) reply: Reply,
     head: Option<(Arc<Head>, Option<Encoding>)>,
     assembler: Assembler,
-    outgoing: Option<Box<dyn Outgoing>>,
+    pub(super) outgoing: Option<Box<dyn Outgoing>>,
     unreleased: usize,
 }
 
 pub(super) struct Calls {
     pub(super) connection: Connection,
     target: Arc<Target>,
-    settings: Arc<Settings>,
-    slots: Vec<Option<Active>>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) slots: Vec<Option<Active>>,
     pub(super) wakes: Arc<WakeSet>,
-    wakers: Vec<Waker>,
+    pub(super) wakers: Vec<Waker>,
     /// Head blocks by the number of the path, each without and with compression named.
     heads: Vec<[CachedBlock; 2]>,
     /// Calls beyond what the server allows at once.
     waiting: VecDeque<Start>,
     /// Streams with more to send than there is room.
-    blocked: Vec<StreamKey>,
-    scratch: Vec<u8>,
+    pub(super) blocked: Vec<StreamKey>,
+    pub(super) scratch: Vec<u8>,
     epoch: Instant,
     pub(super) now: Instant,
     pub(super) pong_seen: bool,
@@ -226,7 +224,7 @@ impl Calls {
         Ok(())
     }
 
-    fn active(&mut self, stream: StreamKey) -> Option<&mut Active> {
+    pub(super) fn active(&mut self, stream: StreamKey) -> Option<&mut Active> {
         self.slots.get_mut(stream.index())?.as_mut().filter(|active| active.stream == stream)
     }
 
@@ -294,7 +292,7 @@ impl Calls {
         self.release(stream);
     }
 
-    fn release(&mut self, stream: StreamKey) {
+    pub(super) fn release(&mut self, stream: StreamKey) {
         let Some(active) = self.active(stream) else { return };
         let stalled = match &active.reply {
             Reply::Unary { .. } => false,
@@ -374,77 +372,5 @@ impl Calls {
         for stream in streams {
             self.fail(stream, status.clone(), false);
         }
-    }
-
-    /// Polls the streams that woke up; returns whether there were any.
-    pub(super) fn poll_woken(&mut self) -> bool {
-        let wakes = Arc::clone(&self.wakes);
-        let mut any = false;
-        wakes.take(|index| {
-            any = true;
-            self.poll_slot(index);
-        });
-        any
-    }
-
-    fn poll_slot(&mut self, index: usize) {
-        let Some(Some(active)) = self.slots.get_mut(index) else { return };
-        let stream = active.stream;
-        if let Reply::Stream { to: None, inbox } = &active.reply
-            && inbox.is_abandoned()
-        {
-            self.slots[index] = None;
-            return self.connection.reset(stream, ErrorCode::CANCEL);
-        }
-        if let Some(mut outgoing) = active.outgoing.take()
-            && self.send(stream, outgoing.as_mut())
-            && let Some(active) = self.active(stream)
-        {
-            active.outgoing = Some(outgoing);
-        }
-        self.release(stream);
-    }
-
-    /// Sends what there is room for; returns whether there may be more.
-    fn send(&mut self, stream: StreamKey, outgoing: &mut dyn Outgoing) -> bool {
-        let waker = self.wakers[stream.index()].clone();
-        let mut cx = Context::from_waker(&waker);
-        for _ in 0..MESSAGES_PER_POLL_MAX {
-            if !self.has_room(stream) {
-                self.blocked.push(stream);
-                return true;
-            }
-            self.scratch.clear();
-            match outgoing.poll_next(&mut cx, &mut self.scratch) {
-                Poll::Pending => return true,
-                Poll::Ready(false) => {
-                    let _ = self.connection.send_slice(stream, &[], true);
-                    return false;
-                }
-                Poll::Ready(true) => {
-                    let _ = self.connection.send_slice(stream, &self.scratch, false);
-                }
-            }
-        }
-        waker.wake_by_ref();
-        true
-    }
-
-    fn has_room(&mut self, stream: StreamKey) -> bool {
-        self.connection.queued_bytes(stream) == 0 && self.connection.output().len() < self.settings.output_bytes_max
-    }
-
-    /// Marks the streams for which there is room again; returns whether there are any.
-    pub(super) fn unblock(&mut self) -> bool {
-        let mut any = false;
-        for position in (0..self.blocked.len()).rev() {
-            let stream = self.blocked[position];
-            if self.has_room(stream) {
-                self.blocked.swap_remove(position);
-                self.wakes.mark(stream.index());
-                any = true;
-            }
-        }
-        any
     }
 }

@@ -202,8 +202,8 @@ impl Connection {
             if handshake_ends.is_some_and(|at| at <= now) {
                 return Poll::Ready("no answer from the server in time".to_owned());
             }
-            let pong_due = self.ping_sent_at.map(|at| at + self.settings.keepalive_timeout);
-            if pong_due.is_some_and(|at| at <= now) {
+            let answer_due = self.ping_sent_at.map(|at| at + self.settings.keepalive_timeout);
+            if answer_due.is_some_and(|at| at <= now) {
                 return Poll::Ready("no answer to a keepalive ping".to_owned());
             }
             let interval = self.settings.keepalive_interval.filter(|_| self.ping_sent_at.is_none());
@@ -216,8 +216,8 @@ impl Connection {
                 }
                 continue;
             }
-            let soonest = [handshake_ends, pong_due, ping_due].into_iter().flatten().min();
-            let wake_at = soonest.unwrap_or(now + Duration::from_secs(3600));
+            let soonest = [handshake_ends, answer_due, ping_due].into_iter().flatten().min();
+            let wake_at = soonest.unwrap_or(now + Duration::from_hours(1));
             if wake_at < self.timer.deadline() || self.timer.is_elapsed() {
                 self.timer.as_mut().reset(wake_at);
             }

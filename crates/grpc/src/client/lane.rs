@@ -138,7 +138,9 @@ impl Lane {
             queue.push_front(command);
         }
         drop(queue);
-        impatient.into_iter().for_each(|command| command.fail(status, true));
+        for command in impatient {
+            command.fail(status, true);
+        }
     }
 }
 
@@ -179,9 +181,10 @@ async fn run(lane: Arc<Lane>, target: Arc<Target>, settings: Arc<Settings>) {
         back_off(&lane, Instant::now() + pause, &Status::unavailable(reason)).await;
     }
     lane.fail_impatient(&Status::unavailable("the channel is closed"));
-    std::mem::take(&mut *lane.lock())
-        .into_iter()
-        .for_each(|c| c.fail(&Status::unavailable("the channel is closed"), true));
+    let left = std::mem::take(&mut *lane.lock());
+    for command in left {
+        command.fail(&Status::unavailable("the channel is closed"), true);
+    }
     lane.set_state(State::Closed);
 }
 

@@ -9,6 +9,7 @@ mod connection;
 mod lane;
 mod reply;
 mod retry;
+mod send;
 
 use std::fmt;
 use std::future::Future;

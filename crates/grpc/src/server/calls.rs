@@ -126,7 +126,7 @@ impl Calls {
         let now_ms = self.elapsed_ms();
         while let Some(event) = self.connection.receive(input, now_ms)? {
             match event {
-                Event::Headers { stream, head, end } => self.begin(stream, head, end),
+                Event::Headers { stream, head, end } => self.begin(stream, &head, end),
                 Event::Data { stream, data, end } => self.data(stream, data, end),
                 Event::Trailers { stream, .. } => self.data(stream, &[], true),
                 Event::Reset { stream, .. } => self.cancel(stream),
@@ -147,7 +147,7 @@ impl Calls {
     }
 
     #[inline]
-    fn begin(&mut self, stream: StreamKey, head: Arc<Head>, end: bool) {
+    fn begin(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         let now = self.now;
         let slot = self.slot(stream);
         slot.stream = stream;
@@ -158,23 +158,27 @@ impl Calls {
             return self.refuse(stream, &Status::resource_exhausted("the request's headers are larger than allowed"));
         }
         let shared = Arc::clone(&self.shared);
-        match head.memo(|| Plan::read(&head, &shared.routes)) {
+        match head.memo(|| Plan::read(head, &shared.routes)) {
             Some(Plan::Call(_)) if self.refusing => {
                 let status = self.told(Refusal::Connections, "too many connections; try again later");
                 self.refuse(stream, &status);
             }
-            Some(Plan::Call(plan)) => self.begin_call(stream, *plan, &head, end),
+            Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
             Some(Plan::Fail(status)) => {
                 let status = status.clone();
                 self.refuse(stream, &status);
             }
             Some(Plan::Unsupported) => self.refuse_http(stream, 415),
             Some(Plan::Http) if self.refusing => self.refuse_http(stream, 503),
-            Some(Plan::Http) | None => self.begin_http(stream, &head, end),
+            Some(Plan::Http) | None => self.begin_http(stream, head, end),
         }
     }
 
     fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
+        if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
+            self.shared.observer.refused(Refusal::UnsentBytes);
+            return self.refuse(stream, &Status::resource_exhausted("too many answers wait to be read"));
+        }
         if self.shared.routes.table[plan.method].is_streaming_in {
             let index = stream.index();
             let inbox = Inbox::new(self.wakers[index].clone(), self.shared.limits.unread_bytes_max);

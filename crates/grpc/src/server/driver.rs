@@ -255,7 +255,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             after(Some(self.opened_at), self.limits.connection_age_max).filter(|_| open),
             after(Some(self.busy_at), self.limits.connection_idle_max).filter(|_| open),
         ];
-        let far = self.calls.now + Duration::from_secs(3600);
+        let far = self.calls.now + Duration::from_hours(1);
         let soonest = times.into_iter().flatten().min().unwrap_or(far);
         // An idle time that lies behind us is looked at again when the calls may have ended.
         soonest.max(self.calls.now + Duration::from_millis(1))

@@ -6,10 +6,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http2::PREFACE;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::Shared;
 use super::calls::Calls;
@@ -17,6 +18,10 @@ use super::driver::Driver;
 use super::http_calls::{AnyBody, BodyFailed};
 use crate::body::Body;
 use crate::envelope::Peer;
+
+/// A peer that is hung up on has so long, and so many reads, to do the same.
+const LINGER: Duration = Duration::from_secs(1);
+const HANG_UP_READS_MAX: usize = 64;
 
 type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -44,7 +49,10 @@ where
             Driver::new(io, first, calls, limits, draining).run().await
         }
         Ok(Ok(false)) if first.is_empty() => "closed by the peer".to_owned(),
-        Ok(Ok(false)) if !may_be_http1(&first) => "neither HTTP/2 nor HTTP/1.1".to_owned(),
+        Ok(Ok(false)) if !may_be_http1(&first) => {
+            let _ = tokio::time::timeout(LINGER, hang_up(&mut io)).await;
+            "neither HTTP/2 nor HTTP/1.1".to_owned()
+        }
         Ok(Ok(false)) => http1(Rewound { first, taken: 0, io }, shared, peer, draining, refusing).await,
     }
 }
@@ -73,12 +81,23 @@ async fn look<T: AsyncRead + Unpin>(io: &mut T, first: &mut Vec<u8>) -> io::Resu
     Ok(true)
 }
 
+/// Closes our side and reads the other to its end: closing with bytes unread would be a reset.
+async fn hang_up<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T) {
+    let mut buffer = [0; 256];
+    let _ = io.shutdown().await;
+    for _ in 0..HANG_UP_READS_MAX {
+        if !matches!(io.read(&mut buffer).await, Ok(1..)) {
+            break;
+        }
+    }
+}
+
 /// A request line has a method, a blank and a target (RFC 9112 section 3); what cannot be one is not answered.
 fn may_be_http1(first: &[u8]) -> bool {
     match first.iter().position(|byte| *byte == b' ') {
         Some(0) => false,
         Some(blank) => first.get(blank + 1).is_none_or(|byte| matches!(byte, b'/' | b'*' | b'h' | b'H')),
-        None => first.iter().all(|byte| byte.is_ascii_graphic()),
+        None => first.iter().all(u8::is_ascii_graphic),
     }
 }
 

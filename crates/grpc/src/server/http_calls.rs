@@ -107,7 +107,9 @@ pub(super) fn request(head: &Head, inbox: Arc<Inbox>, peer: &Arc<Peer>) -> Optio
     Some(request)
 }
 
-fn put_status(code: u16, put: &mut dyn FnMut(&[u8], &[u8], Indexing)) {
+type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
+
+fn put_status(code: u16, put: Put<'_>) {
     put(b":status", code.to_string().as_bytes(), Indexing::Insert);
 }
 

@@ -19,6 +19,8 @@ pub struct Limits {
     pub gathered_bytes_max: usize,
     /// Messages of a stream that its handler has not read; beyond, the stream's window stays closed.
     pub unread_bytes_max: usize,
+    /// Answers that wait for the peer's windows; while there are more, further calls get `RESOURCE_EXHAUSTED`.
+    pub unsent_bytes_max: usize,
     /// Output of a connection above which nothing more is read from it.
     pub output_bytes_max: usize,
     /// TLS and the first bytes of a protocol.
@@ -51,11 +53,12 @@ impl Default for Limits {
             message_bytes_max: 4 * 1024 * 1024,
             gathered_bytes_max: 64 * 1024 * 1024,
             unread_bytes_max: 64 * 1024,
+            unsent_bytes_max: 16 * 1024 * 1024,
             output_bytes_max: 1024 * 1024,
             handshake_timeout: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_mins(1),
             write_timeout: Duration::from_secs(30),
-            keepalive_interval: Some(Duration::from_secs(60)),
+            keepalive_interval: Some(Duration::from_mins(1)),
             keepalive_timeout: Duration::from_secs(20),
             connection_idle_max: None,
             connection_age_max: None,

@@ -20,6 +20,8 @@ pub enum Refusal {
     MessageBytes,
     /// `gathered_bytes_max`.
     GatheredBytes,
+    /// `unsent_bytes_max`.
+    UnsentBytes,
     /// `header_list_bytes_max`.
     HeaderBytes,
 }

@@ -114,8 +114,9 @@ impl Connection {
     pub(super) fn send_ended(&mut self, stream: StreamKey) {
         let Some(slot) = self.streams.get_mut(stream) else { return };
         slot.send_closed = true;
+        slot.queued_end = QueuedEnd::Open;
         if slot.receive_closed {
-            self.streams.remove(stream, false);
+            self.remove_stream(stream, false);
             self.resets.earn(1);
         }
     }
@@ -152,6 +153,7 @@ impl Connection {
             return Err(StreamError::Closed);
         }
         slot.queued_bytes += data.len();
+        self.queued_total += data.len();
         if !data.is_empty() {
             slot.queue.push_back(data);
         }
@@ -167,6 +169,12 @@ impl Connection {
     #[inline]
     pub fn queued_bytes(&self, stream: StreamKey) -> usize {
         self.streams.get(stream).map_or(0, |slot| slot.queued_bytes)
+    }
+
+    /// As [`Connection::queued_bytes`], of all streams together.
+    #[inline]
+    pub fn queued_bytes_total(&self) -> usize {
+        self.queued_total
     }
 
     /// Whether something of the stream waits for a window or for its turn, its end included.
@@ -188,7 +196,7 @@ impl Connection {
     pub fn reset(&mut self, stream: StreamKey, code: ErrorCode) {
         if self.is_live(stream) {
             frame::put_reset(self.output.buffer(), stream.id(), code);
-            self.streams.remove(stream, true);
+            self.remove_stream(stream, true);
         }
     }
 

@@ -111,7 +111,7 @@ impl Connection {
         if self.side == Side::Client {
             let left_out: Vec<_> = self.streams.keys().filter(|key| key.id() > last).collect();
             for stream in left_out {
-                self.streams.remove(stream, false);
+                self.remove_stream(stream, false);
                 self.events.push_back(Event::Reset { stream, code: ErrorCode::REFUSED_STREAM, by_us: false });
             }
         }
@@ -170,7 +170,7 @@ impl Connection {
         if self.side == Side::Server {
             self.charge_reset()?;
         }
-        self.streams.remove(stream, false);
+        self.remove_stream(stream, false);
         let code = ErrorCode(u32::from_be_bytes(payload));
         Ok(Some(Event::Reset { stream, code, by_us: false }))
     }

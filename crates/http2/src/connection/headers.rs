@@ -12,7 +12,8 @@ use crate::head::{Head, Section};
 use crate::settings::WINDOW_DEFAULT;
 use crate::streams::StreamKey;
 
-const CACHED_BLOCK_BYTES: usize = 32;
+/// Indexes, and a literal or two: some clients never index a path.
+const CACHED_BLOCK_BYTES: usize = 96;
 const CACHED_BLOCKS: usize = 16;
 
 #[derive(Debug)]
@@ -284,7 +285,7 @@ impl Connection {
         let Some(slot) = self.streams.get_mut(stream) else { return };
         slot.receive_closed = true;
         if slot.send_closed {
-            self.streams.remove(stream, false);
+            self.remove_stream(stream, false);
             self.resets.earn(1);
         }
     }

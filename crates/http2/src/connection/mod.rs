@@ -112,6 +112,8 @@ pub struct Connection {
     streams: Streams,
     /// Slots with something to send, each in its turn.
     ready: VecDeque<u32>,
+    /// Body bytes that wait in all streams together.
+    queued_total: usize,
     /// Events beyond the first that one frame caused.
     events: VecDeque<Event<'static>>,
     peer: Settings,
@@ -146,6 +148,7 @@ impl Connection {
             block_cache: headers::BlockCache::default(),
             streams: Streams::new(),
             ready: VecDeque::new(),
+            queued_total: 0,
             events: VecDeque::new(),
             peer: Settings::default(),
             preface_left: if side == Side::Server { PREFACE.len() } else { 0 },
@@ -314,8 +317,13 @@ impl Connection {
             self.streams.remember_closed(id, true);
             return Ok(None);
         };
-        self.streams.remove(stream, true);
+        self.remove_stream(stream, true);
         Ok(Some(Event::Reset { stream, code, by_us: true }))
+    }
+
+    fn remove_stream(&mut self, stream: StreamKey, reset_by_us: bool) {
+        self.queued_total -= self.streams.get(stream).map_or(0, |slot| slot.queued_bytes);
+        self.streams.remove(stream, reset_by_us);
     }
 
     /// Neither side has opened the stream.

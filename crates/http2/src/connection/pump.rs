@@ -61,6 +61,7 @@ impl Connection {
                 slot.queue.pop_front();
             }
             slot.queued_bytes -= length;
+            self.queued_total -= length;
             slot.send_window -= window_units(length);
             self.send_window -= window_units(length);
             let end = slot.queue.is_empty() && matches!(slot.queued_end, QueuedEnd::WithData);

@@ -76,7 +76,8 @@ impl Decoder {
                 if keep {
                     self.table.insert(field.clone());
                 }
-                decoded.repeatable = false;
+                // Only plain literals leave everything as it was; those marked never to be indexed are secrets.
+                decoded.repeatable &= first & 0xf0 == 0;
                 field
             };
             list_bytes += field.table_bytes();

@@ -82,6 +82,7 @@ const fn tree() -> [[u16; 2]; 256] {
     nodes
 }
 
+#[expect(clippy::large_stack_arrays, reason = "evaluated by the compiler")]
 #[expect(clippy::cast_possible_truncation, reason = "const fn cannot use TryFrom; there are 256 nodes and symbols")]
 const fn decode_table() -> [[Step; 16]; 256] {
     let nodes = tree();

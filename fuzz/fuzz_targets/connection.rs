@@ -1,0 +1,144 @@
+//! Random legal commands on a client and a server that talk to each other: neither ever blames the other, every
+//! stream ends, and what was sent is what arrives.
+#![no_main]
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey};
+use libfuzzer_sys::fuzz_target;
+
+struct End {
+    connection: Connection,
+    held: Vec<u8>,
+    open: Vec<StreamKey>,
+    received: HashMap<u32, usize>,
+    sent: HashMap<u32, usize>,
+}
+
+impl End {
+    fn new(side: Side, config: &Config) -> Self {
+        let connection = Connection::new(side, config.clone(), 0);
+        Self { connection, held: Vec::new(), open: Vec::new(), received: HashMap::new(), sent: HashMap::new() }
+    }
+
+    fn output(&mut self, most: usize) -> Vec<u8> {
+        self.connection.pump();
+        let output = self.connection.output();
+        let mut slices = [std::io::IoSlice::new(&[]); 4];
+        let filled = output.slices(&mut slices);
+        let mut bytes: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
+        bytes.truncate(most);
+        output.advance(bytes.len());
+        bytes
+    }
+
+    fn input(&mut self, bytes: &[u8]) {
+        self.held.extend_from_slice(bytes);
+        let held = std::mem::take(&mut self.held);
+        let mut input = &held[..];
+        while let Some(event) = self.connection.receive(&mut input, 0).expect("neither side breaks a rule") {
+            match event {
+                Event::Headers { stream, .. } => {
+                    if !self.open.contains(&stream) {
+                        self.open.push(stream);
+                    }
+                }
+                Event::Data { stream, data, .. } => {
+                    *self.received.entry(stream.id()).or_default() += data.len();
+                    self.connection.release(stream, data.len());
+                }
+                Event::Reset { stream, by_us, .. } => {
+                    assert!(!by_us, "the other side broke a stream's rule");
+                    self.open.retain(|other| *other != stream);
+                }
+                _ => {}
+            }
+        }
+        self.held = input.to_vec();
+    }
+}
+
+fn request(put: &mut dyn FnMut(&[u8], &[u8], Indexing)) {
+    put(b":method", b"POST", Indexing::Insert);
+    put(b":scheme", b"http", Indexing::Insert);
+    put(b":path", b"/a/b", Indexing::Insert);
+}
+
+fn command(end: &mut End, is_client: bool, what: u8, value: u8) {
+    let stream = end.open.get(usize::from(value) % end.open.len().max(1)).copied();
+    let connection = &mut end.connection;
+    match (what % 8, stream) {
+        (0 | 1, _) if is_client => {
+            if let Ok(stream) = connection.open(&mut CachedBlock::default(), false, request) {
+                end.open.push(stream);
+            }
+        }
+        (2, Some(stream)) if !is_client => {
+            if !end.sent.contains_key(&stream.id()) {
+                let _ = connection.send_head(stream, false, |put| {
+                    put(b":status", b"200", Indexing::Insert);
+                    put(b"x", &[b'a' + value % 26], if value & 1 == 0 { Indexing::Insert } else { Indexing::Never });
+                });
+                end.sent.insert(stream.id(), 0);
+            }
+        }
+        (3 | 4, Some(stream)) if is_client || end.sent.contains_key(&stream.id()) => {
+            let length = usize::from(value) * usize::from(value);
+            let last = what & 0x80 != 0;
+            let ok = if what & 0x40 != 0 {
+                connection.send_bytes(stream, Bytes::from(vec![1; length]), last)
+            } else {
+                connection.send_slice(stream, &vec![1; length], last)
+            };
+            if ok.is_ok() {
+                *end.sent.entry(stream.id()).or_default() += length;
+            }
+        }
+        (5, Some(stream)) if is_client || end.sent.contains_key(&stream.id()) => {
+            let _ = connection.send_head(stream, true, |put| put(b"t", b"1", Indexing::Insert));
+        }
+        (6, Some(stream)) if value > 200 => {
+            connection.reset(stream, ErrorCode::CANCEL);
+            end.open.retain(|other| *other != stream);
+        }
+        (7, _) => connection.ping([value; 8]),
+        _ => {}
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&[window, frame, streams], data)) = data.split_first_chunk::<3>() else { return };
+    let generous = Rate { burst_max: u32::MAX, per_second_max: 0 };
+    let config = Config {
+        stream_window_bytes: u32::from(window) * 64 + 1,
+        frame_bytes_max: 16_384 + u32::from(frame),
+        concurrent_streams_max: u32::from(streams % 40) + 1,
+        resets: generous,
+        control_frames: generous,
+        ..Config::default()
+    };
+    let (mut client, mut server) = (End::new(Side::Client, &config), End::new(Side::Server, &config));
+    for step in data.chunks_exact(3) {
+        match step[0] % 4 {
+            0 => command(&mut client, true, step[1], step[2]),
+            1 => command(&mut server, false, step[1], step[2]),
+            2 => server.input(&client.output(usize::from(step[1]) * usize::from(step[2]) + 1)),
+            _ => client.input(&server.output(usize::from(step[1]) * usize::from(step[2]) + 1)),
+        }
+    }
+    loop {
+        let (from_client, from_server) = (client.output(usize::MAX), server.output(usize::MAX));
+        if from_client.is_empty() && from_server.is_empty() {
+            break;
+        }
+        server.input(&from_client);
+        client.input(&from_server);
+    }
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        for stream in from.open.iter().filter(|stream| to.open.iter().any(|other| other.id() == stream.id())) {
+            let sent = from.sent.get(&stream.id()).copied().unwrap_or(0);
+            assert_eq!(to.received.get(&stream.id()).copied().unwrap_or(0), sent, "stream {}", stream.id());
+        }
+    }
+});
