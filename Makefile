@@ -5,8 +5,15 @@ SHELL := /bin/bash
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
-GRPCURL_VERSION := v1.9.4
-GRPCURL := $(TOOLS)/bin/grpcurl-$(GRPCURL_VERSION)
+JUDGES := \
+	github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4 \
+	github.com/bojand/ghz/cmd/ghz@v0.121.0 \
+	github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible \
+	google.golang.org/grpc/interop/client@v1.85.0 \
+	google.golang.org/grpc/interop/server@v1.85.0 \
+	connectrpc.com/conformance/cmd/connectconformance@v1.0.6
+# One file says that all of them are there, by a sum of their names and versions.
+INSTALLED := $(TOOLS)/bin/judges-$(shell echo $(JUDGES) | cksum | cut -d' ' -f1)
 VENV := $(TOOLS)/venv/requirements.txt
 
 help: ## this list
@@ -15,8 +22,8 @@ help: ## this list
 run: ## start the server on the embedded database with the sample catalogue
 	cargo run --release --bin quire -- serve
 
-test: $(GRPCURL) $(VENV) ## run every test: Rust, the benchmarks once, clients in other languages
-	JUDGES_GRPCURL=$(GRPCURL) tests/run.sh
+test: $(INSTALLED) $(VENV) ## run every test: Rust, the benchmarks once, judges and clients written by others
+	JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin tests/run.sh
 
 check: ## formatting and lints
 	cargo fmt --all --check
@@ -35,9 +42,9 @@ clean: ## remove everything that was built, the judges' tools included
 	cargo clean
 	rm -rf target
 
-$(GRPCURL):
-	GOBIN=$(CURDIR)/$(TOOLS)/bin go install github.com/fullstorydev/grpcurl/cmd/grpcurl@$(GRPCURL_VERSION)
-	mv $(TOOLS)/bin/grpcurl $@
+$(INSTALLED):
+	for judge in $(JUDGES); do GOBIN=$(CURDIR)/$(TOOLS)/bin go install $$judge || exit 1; done
+	touch $@
 
 $(VENV): tests/judges/requirements.txt
 	python3 -m venv $(TOOLS)/venv

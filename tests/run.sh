@@ -29,8 +29,10 @@ suite() { # NAME COMMAND...
     summary+=("$(printf '%-12s %-6s %4d passed, %d failed, %4d s' "$name" "$outcome" "$good" "$bad" $((SECONDS - start)))")
 }
 
+export ENGINE_TOOLS=$JUDGES_BIN
 suite rust cargo test --workspace --no-fail-fast
 suite benches cargo test --workspace --bench '*'
+suite engine cargo test -p grpc-testing --test judges -- --ignored --test-threads=1
 export JUDGED_BINARY=$target/debug/quire
 suite judges target/tools/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
 

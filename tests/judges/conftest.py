@@ -15,22 +15,30 @@ HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
 
 
-def tool(variable, default):
-    """A program that the Makefile has made, by its absolute path."""
-    path = pathlib.Path(os.environ.get(variable, ROOT / default)).absolute()
+def judge(name):
+    """A judge by its name, from the folder that the Makefile installs them in."""
+    path = pathlib.Path(os.environ.get("JUDGES_BIN", ROOT / "target/tools/bin"), name)
     if not path.exists():
-        pytest.exit(f"{path} is not there; run `make test`, which makes it")
+        pytest.exit(f"{path} is not there; run `make test`, which installs it")
     return str(path)
 
 
 @pytest.fixture(scope="session")
 def quire():
-    return tool("JUDGED_BINARY", "target/debug/quire")
+    path = pathlib.Path(os.environ.get("JUDGED_BINARY", ROOT / "target/debug/quire")).absolute()
+    if not path.exists():
+        pytest.exit(f"{path} is not there; run `make test`, which builds it")
+    return str(path)
 
 
 @pytest.fixture(scope="session")
 def grpcurl():
-    return tool("JUDGES_GRPCURL", "target/tools/bin/grpcurl")
+    return judge("grpcurl")
+
+
+@pytest.fixture(scope="session")
+def ghz():
+    return judge("ghz")
 
 
 @pytest.fixture(scope="session")

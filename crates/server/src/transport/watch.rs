@@ -99,7 +99,8 @@ impl Observed {
             Refusal::Connections => Some((Limit::Connections, self.limits.connections)),
             Refusal::Calls => Some((Limit::CallsInFlight, self.limits.calls_in_flight)),
             Refusal::MessageBytes => Some((Limit::MessageBytes, self.limits.message_bytes)),
-            Refusal::Refusals | Refusal::GatheredBytes | Refusal::HeaderBytes => None,
+            // Bounds of the engine's own, which nobody sets.
+            _ => None,
         }
     }
 }
