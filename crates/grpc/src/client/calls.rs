@@ -99,6 +99,9 @@ impl Calls {
     pub(super) fn command(&mut self, command: Command) {
         match command {
             Command::Connect => {}
+            Command::Start(start) if self.waiting.len() >= self.settings.waiting_calls_max => {
+                start.reply_to.fail(Status::resource_exhausted("too many calls wait for their turn"), true);
+            }
             Command::Start(start) => {
                 self.waiting.push_back(start);
                 self.start_waiting();
