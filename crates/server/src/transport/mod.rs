@@ -84,7 +84,9 @@ async fn report_health(health: HealthReporter, mut sound: Receiver<bool>, stop: 
     let mut stop = std::pin::pin!(stopped(stop));
     loop {
         let serving = *sound.borrow_and_update();
-        NAMES.iter().for_each(|name| health.set_serving(name, serving));
+        for name in NAMES {
+            health.set_serving(name, serving);
+        }
         tokio::select! {
             changed = sound.changed() => if changed.is_err() { break },
             () = &mut stop => break,

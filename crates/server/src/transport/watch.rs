@@ -127,9 +127,10 @@ impl Observer for Observed {
     }
 
     fn refused(&self, refusal: Refusal) {
-        match self.limit(refusal) {
-            Some((limit, _)) => self.store.metrics().refused(limit),
-            None => tracing::warn!(limit = ?refusal, "a limit of the engine was reached"),
+        if let Some((limit, _)) = self.limit(refusal) {
+            self.store.metrics().refused(limit);
+        } else {
+            tracing::warn!(limit = ?refusal, "a limit of the engine was reached");
         }
     }
 
