@@ -18,12 +18,12 @@ use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use support::{Running, text};
 
 mod health {
-    #![allow(missing_docs, clippy::pedantic, reason = "generated")]
+    #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
     include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
 }
 
 mod reflection {
-    #![allow(missing_docs, clippy::pedantic, reason = "generated")]
+    #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
     include!(concat!(env!("OUT_DIR"), "/grpc.reflection.v1.rs"));
 }
 
