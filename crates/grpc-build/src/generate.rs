@@ -57,7 +57,7 @@ fn docs(comments: &prost_build::Comments, indent: &str, fallback: &str) -> Strin
     out
 }
 
-const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications)]\n";
+const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications, dead_code)]\n";
 
 fn server(service: &Service) -> String {
     let name = &service.name;
