@@ -1,7 +1,7 @@
 # One command for each habit; `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help run test check bench bench-engine clean
+.PHONY: help run test check bench bench-engine fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -15,6 +15,9 @@ JUDGES := \
 # One file says that all of them are there, by a sum of their names and versions.
 INSTALLED := $(TOOLS)/bin/judges-$(shell echo $(JUDGES) | cksum | cut -d' ' -f1)
 VENV := $(TOOLS)/venv/requirements.txt
+
+# How long each fuzz target runs.
+FUZZ_SECONDS := 600
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -37,6 +40,13 @@ bench-engine: ## our gRPC engine beside tonic: requests a second and CPU a call,
 	cargo build --release --manifest-path peers/Cargo.toml
 	command -v h2load >/dev/null || { apt-get update -qq && apt-get install -y -qq nghttp2-client; }
 	python3 peers/bench_engine.py
+
+# cargo-fuzz wants a nightly compiler only for the sanitizers' flags, which the stable one has behind this variable.
+fuzz: ## feed the engine's state machines random bytes and commands, ten minutes a target
+	command -v cargo-fuzz >/dev/null || cargo install --quiet cargo-fuzz
+	for target in frames hpack connection; do \
+		RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
 
 clean: ## remove everything that was built, the judges' tools included
 	cargo clean

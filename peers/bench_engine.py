@@ -2,7 +2,8 @@
 """Quire's gRPC engine beside tonic's: the same Lookup of the same store, the server on core 0, h2load on core 1.
 
 Rounds are interleaved, so that a machine that slows down slows both; medians are printed. CPU per call is the
-server's own (all its threads, from /proc/PID/task/*/schedstat), over the calls that h2load counted.
+server's own (all its threads, from /proc/PID/task/*/schedstat), over the calls that h2load counted. The floor is
+a server that waits, reads and writes and does nothing else, asked one message at a time in the same rounds.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOADS = [(1, 1), (1, 10), (1, 100), (10, 100), (100, 1)]
 BOOK = 53477
+FLOOR = str(ROOT / "peers/target/release/tcp-floor")
 PATH = "/bookstore.BookStore/Lookup"
 
 
@@ -80,6 +82,12 @@ class Server:
             raise SystemExit(f"{self.name}: {failed} of {done} calls failed\n{out}")
         self.results[load].append((rate, cpu / done / 1000))
 
+    def measure_floor(self, seconds: float) -> None:
+        before = self.cpu_ns()
+        command = ["taskset", "-c", "1", FLOOR, "ask", f"127.0.0.1:{self.port}", str(seconds)]
+        done = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        self.results[LOADS[0]].append((done / seconds, (self.cpu_ns() - before) / done / 1000))
+
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(30)
@@ -95,23 +103,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         payload = pathlib.Path(folder, "lookup.bin")
         payload.write_bytes(message())
-        ports = [free_port(), free_port()]
+        ports = [free_port() for _ in range(3)]
         quire = [ROOT / "target/release/quire", "serve", "--data", f"{folder}/quire"]
         quire += ["--listen", f"127.0.0.1:{ports[0]}", "--log-level", "error"]
         tonic = [ROOT / "peers/target/release/tonic-bookstore", f"127.0.0.1:{ports[1]}", f"{folder}/tonic.db"]
         servers = [Server("quire", [str(word) for word in quire], ports[0])]
         servers.append(Server("tonic", [str(word) for word in tonic], ports[1]))
+        floor = Server("floor", [FLOOR, "serve", f"127.0.0.1:{ports[2]}"], ports[2])
         try:
+            floor.wait()
             for server in servers:
                 server.wait()
                 server.measure(LOADS[0], 0.5, str(payload))
                 server.results[LOADS[0]].clear()
             for _ in range(arguments.rounds):
+                floor.measure_floor(arguments.seconds)
                 for load in LOADS:
                     for server in servers:
                         server.measure(load, arguments.seconds, str(payload))
         finally:
-            for server in servers:
+            for server in [*servers, floor]:
                 server.stop()
     print(f"{'connections x calls in flight':32}" + "".join(f"{f'{c}x{m}':>12}" for c, m in LOADS))
     rows = {}
@@ -124,6 +135,9 @@ def main() -> None:
         over, under = ("quire", "tonic") if place == 0 else ("tonic", "quire")
         ratios = (a / b for a, b in zip(rows[over, place], rows[under, place]))
         print(f"{what:32}" + "".join(f"{ratio:>12.2f}" for ratio in ratios))
+
+    rate, cpu = (statistics.median(r[place] for r in floor.results[LOADS[0]]) for place in (0, 1))
+    print(f"floor, one message at a time: {rate:,.0f} exchanges/s, {cpu:.2f} µs CPU an exchange")
 
 
 if __name__ == "__main__":
