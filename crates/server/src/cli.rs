@@ -65,10 +65,19 @@ pub(crate) struct ClientArgs {
     /// How often to send a command again when the server cannot be reached or is overloaded
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub retries: u32,
+    /// Certificates in PEM that vouch for the server's; needed for an https:// address
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Certificate in PEM to show to a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    pub certificate: Option<PathBuf>,
+    /// Private key of --certificate
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key_file: Option<PathBuf>,
     /// Key that makes this purchase happen once however often it is sent [default: a random one for each buy]
     #[arg(long, value_name = "TEXT")]
     pub key: Option<String>,
-    /// ADDRESS (host:port or http://host:port, default 127.0.0.1:10086), then COMMAND
+    /// ADDRESS (host:port, http://host:port or https://host:port, default 127.0.0.1:10086), then COMMAND
     #[arg(value_name = "ADDRESS] [COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }

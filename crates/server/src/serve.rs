@@ -73,6 +73,7 @@ async fn run(config: Config) -> anyhow::Result<ExitCode> {
         limits: config.transport,
         counts,
         pages,
+        tls: config.tls.as_ref().map(transport::tls::server).transpose()?,
         threads: config.threads,
         drain: answering(config.drain),
     };

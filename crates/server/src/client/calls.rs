@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use bookstore::{
     Cents, IdempotencyKey,
     grpc::wire::{
@@ -17,7 +18,7 @@ use rand_core::{OsRng, RngCore as _};
 use serde_json::{Value, json};
 
 use super::command::Call;
-use crate::table;
+use crate::{cli::ClientArgs, table, transport::tls};
 
 /// The pause before the first retry; it doubles from there.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -47,14 +48,10 @@ pub(super) struct Failed {
 
 impl Calls {
     /// Connects with the first call. Needs a runtime around it.
-    pub(super) fn new(
-        address: &str,
-        timeout: Duration,
-        retries: u32,
-        key: Option<IdempotencyKey>,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &ClientArgs, address: &str, key: Option<IdempotencyKey>) -> anyhow::Result<Self> {
+        let timeout = args.timeout;
         let retry = RetryPolicy {
-            attempts_max: retries.saturating_add(1),
+            attempts_max: args.retries.saturating_add(1),
             backoff_first: FIRST_PAUSE,
             codes: vec![Code::Unavailable, Code::ResourceExhausted, Code::Unknown],
             ..RetryPolicy::default()
@@ -66,7 +63,16 @@ impl Calls {
             retry: Some(retry),
             ..Settings::default()
         };
-        let channel = Channel::builder(&super::endpoint(address)?)?.settings(settings).connect_lazy()?;
+        let endpoint = super::endpoint(address)?;
+        let mut channel = Channel::builder(&endpoint)?.settings(settings);
+        if endpoint.starts_with("https://") {
+            let Some(ca) = &args.ca else {
+                bail!("{address} speaks TLS: name the certificates to trust with --ca FILE")
+            };
+            let own = args.certificate.as_deref().zip(args.key_file.as_deref());
+            channel = channel.tls(tls::client(ca, own)?)?;
+        }
+        let channel = channel.connect_lazy()?;
         Ok(Self { shop: BookStoreClient::new(channel), address: address.to_owned(), timeout, key })
     }
 

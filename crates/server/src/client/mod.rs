@@ -52,7 +52,7 @@ fn talk(args: &ClientArgs) -> anyhow::Result<Exit> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut calls = {
         let _context = runtime.enter();
-        Calls::new(address, args.timeout, args.retries, key)?
+        Calls::new(args, address, key)?
     };
     if !words.is_empty() {
         return match Command::parse(&words)? {
@@ -134,10 +134,13 @@ fn usage(arguments: &str) -> anyhow::Error {
 
 /// For the port alone, or with a scheme, as people write addresses.
 fn endpoint(address: &str) -> anyhow::Result<String> {
-    let bare = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
+    let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
+    let bare = rest.trim_end_matches('/');
     let port = bare.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-    if bare.contains("://") || port.and_then(|port| port.parse::<u16>().ok()).is_none_or(|port| port == 0) {
+    if !["http", "https"].contains(&scheme)
+        || port.and_then(|port| port.parse::<u16>().ok()).is_none_or(|port| port == 0)
+    {
         bail!("'{address}' is no address; it must be HOST:PORT, as 127.0.0.1:10086 or [::1]:10086");
     }
-    Ok(format!("http://{bare}"))
+    Ok(format!("{scheme}://{bare}"))
 }

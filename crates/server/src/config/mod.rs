@@ -22,6 +22,7 @@ pub(crate) struct Config {
     pub threads: usize,
     pub transport: TransportLimits,
     pub store: bookstore::Settings,
+    pub tls: Option<Tls>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
 }
@@ -34,6 +35,15 @@ pub(crate) struct TransportLimits {
     pub message_bytes: usize,
     /// How long a new connection may say nothing.
     pub first_byte: Duration,
+}
+
+/// PEM files.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Set when clients must show a certificate of this authority.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// What is logged and how it looks.
@@ -76,6 +86,16 @@ fn within(key: &'static str, value: u64, least: u64, most: u64) -> Result<usize,
     match usize::try_from(value) {
         Ok(fits) if (least..=most).contains(&value) => Ok(fits),
         _ => bad(key, &value, format!("a whole number from {least} to {most}")),
+    }
+}
+
+/// A certificate and its key, or neither.
+fn tls(raw: raw::Tls) -> Result<Option<Tls>, Bad> {
+    match (raw.certificate, raw.key, raw.client_ca) {
+        (Some(certificate), Some(key), client_ca) => Ok(Some(Tls { certificate, key, client_ca })),
+        (None, None, None) => Ok(None),
+        (None, ..) => bad("tls.certificate", &"not set", "set, as another key of [tls] is"),
+        (_, None, _) => bad("tls.key", &"not set", "set, as tls.certificate is"),
     }
 }
 
@@ -133,6 +153,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
+        tls: tls(raw.tls)?,
         admin_token: admin_token.map(Into::into),
         log: Log { filter: raw.log.level, json: matches!(raw.log.format, Format::Json) },
     })

@@ -20,6 +20,7 @@ pub(super) struct Raw {
     pub ledger: Ledger,
     pub catalogue: Catalogue,
     pub admin: Admin,
+    pub tls: Tls,
     pub log: Log,
 }
 
@@ -65,6 +66,14 @@ pub(super) struct Catalogue {
 #[serde(deny_unknown_fields)]
 pub(super) struct Admin {
     pub token: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tls {
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -176,6 +185,9 @@ impl Provider for Flag {
     }
 }
 
+/// Settings that have no default and so cannot be found among the defaults.
+const ABSENT_BY_DEFAULT: [&str; 4] = ["admin.token", "tls.certificate", "tls.key", "tls.client_ca"];
+
 /// The file read when none is named.
 const DEFAULT_FILE: &str = "quire.toml";
 
@@ -193,7 +205,7 @@ pub(super) fn figment(args: &ServeArgs) -> anyhow::Result<Figment> {
     figment = figment.merge(variables);
     for text in &args.set {
         let (key, value) = super::assignment(text)?;
-        if figment.find_value(key).is_err() && key != "admin.token" {
+        if figment.find_value(key).is_err() && !ABSENT_BY_DEFAULT.contains(&key) {
             bail!("--set {text}: there is no setting {key}; --print-config shows them all");
         }
         figment = figment.merge(Flag { name: "--set".to_owned(), key: key.to_owned(), value });

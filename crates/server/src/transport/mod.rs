@@ -2,9 +2,10 @@
 //! configuration, and what is counted goes to [`watch`].
 
 mod threads;
+pub(crate) mod tls;
 mod watch;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bookstore::{
     Bookstore,
@@ -14,6 +15,7 @@ use grpc::{
     Limits, Server,
     health::{self, HealthReporter},
     reflection::Reflection,
+    rustls::ServerConfig,
 };
 use tokio::{net::TcpListener, sync::watch::Receiver};
 use wire::{admin_server::AdminServer, book_store_server::BookStoreServer};
@@ -30,6 +32,8 @@ pub(crate) struct Front {
     pub counts: Counts,
     /// Answers HTTP/1.1, and HTTP/2 that is not gRPC.
     pub pages: axum::Router,
+    /// Set when only TLS is spoken.
+    pub tls: Option<Arc<ServerConfig>>,
     /// Threads that serve connections.
     pub threads: usize,
     /// How long calls may go on once the server stops.
@@ -43,7 +47,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     let contracts = Reflection::new().descriptors(wire::DESCRIPTORS)?.descriptors(health::DESCRIPTORS)?;
     let (reflection, reflection_alpha) = contracts.services();
     let threads = Threads::start(front.threads, &front.store)?;
-    let server = Server::builder()
+    let builder = Server::builder()
         .add_service(BookStoreServer::new(ShopService::new(front.store.clone())))
         .add_service(AdminServer::new(AdminService::new(front.store.clone(), front.access)))
         .add_service(health_service)
@@ -52,8 +56,12 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
         .limits(limits(&front.limits, front.drain))
         .observer(front.counts.observer(front.store, front.limits))
         .http(front.pages)
-        .workers(threads.handles())
-        .build();
+        .workers(threads.handles());
+    let server = match front.tls {
+        None => builder,
+        Some(tls) => builder.tls(tls),
+    }
+    .build();
     front.counts.levels_of(&server);
     let served = server.serve(listener, stopped(stop)).await;
     watching.abort();

@@ -13,6 +13,7 @@ mod console;
 mod durability;
 mod full_disk;
 mod http;
+mod idle;
 mod import;
 mod limits;
 mod shutdown;

@@ -1,0 +1,57 @@
+//! TLS from PEM files. Must not know what is served over it.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, bail};
+use grpc::rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+
+use crate::config::Tls;
+
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
+    let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
+    if found.is_empty() {
+        bail!("{} holds no certificate; it must be PEM with at least one", path.display());
+    }
+    Ok(found)
+}
+
+fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        let refused = || format!("{} holds a certificate that cannot vouch for others", path.display());
+        roots.add(certificate).with_context(refused)?;
+    }
+    Ok(roots)
+}
+
+/// What a server with this certificate speaks; with `client_ca`, only to clients that show a certificate of it.
+pub(crate) fn server(tls: &Tls) -> anyhow::Result<Arc<ServerConfig>> {
+    let chain = certificates(&tls.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key);
+    let key = key.with_context(|| format!("cannot read a private key in PEM from {}", tls.key.display()))?;
+    let builder = ServerConfig::builder();
+    let builder = match &tls.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            let verifier = WebPkiClientVerifier::builder(Arc::new(roots(ca)?)).build();
+            builder.with_client_cert_verifier(verifier.with_context(|| ca.display().to_string())?)
+        }
+    };
+    let fits = || format!("{} and {} do not belong together", tls.certificate.display(), tls.key.display());
+    Ok(Arc::new(builder.with_single_cert(chain, key).with_context(fits)?))
+}
+
+/// How a client speaks to a server whose certificate `ca` vouches for, showing one of its own if it has one.
+pub(crate) fn client(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder().with_root_certificates(roots(ca)?);
+    let Some((certificate, key)) = own else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let private = PrivateKeyDer::from_pem_file(key);
+    let private = private.with_context(|| format!("cannot read a private key in PEM from {}", key.display()))?;
+    let fits = || format!("{} and {} do not belong together", certificate.display(), key.display());
+    Ok(Arc::new(builder.with_client_auth_cert(certificates(certificate)?, private).with_context(fits)?))
+}

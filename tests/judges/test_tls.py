@@ -1,0 +1,92 @@
+"""TLS, judged by Python's gRPC and by our own client: certificates on one side, and on both."""
+
+import subprocess
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+import datetime
+import ipaddress
+
+from conftest import Server
+
+
+def certificate(folder, name, issuer=None):
+    """A certificate and its key as PEM files; the issuer signs it, or it signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    issued_by, signing = issuer or (subject, key)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (x509.CertificateBuilder().subject_name(subject).issuer_name(issued_by).public_key(key.public_key())
+            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1)).add_extension(names, critical=False)
+            .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+            .sign(signing, hashes.SHA256()))
+    (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.key").write_bytes(key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return subject, key
+
+
+@pytest.fixture
+def pem(tmp_path):
+    authority = certificate(tmp_path, "authority")
+    certificate(tmp_path, "server", authority)
+    certificate(tmp_path, "shopper", authority)
+    return lambda name: (tmp_path / name).read_bytes()
+
+
+def serve(quire, folder, *more):
+    return Server(quire, folder, "--set", "tls.certificate=server.pem", "--set", "tls.key=server.key", *more)
+
+
+def hello(contract, address, credentials):
+    messages, stubs = contract
+    with grpc.secure_channel(address, credentials) as channel:
+        stub = stubs.BookStoreStub(channel)
+        return stub.Hello(messages.HelloRequest(name="reader"), timeout=10).hello_message
+
+
+def client(quire, server, *flags):
+    return subprocess.run([quire, "client", "--retries", "0", *flags, f"https://{server.address}", "buy", "53477"],
+                          cwd=server.folder, capture_output=True, text=True, timeout=60)
+
+
+def test_clients_that_trust_the_authority_are_served_over_tls(quire, contract, pem, tmp_path):
+    server = serve(quire, tmp_path)
+    assert "reader" in hello(contract, server.address, grpc.ssl_channel_credentials(pem("authority.pem")))
+    assert client(quire, server, "--ca", "authority.pem").returncode == 0
+    untrusting = client(quire, server, "--ca", "shopper.pem")
+    assert untrusting.returncode == 3 and "cannot be reached" in untrusting.stderr
+    assert "--ca" in client(quire, server).stderr
+    server.stop()
+
+
+def test_a_server_that_asks_for_certificates_serves_only_their_owners(quire, contract, pem, tmp_path):
+    server = serve(quire, tmp_path, "--set", "tls.client_ca=authority.pem")
+    own = grpc.ssl_channel_credentials(pem("authority.pem"), pem("shopper.key"), pem("shopper.pem"))
+    assert "reader" in hello(contract, server.address, own)
+    with pytest.raises(grpc.RpcError):
+        hello(contract, server.address, grpc.ssl_channel_credentials(pem("authority.pem")))
+    flags = ["--ca", "authority.pem", "--certificate", "shopper.pem", "--key-file", "shopper.key"]
+    assert client(quire, server, *flags).returncode == 0
+    assert client(quire, server, "--ca", "authority.pem").returncode == 3
+    server.stop()
+
+
+@pytest.mark.parametrize("settings, said", [
+    (["tls.certificate=server.pem"], "tls.key"),
+    (["tls.key=server.key"], "tls.certificate"),
+    (["tls.certificate=absent.pem", "tls.key=server.key"], "absent.pem"),
+    (["tls.certificate=server.key", "tls.key=server.key"], "no certificate"),
+    (["tls.certificate=server.pem", "tls.key=shopper.key"], "do not belong together"),
+])
+def test_certificates_that_cannot_be_used_are_named(quire, pem, tmp_path, settings, said):
+    flags = [word for setting in settings for word in ("--set", setting)]
+    done = subprocess.run([quire, "serve", "--listen", "127.0.0.1:0", "--data", "data", *flags], cwd=tmp_path,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and said in done.stderr.splitlines()[-1], done.stderr
