@@ -1,4 +1,6 @@
 //! Bodies of requests that are not gRPC, on their way to an HTTP service: one type for both versions of HTTP.
+//!
+//! Implements: RFC 9110 section 6.4 (content), over RFC 9112 and RFC 9113.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,4 +1,6 @@
 //! What goes around a message: [`Request`] and [`Response`].
+//!
+//! Implements: gRPC over HTTP/2, "Call-Definition" and "Custom-Metadata".
 
 use std::net::SocketAddr;
 use std::sync::Arc;

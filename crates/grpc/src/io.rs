@@ -2,6 +2,8 @@
 //!
 //! The read buffer belongs to the thread, not to the connection: ten thousand idle connections hold none. What a read
 //! leaves over, part of a frame, is kept until the next.
+//!
+//! Implements: RFC 9113 section 4 leaves reads and writes to us.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};

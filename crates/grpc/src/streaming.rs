@@ -2,6 +2,8 @@
 //!
 //! The reader may live in the connection's own task or in any other. What it has not read holds the stream's window
 //! back, so a slow reader stops its own stream and no other.
+//!
+//! Implements: RFC 9113 section 5.2 (flow control), towards the application.
 
 use std::collections::VecDeque;
 use std::fmt;

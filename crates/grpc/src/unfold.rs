@@ -1,4 +1,6 @@
 //! Streams made of an async function, for methods that answer with a stream.
+//!
+//! Implements: no specification.
 
 use std::future::Future;
 use std::pin::Pin;

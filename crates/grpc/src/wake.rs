@@ -2,6 +2,8 @@
 //!
 //! Each call has a waker that sets its bit and wakes the connection's task; a hundred calls that become ready together
 //! wake the task once. Must not know what a call is.
+//!
+//! Implements: no specification.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,6 @@
 //! A bucket of tokens against floods: filled by time and by useful traffic, emptied by what costs us and brings nothing.
+//!
+//! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
 use crate::config::Rate;
 

@@ -1,4 +1,6 @@
 //! Every limit of a connection, by name.
+//!
+//! Implements: RFC 9113 sections 6.5.2 (settings) and 10.5 (denial-of-service considerations).
 
 /// How often something may happen: a burst, and what comes back each second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! What waits to be written: one contiguous buffer, with large bodies spliced in by reference.
 //!
 //! Must not know about frames; the order of appends is the order on the wire.
+//!
+//! Implements: RFC 9113 section 4.1 (frames leave whole and in order).
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

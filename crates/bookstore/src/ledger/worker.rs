@@ -30,7 +30,7 @@ const LOOKED_AT_PER_RAISED: usize = 16;
 pub(super) fn run(shared: &Shared) {
     let mut broken = false;
     loop {
-        match session(shared, &mut broken) {
+        match work_on_file(shared, &mut broken) {
             Ok(()) => return,
             Err(reason) => {
                 shared.metrics.store_failed();
@@ -51,7 +51,7 @@ pub(super) fn run(shared: &Shared) {
 }
 
 /// From opening the file to closing it. An error means that the connection cannot be trusted any more.
-fn session(shared: &Shared, broken: &mut bool) -> Result<(), String> {
+fn work_on_file(shared: &Shared, broken: &mut bool) -> Result<(), String> {
     let opened = store::open(&shared.path, Role::Ledger, &shared.settings).map_err(|error| error.to_string())?;
     let sqlite = |error: rusqlite::Error| error.to_string();
     let writer = Writer::new(&opened.connection).map_err(sqlite)?;

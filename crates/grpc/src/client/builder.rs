@@ -1,4 +1,6 @@
 //! What a channel is made of, and how it reaches its server: TCP, and TLS where asked for.
+//!
+//! Implements: RFC 9113 section 3 (starting HTTP/2; with TLS, section 3.2).
 
 use std::fmt;
 use std::io;

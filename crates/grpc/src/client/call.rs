@@ -1,4 +1,6 @@
 //! A call from the caller's side: what is handed to a connection, and what is waited for.
+//!
+//! Implements: gRPC over HTTP/2, "Requests", as far as the caller has a part in it.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! The calls of one client connection: commands in, requests out, answers to whoever waits for them.
+//!
+//! Implements: gRPC over HTTP/2, "Requests" and "Responses", the client's side.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! The task of one client connection: takes calls from its lane, reads, writes, keeps alive.
+//!
+//! Implements: RFC 9113 sections 3.4 (preface), 6.7 (PING, for keepalive) and 9.1 (connection management).
 
 use std::collections::VecDeque;
 use std::future::Future;

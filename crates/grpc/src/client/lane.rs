@@ -2,6 +2,8 @@
 //!
 //! Callers hand over through a queue under a lock that is held for a push; the task takes all of it at once and is
 //! woken once for whatever came together.
+//!
+//! Implements: gRPC's "Connection Backoff".
 
 use std::collections::VecDeque;
 use std::future::Future;

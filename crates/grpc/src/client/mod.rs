@@ -1,6 +1,8 @@
 //! The client: a [`Channel`] to one server, over one or several connections.
 //!
 //! Must not know generated code; that calls the four methods of the channel, one for each shape.
+//!
+//! Implements: the four kinds of method of gRPC's "Core concepts".
 
 mod builder;
 mod call;

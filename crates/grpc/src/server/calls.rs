@@ -2,6 +2,8 @@
 //!
 //! A handler is polled at once, inside the read that completed its request; only if it waits does it get a slot of its
 //! own. Must not know the transport: bytes come in by `take_in` and leave through the connection's output.
+//!
+//! Implements: gRPC over HTTP/2, "Requests", the server's side.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -2,6 +2,8 @@
 //!
 //! One round reads what there is, handles every frame of it, polls the handlers that became ready, and writes all
 //! answers at once. Must not know what a call is.
+//!
+//! Implements: RFC 9113 sections 6.7 (PING, for keepalive) and 6.8 (GOAWAY, for the drain).
 
 use std::future::Future;
 use std::pin::Pin;

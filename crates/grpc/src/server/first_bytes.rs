@@ -1,4 +1,6 @@
 //! Which protocol a connection speaks, told by its first bytes; and HTTP/1.1, which is handed to hyper.
+//!
+//! Implements: RFC 9113 sections 3.3 and 3.4 (prior knowledge, preface), RFC 9112 section 3 (request line).
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,4 +1,6 @@
 //! Every limit of a server, by name, with defaults for a small machine that is open to strangers.
+//!
+//! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! A method as the connection sees it: its shape, and how a request becomes something to poll.
 //!
 //! What is polled is kept when the call is over and filled with the next one, so that a call allocates nothing.
+//!
+//! Implements: gRPC over HTTP/2, "Path", and the four kinds of method of gRPC's "Core concepts".
 
 use std::any::Any;
 use std::future::Future;

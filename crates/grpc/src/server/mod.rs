@@ -1,6 +1,8 @@
 //! The server: what it is built of, and the loop that accepts connections.
 //!
 //! Listener, runtime and the signal to stop come from the caller. Must not know what the services do.
+//!
+//! Implements: RFC 9113 section 3 (starting HTTP/2) and 9.1 (connection management).
 
 mod calls;
 mod driver;

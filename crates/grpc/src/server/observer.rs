@@ -1,6 +1,8 @@
 //! What a server tells whoever embeds it, for metrics and logs.
 //!
 //! Must not know how anything is counted or written: every hook does nothing unless it is replaced.
+//!
+//! Implements: no specification; it reports what the others do.
 
 use std::net::SocketAddr;
 use std::time::Duration;

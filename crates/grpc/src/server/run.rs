@@ -1,6 +1,8 @@
 //! Calls under way: started, polled, timed out, finished.
 //!
 //! A handler that panics fails its own call with `INTERNAL`; the connection and its other calls go on.
+//!
+//! Implements: gRPC over HTTP/2, "Timeout" and "Status".
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! What the application does: opens streams, sends heads, bodies and trailers, resets, pings and ends the connection.
+//!
+//! Implements: RFC 9113 sections 5.1 (stream states) and 6, the sending side.
 
 use bytes::Bytes;
 
