@@ -45,6 +45,18 @@ async fn attack(server: &Running, bytes: &[u8], rounds: usize) -> Vec<u8> {
     said
 }
 
+/// Asks again and again, for ten seconds at most.
+async fn until(server: &Running, what: &str, holds: impl Fn(&Running) -> bool) {
+    let patient = async {
+        while !holds(server) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), patient)
+        .await
+        .unwrap_or_else(|_| panic!("no sign of {what}: {:?}", server.counts));
+}
+
 /// Whether the last thing said is a GOAWAY with this code.
 fn went_away_with(said: &[u8], code: u8) -> bool {
     said.windows(17).any(|window| window[3] == 7 && window[13..17] == [0, 0, 0, code])
@@ -122,8 +134,61 @@ async fn slow_starters_are_hung_up_on() {
         let ended = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut ends)).await;
         ended.expect("hung up on in time").unwrap();
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(server.counts.get("/testing.Echo/Call DEADLINE_EXCEEDED"), 1);
+    until(&server, "the half body's end", |server| server.counts.get("/testing.Echo/Call DEADLINE_EXCEEDED") == 1)
+        .await;
+}
+
+#[tokio::test]
+async fn churn_in_the_header_table_costs_no_memory_and_no_call() {
+    const CALLS: u32 = 5000;
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    let (mut reader, mut writer) = connect(&server).await.into_split();
+    let before = resident_bytes();
+    let reading = tokio::spawn(async move { while reader.read(&mut [0; 4096]).await.is_ok_and(|count| count > 0) {} });
+    for number in 0..CALLS {
+        // A literal to be remembered, of nearly the table's size and new each time, throws all others out.
+        let value = format!("{number:03000}");
+        let head = [&call_head("Call")[..], &[0x40, 1, b'x', 0x7f, 0xb9, 0x16], value.as_bytes()].concat();
+        writer.write_all(&frame(1, 5, number * 2 + 1, &head)).await.unwrap();
+    }
+    // Each has no message and so is refused by itself.
+    until(&server, "an answer to each", |server| server.counts.get("unknown UNIMPLEMENTED") == u64::from(CALLS)).await;
+    client.call(text("x")).await.unwrap();
+    let growth = resident_bytes().saturating_sub(before);
+    assert!(growth < GROWTH_BYTES_MAX, "grew by {growth}");
+    reading.abort();
+}
+
+#[tokio::test]
+async fn a_message_cut_short_fails_its_call_and_no_other() {
+    let server = Running::new(Limits::default()).await;
+    let mut stream = connect(&server).await;
+    stream.write_all(&frame(1, 4, 1, &call_head("Call"))).await.unwrap();
+    stream.write_all(&frame(0, 1, 1, &[0, 0, 0, 0, 9, 1])).await.unwrap();
+    until(&server, "the cut one's end", |server| server.counts.get("unknown INTERNAL") == 1).await;
+    stream.write_all(&frame(1, 4, 3, &call_head("Call"))).await.unwrap();
+    stream.write_all(&frame(0, 1, 3, &[0, 0, 0, 0, 0])).await.unwrap();
+    until(&server, "a whole one's end", |server| server.counts.get("/testing.Echo/Call OK") == 1).await;
+}
+
+#[tokio::test]
+async fn streams_left_half_open_keep_to_their_number_and_their_time() {
+    let mut limits = Limits { request_timeout: Duration::from_millis(300), ..Limits::default() };
+    limits.http2.concurrent_streams_max = 50;
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    let (mut reader, mut writer) = connect(&server).await.into_split();
+    let reading = tokio::spawn(async move { while reader.read(&mut [0; 4096]).await.is_ok_and(|count| count > 0) {} });
+    for number in 0..200 {
+        writer.write_all(&frame(1, 4, number * 2 + 1, &call_head("Call"))).await.unwrap();
+    }
+    client.call(text("x")).await.unwrap();
+    until(&server, "the ends of those let in", |server| {
+        server.counts.get("/testing.Echo/Call DEADLINE_EXCEEDED") == 50
+    })
+    .await;
+    reading.abort();
 }
 
 #[tokio::test]
@@ -137,13 +202,7 @@ async fn half_received_messages_share_a_limit() {
         let begun = [&[0, 0, 0, 0xff, 0xff][..], &[0; 10_000]].concat();
         stream.write_all(&frame(0, 0, id * 2 + 1, &begun)).await.unwrap();
     }
-    for _ in 0..100 {
-        if server.counts.get("refused GatheredBytes") >= 10 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("{:?}", server.counts);
+    until(&server, "the refusals", |server| server.counts.get("refused GatheredBytes") >= 10).await;
 }
 
 #[tokio::test]

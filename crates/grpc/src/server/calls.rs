@@ -199,6 +199,8 @@ impl Calls {
         let gathering =
             Gathering { plan, head: Arc::clone(head), assembler: Assembler::default(), message: None, expires_at };
         self.slots[stream.index()].phase = Phase::Gathering(gathering);
+        // Not only when data comes: a caller may send its head and never another byte.
+        self.note_deadline(Some(expires_at));
     }
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
@@ -274,9 +276,7 @@ impl Calls {
         if end {
             return self.gathered(stream);
         }
-        let expires_at = gathering.expires_at;
         self.connection.release(stream, length);
-        self.note_deadline(Some(expires_at));
     }
 
     /// The request's end came apart from its message.
