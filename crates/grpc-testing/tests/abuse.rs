@@ -153,7 +153,10 @@ async fn churn_in_the_header_table_costs_no_memory_and_no_call() {
         writer.write_all(&frame(1, 5, number * 2 + 1, &head)).await.unwrap();
     }
     // Each has no message and so is refused by itself.
-    until(&server, "an answer to each", |server| server.counts.get("unknown UNIMPLEMENTED") == u64::from(CALLS)).await;
+    until(&server, "an answer to each", |server| {
+        server.counts.get("/testing.Echo/Call UNIMPLEMENTED") == u64::from(CALLS)
+    })
+    .await;
     client.call(text("x")).await.unwrap();
     let growth = resident_bytes().saturating_sub(before);
     assert!(growth < GROWTH_BYTES_MAX, "grew by {growth}");
@@ -166,7 +169,7 @@ async fn a_message_cut_short_fails_its_call_and_no_other() {
     let mut stream = connect(&server).await;
     stream.write_all(&frame(1, 4, 1, &call_head("Call"))).await.unwrap();
     stream.write_all(&frame(0, 1, 1, &[0, 0, 0, 0, 9, 1])).await.unwrap();
-    until(&server, "the cut one's end", |server| server.counts.get("unknown INTERNAL") == 1).await;
+    until(&server, "the cut one's end", |server| server.counts.get("/testing.Echo/Call INTERNAL") == 1).await;
     stream.write_all(&frame(1, 4, 3, &call_head("Call"))).await.unwrap();
     stream.write_all(&frame(0, 1, 3, &[0, 0, 0, 0, 0])).await.unwrap();
     until(&server, "a whole one's end", |server| server.counts.get("/testing.Echo/Call OK") == 1).await;

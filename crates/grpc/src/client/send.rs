@@ -1,6 +1,6 @@
 //! Streams on their way out, a message at a time as there is room; and calls whose caller lost interest.
 //!
-//! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", and RFC 9113 section 6.4 (RST_STREAM) for cancelling.
+//! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", and RFC 9113 section 6.4 (resets) for cancelling.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

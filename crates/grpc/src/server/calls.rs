@@ -157,18 +157,22 @@ impl Calls {
         slot.phase = Phase::Free;
         if head.is_oversized() {
             self.shared.observer.refused(Refusal::HeaderBytes);
-            return self.refuse(stream, &Status::resource_exhausted("the request's headers are larger than allowed"));
+            return self.refuse(
+                stream,
+                None,
+                &Status::resource_exhausted("the request's headers are larger than allowed"),
+            );
         }
         let shared = Arc::clone(&self.shared);
         match head.memo(|| Plan::read(head, &shared.routes)) {
-            Some(Plan::Call(_)) if self.refusing => {
+            Some(Plan::Call(plan)) if self.refusing => {
                 let status = self.told(Refusal::Connections, "too many connections; try again later");
-                self.refuse(stream, &status);
+                self.refuse(stream, Some(plan.method), &status);
             }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
             Some(Plan::Fail(status)) => {
                 let status = status.clone();
-                self.refuse(stream, &status);
+                self.refuse(stream, None, &status);
             }
             Some(Plan::Unsupported) => self.refuse_http(stream, 415),
             Some(Plan::Http) if self.refusing => self.refuse_http(stream, 503),
@@ -179,7 +183,8 @@ impl Calls {
     fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
         if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
             self.shared.observer.refused(Refusal::UnsentBytes);
-            return self.refuse(stream, &Status::resource_exhausted("too many answers wait to be read"));
+            let status = Status::resource_exhausted("too many answers wait to be read");
+            return self.refuse(stream, Some(plan.method), &status);
         }
         if self.shared.routes.table[plan.method].is_streaming_in {
             let index = stream.index();
@@ -191,7 +196,8 @@ impl Calls {
             return self.start(stream, plan, head, Intake::Stream(inbox), feed);
         }
         if end {
-            return self.refuse(stream, &Status::unimplemented("the call takes one message and none came"));
+            let status = Status::unimplemented("the call takes one message and none came");
+            return self.refuse(stream, Some(plan.method), &status);
         }
         let allowed = self.shared.limits.request_timeout;
         let allowed = plan.timeout.map_or(allowed, |timeout| timeout.min(allowed));
@@ -270,8 +276,8 @@ impl Calls {
         if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
             self.shared.observer.refused(Refusal::GatheredBytes);
             let status = self.told(Refusal::GatheredBytes, "too many bytes of unfinished messages on this connection");
-            self.forget(stream);
-            return self.refuse(stream, &status);
+            let method = self.forget(stream);
+            return self.refuse(stream, method, &status);
         }
         if end {
             return self.gathered(stream);
@@ -284,15 +290,16 @@ impl Calls {
         let slot = &mut self.slots[stream.index()];
         let Phase::Gathering(gathering) = std::mem::take(&mut slot.phase) else { return };
         self.gathered_bytes -= gathering.held_bytes();
+        let method = Some(gathering.plan.method);
         match gathering.message {
             Some(message) if gathering.assembler.is_empty() => {
                 let framed = Framed { compressed: message.compressed, bytes: &message.bytes[..] };
                 self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
             }
             _ if !gathering.assembler.is_empty() => {
-                self.refuse(stream, &Status::internal("the request ends inside a message"));
+                self.refuse(stream, method, &Status::internal("the request ends inside a message"));
             }
-            _ => self.refuse(stream, &Status::unimplemented("the call takes one message and none came")),
+            _ => self.refuse(stream, method, &Status::unimplemented("the call takes one message and none came")),
         }
     }
 
@@ -302,25 +309,29 @@ impl Calls {
     }
 
     fn refuse_gathering(&mut self, stream: StreamKey, status: &Status) {
-        self.forget(stream);
+        let method = self.forget(stream);
         if status.code() == Code::ResourceExhausted {
             self.shared.observer.refused(Refusal::MessageBytes);
             let status = self.told(Refusal::MessageBytes, status.message());
-            return self.refuse(stream, &status);
+            return self.refuse(stream, method, &status);
         }
-        self.refuse(stream, status);
+        self.refuse(stream, method, status);
     }
 
-    /// Drops what the slot holds, whatever it is.
-    fn forget(&mut self, stream: StreamKey) {
-        let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) else { return };
+    /// Drops what the slot holds, whatever it is; returns the method that was called.
+    fn forget(&mut self, stream: StreamKey) -> Option<usize> {
+        let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
         match std::mem::take(&mut slot.phase) {
-            Phase::Gathering(gathering) => self.gathered_bytes -= gathering.held_bytes(),
+            Phase::Gathering(gathering) => {
+                self.gathered_bytes -= gathering.held_bytes();
+                Some(gathering.plan.method)
+            }
             Phase::Active(active) => {
                 self.shared.calls.fetch_sub(1, Ordering::Relaxed);
                 self.retire(active.method, active.running);
+                active.method
             }
-            Phase::Free | Phase::Discarding => {}
+            Phase::Free | Phase::Discarding => None,
         }
     }
 

@@ -39,12 +39,12 @@ impl Calls {
         slot.phase = Phase::Free;
         let deadline = plan.timeout.and_then(|timeout| slot.started_at.checked_add(timeout));
         if deadline.is_some_and(|deadline| deadline <= self.now) {
-            return self.refuse(stream, &Status::deadline_exceeded("time was up before work began"));
+            return self.refuse(stream, Some(plan.method), &Status::deadline_exceeded("time was up before work began"));
         }
         if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
             self.shared.observer.refused(Refusal::Calls);
             let status = self.told(Refusal::Calls, "too many calls at once; try again later");
-            return self.refuse(stream, &status);
+            return self.refuse(stream, Some(plan.method), &status);
         }
         let metadata = Metadata::received(Arc::clone(head));
         let incoming = Incoming {
@@ -196,13 +196,15 @@ impl Calls {
         self.shared.observer.call_finished(&CallReport { path, code, elapsed });
     }
 
-    /// Answers without a handler.
-    pub(super) fn refuse(&mut self, stream: StreamKey, status: &Status) {
+    /// Answers without a handler; there may be no such method.
+    pub(super) fn refuse(&mut self, stream: StreamKey, method: Option<usize>, status: &Status) {
         self.reply_with(stream, &mut ReplyState::new(None)).finish(status);
         self.slots[stream.index()].phase = Phase::Free;
-        let elapsed = self.now.saturating_duration_since(self.slots[stream.index()].started_at);
-        self.shared.observer.call_finished(&CallReport { path: "unknown", code: status.code(), elapsed });
-        self.finish(stream, None, status.code());
+        if method.is_none() {
+            let elapsed = self.now.saturating_duration_since(self.slots[stream.index()].started_at);
+            self.shared.observer.call_finished(&CallReport { path: "unknown", code: status.code(), elapsed });
+        }
+        self.finish(stream, method, status.code());
     }
 
     pub(super) fn reply_with<'a>(&'a mut self, stream: StreamKey, state: &'a mut ReplyState) -> Reply<'a> {
