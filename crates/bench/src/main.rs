@@ -1,0 +1,3 @@
+//! `quire-bench`.
+
+fn main() {}

@@ -1,0 +1,260 @@
+//! The saved form of a measurement: `--json` writes it, `compare` and the HTML page read it.
+//!
+//! Times are in microseconds unless a name says otherwise; they are kept to three significant digits, as the
+//! histograms behind them are. Must not know how anything is shown.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
+use serde::{Deserialize, Serialize};
+
+/// What [`Report::format`] says.
+pub const FORMAT: &str = "quire-bench/1";
+
+/// One command's measurement: one run, or several of the same load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: String,
+    /// Version of the tool, with the commit it was built from where that is known.
+    pub tool: String,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// What was asked for.
+    pub load: Load,
+    /// Each a replicate; comparisons count runs, not requests.
+    pub runs: Vec<Run>,
+}
+
+/// Where it was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// As the kernel names the processor.
+    pub cpu: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// Operating system and its version.
+    pub system: String,
+}
+
+/// What was asked for, in words for people and for a check that two reports are of the same load.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Load {
+    /// `grpc`, `http` or `tcp`.
+    pub protocol: String,
+    /// Address or URL.
+    pub target: String,
+    /// Method, path or line.
+    pub what: String,
+    /// `closed`, `constant` or `poisson`.
+    pub pace: String,
+    /// Requests a second asked for, in an open loop; of a profile, its mean.
+    pub rate: Option<f64>,
+    /// Connections.
+    pub connections: usize,
+    /// Requests at once on a connection.
+    pub in_flight: usize,
+    /// Threads that made requests.
+    pub workers: usize,
+    /// Everything else that was set, by the name of its flag.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Run {
+    /// When measuring began, in milliseconds since 1970.
+    pub began_unix_ms: u64,
+    /// How long was measured, in seconds.
+    pub seconds: f64,
+    /// Requests whose answer came (or failed) within the measured time.
+    pub requests: u64,
+    /// Those that ended as errors.
+    pub errors: u64,
+    /// Requests a second.
+    pub rate: f64,
+    /// By how they ended.
+    pub endings: BTreeMap<String, u64>,
+    /// From when it was due (in a closed loop: sent) to the whole answer.
+    pub response: Distribution,
+    /// From when it was sent to the whole answer.
+    pub service: Distribution,
+    /// From when it was due to when it was sent; empty in a closed loop.
+    pub lag: Distribution,
+    /// From when it was sent to the first byte of the answer, where the transport tells.
+    pub first_byte: Distribution,
+    /// Bytes to the server, as the sockets carried them.
+    pub sent_bytes: u64,
+    /// Bytes from the server.
+    pub received_bytes: u64,
+    /// CPU time of the threads that made requests.
+    pub client_cpu_seconds: f64,
+    /// The largest share of its time that one of these threads was running: 1 is a full core.
+    pub client_busy_max: f64,
+    /// What the server said of itself, where it is one that can be asked.
+    pub server: Option<ServerSide>,
+    /// By time, in equal parts.
+    pub series: Vec<Interval>,
+    /// When requests of each client finished, thinned to a bounded number.
+    pub finishes: Vec<Finish>,
+    /// Whether the figures can be believed.
+    pub verdict: Verdict,
+    /// Whether the run was ended early from outside.
+    pub interrupted: bool,
+}
+
+/// What a server counted between the beginning and the end of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ServerSide {
+    /// CPU time of its process, in seconds.
+    pub cpu_seconds: f64,
+    /// Calls it finished.
+    pub calls: u64,
+    /// Its own latency histogram: upper bounds in seconds (the last is infinite) and calls within each.
+    pub latency: Vec<(f64, u64)>,
+}
+
+/// Whether figures can be believed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Why not; empty: they can.
+    pub reasons: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether the figures can be believed.
+    pub fn is_valid(&self) -> bool {
+        self.reasons.is_empty()
+    }
+}
+
+/// An equal part of a run's time.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// Where it begins, in seconds from the beginning of the run.
+    pub at_seconds: f64,
+    /// How long it is.
+    pub seconds: f64,
+    /// Requests that ended in it.
+    pub requests: u64,
+    /// Those that ended as errors.
+    pub errors: u64,
+    /// Response times in microseconds.
+    pub p50_us: f64,
+    /// See above.
+    pub p90_us: f64,
+    /// See above.
+    pub p99_us: f64,
+    /// See above.
+    pub p999_us: f64,
+    /// See above.
+    pub max_us: f64,
+}
+
+/// One request's end.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Finish {
+    /// Number of the client.
+    pub client: u32,
+    /// Number of the request among this client's, from 0.
+    pub turn: u64,
+    /// Seconds from the beginning of the run.
+    pub at_seconds: f64,
+    /// Its response time in microseconds.
+    pub response_us: f64,
+}
+
+/// A distribution of times.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "SavedDistribution", into = "SavedDistribution")]
+pub struct Distribution {
+    /// In nanoseconds, three significant digits.
+    pub histogram: Histogram<u64>,
+}
+
+/// Longest time a histogram tells apart: an hour, in nanoseconds.
+pub const TIME_NS_MAX: u64 = 3_600_000_000_000;
+
+/// A histogram for times in nanoseconds.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, TIME_NS_MAX, 3).expect("the bounds are in order and three digits are allowed")
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self { histogram: histogram() }
+    }
+}
+
+impl Distribution {
+    /// How many times were recorded.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The time that `share` (0 to 1) of the requests needed at most, in microseconds; 0 if there are none.
+    pub fn quantile_us(&self, share: f64) -> f64 {
+        if self.histogram.is_empty() { 0.0 } else { micros(self.histogram.value_at_quantile(share)) }
+    }
+
+    /// Mean in microseconds; 0 if there are none.
+    pub fn mean_us(&self) -> f64 {
+        self.histogram.mean() / 1e3
+    }
+
+    /// Largest in microseconds; 0 if there are none.
+    pub fn max_us(&self) -> f64 {
+        micros(self.histogram.max())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an hour in nanoseconds is far below 2^53")]
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1e3
+}
+
+/// The figures that a reader wants at hand, and the histogram they come from.
+#[derive(Serialize, Deserialize)]
+struct SavedDistribution {
+    count: u64,
+    mean_us: f64,
+    p50_us: f64,
+    p90_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+    /// `HdrHistogram`'s V2 form in base64, in nanoseconds.
+    histogram: String,
+}
+
+impl From<Distribution> for SavedDistribution {
+    fn from(distribution: Distribution) -> Self {
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&distribution.histogram, &mut bytes).expect("a vector takes every byte");
+        Self {
+            count: distribution.count(),
+            mean_us: distribution.mean_us(),
+            p50_us: distribution.quantile_us(0.5),
+            p90_us: distribution.quantile_us(0.9),
+            p99_us: distribution.quantile_us(0.99),
+            p999_us: distribution.quantile_us(0.999),
+            max_us: distribution.max_us(),
+            histogram: BASE64.encode(bytes),
+        }
+    }
+}
+
+impl TryFrom<SavedDistribution> for Distribution {
+    type Error = String;
+
+    fn try_from(saved: SavedDistribution) -> Result<Self, String> {
+        let bytes = BASE64.decode(&saved.histogram).map_err(|error| format!("histogram is not base64: {error}"))?;
+        let histogram = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| format!("histogram is not in HdrHistogram's form: {error:?}"))?;
+        Ok(Self { histogram })
+    }
+}
