@@ -37,7 +37,7 @@ impl Session for Stalling {
                 .expect("under an hour"),
         );
         if into < self.stall {
-            tokio::time::sleep(self.stall - into).await;
+            tokio::time::sleep(self.stall.saturating_sub(into)).await;
         } else {
             tokio::task::yield_now().await;
         }
@@ -113,7 +113,7 @@ fn a_count_of_requests_is_kept_to_the_request_by_any_number_of_workers() {
 
 #[test]
 fn a_request_that_takes_too_long_ends_as_a_timeout() {
-    let stuck = Stalling { since: Instant::now(), every: Duration::from_secs(3600), stall: Duration::from_secs(3600) };
+    let stuck = Stalling { since: Instant::now(), every: Duration::from_hours(1), stall: Duration::from_hours(1) };
     let plan = Plan {
         end: End::Count(3),
         timeout: Duration::from_millis(100),

@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a server may take until it listens, and until it has ended.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running server; ended when dropped.
 #[derive(Debug)]
