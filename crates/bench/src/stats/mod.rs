@@ -1,1 +1,13 @@
-//! To come.
+//! What figures of several runs say together: intervals, comparisons, curves and objectives.
+//!
+//! The run is the replicate: requests within a run share its luck (one process, one placement on the cores), so
+//! their great number says nothing about the next run. Must not know how runs are made, nor how anything is shown.
+
+pub mod compare;
+pub mod interval;
+pub mod knee;
+pub mod metric;
+pub mod order;
+pub mod share;
+// SLO
+pub mod usl;

@@ -1,0 +1,234 @@
+//! Means and Student-t intervals over runs.
+//!
+//! Must not know what the values are.
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// An estimate and the interval that holds the true value in the wanted share of tries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The best single figure.
+    pub estimate: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether `value` lies within, the ends included.
+    pub fn contains(self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+
+    /// `e` to the power of each part: from logarithms back to ratios.
+    #[must_use]
+    pub fn exp(self) -> Self {
+        Self { estimate: self.estimate.exp(), low: self.low.exp(), high: self.high.exp() }
+    }
+
+    /// Both ends further out by `margin`.
+    #[must_use]
+    pub fn widened(self, margin: f64) -> Self {
+        Self { low: self.low - margin, high: self.high + margin, ..self }
+    }
+
+    /// From the lower of both lower ends to the higher of both upper ends.
+    #[must_use]
+    pub fn hull(self, other: Self) -> Self {
+        Self { estimate: self.estimate, low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    fn around(estimate: f64, half_width: f64) -> Self {
+        Self { estimate, low: estimate - half_width, high: estimate + half_width }
+    }
+}
+
+/// A count as a number to calculate with.
+#[expect(clippy::cast_precision_loss, reason = "counts of runs, points and requests are far below 2^53")]
+pub fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// Arithmetic mean; of nothing, not a number.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / number(values.len())
+}
+
+/// Geometric mean, the mean for ratios; not a number unless every value is above 0.
+pub fn geometric_mean(values: &[f64]) -> f64 {
+    logarithms(values).map_or(f64::NAN, |values| mean(&values).exp())
+}
+
+/// The middle value, or the mean of the two in the middle; of nothing, not a number.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        length if length % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+/// Variance of the population that the values are a sample of (divided by n − 1).
+pub fn variance(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (number(values.len()) - 1.0)
+}
+
+/// How many standard errors to each side hold the true mean with this confidence (0 to 1): the two-sided quantile of
+/// Student's distribution.
+pub fn student_t(confidence: f64, degrees_of_freedom: f64) -> f64 {
+    let student = StudentsT::new(0.0, 1.0, degrees_of_freedom).expect("degrees of freedom are above 0");
+    student.inverse_cdf(f64::midpoint(1.0, confidence))
+}
+
+/// Student's interval of a mean ("The probable error of a mean", Biometrika 1908); none for fewer than two values.
+pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+    if values.len() < 2 {
+        return None;
+    }
+    let error = (variance(values) / number(values.len())).sqrt();
+    Some(Interval::around(mean(values), student_t(confidence, number(values.len()) - 1.0) * error))
+}
+
+/// Interval of a geometric mean, from logarithms; none if a value is 0 or less.
+pub fn geometric_mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+    mean_interval(&logarithms(values)?, confidence).map(Interval::exp)
+}
+
+/// Mean of `b` less mean of `a` when neither the variances nor the counts need be equal: Welch ("The generalization of
+/// Student's problem when several different population variances are involved", Biometrika 1947), with the degrees of
+/// freedom of Satterthwaite (Biometrics 1946). None for fewer than two values on a side.
+pub fn mean_difference(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
+    if a.len() < 2 || b.len() < 2 {
+        return None;
+    }
+    let [error_a, error_b] = [a, b].map(|values| variance(values) / number(values.len()));
+    let squared = error_a + error_b;
+    let difference = mean(b) - mean(a);
+    // Without any variance the degrees of freedom are 0/0, and the interval has no width.
+    if squared == 0.0 {
+        return Some(Interval::around(difference, 0.0));
+    }
+    let degrees =
+        squared.powi(2) / (error_a.powi(2) / (number(a.len()) - 1.0) + error_b.powi(2) / (number(b.len()) - 1.0));
+    Some(Interval::around(difference, student_t(confidence, degrees) * squared.sqrt()))
+}
+
+/// Mean of the differences `b` less `a`, round by round: what changes from round to round meets both sides alike and
+/// falls out. None for fewer than two rounds or sides of different length.
+pub fn paired_difference(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
+    if a.len() != b.len() {
+        return None;
+    }
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+    mean_interval(&differences, confidence)
+}
+
+/// The logarithms; none unless every value is above 0 and finite.
+pub fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
+    values.iter().map(|value| (*value > 0.0 && value.is_finite()).then(|| value.ln())).collect()
+}
+
+/// Geometric mean of `b` over that of `a`, by [`mean_difference`] of logarithms: times and rates are positive and
+/// their noise multiplies, so on logarithms it is nearly symmetric.
+pub fn ratio(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
+    mean_difference(&logarithms(a)?, &logarithms(b)?, confidence).map(Interval::exp)
+}
+
+/// As [`ratio`], by [`paired_difference`].
+pub fn paired_ratio(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
+    paired_difference(&logarithms(a)?, &logarithms(b)?, confidence).map(Interval::exp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::order::Orders;
+
+    // The second example data of Wikipedia's "Welch's t-test"; the expected figures are scipy 1.17's ttest_ind(b, a,
+    // equal_var=False) and ttest_rel(b, a), .confidence_interval(0.99), of the values and of their logarithms.
+    const A: [f64; 15] = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4];
+    const B: [f64; 15] = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.5, 24.4];
+
+    fn check(actual: Option<Interval>, low: f64, estimate: f64, high: f64) {
+        let actual = actual.expect("enough values");
+        let near = |actual: f64, expected: f64| (actual - expected).abs() < 1e-6 * expected.abs().max(1.0);
+        assert!(
+            near(actual.low, low) && near(actual.estimate, estimate) && near(actual.high, high),
+            "{actual:?} is not {estimate} from {low} to {high}"
+        );
+    }
+
+    #[test]
+    fn student_quantiles_are_those_of_the_tables() {
+        // scipy.stats.t.ppf((1 + confidence) / 2, degrees)
+        for (confidence, degrees, expected) in [
+            (0.95, 1.0, 12.706_204_7),
+            (0.99, 2.0, 9.924_843_2),
+            (0.99, 9.0, 3.249_835_5),
+            (0.95, 30.0, 2.042_272_5),
+            (0.9994, 9.0, 5.153_880_9),
+            (0.998_89, 18.3, 3.863_192_0),
+            (0.99, 3.7, 4.869_252_3),
+        ] {
+            let actual = student_t(confidence, degrees);
+            assert!((actual - expected).abs() < 1e-6, "{confidence} {degrees}: {actual}");
+        }
+    }
+
+    #[test]
+    fn intervals_of_means_differences_and_ratios_agree_with_scipy() {
+        check(mean_interval(&A, 0.95), 19.266_701_65, 20.82, 22.373_298_35);
+        check(mean_difference(&A, &B, 0.99), 0.088_273_19, 2.833_333_33, 5.578_393_48);
+        check(mean_difference(&A[..4], &B, 0.99), -8.351_742_56, 0.878_333_33, 10.108_409_23);
+        check(paired_difference(&A, &B, 0.99), 0.213_314_42, 2.833_333_33, 5.453_352_25);
+        check(ratio(&A, &B, 0.99), 1.009_280_24, 1.139_289_57, 1.286_045_92);
+        check(paired_ratio(&A, &B, 0.99), 1.012_085_28, 1.139_289_57, 1.282_481_58);
+    }
+
+    #[test]
+    fn means_and_medians_of_known_values() {
+        assert!((geometric_mean(&A) - 20.649_521_92).abs() < 1e-8);
+        assert!((geometric_mean(&[1.0, 100.0]) - 10.0).abs() < 1e-9);
+        assert!((median(&A) - 21.0).abs() < 1e-9);
+        assert!((median(&[4.0, 1.0]) - 2.5).abs() < 1e-9);
+        assert!(median(&[]).is_nan() && mean(&[]).is_nan() && geometric_mean(&[1.0, 0.0]).is_nan());
+    }
+
+    #[test]
+    fn there_is_no_interval_over_fewer_than_two_values_nor_a_ratio_to_zero() {
+        assert_eq!(mean_interval(&[1.0], 0.99), None);
+        assert_eq!(ratio(&[1.0], &[1.0, 2.0], 0.99), None);
+        assert_eq!(paired_ratio(&[1.0, 2.0], &[1.0], 0.99), None);
+        assert_eq!(ratio(&[0.0, 1.0], &[1.0, 2.0], 0.99), None);
+        assert_eq!(ratio(&[1.0, 1.0], &[2.0, 2.0], 0.99), Some(Interval { estimate: 2.0, low: 2.0, high: 2.0 }));
+    }
+
+    #[test]
+    fn intervals_hold_the_truth_as_often_as_said() {
+        let tries = 2_000;
+        let mut random = Orders::new(5);
+        let mut sample = |count: usize, scale: f64, deviation: f64| -> Vec<f64> {
+            (0..count).map(|_| scale * (deviation * random.normal()).exp()).collect()
+        };
+        let (mut mean_held, mut ratio_held, mut paired_held) = (0, 0, 0);
+        for _ in 0..tries {
+            let a = sample(6, 100.0, 0.05);
+            mean_held += u32::from(geometric_mean_interval(&a, 0.95).expect("six values").contains(100.0));
+            let b = sample(4, 120.0, 0.15);
+            ratio_held += u32::from(ratio(&a, &b, 0.95).expect("both sides").contains(1.2));
+            let c = sample(6, 120.0, 0.15);
+            paired_held += u32::from(paired_ratio(&a, &c, 0.95).expect("six rounds").contains(1.2));
+        }
+        // Binomial(2000, 0.95): mean 1,900, deviation 9.7; four of them to each side, and Welch's degrees of freedom
+        // are an approximation, so a little further.
+        assert!((1_861..=1_939).contains(&mean_held), "{mean_held}");
+        assert!((1_850..=1_950).contains(&ratio_held), "{ratio_held}");
+        assert!((1_861..=1_939).contains(&paired_held), "{paired_held}");
+    }
+}

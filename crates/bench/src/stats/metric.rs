@@ -1,0 +1,218 @@
+//! The figures of a run that can be compared, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use crate::report::Run;
+
+/// A figure of a run, or of a whole command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Metric {
+    /// Requests a second.
+    Rate,
+    /// Median response time in microseconds.
+    P50,
+    /// See above.
+    P90,
+    /// See above.
+    P99,
+    /// See above.
+    P999,
+    /// Mean response time in microseconds.
+    Mean,
+    /// Share of the requests that ended as errors, 0 to 1.
+    Errors,
+    /// CPU time of the client for a request, in microseconds.
+    ClientCpu,
+    /// CPU time of the server for a call, in microseconds.
+    ServerCpu,
+    /// From the beginning of a command to its end, in seconds.
+    Wall,
+    /// CPU time of a command, in seconds.
+    Cpu,
+}
+
+/// How two sides of a metric are set against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Second over first: for what is positive and has multiplying noise.
+    Ratio,
+    /// Second less first: for shares, which may be 0.
+    Difference,
+}
+
+impl Metric {
+    /// Every one.
+    pub const ALL: [Self; 11] = [
+        Self::Rate,
+        Self::P50,
+        Self::P90,
+        Self::P99,
+        Self::P999,
+        Self::Mean,
+        Self::Errors,
+        Self::ClientCpu,
+        Self::ServerCpu,
+        Self::Wall,
+        Self::Cpu,
+    ];
+
+    /// As a person types it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Mean => "mean",
+            Self::Errors => "errors",
+            Self::ClientCpu => "client-cpu",
+            Self::ServerCpu => "server-cpu",
+            Self::Wall => "wall",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// Whether it is one of a whole command, whatever that does; the others are of a run.
+    pub fn is_of_command(self) -> bool {
+        matches!(self, Self::Wall | Self::Cpu)
+    }
+
+    /// The figure of a run; none where it was not measured.
+    pub fn of(self, run: &Run) -> Option<f64> {
+        let quantile = |share| (run.response.count() > 0).then(|| run.response.quantile_us(share));
+        match self {
+            Self::Rate => Some(run.rate),
+            Self::P50 => quantile(0.5),
+            Self::P90 => quantile(0.9),
+            Self::P99 => quantile(0.99),
+            Self::P999 => quantile(0.999),
+            Self::Mean => (run.response.count() > 0).then(|| run.response.mean_us()),
+            Self::Errors => each(count(run.errors), run.requests),
+            Self::ClientCpu => {
+                (run.client_cpu_seconds > 0.0).then_some(())?;
+                each(run.client_cpu_seconds * 1e6, run.requests)
+            }
+            Self::ServerCpu => run.server.as_ref().and_then(|server| each(server.cpu_seconds * 1e6, server.calls)),
+            Self::Wall | Self::Cpu => None,
+        }
+    }
+
+    /// How its two sides are set against each other, where the values allow it.
+    pub fn scale(self) -> Scale {
+        if self == Self::Errors { Scale::Difference } else { Scale::Ratio }
+    }
+
+    /// Smallest relative difference that its measurement tells apart: histograms keep three digits.
+    pub fn resolution(self) -> f64 {
+        if matches!(self, Self::P50 | Self::P90 | Self::P99 | Self::P999) { 1.0 / 1024.0 } else { 0.0 }
+    }
+
+    /// A value with its unit, to about four digits.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Rate => format!("{}/s", digits(value)),
+            Self::Errors => format!("{}%", digits(value * 100.0)),
+            Self::Wall | Self::Cpu => show_time(value * 1e6),
+            _ => show_time(value),
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|metric| metric.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|metric| metric.name()).collect();
+            format!("no metric is called {name:?}: it can be {}", names.join(", "))
+        })
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+fn each(total: f64, of: u64) -> Option<f64> {
+    (of > 0).then(|| total / count(of))
+}
+
+/// A 64-bit count as a number to calculate with.
+#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
+pub(crate) fn count(value: u64) -> f64 {
+    value as f64
+}
+
+/// A time given in microseconds in the unit that suits its size.
+pub fn show_time(micros: f64) -> String {
+    match micros.abs() {
+        size if !size.is_finite() => "∞".to_owned(),
+        size if size >= 1e6 => format!("{} s", digits(micros / 1e6)),
+        size if size >= 1e3 => format!("{} ms", digits(micros / 1e3)),
+        _ => format!("{} µs", digits(micros)),
+    }
+}
+
+/// A number to about four significant digits, without an exponent and without zeros that say nothing.
+pub fn digits(value: f64) -> String {
+    let places = match value.abs() {
+        size if size >= 1_000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        size if size >= 0.1 => 3,
+        _ => 5,
+    };
+    let shown = format!("{value:.places$}");
+    if shown.contains('.') { shown.trim_end_matches('0').trim_end_matches('.').to_owned() } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::ServerSide;
+
+    #[test]
+    fn every_metric_is_found_by_its_name_and_an_unknown_one_names_them_all() {
+        for metric in Metric::ALL {
+            assert_eq!(metric.name().parse(), Ok(metric));
+        }
+        let error = "p95".parse::<Metric>().expect_err("there is no p95");
+        assert!(error.contains("\"p95\"") && error.contains("p99.9, mean"), "{error}");
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_figure() {
+        let empty = Run::default();
+        for metric in [Metric::P50, Metric::Mean, Metric::Errors, Metric::ClientCpu, Metric::ServerCpu, Metric::Wall] {
+            assert_eq!(metric.of(&empty), None, "{metric}");
+        }
+        let mut run = Run { requests: 200, errors: 1, client_cpu_seconds: 0.01, ..Run::default() };
+        run.server = Some(ServerSide { cpu_seconds: 0.002, calls: 100, latency: Vec::new() });
+        assert_eq!(Metric::Errors.of(&run), Some(0.005));
+        assert_eq!(Metric::ClientCpu.of(&run), Some(50.0));
+        assert_eq!(Metric::ServerCpu.of(&run), Some(20.0));
+    }
+
+    #[test]
+    fn values_are_shown_in_the_unit_that_suits_them() {
+        assert_eq!(Metric::P99.show(12.5), "12.5 µs");
+        assert_eq!(Metric::P99.show(1_234.5), "1.234 ms");
+        assert_eq!(Metric::Rate.show(123_456.7), "123457/s");
+        assert_eq!(Metric::Errors.show(0.001), "0.1%");
+        assert_eq!(Metric::Wall.show(2.0), "2 s");
+        assert_eq!(Metric::Mean.show(f64::INFINITY), "∞");
+    }
+}
