@@ -8,6 +8,7 @@
 //! Must not know the services it measures, except in [`reproduce`].
 
 pub mod cli;
+pub mod null;
 pub mod plan;
 pub mod recorder;
 pub mod report;
@@ -16,5 +17,6 @@ pub mod run;
 pub mod schedule;
 pub mod stats;
 pub mod template;
+pub mod tls;
 pub mod verdict;
 pub mod workload;

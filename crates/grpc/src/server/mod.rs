@@ -88,6 +88,12 @@ impl Builder {
         self
     }
 
+    /// Calls `method` for every path that no service has; reports name it as the method is named.
+    pub fn fallback(mut self, method: Method) -> Self {
+        self.routes.set_fallback(method);
+        self
+    }
+
     /// What the server allows.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

@@ -24,6 +24,8 @@ pub(crate) struct Routes {
     pub(crate) table: Vec<Route>,
     numbers: HashMap<String, usize>,
     services: Vec<String>,
+    /// Answers what no service has.
+    fallback: Option<usize>,
 }
 
 impl Routes {
@@ -31,10 +33,19 @@ impl Routes {
         self.services.push(service.to_owned());
         for method in methods {
             let path = format!("/{service}/{}", method.name);
-            let is_streaming_in = method.handler.is_streaming_in();
-            self.numbers.insert(path.clone(), self.table.len());
-            self.table.push(Route { path, handler: method.handler, is_streaming_in });
+            let number = self.push(path.clone(), method);
+            self.numbers.insert(path, number);
         }
+    }
+
+    pub(crate) fn set_fallback(&mut self, method: Method) {
+        self.fallback = Some(self.push(method.name.to_owned(), method));
+    }
+
+    fn push(&mut self, path: String, method: Method) -> usize {
+        let is_streaming_in = method.handler.is_streaming_in();
+        self.table.push(Route { path, handler: method.handler, is_streaming_in });
+        self.table.len() - 1
     }
 
     pub(crate) fn services(&self) -> &[String] {
@@ -44,6 +55,9 @@ impl Routes {
     fn find(&self, path: &str) -> Result<usize, Status> {
         if let Some(number) = self.numbers.get(path) {
             return Ok(*number);
+        }
+        if let Some(number) = self.fallback {
+            return Ok(number);
         }
         let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         Err(if self.services.iter().any(|known| known == service) {

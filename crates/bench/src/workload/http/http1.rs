@@ -1,0 +1,134 @@
+//! A connection of HTTP/1.1. No task of its own drives it: the request that has it does, so that an answer wakes
+//! nobody else, and a request that is given up closes it.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body as _;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+
+use super::{CLOSED, CONNECTION, PROTOCOL, Watch};
+use crate::workload::Answer;
+use crate::workload::socket::{Counters, Dialer, Transport};
+
+#[derive(Debug)]
+pub(super) struct Session {
+    dialer: Dialer,
+    counters: Arc<Counters>,
+    /// Empty while a request has it, and after the connection has ended.
+    /// Boxed, because it is moved out and in again with each request.
+    link: RefCell<Option<Box<Link>>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    sender: http1::SendRequest<Full<Bytes>>,
+    /// None: it has ended.
+    connection: Option<http1::Connection<TokioIo<Transport>, Full<Bytes>>>,
+}
+
+impl Session {
+    pub(super) async fn open(dialer: Dialer, counters: Arc<Counters>) -> anyhow::Result<Self> {
+        let link = Link::open(&dialer, &counters).await?;
+        Ok(Self { dialer, counters, link: RefCell::new(Some(link)) })
+    }
+
+    pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Answer {
+        let mut watch = Watch::start();
+        let kept = match self.link.take() {
+            Some(mut link) => link.is_ready().await.then_some(link),
+            None => None,
+        };
+        let mut link = match kept {
+            Some(link) => {
+                watch = Watch::start();
+                link
+            }
+            None => match Link::open(&self.dialer, &self.counters).await {
+                Ok(link) => link,
+                Err(_) => return watch.failed(CONNECTION),
+            },
+        };
+        match link.exchange(request, &mut watch).await {
+            Ok(status) => {
+                let answer = watch.answered(status);
+                if link.connection.is_some() {
+                    self.link.replace(Some(link));
+                }
+                answer
+            }
+            Err(error) => watch.failed(ending(&error)),
+        }
+    }
+}
+
+impl Link {
+    async fn open(dialer: &Dialer, counters: &Arc<Counters>) -> anyhow::Result<Box<Self>> {
+        let transport = dialer.dial(Arc::clone(counters)).await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(transport)).await?;
+        Ok(Box::new(Self { sender, connection: Some(connection) }))
+    }
+
+    /// Whether the next request can be sent; waits until the last exchange is quite over.
+    async fn is_ready(&mut self) -> bool {
+        poll_fn(|cx| {
+            drive(&mut self.connection, cx);
+            if self.connection.is_none() {
+                return Poll::Ready(false);
+            }
+            self.sender.poll_ready(cx).map(|ready| ready.is_ok())
+        })
+        .await
+    }
+
+    async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        watch: &mut Watch,
+    ) -> Result<http::StatusCode, hyper::Error> {
+        let head = self.sender.send_request(request);
+        let response = with(&mut self.connection, head).await?;
+        watch.head_is_there();
+        let status = response.status();
+        let mut body = response.into_body();
+        while !body.is_end_stream() {
+            match with(&mut self.connection, body.frame()).await {
+                None => break,
+                Some(frame) => drop(frame?),
+            }
+        }
+        Ok(status)
+    }
+}
+
+type Connection = Option<http1::Connection<TokioIo<Transport>, Full<Bytes>>>;
+
+fn drive(connection: &mut Connection, cx: &mut std::task::Context<'_>) {
+    if let Some(running) = connection
+        && Pin::new(running).poll(cx).is_ready()
+    {
+        // Its error, if it had one, is also what the request ends with.
+        *connection = None;
+    }
+}
+
+/// Waits for `future`, which the connection feeds. The connection comes first: what it has read is then there.
+async fn with<F: Future>(connection: &mut Connection, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        drive(connection, cx);
+        future.as_mut().poll(cx)
+    })
+    .await
+}
+
+fn ending(error: &hyper::Error) -> u16 {
+    if error.is_parse() { PROTOCOL } else { CLOSED }
+}

@@ -1,0 +1,158 @@
+//! HTTP/1.1 and HTTP/2 as a load: one request at a time on a connection of the first, many on one of the second.
+//!
+//! A request is sent when it is handed to the connection; if there is none, because the server has closed it, sending
+//! begins with opening another. Bodies are read to their end and counted, not kept. Must not know when requests are
+//! due.
+
+mod http1;
+mod http2;
+mod request;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::socket::{Counters, Dialer};
+use super::{Answer, Ending, Session, Traffic, Turn, Workload};
+
+pub use request::{Asked, RequestError, Requests};
+
+/// Requests at once on a connection of HTTP/2 unless the server says otherwise: what every server should allow
+/// (RFC 9113, section 6.5.2).
+pub const STREAMS_MAX_DEFAULT: usize = 100;
+
+/// A status is its own number; these are below the lowest.
+const CONNECTION: u16 = 0;
+const CLOSED: u16 = 1;
+const PROTOCOL: u16 = 2;
+const RESET: u16 = 3;
+const UNSENDABLE: u16 = 4;
+
+/// Lowest status that counts as an error.
+const ERROR_STATUS_MIN: u16 = 400;
+
+/// An HTTP load.
+#[derive(Clone, Debug)]
+pub struct HttpWorkload {
+    requests: Arc<Requests>,
+    dialer: Dialer,
+    http2: bool,
+}
+
+impl HttpWorkload {
+    /// Requests to a server whose address is known; `tls` is wanted for `https`.
+    pub fn new(requests: Requests, dialer: Dialer, http2: bool) -> Self {
+        Self { requests: Arc::new(requests), dialer, http2 }
+    }
+
+    /// Requests at once that a connection carries.
+    pub fn in_flight_max(&self) -> usize {
+        if self.http2 { STREAMS_MAX_DEFAULT } else { 1 }
+    }
+
+    /// What is asked for.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+/// How to reach the server that `requests` names, which has this address.
+pub fn dialer(
+    requests: &Requests,
+    address: std::net::SocketAddr,
+    tls: Option<Arc<ClientConfig>>,
+) -> anyhow::Result<Dialer> {
+    let Some(config) = tls else { return Ok(Dialer::plain(address)) };
+    let host = requests.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(host);
+    let name = name.map_err(|_| anyhow::anyhow!("{} is no name that a certificate could have", requests.host()))?;
+    Ok(Dialer::tls(address, TlsConnector::from(config), name))
+}
+
+impl Workload for HttpWorkload {
+    type Session = HttpSession;
+
+    async fn open(&self, _number: usize) -> anyhow::Result<HttpSession> {
+        let counters = Arc::new(Counters::default());
+        let link = if self.http2 {
+            Link::Http2(http2::Session::open(self.dialer.clone(), Arc::clone(&counters)).await?)
+        } else {
+            Link::Http1(http1::Session::open(self.dialer.clone(), Arc::clone(&counters)).await?)
+        };
+        Ok(HttpSession { requests: Arc::clone(&self.requests), counters, link })
+    }
+
+    fn label(&self, ending: u16) -> String {
+        match ending {
+            CONNECTION => "connection".into(),
+            CLOSED => "closed".into(),
+            PROTOCOL => "protocol".into(),
+            RESET => "reset".into(),
+            UNSENDABLE => "unsendable".into(),
+            status => status.to_string(),
+        }
+    }
+}
+
+/// A connection of an HTTP load.
+#[derive(Debug)]
+pub struct HttpSession {
+    requests: Arc<Requests>,
+    counters: Arc<Counters>,
+    link: Link,
+}
+
+#[derive(Debug)]
+enum Link {
+    Http1(http1::Session),
+    Http2(http2::Session),
+}
+
+impl Session for HttpSession {
+    async fn request(&self, turn: Turn) -> Answer {
+        let Ok(request) = self.requests.make(turn) else {
+            return Watch::start().failed(UNSENDABLE);
+        };
+        match &self.link {
+            Link::Http1(session) => session.request(request).await,
+            Link::Http2(session) => session.request(request).await,
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.counters.traffic()
+    }
+}
+
+/// The times of a request under way.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    sent_at: Instant,
+    first_byte_at: Option<Instant>,
+}
+
+impl Watch {
+    fn start() -> Self {
+        Self { sent_at: Instant::now(), first_byte_at: None }
+    }
+
+    fn head_is_there(&mut self) {
+        self.first_byte_at = Some(Instant::now());
+    }
+
+    fn answered(self, status: http::StatusCode) -> Answer {
+        let number = status.as_u16();
+        self.ended(Ending { number, is_error: number >= ERROR_STATUS_MIN })
+    }
+
+    fn failed(self, number: u16) -> Answer {
+        self.ended(Ending { number, is_error: true })
+    }
+
+    fn ended(self, ending: Ending) -> Answer {
+        Answer { sent_at: self.sent_at, first_byte_at: self.first_byte_at, done_at: Instant::now(), ending }
+    }
+}

@@ -1,0 +1,282 @@
+//! The requests of an HTTP load: what the command line asks for, checked once, and filled in for each turn.
+//!
+//! Must not know connections. What a template puts into a URL is escaped where a URL could not hold it, so that a row
+//! with a space in it is still a request; what it puts into a header cannot be mended and fails that request.
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Request, Uri};
+use http_body_util::Full;
+
+use crate::template::{Sources, Template, TemplateError};
+use crate::workload::Turn;
+
+/// A request as the command line gives it.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// `http://` or `https://`, with placeholders in path and query.
+    pub url: String,
+    /// GET without it, POST if there is a body.
+    pub method: Option<String>,
+    /// `Name: value` each.
+    pub headers: Vec<String>,
+    /// The body; placeholders are filled in if it is text.
+    pub data: Option<Vec<u8>>,
+    /// Speak HTTP/2.
+    pub http2: bool,
+}
+
+/// A request that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The URL is none, or none that a load can be put on.
+    #[error("`{url}` is no URL to measure: {reason}; http://HOST:PORT/PATH or https://HOST:PORT/PATH is wanted")]
+    Url {
+        /// As it was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The method is no token.
+    #[error("`{0}` is no method; GET, HEAD, POST, PUT, PATCH, DELETE or another token is wanted")]
+    Method(String),
+    /// The header is none, or not for a load to set.
+    #[error("header `{header}`: {reason}")]
+    Header {
+        /// As it was given.
+        header: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A placeholder is wrong.
+    #[error("in the {place}: {source}")]
+    Template {
+        /// URL, header or body.
+        place: String,
+        /// Which and why.
+        source: TemplateError,
+    },
+}
+
+/// What a request cannot be made of: a header that a row put a control character into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unsendable;
+
+/// The requests of a load.
+#[derive(Debug)]
+pub struct Requests {
+    method: Method,
+    scheme: Scheme,
+    /// Where to connect.
+    authority: Authority,
+    /// Whom to ask: the authority, unless a Host header says otherwise. Only HTTP/2 puts it into the URI.
+    asked_authority: Option<Authority>,
+    target: Template,
+    /// The whole URI, if it is the same for every request.
+    constant_uri: Option<Uri>,
+    fixed_headers: HeaderMap,
+    varying_headers: Vec<(HeaderName, Template)>,
+    body: Payload,
+}
+
+#[derive(Debug)]
+enum Payload {
+    Fixed(Bytes),
+    Varying(Template),
+}
+
+impl Requests {
+    /// Checks all that is asked for.
+    pub fn new(asked: &Asked, sources: &Sources) -> Result<Self, RequestError> {
+        let url = &asked.url;
+        let (scheme, authority, target) =
+            split(url).map_err(|reason| RequestError::Url { url: url.clone(), reason })?;
+        let target = template("URL", &target, sources)?;
+        let method = match &asked.method {
+            Some(name) => Method::from_bytes(name.as_bytes()).map_err(|_| RequestError::Method(name.clone()))?,
+            None if asked.data.is_some() => Method::POST,
+            None => Method::GET,
+        };
+        let body = match &asked.data {
+            None => Payload::Fixed(Bytes::new()),
+            Some(data) => payload(data, sources)?,
+        };
+        let mut requests = Self {
+            method,
+            scheme,
+            asked_authority: asked.http2.then(|| authority.clone()),
+            authority,
+            target,
+            constant_uri: None,
+            fixed_headers: HeaderMap::new(),
+            varying_headers: Vec::new(),
+            body,
+        };
+        for header in &asked.headers {
+            requests.add_header(header, asked.http2, sources)?;
+        }
+        requests.add_own_headers(asked);
+        let constant_target = requests.target.constant().map(str::to_owned);
+        requests.constant_uri = constant_target.and_then(|target| requests.uri(target).ok());
+        Ok(requests)
+    }
+
+    fn add_header(&mut self, header: &str, http2: bool, sources: &Sources) -> Result<(), RequestError> {
+        let failed = |reason: &str| RequestError::Header { header: header.to_owned(), reason: reason.to_owned() };
+        let (name, value) = header.split_once(':').ok_or_else(|| failed("no colon; `Name: value` is wanted"))?;
+        let (name, value) = (name.trim(), value.trim());
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| failed("its name is no token"))?;
+        if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
+            return Err(failed("it follows from the body and cannot be set"));
+        }
+        let value = template(&format!("header {name}"), value, sources)?;
+        let Some(constant) = value.constant() else {
+            self.varying_headers.push((name, value));
+            return Ok(());
+        };
+        if name == HOST && http2 {
+            let authority = constant.parse().map_err(|_| failed("its value is no HOST or HOST:PORT"))?;
+            self.asked_authority = Some(authority);
+            return Ok(());
+        }
+        let value = HeaderValue::from_str(constant).map_err(|_| failed("its value holds a control character"))?;
+        self.fixed_headers.append(name, value);
+        Ok(())
+    }
+
+    /// Adds what HTTP asks for and nobody gave.
+    fn add_own_headers(&mut self, asked: &Asked) {
+        let given = |name: &HeaderName, own: &Self| {
+            own.fixed_headers.contains_key(name) || own.varying_headers.iter().any(|(other, _)| other == name)
+        };
+        if !asked.http2 && !given(&HOST, self) {
+            let host = HeaderValue::from_str(self.authority.as_str());
+            self.fixed_headers.extend(host.map(|host| (HOST, host)));
+        }
+        if asked.data.is_some() && !given(&CONTENT_TYPE, self) {
+            self.fixed_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+    }
+
+    /// Whether TLS is asked for.
+    pub fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// The host to connect to, as the URL names it.
+    pub fn host(&self) -> &str {
+        self.authority.host()
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+    }
+
+    /// The method.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The request for one turn.
+    pub(super) fn make(&self, turn: Turn) -> Result<Request<Full<Bytes>>, Unsendable> {
+        let uri = if let Some(uri) = &self.constant_uri {
+            uri.clone()
+        } else {
+            let mut target = String::new();
+            self.target.render(turn, &mut target);
+            self.uri(target)?
+        };
+        let body = match &self.body {
+            Payload::Fixed(bytes) => bytes.clone(),
+            Payload::Varying(template) => rendered(template, turn),
+        };
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = uri;
+        request.headers_mut().clone_from(&self.fixed_headers);
+        for (name, value) in &self.varying_headers {
+            let value = HeaderValue::from_maybe_shared(rendered(value, turn)).map_err(|_| Unsendable)?;
+            request.headers_mut().append(name.clone(), value);
+        }
+        Ok(request)
+    }
+
+    fn uri(&self, target: String) -> Result<Uri, Unsendable> {
+        let target = PathAndQuery::from_maybe_shared(Bytes::from(escaped(target))).map_err(|_| Unsendable)?;
+        let Some(authority) = &self.asked_authority else { return Ok(Uri::from(target)) };
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(authority.clone());
+        parts.path_and_query = Some(target);
+        Uri::from_parts(parts).map_err(|_| Unsendable)
+    }
+}
+
+/// Scheme, authority, and what follows from `/` on.
+fn split(url: &str) -> Result<(Scheme, Authority, String), String> {
+    let (scheme, rest) = url.split_once("://").ok_or("no scheme")?;
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "http" => Scheme::HTTP,
+        "https" => Scheme::HTTPS,
+        _ => return Err(format!("scheme {scheme} is not spoken")),
+    };
+    let rest = rest.split('#').next().unwrap_or_default();
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    if authority.contains("{{") {
+        return Err("placeholders go into path and query".into());
+    }
+    if authority.contains('@') {
+        return Err("a user name goes into a header".into());
+    }
+    let authority: Authority = authority.parse().map_err(|_| format!("`{authority}` is no HOST or HOST:PORT"))?;
+    if authority.host().is_empty() {
+        return Err("no host".into());
+    }
+    if authority.as_str().len() > authority.host().len() && authority.port_u16().is_none_or(|port| port == 0) {
+        return Err("the port is no number from 1 to 65535".into());
+    }
+    let slash = if target.starts_with('/') { "" } else { "/" };
+    Ok((scheme, authority, format!("{slash}{target}")))
+}
+
+fn template(place: &str, text: &str, sources: &Sources) -> Result<Template, RequestError> {
+    Template::parse(text, sources).map_err(|source| RequestError::Template { place: place.to_owned(), source })
+}
+
+fn payload(data: &[u8], sources: &Sources) -> Result<Payload, RequestError> {
+    let Ok(text) = std::str::from_utf8(data) else { return Ok(Payload::Fixed(Bytes::copy_from_slice(data))) };
+    let template = template("body", text, sources)?;
+    Ok(match template.constant() {
+        Some(text) => Payload::Fixed(Bytes::copy_from_slice(text.as_bytes())),
+        None => Payload::Varying(template),
+    })
+}
+
+fn rendered(template: &Template, turn: Turn) -> Bytes {
+    let mut out = BytesMut::new();
+    template.render(turn, &mut out);
+    out.freeze()
+}
+
+/// Puts what RFC 3986 has no place for in path and query into percent signs; those already there stay.
+fn escaped(target: String) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let fits = |byte: &u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(byte);
+    if target.bytes().all(|byte| fits(&byte)) {
+        return target;
+    }
+    let mut out = String::with_capacity(target.len() + 16);
+    for byte in target.bytes() {
+        if fits(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+    }
+    out
+}

@@ -1,0 +1,221 @@
+//! Sockets of a load: opened, wrapped in TLS if wanted, and counted where the bytes leave the process.
+//!
+//! Must not know what the bytes mean.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::Traffic;
+use crate::tls;
+
+/// Longest time for a connection to come about, TLS included, where no request's own limit bounds it.
+pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Counts what the sockets of one session carry. It is shared with a connection's own task, hence atomic; all of them
+/// are on one thread.
+#[derive(Debug, Default)]
+pub struct Counters {
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// What was counted so far.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+            received_bytes: self.received_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    fn sent(&self, count: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = count {
+            self.sent_bytes.fetch_add(*count as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where to and how.
+#[derive(Clone)]
+pub struct Dialer {
+    address: SocketAddr,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl std::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dialer({}, tls: {})", self.address, self.tls.is_some())
+    }
+}
+
+impl Dialer {
+    /// Plain TCP.
+    pub fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: None }
+    }
+
+    /// TLS for a server of this name.
+    pub fn tls(address: SocketAddr, connector: TlsConnector, name: ServerName<'static>) -> Self {
+        Self { address, tls: Some((connector, name)) }
+    }
+
+    /// The address that is dialled.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Opens a connection; the error is one line.
+    pub async fn dial(&self, counters: Arc<Counters>) -> anyhow::Result<Transport> {
+        let stream = TcpStream::connect(self.address).await;
+        let stream = stream.map_err(|error| anyhow::anyhow!("cannot reach {}: {error}", self.address))?;
+        stream.set_nodelay(true).context("TCP_NODELAY")?;
+        let counted = Counted { stream, counters };
+        let Some((connector, name)) = &self.tls else { return Ok(Transport::Plain(counted)) };
+        match connector.connect(name.clone(), counted).await {
+            Ok(stream) => Ok(Transport::Tls(Box::new(stream))),
+            Err(error) => anyhow::bail!("{}: {}", self.address, tls::explain(&error)),
+        }
+    }
+}
+
+/// The address of a host that answers, tried in the order the system names them.
+pub async fn reachable(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let found = tokio::net::lookup_host((name, port)).await;
+    let mut failure = format!("{host} has no address");
+    for address in found.map_err(|error| anyhow::anyhow!("no address known for {host}: {error}"))? {
+        match tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect(address)).await {
+            Ok(Ok(_)) => return Ok(address),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                failure = format!("nothing listens at {address}");
+            }
+            Ok(Err(error)) => failure = format!("cannot reach {address}: {error}"),
+            Err(_) => failure = format!("{address} does not answer within {}s", CONNECT_TIME_MAX.as_secs()),
+        }
+    }
+    anyhow::bail!(failure)
+}
+
+/// A socket that counts.
+#[derive(Debug)]
+pub struct Counted {
+    stream: TcpStream,
+    counters: Arc<Counters>,
+}
+
+/// A connection's bytes, as its protocol sees them.
+#[derive(Debug)]
+pub enum Transport {
+    /// As they are.
+    Plain(Counted),
+    /// Through TLS.
+    Tls(Box<TlsStream<Counted>>),
+}
+
+impl Transport {
+    /// The protocol that was agreed upon in the handshake.
+    pub fn agreed_protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.get_ref().1.alpn_protocol(),
+        }
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.counters.received_bytes.fetch_add((buffer.filled().len() - before) as u64, Ordering::Relaxed);
+        polled
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.counters.sent(&polled);
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.counters.sent(&polled);
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Lines over TCP as a load: a request is a line, answered in order by so many bytes or by a line.
+//!
+//! A connection carries any number of requests at once; those made in one poll leave in one write. A request is sent
+//! when its line is queued; if there is no connection, because the server has closed it, sending begins with opening
+//! another. Must not know when requests are due.
+
+mod outcomes;
+mod pipe;
+mod replies;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::Mutex;
+
+use super::socket::{Counters, Dialer};
+use super::{Answer, Ending, Session, Traffic, Turn, Workload};
+use crate::template::Template;
+
+pub use outcomes::{OUTCOME_BYTES_MAX, OUTCOMES_MAX};
+pub use pipe::ABANDONED_MAX;
+pub use replies::{LINE_BYTES_MAX, Reply, ReplyError};
+
+use outcomes::{Outcomes, Seen};
+use pipe::Pipe;
+
+/// Requests at once on a connection unless the plan says otherwise; lines have no limit of their own.
+pub const PIPELINED_MAX_DEFAULT: usize = 1_000;
+
+const CONNECTION: u16 = 0;
+const CLOSED: u16 = 1;
+const OVERLONG: u16 = 2;
+const UNASKED: u16 = 3;
+const REPLY: u16 = 4;
+const OTHER: u16 = 5;
+/// Outcomes are numbered from here on.
+const OUTCOME_MIN: u16 = 6;
+
+/// What is sent and what is expected back.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// The request, without its end.
+    pub line: Template,
+    /// What ends it.
+    pub line_end: &'static str,
+    /// What an answer looks like.
+    pub reply: Reply,
+    /// Tell answers apart by what they say.
+    pub outcomes: bool,
+    /// If any are named, every other answer counts as an error.
+    pub good: Vec<Vec<u8>>,
+}
+
+/// A load of lines.
+#[derive(Clone, Debug)]
+pub struct TcpWorkload {
+    exchange: Arc<Exchange>,
+    outcomes: Arc<Outcomes>,
+    dialer: Dialer,
+}
+
+impl TcpWorkload {
+    /// Lines to the server at this address.
+    pub fn new(exchange: Exchange, address: SocketAddr) -> Self {
+        let outcomes = Arc::new(Outcomes::new(exchange.good.clone()));
+        Self { exchange: Arc::new(exchange), outcomes, dialer: Dialer::plain(address) }
+    }
+
+    /// Requests at once that a connection carries unless the plan says otherwise.
+    pub fn in_flight_max(&self) -> usize {
+        PIPELINED_MAX_DEFAULT
+    }
+
+    /// What is sent and what is expected back.
+    pub fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+}
+
+impl Workload for TcpWorkload {
+    type Session = TcpSession;
+
+    async fn open(&self, _number: usize) -> anyhow::Result<TcpSession> {
+        let session = TcpSession {
+            workload: self.clone(),
+            counters: Arc::default(),
+            pipe: RefCell::new(None),
+            opening: Mutex::new(()),
+        };
+        session.reopen().await?;
+        Ok(session)
+    }
+
+    fn label(&self, ending: u16) -> String {
+        match ending {
+            CONNECTION => "connection".into(),
+            CLOSED => "closed".into(),
+            OVERLONG => "overlong".into(),
+            UNASKED => "unasked".into(),
+            REPLY => "reply".into(),
+            OTHER => "other".into(),
+            outcome => format!("reply {}", self.outcomes.text(outcome - OUTCOME_MIN)),
+        }
+    }
+}
+
+/// A connection of a load of lines.
+#[derive(Debug)]
+pub struct TcpSession {
+    workload: TcpWorkload,
+    counters: Arc<Counters>,
+    pipe: RefCell<Option<Pipe>>,
+    /// Held while a connection is opened: of many requests that find it closed one opens it.
+    opening: Mutex<()>,
+}
+
+impl TcpSession {
+    fn usable(&self) -> Option<Pipe> {
+        self.pipe.borrow().as_ref().filter(|pipe| pipe.is_open()).cloned()
+    }
+
+    async fn reopen(&self) -> anyhow::Result<Pipe> {
+        let _opening = self.opening.lock().await;
+        if let Some(pipe) = self.usable() {
+            return Ok(pipe);
+        }
+        let transport = self.workload.dialer.dial(Arc::clone(&self.counters)).await?;
+        let exchange = &self.workload.exchange;
+        let seen = exchange.outcomes.then(|| Seen::new(Arc::clone(&self.workload.outcomes)));
+        let (pipe, driver) = Pipe::new(transport, exchange.reply, seen);
+        tokio::spawn(driver);
+        self.pipe.replace(Some(pipe.clone()));
+        Ok(pipe)
+    }
+}
+
+impl Session for TcpSession {
+    async fn request(&self, turn: Turn) -> Answer {
+        let mut opened_at = None;
+        loop {
+            let pipe = if let Some(pipe) = self.usable() {
+                pipe
+            } else {
+                let began = *opened_at.get_or_insert_with(Instant::now);
+                let Ok(pipe) = self.reopen().await else { return failed(began, CONNECTION) };
+                pipe
+            };
+            let exchange = &self.workload.exchange;
+            let queued = pipe.send(|output| {
+                exchange.line.render(turn, output);
+                output.extend_from_slice(exchange.line_end.as_bytes());
+            });
+            if let Some(reply) = queued {
+                let sent_at = opened_at.unwrap_or(reply.sent_at());
+                let got = reply.await;
+                return Answer { sent_at, first_byte_at: got.first_byte_at, done_at: got.done_at, ending: got.ending };
+            }
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.counters.traffic()
+    }
+}
+
+impl Drop for TcpSession {
+    fn drop(&mut self) {
+        if let Some(pipe) = self.pipe.borrow().as_ref() {
+            pipe.close();
+        }
+    }
+}
+
+fn failed(sent_at: Instant, number: u16) -> Answer {
+    Answer { sent_at, first_byte_at: None, done_at: Instant::now(), ending: Ending { number, is_error: true } }
+}

@@ -1,0 +1,311 @@
+//! A connection with requests waiting on it in order, and the task that drives it.
+//!
+//! Requests and the task are on one thread, so the lock is never waited for. A reply allocates nothing: its request
+//! has a slot, and what it says is looked at where it was read. A request that is given up leaves its slot in the
+//! order, because its reply may still come and must not be taken for the next one's.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::outcomes::Seen;
+use super::replies::{Replies, Reply};
+use super::{CLOSED, OVERLONG, REPLY, UNASKED};
+use crate::workload::Ending;
+use crate::workload::socket::Transport;
+
+/// Requests that were given up before their reply came; with more of them a connection is given up itself.
+pub const ABANDONED_MAX: usize = 4096;
+
+/// Room for a read, shared by the connections of a thread.
+const READ_BYTES: usize = 256 * 1024;
+/// A kept output buffer beyond this is given back when it is empty.
+const KEEP_BYTES_MAX: usize = 256 * 1024;
+
+thread_local! {
+    static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A connection; clones are the same one.
+#[derive(Clone, Debug)]
+pub(super) struct Pipe {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    is_open: bool,
+    output: Vec<u8>,
+    /// Bytes of `output` that are gone already.
+    written: usize,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// Slots whose replies are to come, the next first.
+    order: VecDeque<usize>,
+    abandoned: usize,
+    replies: Replies,
+    /// When the first byte of the reply begun was read.
+    begun_at: Option<Instant>,
+    seen: Option<Seen>,
+    driver: Option<Waker>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Waiting(Option<Waker>),
+    Done(Got),
+    Abandoned,
+    Free,
+}
+
+/// A reply, or what came instead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Got {
+    pub(super) first_byte_at: Option<Instant>,
+    pub(super) done_at: Instant,
+    pub(super) ending: Ending,
+}
+
+impl Pipe {
+    /// The connection and what drives it; with `seen`, replies are told apart.
+    pub(super) fn new(transport: Transport, reply: Reply, seen: Option<Seen>) -> (Self, Driver) {
+        let state = State {
+            is_open: true,
+            output: Vec::new(),
+            written: 0,
+            slots: Vec::new(),
+            free: Vec::new(),
+            order: VecDeque::new(),
+            abandoned: 0,
+            replies: Replies::new(reply),
+            begun_at: None,
+            seen,
+            driver: None,
+        };
+        let pipe = Self { state: Arc::new(Mutex::new(state)) };
+        (pipe.clone(), Driver { transport, pipe })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().is_open
+    }
+
+    /// Queues what `write` appends; none if the connection has ended.
+    pub(super) fn send(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Pending> {
+        let mut state = self.lock();
+        if !state.is_open {
+            return None;
+        }
+        let was_empty = state.output.is_empty();
+        write(&mut state.output);
+        let slot = state.free.pop().unwrap_or(state.slots.len());
+        if slot == state.slots.len() {
+            state.slots.push(Slot::Free);
+        }
+        state.slots[slot] = Slot::Waiting(None);
+        state.order.push_back(slot);
+        if was_empty && let Some(driver) = &state.driver {
+            driver.wake_by_ref();
+        }
+        drop(state);
+        Some(Pending { pipe: self.clone(), slot, sent_at: Instant::now(), is_over: false })
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().fail(CLOSED);
+    }
+}
+
+impl State {
+    /// Hands the replies in `input` to those who wait for them.
+    fn take_in(&mut self, mut input: &[u8], now: Instant) -> Result<(), u16> {
+        loop {
+            match self.replies.next(&mut input) {
+                Err(_) => return Err(OVERLONG),
+                Ok(None) => break,
+                Ok(Some(reply)) => {
+                    let slot = self.order.pop_front().ok_or(UNASKED)?;
+                    let ending = match &mut self.seen {
+                        Some(seen) => seen.ending(reply),
+                        None => Ending { number: REPLY, is_error: false },
+                    };
+                    let first_byte_at = Some(self.begun_at.take().unwrap_or(now));
+                    self.done(slot, Got { first_byte_at, done_at: now, ending });
+                }
+            }
+        }
+        if self.replies.is_partial() {
+            if self.order.is_empty() {
+                return Err(UNASKED);
+            }
+            self.begun_at.get_or_insert(now);
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, slot: usize, got: Got) {
+        match std::mem::replace(&mut self.slots[slot], Slot::Done(got)) {
+            Slot::Waiting(Some(waker)) => waker.wake(),
+            Slot::Abandoned => {
+                self.abandoned -= 1;
+                self.slots[slot] = Slot::Free;
+                self.free.push(slot);
+            }
+            Slot::Waiting(None) | Slot::Done(_) | Slot::Free => {}
+        }
+    }
+
+    /// Ends the connection, and with it every request that waits.
+    fn fail(&mut self, number: u16) {
+        self.is_open = false;
+        let got = Got { first_byte_at: None, done_at: Instant::now(), ending: Ending { number, is_error: true } };
+        while let Some(slot) = self.order.pop_front() {
+            self.done(slot, got);
+        }
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    fn poll_write(&mut self, transport: &mut Transport, cx: &mut Context<'_>) -> Result<(), u16> {
+        while self.written < self.output.len() {
+            match Pin::new(&mut *transport).poll_write(cx, &self.output[self.written..]) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(count)) if count > 0 => self.written += count,
+                Poll::Ready(_) => return Err(CLOSED),
+            }
+        }
+        self.written = 0;
+        if self.output.capacity() > KEEP_BYTES_MAX {
+            self.output = Vec::new();
+        }
+        self.output.clear();
+        Ok(())
+    }
+}
+
+/// Writes what is queued and reads replies until the connection ends.
+#[derive(Debug)]
+pub(super) struct Driver {
+    transport: Transport,
+    pipe: Pipe,
+}
+
+impl Driver {
+    /// `Err` says how the requests that wait end.
+    fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), u16>> {
+        loop {
+            let mut state = self.pipe.lock();
+            if !state.is_open {
+                return Poll::Ready(Ok(()));
+            }
+            if state.driver.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+                state.driver = Some(cx.waker().clone());
+            }
+            state.poll_write(&mut self.transport, cx)?;
+            drop(state);
+            ready!(self.poll_read(cx))?;
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), u16>> {
+        let mut buffer = READ_BUFFER.take();
+        buffer.resize(READ_BYTES, 0);
+        let mut read = ReadBuf::new(&mut buffer);
+        let polled = Pin::new(&mut self.transport).poll_read(cx, &mut read);
+        let result = match polled {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) if !read.filled().is_empty() => {
+                let now = Instant::now();
+                Poll::Ready(self.pipe.lock().take_in(read.filled(), now))
+            }
+            Poll::Ready(_) => Poll::Ready(Err(CLOSED)),
+        };
+        READ_BUFFER.set(buffer);
+        result
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Err(number) = ready!(self.poll_drive(cx)) {
+            self.pipe.lock().fail(number);
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A request that waits for its reply.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pipe: Pipe,
+    slot: usize,
+    sent_at: Instant,
+    is_over: bool,
+}
+
+impl Pending {
+    pub(super) fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+}
+
+impl Future for Pending {
+    type Output = Got;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Got> {
+        let slot = self.slot;
+        let mut state = self.pipe.lock();
+        match &mut state.slots[slot] {
+            Slot::Done(got) => {
+                let got = *got;
+                state.slots[slot] = Slot::Free;
+                state.free.push(slot);
+                drop(state);
+                self.is_over = true;
+                Poll::Ready(got)
+            }
+            Slot::Waiting(waker) => {
+                if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+                    *waker = Some(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            Slot::Abandoned | Slot::Free => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let mut state = self.pipe.lock();
+        match state.slots[self.slot] {
+            Slot::Waiting(_) => {
+                state.slots[self.slot] = Slot::Abandoned;
+                state.abandoned += 1;
+                if state.abandoned > ABANDONED_MAX {
+                    state.fail(CLOSED);
+                }
+            }
+            Slot::Done(_) => {
+                state.slots[self.slot] = Slot::Free;
+                state.free.push(self.slot);
+            }
+            Slot::Abandoned | Slot::Free => {}
+        }
+    }
+}

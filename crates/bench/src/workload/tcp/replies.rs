@@ -1,0 +1,166 @@
+//! Where replies end: bytes in, replies out, however they were cut on their way. Knows no sockets and no clock.
+
+use super::outcomes::OUTCOME_BYTES_MAX;
+
+/// Longest line that is taken for a reply, its end included.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// What a reply looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// All up to a newline.
+    Line,
+}
+
+/// A reply that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--reply `{0}` is no form of a reply; bytes:N with N from 1 on, or line is wanted")]
+pub struct ReplyError(pub String);
+
+impl std::str::FromStr for Reply {
+    type Err = ReplyError;
+
+    fn from_str(text: &str) -> Result<Self, ReplyError> {
+        if text == "line" {
+            return Ok(Self::Line);
+        }
+        let count = text.strip_prefix("bytes:").and_then(|count| count.parse().ok()).filter(|&count| count > 0);
+        count.map(Self::Bytes).ok_or_else(|| ReplyError(text.to_owned()))
+    }
+}
+
+/// A line went on beyond [`LINE_BYTES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Overlong;
+
+/// Finds the ends of replies.
+#[derive(Debug)]
+pub(super) struct Replies {
+    form: Reply,
+    /// Bytes of the reply begun.
+    taken: usize,
+    /// Its beginning, as far as an outcome needs it.
+    kept: Vec<u8>,
+}
+
+impl Replies {
+    pub(super) fn new(form: Reply) -> Self {
+        Self { form, taken: 0, kept: Vec::new() }
+    }
+
+    /// Whether a reply has begun and not ended.
+    pub(super) fn is_partial(&self) -> bool {
+        self.taken > 0
+    }
+
+    /// The beginning of the next whole reply, without a line's end; takes it from `input`. None: all was taken.
+    pub(super) fn next<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<&'s [u8]>, Overlong> {
+        let (count, is_whole) = match self.form {
+            Reply::Bytes(wanted) => (input.len().min(wanted - self.taken), input.len() >= wanted - self.taken),
+            Reply::Line => match input.iter().position(|&byte| byte == b'\n') {
+                Some(place) => (place + 1, true),
+                None => (input.len(), false),
+            },
+        };
+        if self.form == Reply::Line && self.taken + count > LINE_BYTES_MAX {
+            return Err(Overlong);
+        }
+        let (part, rest) = input.split_at(count);
+        *input = rest;
+        if !is_whole {
+            if self.taken == 0 {
+                self.kept.clear();
+            }
+            self.keep(part);
+            self.taken += count;
+            return Ok(None);
+        }
+        if self.taken == 0 {
+            return Ok(Some(self.beginning(part)));
+        }
+        self.keep(part);
+        self.taken = 0;
+        Ok(Some(self.beginning(&self.kept)))
+    }
+
+    /// Two bytes more than an outcome has, so that a line's end is seen and cut off.
+    fn keep(&mut self, part: &[u8]) {
+        let room = (OUTCOME_BYTES_MAX + 2).saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&part[..part.len().min(room)]);
+    }
+
+    fn beginning<'a>(&self, reply: &'a [u8]) -> &'a [u8] {
+        let reply = match (self.form, reply) {
+            (Reply::Line, [text @ .., b'\r', b'\n'] | [text @ .., b'\n']) => text,
+            _ => reply,
+        };
+        &reply[..reply.len().min(OUTCOME_BYTES_MAX)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(form: Reply, chunks: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
+        let mut replies = Replies::new(form);
+        let mut out = Vec::new();
+        for chunk in chunks {
+            let mut input = *chunk;
+            while let Some(reply) = replies.next(&mut input).expect("short lines") {
+                out.push(reply.to_vec());
+            }
+            assert!(input.is_empty());
+        }
+        (out, replies.is_partial())
+    }
+
+    #[test]
+    fn lines_lose_their_ends_and_nothing_else() {
+        let (replies, is_partial) = all(Reply::Line, &[b"a\r\n\n\r\nb\rc\nrest"]);
+        assert_eq!(replies, [&b"a"[..], b"", b"", b"b\rc"]);
+        assert!(is_partial);
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_overlong_wherever_it_is_cut() {
+        let whole = vec![b'x'; LINE_BYTES_MAX];
+        assert_eq!(Replies::new(Reply::Line).next(&mut &[&whole[..], b"\n"].concat()[..]), Err(Overlong));
+        let mut replies = Replies::new(Reply::Line);
+        assert_eq!(replies.next(&mut &whole[..]), Ok(None));
+        assert_eq!(replies.next(&mut &b"x"[..]), Err(Overlong));
+        let mut replies = Replies::new(Reply::Line);
+        assert_eq!(replies.next(&mut &whole[1..]), Ok(None));
+        assert!(replies.next(&mut &b"\n"[..]).is_ok_and(|reply| reply.is_some()));
+    }
+
+    #[test]
+    fn a_form_that_is_none_is_refused() {
+        assert_eq!("bytes:7".parse(), Ok(Reply::Bytes(7)));
+        assert_eq!("line".parse(), Ok(Reply::Line));
+        for text in ["", "bytes", "bytes:", "bytes:0", "bytes:-1", "lines", "bytes:99999999999999999999"] {
+            assert_eq!(text.parse::<Reply>(), Err(ReplyError(text.into())), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn replies_are_the_same_however_they_are_cut(
+            bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b'x'), any::<u8>()], 0..400),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+            size in 1_usize..200,
+        ) {
+            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            places.extend([0, bytes.len()]);
+            places.sort_unstable();
+            let chunks: Vec<&[u8]> = places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            for form in [Reply::Line, Reply::Bytes(size)] {
+                prop_assert_eq!(all(form, &[&bytes]), all(form, &chunks));
+            }
+        }
+    }
+}
