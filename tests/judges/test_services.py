@@ -1,5 +1,7 @@
 """What every gRPC server and every monitored one offers, judged by the libraries that consume it."""
 
+import os
+import pathlib
 import urllib.request
 
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -52,3 +54,37 @@ def test_metrics_are_what_prometheus_reads(server, contract, channel):
     purchases = {sample.labels["outcome"]: sample.value for sample in families["quire_purchases"].samples}
     assert purchases["bought"] == 1
     assert all(family.documentation for family in families.values())
+
+
+def test_the_duration_of_calls_is_a_histogram_that_prometheus_reads(server, contract, channel):
+    shop = contract[1].BookStoreStub(channel)
+    for _ in range(5):
+        shop.Buy(contract[0].ItemNumberRequest(id=53477))
+    with urllib.request.urlopen(f"http://{server.address}/metrics") as page:
+        families = {family.name: family for family in text_string_to_metric_families(page.read().decode())}
+    durations = families["quire_grpc_call_duration_seconds"]
+    assert (durations.type, durations.unit) == ("histogram", "seconds")
+    samples = [sample for sample in durations.samples if sample.labels["method"] == "/bookstore.BookStore/Buy"]
+    buckets = {float(sample.labels["le"]): sample.value for sample in samples if sample.name.endswith("_bucket")}
+    assert sorted(buckets)[:4] == [1e-6, 2e-6, 5e-6, 1e-5] and sorted(buckets)[-2:] == [10, float("inf")]
+    assert buckets[float("inf")] == 5
+    # The parser refuses buckets that shrink; the sum is bounded by those that are filled.
+    total = next(sample.value for sample in samples if sample.name.endswith("_sum"))
+    filled = min(bound for bound, count in buckets.items() if count == 5)
+    assert 0 < total <= 5 * filled
+
+
+def test_the_process_is_described_under_the_usual_names(server):
+    with urllib.request.urlopen(f"http://{server.address}/metrics") as page:
+        families = {family.name: family for family in text_string_to_metric_families(page.read().decode())}
+    kinds = {name: family.type for name, family in families.items() if name.startswith("process_")}
+    assert kinds == {
+        "process_cpu_seconds": "counter", "process_resident_memory_bytes": "gauge", "process_open_fds": "gauge",
+        "process_start_time_seconds": "gauge",
+    }
+    # The operating system's own account of the same process, in clock ticks.
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    told = families["process_cpu_seconds"].samples[0]
+    assert told.name == "process_cpu_seconds_total"
+    assert abs(told.value - ticks) < 0.5

@@ -15,5 +15,6 @@ pub mod reproduce;
 pub mod run;
 pub mod schedule;
 pub mod stats;
+pub mod template;
 pub mod verdict;
 pub mod workload;

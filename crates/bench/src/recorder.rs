@@ -1,1 +1,202 @@
-//! To come.
+//! What one worker saw: histograms, endings and a thinned list of finishes, handed over in parts.
+//!
+//! A request is measured if it was due (in a closed loop: sent) within the window, however late its answer came, so
+//! that slow requests are not left out at the end; the rate counts the answers that came within the window.
+//!
+//! Must not know the protocol or the clock: times come with the requests. Never shared between threads, so nothing
+//! is locked; a part handed over is replaced by an empty one.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::report::model::{Finish, histogram};
+use crate::workload::{Answer, ENDINGS_MAX};
+
+/// The ending of requests that took longer than the plan allows; workloads count theirs below it.
+pub const TIMED_OUT: u16 = ENDINGS_MAX - 1;
+
+/// Finishes that a worker keeps; beyond, every other one is let go.
+const FINISHES_MAX: usize = 20_000;
+
+/// Requests measured in some stretch of time.
+#[derive(Debug)]
+pub struct Part {
+    /// Due (closed loop: sent) to done, in nanoseconds.
+    pub response: Histogram<u64>,
+    /// Sent to done.
+    pub service: Histogram<u64>,
+    /// Due to sent; empty in a closed loop.
+    pub lag: Histogram<u64>,
+    /// Sent to first byte.
+    pub first_byte: Histogram<u64>,
+    /// By number of the ending.
+    pub endings: Vec<u64>,
+    /// Requests that ended as errors.
+    pub errors: u64,
+    /// Answers that came within the window.
+    pub completed: u64,
+    /// When the last measured request was done.
+    pub last_done_at: Option<Instant>,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self {
+            response: histogram(),
+            service: histogram(),
+            lag: histogram(),
+            first_byte: histogram(),
+            endings: Vec::new(),
+            errors: 0,
+            completed: 0,
+            last_done_at: None,
+        }
+    }
+}
+
+impl Part {
+    /// Counts `other` in.
+    pub fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.response, &other.response),
+            (&mut self.service, &other.service),
+            (&mut self.lag, &other.lag),
+            (&mut self.first_byte, &other.first_byte),
+        ];
+        for (into, from) in pairs {
+            // Most parts have no lag, and adding a histogram walks all of it.
+            if !from.is_empty() {
+                into.add(from).expect("all histograms have the same bounds");
+            }
+        }
+        if self.endings.len() < other.endings.len() {
+            self.endings.resize(other.endings.len(), 0);
+        }
+        for (into, from) in self.endings.iter_mut().zip(&other.endings) {
+            *into += from;
+        }
+        self.errors += other.errors;
+        self.completed += other.completed;
+        self.last_done_at = self.last_done_at.max(other.last_done_at);
+    }
+}
+
+/// The time that is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// The first instant.
+    pub begin: Instant,
+    /// The first instant after it; none when a count of requests ends the run.
+    pub end: Option<Instant>,
+}
+
+impl Window {
+    /// Whether an instant is in it.
+    #[inline]
+    pub fn contains(&self, at: Instant) -> bool {
+        at >= self.begin && !self.has_ended(at)
+    }
+
+    /// Whether it is over at an instant.
+    #[inline]
+    pub fn has_ended(&self, at: Instant) -> bool {
+        self.end.is_some_and(|end| at >= end)
+    }
+}
+
+/// Who made a request, and when it was due.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Number of the client.
+    pub client: u32,
+    /// Number of the request among this client's.
+    pub turn: u64,
+    /// When it was due; none in a closed loop, where it is due when it is sent.
+    pub due_at: Option<Instant>,
+}
+
+/// One worker's record.
+#[derive(Debug)]
+pub struct Recorder {
+    window: Window,
+    part: Part,
+    finishes: Vec<Finish>,
+    finishes_stride: u64,
+    finishes_seen: u64,
+}
+
+impl Recorder {
+    /// Records what happens in the window.
+    pub fn new(window: Window) -> Self {
+        Self { window, part: Part::default(), finishes: Vec::new(), finishes_stride: 1, finishes_seen: 0 }
+    }
+
+    /// Takes in a finished request; says whether it is one that is measured.
+    #[inline]
+    pub fn record(&mut self, asked: Asked, answer: &Answer) -> bool {
+        let Answer { sent_at, first_byte_at, done_at, ending } = *answer;
+        let began_at = asked.due_at.unwrap_or(sent_at);
+        self.part.completed += u64::from(self.window.contains(done_at));
+        if !self.window.contains(began_at) {
+            return false;
+        }
+        let response = nanos(done_at, began_at);
+        self.part.response.saturating_record(response);
+        if asked.due_at.is_some() {
+            self.part.service.saturating_record(nanos(done_at, sent_at));
+            self.part.lag.saturating_record(nanos(sent_at, began_at));
+        }
+        if let Some(first_byte_at) = first_byte_at {
+            self.part.first_byte.saturating_record(nanos(first_byte_at, sent_at));
+        }
+        let ending_number = usize::from(ending.number.min(TIMED_OUT));
+        if self.part.endings.len() <= ending_number {
+            self.part.endings.resize(ending_number + 1, 0);
+        }
+        self.part.endings[ending_number] += 1;
+        self.part.errors += u64::from(ending.is_error);
+        self.part.last_done_at = Some(done_at);
+        self.keep_finish(asked, response, done_at);
+        true
+    }
+
+    #[inline]
+    fn keep_finish(&mut self, asked: Asked, response: u64, done_at: Instant) {
+        self.finishes_seen += 1;
+        if !(self.finishes_seen - 1).is_multiple_of(self.finishes_stride) {
+            return;
+        }
+        if self.finishes.len() == FINISHES_MAX {
+            let mut index = 0;
+            self.finishes.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.finishes_stride *= 2;
+        }
+        let at = done_at.saturating_duration_since(self.window.begin);
+        let response = Duration::from_nanos(response);
+        self.finishes.push(Finish {
+            client: asked.client,
+            turn: asked.turn,
+            at_seconds: at.as_secs_f64(),
+            response_us: response.as_secs_f64() * 1e6,
+        });
+    }
+
+    /// What was recorded since the last time.
+    pub fn take(&mut self) -> Part {
+        std::mem::take(&mut self.part)
+    }
+
+    /// The finishes kept of the whole run.
+    pub fn take_finishes(&mut self) -> Vec<Finish> {
+        std::mem::take(&mut self.finishes)
+    }
+}
+
+#[inline]
+fn nanos(later: Instant, earlier: Instant) -> u64 {
+    u64::try_from(later.saturating_duration_since(earlier).as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,19 +1,230 @@
-//! When requests are due.
+//! When requests are due: a rate over time, and arrivals at that rate with equal or exponential gaps.
+//!
+//! Both kinds of arrivals are made by time rescaling (Brown, Barbieri, Ventura, Kass and Frank, 2002): a process of
+//! unit rate is laid on the integral of the rate and read back on the clock, so that ramps need no approximation.
+//!
+//! Sans-IO: must not know a clock; times are seconds from the beginning.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::plan::Arrivals;
 
 /// The rate over time: phases one after another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// In order; never empty.
-    pub phases: Vec<Phase>,
+    phases: Vec<Phase>,
 }
 
 /// A time over which the rate changes linearly, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Phase {
+struct Phase {
     /// Requests a second at its beginning.
-    pub from: f64,
+    from: f64,
     /// Requests a second at its end.
-    pub to: f64,
+    to: f64,
     /// How long it is, in seconds; infinite only in the last.
-    pub seconds: f64,
+    seconds: f64,
 }
+
+/// What is wrong with a rate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{part}' is no rate: {wrong}; write requests a second, as 1000, or steps and ramps, as 1000x10s,1000..9000x30s"
+)]
+pub struct ProfileError {
+    part: String,
+    wrong: &'static str,
+}
+
+/// Highest rate that can be asked for: a request a nanosecond is beyond any machine.
+const RATE_MAX: f64 = 1e9;
+
+impl FromStr for Profile {
+    type Err = ProfileError;
+
+    fn from_str(text: &str) -> Result<Self, ProfileError> {
+        let parts: Vec<&str> = text.split(',').collect();
+        let is_last = |index: usize| index + 1 == parts.len();
+        let phases =
+            parts.iter().enumerate().map(|(index, part)| Phase::parse(part, parts.len() == 1 && is_last(index)));
+        Ok(Self { phases: phases.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Phase {
+    fn parse(part: &str, may_be_endless: bool) -> Result<Self, ProfileError> {
+        let part = part.trim();
+        let wrong = |wrong| ProfileError { part: part.to_owned(), wrong };
+        let (rates, time) = part.split_once('x').map_or((part, None), |(rates, time)| (rates, Some(time)));
+        let rate = |text: &str| {
+            let rate: f64 = text.trim().parse().map_err(|_| wrong("not a number"))?;
+            let is_possible = rate.is_finite() && (0.0..=RATE_MAX).contains(&rate);
+            if is_possible { Ok(rate) } else { Err(wrong("below 0 or above a billion")) }
+        };
+        let (from, to) = match rates.split_once("..") {
+            Some((from, to)) => (rate(from)?, rate(to)?),
+            None => (rate(rates)?, rate(rates)?),
+        };
+        if from == 0.0 && to == 0.0 {
+            return Err(wrong("no request would ever be due"));
+        }
+        let seconds = match time {
+            Some(time) => {
+                humantime::parse_duration(time.trim()).map_err(|_| wrong("the time after x is none"))?.as_secs_f64()
+            }
+            None if may_be_endless && from.total_cmp(&to).is_eq() => f64::INFINITY,
+            None => return Err(wrong("a step or ramp needs its time")),
+        };
+        if seconds > 0.0 { Ok(Self { from, to, seconds }) } else { Err(wrong("a step or ramp of no time")) }
+    }
+
+    /// Requests due up to `seconds` into the phase.
+    fn due_by(&self, seconds: f64) -> f64 {
+        let change = if self.seconds.is_finite() { (self.to - self.from) / self.seconds } else { 0.0 };
+        seconds * (self.from + change * seconds / 2.0)
+    }
+
+    fn due(&self) -> f64 {
+        if self.seconds.is_finite() { self.from.midpoint(self.to) * self.seconds } else { f64::INFINITY }
+    }
+
+    /// The time into the phase by which `count` requests are due: the inverse of [`Self::due_by`], in the form that
+    /// loses no digits when the rate hardly changes.
+    fn time_of(&self, count: f64) -> f64 {
+        let change = if self.seconds.is_finite() { (self.to - self.from) / self.seconds } else { 0.0 };
+        let root = (self.from * self.from + 2.0 * change * count).max(0.0).sqrt();
+        if count > 0.0 { 2.0 * count / (self.from + root) } else { 0.0 }
+    }
+}
+
+impl Profile {
+    /// The same rate for as long as it takes.
+    pub fn constant(rate: f64) -> Result<Self, ProfileError> {
+        rate.to_string().parse()
+    }
+
+    /// How long its phases take, in seconds; infinite for a single rate without a time.
+    pub fn seconds(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.seconds).sum()
+    }
+
+    /// Requests due between two times, in seconds from the beginning.
+    pub fn due_between(&self, begin: f64, end: f64) -> f64 {
+        self.due_by(end) - self.due_by(begin)
+    }
+
+    fn due_by(&self, seconds: f64) -> f64 {
+        let mut left = seconds;
+        let mut due = 0.0;
+        for phase in &self.phases {
+            due += phase.due_by(left.min(phase.seconds));
+            left -= phase.seconds;
+            if left <= 0.0 {
+                break;
+            }
+        }
+        due
+    }
+
+    /// The same, begun earlier: for `seconds` before it, the rate it begins with.
+    #[must_use]
+    pub fn preceded_by(mut self, seconds: f64) -> Self {
+        let first = self.phases[0];
+        if seconds > 0.0 && first.seconds.is_finite() {
+            self.phases.insert(0, Phase { from: first.from, to: first.from, seconds });
+        }
+        self
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Phase { from, to, seconds }) in self.phases.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let to = if from.total_cmp(to).is_eq() { String::new() } else { format!("..{to}") };
+            let time = if seconds.is_finite() { format!("x{seconds}s") } else { String::new() };
+            write!(f, "{comma}{from}{to}{time}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The due times of one worker's share of the requests, in seconds from the beginning, in order.
+///
+/// Of constant arrivals each worker takes every so-manieth; of Poisson arrivals each has a process of its own at its
+/// share of the rate, which together are one of the whole rate.
+#[derive(Clone, Debug)]
+pub struct DueTimes {
+    profile: Profile,
+    phase: usize,
+    phase_began_at: f64,
+    phase_began_count: f64,
+    count: f64,
+    gap: Gap,
+}
+
+#[derive(Clone, Debug)]
+enum Gap {
+    Equal(f64),
+    Exponential(f64, Box<Xoshiro256PlusPlus>),
+}
+
+impl Gap {
+    #[expect(clippy::cast_precision_loss, reason = "53 random bits are what a double holds")]
+    fn next(&mut self) -> f64 {
+        match self {
+            Self::Equal(gap) => *gap,
+            Self::Exponential(mean, random) => {
+                let uniform = ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+                -uniform.ln() * *mean
+            }
+        }
+    }
+}
+
+impl DueTimes {
+    /// The share of worker `worker` of `workers`.
+    #[expect(clippy::cast_precision_loss, reason = "workers are few")]
+    pub fn new(profile: Profile, arrivals: Arrivals, worker: usize, workers: usize, seed: u64) -> Self {
+        let workers_real = workers as f64;
+        let (gap, first) = match arrivals {
+            Arrivals::Constant => (Gap::Equal(workers_real), worker as f64),
+            Arrivals::Poisson => {
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+                // Streams that cannot overlap, one for each worker.
+                (0..worker).for_each(|_| random.jump());
+                let mut gap = Gap::Exponential(workers_real, Box::new(random));
+                let first = gap.next();
+                (gap, first)
+            }
+        };
+        Self { profile, phase: 0, phase_began_at: 0.0, phase_began_count: 0.0, count: first, gap }
+    }
+}
+
+impl Iterator for DueTimes {
+    type Item = f64;
+
+    fn next(&mut self) -> Option<f64> {
+        loop {
+            let phase = self.profile.phases.get(self.phase)?;
+            let within = self.count - self.phase_began_count;
+            if within < phase.due() {
+                let at = self.phase_began_at + phase.time_of(within);
+                self.count += self.gap.next();
+                return Some(at);
+            }
+            self.phase += 1;
+            self.phase_began_at += phase.seconds;
+            self.phase_began_count += phase.due();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/schedule.rs"]
+mod tests;

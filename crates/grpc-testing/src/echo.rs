@@ -47,6 +47,7 @@ impl Stream for Repeat {
 impl Echo for EchoService {
     async fn call(&self, request: Request<Message>) -> Result<Response<Message>, Status> {
         check(request.get_ref())?;
+        std::thread::sleep(Duration::from_millis(request.get_ref().delay_ms.into()));
         let metadata = request.metadata().clone();
         let mut response = Response::new(request.into_inner());
         for (name, value) in metadata.iter().filter(|(name, _)| name.starts_with("echo-")) {

@@ -3,10 +3,12 @@
 mod support;
 
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use grpc::client::{Channel, RetryPolicy, Settings};
+use grpc::server::{CallReport, Observer};
 use grpc::{Code, Encoding, Limits, Request, Stream, unfold};
 use grpc_testing::proto::Message;
 use grpc_testing::proto::echo_client::EchoClient;
@@ -35,6 +37,31 @@ async fn unary_call_carries_message_and_metadata_both_ways() {
     assert_eq!(response.metadata().get_all("echo-a").collect::<Vec<_>>(), ["1", "2"]);
     assert_eq!(response.trailers().get("echo-a"), Some("1"));
     assert_eq!(server.stopped().await.get("/testing.Echo/Call OK"), 1);
+}
+
+/// Writes down how long calls took.
+#[derive(Default)]
+struct Times(Mutex<Vec<Duration>>);
+
+impl Observer for Times {
+    fn call_finished(&self, call: &CallReport<'_>) {
+        self.0.lock().unwrap().push(call.elapsed);
+    }
+}
+
+#[tokio::test]
+async fn time_of_a_call_is_reported_before_its_answer_whether_it_waits_or_keeps_its_thread() {
+    const DELAY_MS: u32 = 20;
+    let times = Arc::new(Times::default());
+    let server =
+        Running::with(Limits::default(), |builder| builder.observer(Arc::clone(&times) as Arc<dyn Observer>)).await;
+    let client = server.client().await;
+    let slow = Message { delay_ms: DELAY_MS, ..Message::default() };
+    client.call(slow.clone()).await.unwrap();
+    client.late(slow).await.unwrap();
+    let times = times.0.lock().unwrap();
+    assert_eq!(times.len(), 2);
+    assert!(times.iter().all(|time| *time >= Duration::from_millis(DELAY_MS.into())), "{times:?}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod config;
 mod console;
 mod data;
 mod http;
+mod process;
 mod serve;
 mod shell;
 mod table;

@@ -26,7 +26,9 @@ use tokio::{
 use crate::{
     cli::ServeArgs,
     config::Config,
-    console, http, telemetry,
+    console, http,
+    process::Process,
+    telemetry,
     transport::{self, Counts, Front},
 };
 
@@ -42,30 +44,32 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         std::io::stdout().write_all(Config::explain(args)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = Config::load(args)?;
+    let (process, config) = (Process::started_now(), Config::load(args)?);
     telemetry::init(&config.log)?;
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let done = runtime.block_on(run(config));
+    let done = runtime.block_on(run(config, process));
     // The console's thread may sit in a read that nothing ends.
     runtime.shutdown_background();
     done
 }
 
-async fn run(config: Config) -> anyhow::Result<ExitCode> {
+async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     // Before the store, so that a second server started by mistake changes nothing.
     let listener = listen(config.listen).await?;
     let address = listener.local_addr()?;
-    let mut registry = Registry::with_prefix("quire");
-    let metrics = Metrics::register(&mut registry);
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process));
+    let ours = registry.sub_registry_with_prefix("quire");
+    let metrics = Metrics::register(ours);
     let counts = Counts::default();
-    registry.register_collector(Box::new(counts.clone()));
+    ours.register_collector(Box::new(counts.clone()));
     let path = config.data.join(FILE_NAME);
     let (settings, opened_at) = (config.store.clone(), Instant::now());
     let opening = tokio::task::spawn_blocking(move || Bookstore::open(&path, settings, metrics));
     let store = opening.await??;
     store.answer_on(&Handle::current());
     let levels = Levels { store: store.clone(), counts: counts.clone() };
-    registry.register_collector(Box::new(levels));
+    ours.register_collector(Box::new(levels));
     let pages = http::router(http::Pages { store: store.clone(), registry: Arc::new(registry) });
     let front = Front {
         store: store.clone(),

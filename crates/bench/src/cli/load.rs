@@ -3,7 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
+
+use crate::plan::{Arrivals, End, Pace, Plan};
+use crate::run::cores;
+use crate::schedule::Profile;
 
 /// How a load is paced, how long it takes, and where its figures go.
 #[derive(Clone, Debug, Args)]
@@ -26,9 +31,9 @@ pub struct LoadArgs {
     /// How many requests to measure
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration", help_heading = "Load")]
     pub count: Option<u64>,
-    /// Load before measuring begins
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration, help_heading = "Load")]
-    pub warm_up: Duration,
+    /// Load before measuring begins [default: 1s; none with --count]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Load")]
+    pub warm_up: Option<Duration>,
     /// Closed loop: the clients begin one after another over this time
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub ramp_up: Duration,
@@ -71,4 +76,103 @@ pub enum ArrivalsArg {
     Constant,
     /// Exponential: independent users
     Poisson,
+}
+
+/// What a protocol allows on one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Multiplexing {
+    /// Most requests at once on a connection.
+    pub in_flight_max: usize,
+    /// The reason for it, for whoever asks for more.
+    pub reason: &'static str,
+}
+
+/// Connections of one run.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Requests at once, over all connections.
+const IN_FLIGHT_TOTAL_MAX: usize = 1 << 20;
+/// Requests at once on a connection of an open loop, unless asked otherwise.
+const IN_FLIGHT_OPEN: usize = 1024;
+/// How long is measured, unless asked otherwise.
+const DURATION: Duration = Duration::from_secs(10);
+/// Load before measuring begins, unless asked otherwise; a counted run has none, so that it makes just so many.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+impl LoadArgs {
+    /// The plan that the flags make, or the one that is wrong.
+    pub fn plan(&self, multiplexing: Multiplexing) -> anyhow::Result<Plan> {
+        ensure!((1..=CONNECTIONS_MAX).contains(&self.clients), "--clients must be from 1 to {CONNECTIONS_MAX}");
+        ensure!(self.runs > 0, "--runs must be at least 1");
+        ensure!(!self.timeout.is_zero(), "--timeout must be above 0s");
+        let Multiplexing { in_flight_max, reason } = multiplexing;
+        let usual = if self.rate.is_some() { IN_FLIGHT_OPEN.min(in_flight_max) } else { 1 };
+        let in_flight = self.in_flight.unwrap_or(usual);
+        ensure!(in_flight > 0, "--in-flight must be at least 1");
+        ensure!(in_flight <= in_flight_max, "--in-flight {in_flight} is more than {in_flight_max}: {reason}");
+        ensure!(
+            in_flight * self.clients <= IN_FLIGHT_TOTAL_MAX,
+            "--clients times --in-flight must be at most {IN_FLIGHT_TOTAL_MAX}"
+        );
+        let available = cores();
+        let workers = self.workers.unwrap_or(available.len()).min(self.clients);
+        ensure!(workers > 0, "--workers must be at least 1");
+        let (pace, steps) = self.pace()?;
+        let end = match (self.count, self.duration, steps) {
+            (Some(count), ..) => {
+                ensure!(count > 0, "--count must be at least 1");
+                End::Count(count)
+            }
+            (None, Some(duration), _) => {
+                ensure!(!duration.is_zero(), "--duration must be above 0s");
+                End::After(duration)
+            }
+            (None, None, Some(steps)) => End::After(steps),
+            (None, None, None) => End::After(DURATION),
+        };
+        let usual = if matches!(end, End::Count(_)) { Duration::ZERO } else { WARM_UP };
+        Ok(Plan {
+            pace,
+            end,
+            warm_up: self.warm_up.unwrap_or(usual),
+            connections: self.clients,
+            in_flight,
+            workers,
+            cores: self.cores(available)?,
+            timeout: self.timeout,
+            seed: self.seed,
+        })
+    }
+
+    /// The pace, and how long its steps take if they have an end.
+    fn pace(&self) -> anyhow::Result<(Pace, Option<Duration>)> {
+        let Some(rate) = &self.rate else { return Ok((Pace::Closed { ramp_up: self.ramp_up }, None)) };
+        let profile: Profile = rate.parse().context("--rate")?;
+        let arrivals = match self.arrivals {
+            ArrivalsArg::Constant => Arrivals::Constant,
+            ArrivalsArg::Poisson => Arrivals::Poisson,
+        };
+        let seconds = profile.seconds();
+        let steps = seconds.is_finite().then(|| Duration::try_from_secs_f64(seconds)).transpose()?;
+        if let (Some(steps), Some(duration)) = (steps, self.duration) {
+            ensure!(duration <= steps, "--duration is longer than the steps of --rate, which end after {seconds} s");
+        }
+        Ok((Pace::Open { arrivals, profile }, steps))
+    }
+
+    fn cores(&self, available: Vec<usize>) -> anyhow::Result<Option<Vec<usize>>> {
+        let wrong = |text: &str| {
+            let known = available.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            anyhow!("--cores {text}: write `none` or some of {known}")
+        };
+        match self.cores.as_deref() {
+            None => Ok(Some(available)),
+            Some("none") => Ok(None),
+            Some(text) => {
+                let cores = text.split(',').map(|core| core.trim().parse().map_err(|_| wrong(text)));
+                let cores: Vec<usize> = cores.collect::<Result<_, _>>()?;
+                ensure!(cores.iter().all(|core| available.contains(core)), wrong(text));
+                Ok(Some(cores))
+            }
+        }
+    }
 }

@@ -94,6 +94,9 @@ pub struct Run {
     pub client_cpu_seconds: f64,
     /// The largest share of its time that one of these threads was running: 1 is a full core.
     pub client_busy_max: f64,
+    /// The largest share of its time that one of them was ready to run while others had the cores.
+    #[serde(default)]
+    pub client_waiting_max: f64,
     /// What the server said of itself, where it is one that can be asked.
     pub server: Option<ServerSide>,
     /// By time, in equal parts.

@@ -40,7 +40,7 @@ pub struct Ending {
 }
 
 /// Endings that a workload can tell apart.
-pub const ENDINGS_MAX: usize = 1024;
+pub const ENDINGS_MAX: u16 = 1024;
 
 /// Bytes that went over the sockets of a connection so far, TLS included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use super::method::{Intake, Running};
 use super::observer::Refusal;
 use super::plan::{CallPlan, Plan};
 use super::reply::{ReplyState, Templates};
+use super::report::Ended;
 use crate::envelope::Peer;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
@@ -87,6 +88,8 @@ pub(crate) struct Calls {
     epoch: Instant,
     pub(super) now: Instant,
     pub(super) earliest_deadline: Option<Instant>,
+    /// Answered, and not yet reported.
+    pub(super) ended: Vec<Ended>,
     pub(super) pong_seen: bool,
     /// The connection is one too many: every call is refused.
     refusing: bool,
@@ -113,6 +116,7 @@ impl Calls {
             epoch: now,
             now,
             earliest_deadline: None,
+            ended: Vec::new(),
             pong_seen: false,
             refusing,
             shared,
@@ -358,7 +362,7 @@ impl Calls {
         };
         self.forget(stream);
         if method.is_some() {
-            self.report(stream, method, Code::Cancelled);
+            self.ended(stream, method, Code::Cancelled);
         }
     }
 }

@@ -128,6 +128,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
                 *input = &[];
                 return Ok(());
             }
+            // Later rounds of a poll, and the read itself, would else count as time of the calls it brought.
+            calls.now = Instant::now();
             calls.take_in(input)
         });
         match polled {
@@ -145,6 +147,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
         let mut progress = false;
+        self.calls.report();
         loop {
             self.calls.connection.pump();
             progress |= self.calls.poll_unblocked();

@@ -13,6 +13,7 @@ mod method;
 mod observer;
 mod plan;
 mod reply;
+mod report;
 mod run;
 
 use std::fmt;

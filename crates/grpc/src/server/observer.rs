@@ -35,7 +35,9 @@ pub struct CallReport<'a> {
     pub path: &'a str,
     /// Its outcome.
     pub code: Code,
-    /// From its head to its trailers, to the granularity of a read.
+    /// From the end of the read that brought its head until the answers of its batch were about to be written, so a
+    /// call waits for those that were answered in the same batch. Neither the write nor what the bytes waited for
+    /// before they were read is in it.
     pub elapsed: Duration,
 }
 

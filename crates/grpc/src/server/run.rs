@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::calls::{Active, Calls, Feed, Phase};
 use super::method::{Incoming, Intake, Running, Started};
-use super::observer::{CallReport, Refusal};
+use super::observer::Refusal;
 use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState};
 use crate::compression::Encoding;
@@ -186,14 +186,9 @@ impl Calls {
             self.slots[stream.index()].phase = Phase::Discarding;
             self.closing.push(stream);
         }
-        self.report(stream, method, code);
-    }
-
-    #[inline]
-    pub(super) fn report(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
-        let Some(path) = method.map(|method| self.shared.routes.table[method].path.as_str()) else { return };
-        let elapsed = self.now.saturating_duration_since(self.slots[stream.index()].started_at);
-        self.shared.observer.call_finished(&CallReport { path, code, elapsed });
+        if method.is_some() {
+            self.ended(stream, method, code);
+        }
     }
 
     /// Answers without a handler; there may be no such method.
@@ -201,8 +196,7 @@ impl Calls {
         self.reply_with(stream, &mut ReplyState::new(None)).finish(status);
         self.slots[stream.index()].phase = Phase::Free;
         if method.is_none() {
-            let elapsed = self.now.saturating_duration_since(self.slots[stream.index()].started_at);
-            self.shared.observer.call_finished(&CallReport { path: "unknown", code: status.code(), elapsed });
+            self.ended(stream, None, status.code());
         }
         self.finish(stream, method, status.code());
     }
@@ -302,6 +296,7 @@ impl Calls {
 
 impl Drop for Calls {
     fn drop(&mut self) {
+        self.report();
         let active = self.slots.iter().filter(|slot| matches!(slot.phase, Phase::Active(_))).count();
         self.shared.calls.fetch_sub(active, Ordering::Relaxed);
     }

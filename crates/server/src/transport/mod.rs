@@ -1,6 +1,7 @@
 //! Puts the services behind the engine and the engine on its threads. Must not hold a rule: limits come from the
-//! configuration, and what is counted goes to [`watch`].
+//! configuration, and what is counted goes to [`counts`].
 
+mod counts;
 mod threads;
 pub(crate) mod tls;
 mod watch;
@@ -20,8 +21,8 @@ use grpc::{
 use tokio::{net::TcpListener, sync::watch::Receiver};
 use wire::{admin_server::AdminServer, book_store_server::BookStoreServer};
 
-use self::threads::Threads;
-pub(crate) use self::watch::Counts;
+pub(crate) use self::counts::Counts;
+use self::{threads::Threads, watch::Observed};
 use crate::config::TransportLimits;
 
 /// What is served, and how.
@@ -54,7 +55,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
         .add_service(reflection)
         .add_service(reflection_alpha)
         .limits(limits(&front.limits, front.drain))
-        .observer(front.counts.observer(front.store, front.limits))
+        .observer(Arc::new(Observed { counts: front.counts.clone(), store: front.store, limits: front.limits }))
         .http(front.pages)
         .workers(threads.handles());
     let server = match front.tls {

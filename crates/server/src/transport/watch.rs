@@ -1,95 +1,21 @@
 //! What the engine reports: counted for the metrics, and logged where somebody may ask why.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::net::SocketAddr;
 
 use bookstore::{
     Bookstore,
     fault::{Fault, Limit},
 };
-use grpc::{
-    Code, Server,
-    server::{CallReport, Observer, Refusal},
-};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter},
-};
+use grpc::server::{CallReport, Observer, Refusal};
 
+use super::counts::Counts;
 use crate::config::TransportLimits;
 
-/// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 10] = [
-    "/bookstore.BookStore/Lookup",
-    "/bookstore.BookStore/Buy",
-    "/bookstore.BookStore/Search",
-    "/bookstore.BookStore/Hello",
-    "/bookstore.Admin/List",
-    "/bookstore.Admin/Restock",
-    "/bookstore.Admin/UpdatePrice",
-    "/bookstore.Admin/Log",
-    "/bookstore.Admin/TailLog",
-    "other",
-];
-
-/// gRPC's status codes run from 0 to 16.
-const CODES: usize = 17;
-
-/// Calls by method and status, and what the server has open; clones count together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    calls: Arc<[[AtomicU64; CODES]; METHODS.len()]>,
-    server: Arc<OnceLock<Server>>,
-}
-
-impl Counts {
-    pub(super) fn observer(&self, store: Bookstore, limits: TransportLimits) -> Arc<Observed> {
-        Arc::new(Observed { counts: self.clone(), store, limits })
-    }
-
-    /// From now on `server` is asked for what is open.
-    pub(super) fn levels_of(&self, server: &Server) {
-        // There is one server in a process.
-        let _ = self.server.set(server.clone());
-    }
-
-    pub(crate) fn connections(&self) -> usize {
-        self.server.get().map_or(0, Server::connections)
-    }
-
-    pub(crate) fn calls_in_flight(&self) -> usize {
-        self.server.get().map_or(0, Server::calls)
-    }
-}
-
-impl Collector for Counts {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let help = "gRPC calls that ended, by method and status";
-        let mut metric = encoder.encode_descriptor("grpc_calls", help, None, MetricType::Counter)?;
-        for (method, codes) in METHODS.iter().zip(&*self.calls) {
-            for (code, count) in codes.iter().enumerate().map(|(code, count)| (code, count.load(Relaxed))) {
-                if count > 0 {
-                    let code = Code::from_number(u32::try_from(code).unwrap_or_default());
-                    let labels = [("method", (*method).to_owned()), ("code", format!("{code:?}"))];
-                    ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The engine's witness.
-pub(crate) struct Observed {
-    counts: Counts,
-    store: Bookstore,
-    limits: TransportLimits,
+pub(super) struct Observed {
+    pub(super) counts: Counts,
+    pub(super) store: Bookstore,
+    pub(super) limits: TransportLimits,
 }
 
 impl Observed {
@@ -120,10 +46,7 @@ impl Observer for Observed {
     }
 
     fn call_finished(&self, call: &CallReport<'_>) {
-        let other = METHODS.len() - 1;
-        let method = METHODS.iter().position(|method| *method == call.path).unwrap_or(other);
-        let code = usize::try_from(call.code as u32).unwrap_or(0);
-        self.counts.calls[method][code.min(CODES - 1)].fetch_add(1, Relaxed);
+        self.counts.ended(call.path, call.code, call.elapsed);
     }
 
     fn refused(&self, refusal: Refusal) {

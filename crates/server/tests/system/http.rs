@@ -4,6 +4,7 @@ use std::{
     collections::HashSet,
     io::{Read as _, Write as _},
     net::{Shutdown, TcpStream},
+    time::SystemTime,
 };
 
 use bookstore::grpc::wire::HelloRequest;
@@ -36,7 +37,8 @@ async fn metrics_are_open_metrics_with_one_name_each() {
     for line in page.body.lines() {
         let name = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE ")).unwrap_or(line);
         let name = name.split([' ', '{']).next().unwrap_or_default();
-        assert!(line == "# EOF" || line.starts_with("# UNIT") || name.starts_with("quire_"), "{line}");
+        let named = ["quire_", "process_"].iter().any(|prefix| name.starts_with(prefix));
+        assert!(line == "# EOF" || line.starts_with("# UNIT") || named, "{line}");
         assert!(!name.starts_with("quire_quire_"), "{line}");
         if line.starts_with("# TYPE") {
             assert!(families.insert(name.to_owned()), "twice: {line}");
@@ -50,6 +52,51 @@ async fn metrics_are_open_metrics_with_one_name_each() {
     assert_eq!(value("quire_store_sound"), 1);
     assert_eq!(value("quire_purchases_queued"), 0);
     assert_eq!(value("quire_grpc_calls_total{method=\"/bookstore.BookStore/Buy\",code=\"Ok\"}"), 2);
+}
+
+/// The number at the end of the one line that begins so.
+fn number(page: &str, series: &str) -> f64 {
+    let mut lines = page.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let value = lines.next().unwrap_or_else(|| panic!("no {series} in\n{page}"));
+    assert_eq!(lines.next(), None, "{series} is there twice");
+    value.parse().expect("a number")
+}
+
+#[tokio::test]
+async fn each_call_is_in_its_methods_histogram() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    for _ in 0..3 {
+        server.shop().buy(one(BOOK)).await.expect("an answer");
+    }
+    let page = http::get(server.address, "/metrics").body;
+    let series = |part: &str, labels: &str| {
+        number(
+            &page,
+            &format!("quire_grpc_call_duration_seconds_{part}{{{labels}method=\"/bookstore.BookStore/Buy\"}}"),
+        )
+    };
+    let within = |bound: &str| series("bucket", &format!("le=\"{bound}\","));
+    assert_eq!((series("count", ""), within("+Inf")), (3.0, 3.0));
+    // A purchase waits for a disk: none took no time.
+    assert!(series("sum", "") > 0.0 && within("0.000001") == 0.0, "{page}");
+    assert!(!page.contains("_bucket{le=\"+Inf\",method=\"/bookstore.BookStore/Lookup\"}"), "{page}");
+}
+
+#[test]
+fn the_process_tells_its_cpu_memory_files_and_age() {
+    let folder = folder();
+    let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let server = Server::start(folder.path());
+    let page = http::get(server.address, "/metrics").body;
+    let start = number(&page, "process_start_time_seconds");
+    assert!((before - 1.0..before + PATIENCE.as_secs_f64()).contains(&start), "{start}, and before was {before}");
+    assert!(number(&page, "process_resident_memory_bytes") > 1e6);
+    assert!(number(&page, "process_open_fds") > 3.0);
+    let used = number(&page, "process_cpu_seconds_total");
+    assert!(used > 0.0);
+    let later = number(&http::get(server.address, "/metrics").body, "process_cpu_seconds_total");
+    assert!(later > used, "{later} after {used}, and a page was made in between");
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! Measures several subjects under several loads, in turns, and keeps every run.
+//!
+//! In each round every load is put to every subject, the subjects in an order drawn anew: what the machine does
+//! meanwhile then falls on all of them alike, and a round is a pair for the statistics.
+//!
+//! Must not know what the subjects are.
+
+use std::time::Duration;
+
+use crate::report::Run;
+use crate::stats::interval::{self, Interval};
+use crate::stats::order::Orders;
+
+/// Confidence of every interval that an experiment states.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// A run of one load on one subject.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Of the subject.
+    pub subject: &'static str,
+    /// Of the load.
+    pub load: String,
+    /// From 0.
+    pub round: usize,
+    /// What was seen.
+    pub run: Run,
+    /// CPU time that the subject's process spent meanwhile.
+    pub server_cpu: Duration,
+}
+
+impl Measured {
+    /// CPU time of the server a request, in microseconds.
+    pub fn server_cpu_us(&self) -> f64 {
+        self.server_cpu.as_secs_f64() * 1e6 / real(self.run.requests.max(1))
+    }
+
+    /// The run's time shared out over its requests, in milliseconds: what the published figures state.
+    pub fn ms_a_request(&self) -> f64 {
+        1e3 / self.run.rate
+    }
+}
+
+/// All runs of an experiment.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    measured: Vec<Measured>,
+}
+
+/// Puts `loads` to `subjects` for so many rounds. `measure` makes one run and says what the server spent on it.
+pub fn in_turns<L>(
+    rounds: usize,
+    seed: u64,
+    subjects: &[&'static str],
+    loads: &[(String, L)],
+    measure: &mut dyn FnMut(usize, &L) -> anyhow::Result<(Run, Duration)>,
+) -> anyhow::Result<Results> {
+    let mut orders = Orders::new(seed);
+    let mut results = Results::default();
+    for round in 0..rounds {
+        for (load, what) in loads {
+            for subject in orders.order(subjects.len()) {
+                let (run, server_cpu) = measure(subject, what)?;
+                let measured = Measured { subject: subjects[subject], load: load.clone(), round, run, server_cpu };
+                eprintln!(
+                    "round {} of {rounds}, {load}, {}: {:.0} requests/s, p50 {:.0} µs",
+                    round + 1,
+                    measured.subject,
+                    measured.run.rate,
+                    measured.run.response.quantile_us(0.5)
+                );
+                results.measured.push(measured);
+            }
+        }
+    }
+    Ok(results)
+}
+
+impl Results {
+    /// Every run, in the order in which they were made.
+    pub fn all(&self) -> &[Measured] {
+        &self.measured
+    }
+
+    /// Takes in the runs of another series.
+    pub fn extend(&mut self, other: Self) {
+        self.measured.extend(other.measured);
+    }
+
+    /// The runs of a load on a subject, by round.
+    pub fn of<'a>(&'a self, subject: &'a str, load: &'a str) -> impl Iterator<Item = &'a Measured> {
+        self.measured.iter().filter(move |one| one.subject == subject && one.load == load)
+    }
+
+    /// The median over the rounds of a figure; NaN if the load was not put to the subject.
+    pub fn median(&self, subject: &str, load: &str, figure: impl Fn(&Measured) -> f64) -> f64 {
+        interval::median(&self.of(subject, load).map(figure).collect::<Vec<_>>())
+    }
+
+    /// How many times the figure of `other` the figure of `subject` is, paired by round; none with fewer than two.
+    pub fn ratio(
+        &self,
+        subject: &str,
+        other: &str,
+        load: &str,
+        figure: impl Fn(&Measured) -> f64 + Copy,
+    ) -> Option<Interval> {
+        let values = |subject| self.of(subject, load).map(figure).collect::<Vec<_>>();
+        interval::paired_ratio(&values(other), &values(subject), CONFIDENCE)
+    }
+
+    /// Why runs are not to be believed, each reason once, with how many runs it befell.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = std::collections::BTreeMap::<String, usize>::new();
+        for one in &self.measured {
+            for reason in &one.run.verdict.reasons {
+                // The figures differ from run to run; what befell them does not.
+                let kind = reason.split(':').next().unwrap_or(reason);
+                *doubts.entry(format!("{}, {}: {kind}", one.load, one.subject)).or_default() += 1;
+            }
+        }
+        doubts.into_iter().map(|(doubt, runs)| format!("{doubt} ({runs} runs)")).collect()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
+fn real(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,150 @@
+//! Servers that an experiment starts for itself, on ports that the system chooses, and ends when it is done.
+//!
+//! Must not know what is measured.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server may take until it listens, and until it has ended.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A running server; ended when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    name: String,
+}
+
+impl Server {
+    /// Starts a program and waits until it says `listening` with its address, on either of its outputs.
+    pub fn start(name: &str, command: &mut Command) -> anyhow::Result<Self> {
+        let program = Path::new(command.get_program()).display().to_string();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {program}"))?;
+        let (sender, lines) = mpsc::channel();
+        let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+            child.stdout.take().map(|output| Box::new(output) as Box<dyn Read + Send>),
+            child.stderr.take().map(|output| Box::new(output) as Box<dyn Read + Send>),
+        ];
+        for output in outputs.into_iter().flatten() {
+            let sender = sender.clone();
+            // Reads to the end, or the server would wait for room in a pipe.
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    let _ = sender.send(line);
+                }
+            });
+        }
+        drop(sender);
+        let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), name: name.to_owned() };
+        server.address = server.wait_for_address(&lines)?;
+        Ok(server)
+    }
+
+    fn wait_for_address(&mut self, lines: &mpsc::Receiver<String>) -> anyhow::Result<SocketAddr> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut said = Vec::new();
+        loop {
+            match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    if let Some(address) = line.contains("listening").then(|| address_in(&line)).flatten() {
+                        return Ok(address);
+                    }
+                    said.push(line);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => bail!("{} does not listen after a minute", self.name),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let ended = self.child.wait()?;
+                    bail!(
+                        "{} ended ({ended}) before it listened: {}",
+                        self.name,
+                        said.last().map_or("", String::as_str)
+                    );
+                }
+            }
+        }
+    }
+
+    /// CPU time of the process so far.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{} has ended", self.name))?;
+        // The name in parentheses may hold spaces; user and system time are the 12th and 13th field after it.
+        let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+    }
+
+    /// Ends it in order.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        self.terminate()
+    }
+
+    fn terminate(&mut self) -> anyhow::Result<()> {
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.ok_or_else(|| anyhow!("{} has no process", self.name))?, Signal::TERM)?;
+        let deadline = Instant::now() + PATIENCE;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() >= deadline {
+                self.child.kill()?;
+                self.child.wait()?;
+                bail!("{} did not end within a minute and was killed", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What can go wrong here has no one left to tell.
+        let _ = self.terminate();
+    }
+}
+
+/// The first address in a line, whatever is around it.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let is_part = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ':' | '[' | ']');
+    line.split(|letter: char| !is_part(letter)).find_map(|word| word.trim_end_matches(['.', ':']).parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_found_in_a_line_of_any_form() {
+        for line in [
+            "listening on 127.0.0.1:4711",
+            "2026-01-01T10:11:12Z  INFO listening address=127.0.0.1:4711 books=4",
+            r#"{"message":"listening","address":"127.0.0.1:4711"}"#,
+        ] {
+            assert_eq!(address_in(line), "127.0.0.1:4711".parse().ok(), "{line}");
+        }
+        assert_eq!(address_in("listening nowhere at 10:11"), None);
+    }
+
+    #[test]
+    fn a_server_that_ends_at_once_is_told_with_its_last_word() {
+        let error =
+            Server::start("it", Command::new("sh").args(["-c", "echo no room >&2; exit 3"])).expect_err("ended");
+        assert!(error.to_string().contains("ended (exit status: 3) before it listened: no room"), "{error}");
+    }
+}

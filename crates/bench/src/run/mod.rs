@@ -1,0 +1,280 @@
+//! Makes a run: starts the workers, watches the time, and puts together what they saw.
+//!
+//! Must not know the protocol, nor whether figures are to be believed; that is [`crate::verdict`]'s.
+
+mod patience;
+mod series;
+mod timer;
+mod usage;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
+use tokio::sync::{mpsc, watch};
+
+use self::series::Series;
+use self::usage::MachineTimes;
+pub use self::usage::cores;
+use self::worker::{Done, Message, Shared, Stage};
+use crate::plan::{End, Plan};
+use crate::recorder::{Part, TIMED_OUT};
+use crate::report::model::{Distribution, Finish, Run};
+use crate::verdict::{self, Seen};
+use crate::workload::Workload;
+
+/// How long requests under way are waited for when a run is ended from outside.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Parts of a run's time that are kept apart; beyond, two become one.
+const INTERVALS: u32 = 60;
+
+/// What may be shown while a run goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since measuring began.
+    pub elapsed: Duration,
+    /// How long it will be measured, where that is known.
+    pub total: Option<Duration>,
+    /// Requests measured so far.
+    pub requests: u64,
+    /// How many requests it will be, where that is known.
+    pub requests_total: Option<u64>,
+    /// Errors so far.
+    pub errors: u64,
+    /// Requests a second in the last interval.
+    pub rate: f64,
+    /// Median response time of the last interval.
+    pub p50_us: f64,
+    /// 99th percentile of the last interval.
+    pub p99_us: f64,
+}
+
+/// Makes a run; the caller's thread waits for it. `show` is called some times a second.
+pub fn run<W: Workload>(plan: &Plan, workload: &W, show: &mut dyn FnMut(&Progress)) -> anyhow::Result<Run> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
+    let (sender, messages) = mpsc::unbounded_channel();
+    let shared = Arc::new(Shared {
+        plan: plan.clone(),
+        interval: interval(plan),
+        stage: watch::Sender::new(Stage::Opening),
+        stop: AtomicBool::new(false),
+        next_number: AtomicU64::new(0),
+        number_end: AtomicU64::new(u64::MAX),
+    });
+    let workers = (0..plan.workers)
+        .map(|number| {
+            let (shared, workload, sender) = (Arc::clone(&shared), workload.clone(), sender.clone());
+            std::thread::Builder::new()
+                .name(format!("load-{number}"))
+                .spawn(move || worker::work(&shared, &workload, number, &sender))
+                .context("cannot start a thread")
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    drop(sender);
+    let mut coordinator = Coordinator::new(Arc::clone(&shared), messages, show);
+    let done = runtime.block_on(coordinator.run());
+    // Whatever went wrong with one, the others must end.
+    shared.stop.store(true, Ordering::Relaxed);
+    shared.stage.send_replace(Stage::Cut);
+    for worker in workers {
+        if worker.join().is_err() {
+            bail!("a worker thread panicked; what it said is above");
+        }
+    }
+    done?;
+    Ok(coordinator.finish(workload))
+}
+
+/// Short enough to show what happens, long enough to cost nothing.
+fn interval(plan: &Plan) -> Duration {
+    match plan.end {
+        End::After(duration) => (duration / INTERVALS).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+        End::Count(_) => Duration::from_millis(100),
+    }
+}
+
+struct Coordinator<'a> {
+    shared: Arc<Shared>,
+    messages: mpsc::UnboundedReceiver<Message>,
+    show: &'a mut dyn FnMut(&Progress),
+    total: Part,
+    series: Series,
+    done: Vec<Done>,
+    began: Option<(Instant, SystemTime, MachineTimes)>,
+    stolen: f64,
+    interrupted: bool,
+}
+
+impl<'a> Coordinator<'a> {
+    fn new(
+        shared: Arc<Shared>,
+        messages: mpsc::UnboundedReceiver<Message>,
+        show: &'a mut dyn FnMut(&Progress),
+    ) -> Self {
+        let series = Series::new(shared.plan.workers);
+        Self {
+            shared,
+            messages,
+            show,
+            total: Part::default(),
+            series,
+            done: Vec::new(),
+            began: None,
+            stolen: 0.0,
+            interrupted: false,
+        }
+    }
+
+    async fn run(&mut self) -> anyhow::Result<()> {
+        let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+        for _ in 0..self.shared.plan.workers {
+            tokio::select! {
+                message = self.messages.recv() => match message {
+                    Some(Message::Opened(opened)) => opened?,
+                    _ => bail!("a worker ended before it began"),
+                },
+                _ = &mut interrupt => bail!("ended from outside before anything was measured"),
+            }
+        }
+        let now = Instant::now();
+        let begin = now + self.shared.plan.warm_up;
+        if self.shared.plan.warm_up.is_zero() {
+            self.begin(begin);
+        }
+        self.shared.stage.send_replace(Stage::Running(now));
+        let mut warm = std::pin::pin!(tokio::time::sleep_until(begin.into()));
+        loop {
+            tokio::select! {
+                message = self.messages.recv() => match message {
+                    None => return Ok(()),
+                    Some(message) => self.take(message)?,
+                },
+                () = &mut warm, if self.began.is_none() => self.begin(begin),
+                _ = &mut interrupt, if !self.interrupted => self.stop(),
+                () = tokio::time::sleep(GRACE), if self.interrupted => { self.shared.stage.send_replace(Stage::Cut); }
+            }
+        }
+    }
+
+    fn begin(&mut self, begin: Instant) {
+        self.began = Some((begin, SystemTime::now(), MachineTimes::now()));
+        if let End::Count(count) = self.shared.plan.end {
+            let made = self.shared.next_number.load(Ordering::Relaxed);
+            self.shared.number_end.store(made.saturating_add(count), Ordering::Relaxed);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.interrupted = true;
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.stage.send_replace(Stage::Stopping);
+    }
+
+    fn take(&mut self, message: Message) -> anyhow::Result<()> {
+        match message {
+            Message::Opened(opened) => opened,
+            Message::Broken(error) => Err(error),
+            Message::Done(done) => {
+                self.done.push(*done);
+                if let Some((_, _, times)) = self.began {
+                    self.stolen = MachineTimes::now().stolen_since(times);
+                }
+                Ok(())
+            }
+            Message::Part { interval, span, part } => {
+                self.total.add(&part);
+                if let Some(ended) = self.series.add(interval, span, part) {
+                    let plan = &self.shared.plan;
+                    let progress = Progress {
+                        elapsed: self.began.map_or(Duration::ZERO, |(begin, ..)| begin.elapsed()),
+                        total: if let End::After(duration) = plan.end { Some(duration) } else { None },
+                        requests: self.total.response.len(),
+                        requests_total: if let End::Count(count) = plan.end { Some(count) } else { None },
+                        errors: self.total.errors,
+                        rate: real(ended.requests) / ended.seconds.max(1e-9),
+                        p50_us: ended.p50_us,
+                        p99_us: ended.p99_us,
+                    };
+                    (self.show)(&progress);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finish<W: Workload>(self, workload: &W) -> Run {
+        let plan = &self.shared.plan;
+        let now = (Instant::now(), SystemTime::now(), MachineTimes::default());
+        let (begin, began_at, _) = self.began.unwrap_or(now);
+        let Part { response, service, lag, first_byte, endings, errors, completed, last_done_at } = self.total;
+        let until_last = last_done_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(begin));
+        let seconds = match plan.end {
+            End::After(duration) if !self.interrupted => duration,
+            _ => until_last,
+        }
+        .as_secs_f64();
+        let is_closed = lag.is_empty();
+        let requests = response.len();
+        let endings = endings.iter().enumerate().filter(|(_, count)| **count > 0).map(|(number, count)| {
+            let number = u16::try_from(number).unwrap_or(TIMED_OUT);
+            (if number == TIMED_OUT { "timeout".to_owned() } else { workload.label(number) }, *count)
+        });
+        let seen = Seen {
+            plan,
+            rate: if seconds > 0.0 { real(completed) / seconds } else { 0.0 },
+            seconds,
+            busy_max: share_max(&self.done, |done| done.usage.running),
+            stolen: self.stolen,
+            lag_by_time: self.series.lags(),
+            requests,
+            errors,
+        };
+        Run {
+            began_unix_ms: began_at
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            seconds,
+            requests,
+            errors,
+            rate: seen.rate,
+            endings: endings.collect(),
+            service: Distribution { histogram: if is_closed { response.clone() } else { service } },
+            response: Distribution { histogram: response },
+            lag: Distribution { histogram: lag },
+            first_byte: Distribution { histogram: first_byte },
+            sent_bytes: self.done.iter().map(|done| done.traffic.sent_bytes).sum(),
+            received_bytes: self.done.iter().map(|done| done.traffic.received_bytes).sum(),
+            client_cpu_seconds: self.done.iter().map(|done| done.usage.running.as_secs_f64()).sum(),
+            client_busy_max: seen.busy_max,
+            client_waiting_max: share_max(&self.done, |done| done.usage.waiting),
+            server: None,
+            verdict: verdict::judge(&seen),
+            series: self.series.finish(),
+            finishes: thinned(self.done.into_iter().flat_map(|done| done.finishes).collect()),
+            interrupted: self.interrupted,
+        }
+    }
+}
+
+fn share_max(done: &[Done], of: impl Fn(&Done) -> Duration) -> f64 {
+    let share = |done: &Done| of(done).as_secs_f64() / done.watched.as_secs_f64().max(1e-9);
+    done.iter().map(share).fold(0.0, f64::max)
+}
+
+/// Finishes that a report keeps.
+const FINISHES_MAX: usize = 10_000;
+
+fn thinned(mut finishes: Vec<Finish>) -> Vec<Finish> {
+    finishes.sort_by(|one, other| one.at_seconds.total_cmp(&other.at_seconds));
+    let stride = finishes.len().div_ceil(FINISHES_MAX).max(1);
+    finishes.into_iter().step_by(stride).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
+fn real(count: u64) -> f64 {
+    count as f64
+}

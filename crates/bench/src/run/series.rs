@@ -1,0 +1,98 @@
+//! The run by time: parts of all workers put together, a bounded number of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::recorder::Part;
+use crate::report::model::{Distribution, Interval};
+
+/// Intervals kept: an hour of seconds. Beyond, neighbours become one, with the worse percentiles of the two.
+const INTERVALS_MAX: usize = 3_600;
+
+pub(super) struct Series {
+    workers: usize,
+    /// Intervals that not all workers have handed over.
+    open: BTreeMap<usize, (usize, Duration, Box<Part>)>,
+    closed: Vec<(Interval, f64)>,
+}
+
+impl Series {
+    pub(super) fn new(workers: usize) -> Self {
+        Self { workers, open: BTreeMap::new(), closed: Vec::new() }
+    }
+
+    /// Takes in a worker's part; returns the interval if that was the last.
+    pub(super) fn add(&mut self, interval: usize, span: Duration, part: Box<Part>) -> Option<Interval> {
+        let is_whole = match self.open.get_mut(&interval) {
+            None => {
+                self.open.insert(interval, (1, span, part));
+                self.workers == 1
+            }
+            Some((workers, longest, sum)) => {
+                sum.add(&part);
+                *workers += 1;
+                *longest = span.max(*longest);
+                *workers == self.workers
+            }
+        };
+        if is_whole { self.close(interval) } else { None }
+    }
+
+    fn close(&mut self, interval: usize) -> Option<Interval> {
+        let (_, span, part) = self.open.remove(&interval)?;
+        let at_seconds = self.closed.last().map_or(0.0, |(last, _)| last.at_seconds + last.seconds);
+        let response = Distribution { histogram: part.response };
+        let closed = Interval {
+            at_seconds,
+            seconds: span.as_secs_f64(),
+            requests: part.completed,
+            errors: part.errors,
+            p50_us: response.quantile_us(0.5),
+            p90_us: response.quantile_us(0.9),
+            p99_us: response.quantile_us(0.99),
+            p999_us: response.quantile_us(0.999),
+            max_us: response.max_us(),
+        };
+        self.closed.push((closed.clone(), Distribution { histogram: part.lag }.quantile_us(0.5)));
+        if self.closed.len() > INTERVALS_MAX {
+            self.closed = self.closed.chunks(2).map(merge).collect();
+        }
+        Some(closed)
+    }
+
+    /// The median send lag by time, in microseconds.
+    pub(super) fn lags(&self) -> Vec<f64> {
+        self.closed.iter().map(|(_, lag)| *lag).collect()
+    }
+
+    pub(super) fn finish(mut self) -> Vec<Interval> {
+        // What some worker never handed over, because the run was cut.
+        let open: Vec<usize> = self.open.keys().copied().collect();
+        for interval in open {
+            self.close(interval);
+        }
+        let intervals = self.closed.into_iter().map(|(interval, _)| interval);
+        // The last may be a sliver, whose rate would mean nothing.
+        intervals.filter(|interval| interval.seconds > 0.005).collect()
+    }
+}
+
+fn merge(pair: &[(Interval, f64)]) -> (Interval, f64) {
+    let (first, first_lag) = &pair[0];
+    let (second, second_lag) = pair.get(1).unwrap_or(&pair[0]);
+    if pair.len() == 1 {
+        return pair[0].clone();
+    }
+    let merged = Interval {
+        at_seconds: first.at_seconds,
+        seconds: first.seconds + second.seconds,
+        requests: first.requests + second.requests,
+        errors: first.errors + second.errors,
+        p50_us: first.p50_us.max(second.p50_us),
+        p90_us: first.p90_us.max(second.p90_us),
+        p99_us: first.p99_us.max(second.p99_us),
+        p999_us: first.p999_us.max(second.p999_us),
+        max_us: first.max_us.max(second.max_us),
+    };
+    (merged, first_lag.max(*second_lag))
+}

@@ -1,0 +1,45 @@
+//! A timer that wakes a task within microseconds: tokio's own counts in milliseconds, which would be the send lag.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tokio::net::unix::pipe::Receiver;
+
+/// A kernel timer that this thread's runtime watches.
+///
+/// To the runtime it is the reading end of a pipe: a descriptor that becomes readable and is then read.
+#[derive(Debug)]
+pub(super) struct Timer {
+    fd: OwnedFd,
+    fired: Receiver,
+}
+
+impl Timer {
+    pub(super) fn new() -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        Ok(Self { fired: Receiver::from_owned_fd_unchecked(fd.try_clone()?)?, fd })
+    }
+
+    /// Waits until `at`; returns at once if that is past.
+    pub(super) async fn until(&self, at: Instant) -> io::Result<()> {
+        loop {
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let value = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: value })?;
+            self.fired.readable().await?;
+            // How often it fired is of no interest, only that it is quiet again.
+            let _ = self.fired.try_read(&mut [0_u8; 8]);
+        }
+    }
+}

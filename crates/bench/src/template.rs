@@ -1,0 +1,232 @@
+//! Texts with placeholders that differ from request to request: a counter, seeded random values, rows of a file.
+//!
+//! What a template makes depends on the [`Turn`] and the seed alone, never on the order of calls or the number of
+//! workers, so a seed makes the same requests again. Must not know what the text is for.
+
+mod random;
+mod rows;
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use crate::workload::Turn;
+
+use random::Draws;
+pub use rows::{ROWS_BYTES_MAX, Rows, RowsError};
+
+/// Most random bytes that one `{{hex N}}` makes.
+pub const HEX_BYTES_MAX: usize = 1 << 20;
+
+const ALLOWED: &str = "allowed are {{number}}, {{number FIRST}}, {{client}}, {{worker}}, {{random LOW HIGH}}, \
+                       {{hex BYTES}}, {{row.COLUMN}} with --rows FILE, and {{{{ for two braces";
+
+/// What placeholders take their values from.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// Of all that is random.
+    pub seed: u64,
+    /// For `{{row.COLUMN}}`; request number n has row n modulo their count.
+    pub rows: Option<Arc<Rows>>,
+}
+
+/// A text with placeholders, ready to be filled in.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// No two literals follow each other.
+    pieces: Vec<Piece>,
+    seed: u64,
+    rows: Option<Arc<Rows>>,
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    Literal(String),
+    Number { first: u64 },
+    Client,
+    Worker,
+    Random { low: i64, high: i64 },
+    Hex { count: usize },
+    Cell { column: usize },
+}
+
+/// A placeholder that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{placeholder} at character {at} of the template: {reason}")]
+pub struct TemplateError {
+    /// As it was written.
+    pub placeholder: String,
+    /// Where it begins, in characters from 1.
+    pub at: usize,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+/// What a template is written to.
+pub trait Sink {
+    /// Appends.
+    fn push_text(&mut self, text: &str);
+}
+
+impl Sink for String {
+    fn push_text(&mut self, text: &str) {
+        self.push_str(text);
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn push_text(&mut self, text: &str) {
+        self.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl Sink for BytesMut {
+    fn push_text(&mut self, text: &str) {
+        self.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl Template {
+    /// Reads `text`; everything wrong with it is found here, so that rendering cannot fail.
+    pub fn parse(text: &str, sources: &Sources) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(start) = rest.find("{{") {
+            literal.push_str(&rest[..start]);
+            let from_braces = &rest[start..];
+            if let Some(after) = from_braces.strip_prefix("{{{{") {
+                literal.push_str("{{");
+                rest = after;
+                continue;
+            }
+            let failed = |placeholder: &str, reason: String| TemplateError {
+                placeholder: placeholder.to_owned(),
+                at: text[..text.len() - from_braces.len()].chars().count() + 1,
+                reason,
+            };
+            let Some(length) = from_braces.find("}}") else {
+                return Err(failed("{{", format!("no }}}} follows; {ALLOWED}")));
+            };
+            let piece =
+                piece(&from_braces[2..length], sources).map_err(|reason| failed(&from_braces[..length + 2], reason))?;
+            if !literal.is_empty() {
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            }
+            pieces.push(piece);
+            rest = &from_braces[length + 2..];
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(literal));
+        }
+        Ok(Self { pieces, seed: random::seed(sources.seed, text), rows: sources.rows.clone() })
+    }
+
+    /// The text, if it is the same for every request.
+    pub fn constant(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Literal(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether the text is the same for every request.
+    pub fn is_constant(&self) -> bool {
+        self.constant().is_some()
+    }
+
+    /// Appends the text for one request.
+    pub fn render(&self, turn: Turn, out: &mut impl Sink) {
+        let mut draws = Draws::new(self.seed, turn.number);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => out.push_text(text),
+                Piece::Number { first } => push_number(first.wrapping_add(turn.number), out),
+                Piece::Client => push_number(turn.client.into(), out),
+                Piece::Worker => push_number(turn.worker.into(), out),
+                Piece::Random { low, high } => {
+                    let value = draws.between(*low, *high);
+                    if value < 0 {
+                        out.push_text("-");
+                    }
+                    push_number(value.unsigned_abs(), out);
+                }
+                Piece::Hex { count } => push_hex(*count, &mut draws, out),
+                Piece::Cell { column } => {
+                    if let Some(rows) = &self.rows {
+                        out.push_text(rows.cell(turn.number, *column));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn piece(inside: &str, sources: &Sources) -> Result<Piece, String> {
+    let words: Vec<&str> = inside.split_whitespace().collect();
+    match words.as_slice() {
+        ["number"] => Ok(Piece::Number { first: 0 }),
+        ["number", first] => match first.parse() {
+            Ok(first) => Ok(Piece::Number { first }),
+            Err(_) => Err(format!("`{first}` is no number to count from, as in {{{{number 1000}}}}")),
+        },
+        ["client"] => Ok(Piece::Client),
+        ["worker"] => Ok(Piece::Worker),
+        ["random", low, high] => match (low.parse(), high.parse()) {
+            (Ok(low), Ok(high)) if low <= high => Ok(Piece::Random { low, high }),
+            (Ok(_), Ok(_)) => Err(format!("{low} is above {high}; the lower comes first, as in {{{{random 1 100}}}}")),
+            _ => Err("two integers are wanted, both included, as in {{random 1 100}}".into()),
+        },
+        ["random", ..] => Err("two integers are wanted, both included, as in {{random 1 100}}".into()),
+        ["hex", count] => match count.parse() {
+            Ok(count @ 1..=HEX_BYTES_MAX) => Ok(Piece::Hex { count }),
+            _ => Err(format!("a count of bytes from 1 to {HEX_BYTES_MAX} is wanted, as in {{{{hex 16}}}}")),
+        },
+        _ => match inside.trim().strip_prefix("row.") {
+            Some(column) => cell(column, sources),
+            None => Err(format!("no such placeholder; {ALLOWED}")),
+        },
+    }
+}
+
+fn cell(column: &str, sources: &Sources) -> Result<Piece, String> {
+    let rows = sources.rows.as_ref().ok_or("there are no rows; --rows FILE names a CSV file with a header row")?;
+    match rows.columns().iter().position(|name| name == column) {
+        Some(column) => Ok(Piece::Cell { column }),
+        None => Err(format!("no such column; the columns are {}", rows.columns().join(", "))),
+    }
+}
+
+fn push_number(mut number: u64, out: &mut impl Sink) {
+    /// Digits of [`u64::MAX`].
+    const DIGITS_MAX: usize = 20;
+    let mut digits = [b'0'; DIGITS_MAX];
+    let mut start = DIGITS_MAX;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.push_text(std::str::from_utf8(&digits[start..]).unwrap_or_default());
+}
+
+fn push_hex(count: usize, draws: &mut Draws, out: &mut impl Sink) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut left = count;
+    while left > 0 {
+        let bytes = draws.next().to_le_bytes();
+        let taken = left.min(bytes.len());
+        let mut text = [0; 16];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        out.push_text(std::str::from_utf8(&text[..taken * 2]).unwrap_or_default());
+        left -= taken;
+    }
+}

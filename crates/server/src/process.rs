@@ -1,0 +1,65 @@
+//! What the operating system says of this process, under the names that Prometheus' own clients use.
+
+use std::{fs, time::SystemTime};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    registry::Unit,
+};
+use rustix::{
+    param::page_size,
+    time::{ClockId, clock_gettime},
+};
+
+/// This process; what the system does not tell is left out.
+#[derive(Debug)]
+pub(crate) struct Process {
+    start_seconds: f64,
+}
+
+impl Process {
+    /// To be made when the process has just started.
+    pub(crate) fn started_now() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self { start_seconds: since.map_or(0.0, |since| since.as_secs_f64()) }
+    }
+}
+
+/// User and system time of all threads, those that have ended as well.
+#[expect(clippy::cast_precision_loss, reason = "2^53 s are 285 million years of CPU time")]
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn resident_bytes() -> Option<i64> {
+    let pages = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: i64 = pages.split(' ').nth(1)?.parse().ok()?;
+    pages.checked_mul(i64::try_from(page_size()).ok()?)
+}
+
+fn open_files() -> Option<i64> {
+    // The one that reads the folder is not counted.
+    i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1)).ok()
+}
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut show = |name: &str, help: &str, unit: Option<&Unit>, metric: &dyn EncodeMetric| {
+            metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
+        };
+        let cpu = ConstCounter::new(cpu_seconds());
+        show("process_cpu", "User and system CPU time", Some(&Unit::Seconds), &cpu)?;
+        let start = ConstGauge::new(self.start_seconds);
+        show("process_start_time", "When the process started, since 1970", Some(&Unit::Seconds), &start)?;
+        if let Some(bytes) = resident_bytes() {
+            show("process_resident_memory", "Memory in RAM", Some(&Unit::Bytes), &ConstGauge::new(bytes))?;
+        }
+        if let Some(files) = open_files() {
+            show("process_open_fds", "Open file descriptors", None, &ConstGauge::new(files))?;
+        }
+        Ok(())
+    }
+}
