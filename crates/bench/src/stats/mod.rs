@@ -9,5 +9,5 @@ pub mod knee;
 pub mod metric;
 pub mod order;
 pub mod share;
-// SLO
+pub mod slo;
 pub mod usl;

@@ -7,16 +7,11 @@ use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::interval::Interval;
+use super::metric::count as number;
 
 /// How many standard deviations to each side hold a normal variable with this confidence.
-fn normal_z(confidence: f64) -> f64 {
+pub fn normal_z(confidence: f64) -> f64 {
     Normal::standard().inverse_cdf(f64::midpoint(1.0, confidence))
-}
-
-/// A 64-bit count as a number to calculate with.
-#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
-fn number(count: u64) -> f64 {
-    count as f64
 }
 
 /// Wilson's score interval of a share ("Probable inference, the law of succession, and statistical inference", JASA

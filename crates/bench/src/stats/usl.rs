@@ -193,7 +193,9 @@ fn descend(points: &[Point], mut at: Parameters, free: [bool; 3]) -> Parameters 
         for parameter in 0..3 {
             if !free[parameter] {
                 normal[parameter] = [0.0; 3];
-                normal.iter_mut().for_each(|row| row[parameter] = 0.0);
+                for row in &mut normal {
+                    row[parameter] = 0.0;
+                }
                 normal[parameter][parameter] = 1.0;
                 right[parameter] = 0.0;
             }

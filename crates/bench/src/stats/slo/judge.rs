@@ -1,0 +1,160 @@
+//! Objectives against runs.
+//!
+//! With several runs the interval is Student's over runs, no narrower than what the requests counted allow. A single
+//! run has only the latter: order statistics for a quantile, Wilson's interval for errors, the histogram's spread for
+//! the mean, the parts of its time as batches for the rate. That is the least there is to doubt; the next run may
+//! differ by more.
+
+use super::{CONFIDENCE, Judged, Measure, Objective, Outcome};
+use crate::report::model::{Distribution, Run, histogram};
+use crate::stats::interval::{Interval, geometric_mean_interval, mean_interval, student_t};
+use crate::stats::metric::{Metric, count};
+use crate::stats::share;
+
+/// Parts of a run's time that make a batch mean at least, and at most (Schmeiser, "Batch size effects in the analysis
+/// of simulation output", Operations Research 1982: beyond about 30 batches little is gained, and the longer a batch
+/// the less it depends on the one before).
+const BATCHES_MIN: usize = 4;
+const BATCHES_MAX: usize = 20;
+
+/// Judges every objective over all runs together.
+pub fn judge(objectives: &[Objective], runs: &[Run]) -> Vec<Judged> {
+    let doubt = doubt(runs);
+    objectives.iter().map(|objective| judge_one(objective, runs, doubt)).collect()
+}
+
+/// Why figures of these runs decide nothing, whatever they are.
+fn doubt(runs: &[Run]) -> Option<&'static str> {
+    if runs.iter().all(|run| run.requests == 0) {
+        Some("no request was measured")
+    } else if runs.iter().any(|run| !run.verdict.is_valid()) {
+        Some("a run was INVALID")
+    } else if runs.iter().any(|run| run.interrupted) {
+        Some("a run was interrupted")
+    } else {
+        None
+    }
+}
+
+/// What was seen of a measure.
+struct Seen {
+    value: f64,
+    /// None where the figure is a plain fact.
+    interval: Option<Interval>,
+}
+
+impl From<Interval> for Seen {
+    fn from(interval: Interval) -> Self {
+        Self { value: interval.estimate, interval: Some(interval) }
+    }
+}
+
+fn judge_one(objective: &Objective, runs: &[Run], doubt: Option<&'static str>) -> Judged {
+    let seen = seen(objective, runs);
+    let (outcome, reason) = match (&seen, doubt) {
+        (_, Some(doubt)) => (Outcome::Inconclusive, Some(doubt)),
+        (None, None) => (Outcome::Inconclusive, Some("no request was measured")),
+        (Some(seen), None) => decide(objective, seen),
+    };
+    let interval = seen.as_ref().and_then(|seen| seen.interval);
+    Judged { objective: objective.clone(), seen: seen.map(|seen| seen.value), interval, outcome, reason }
+}
+
+fn decide(objective: &Objective, seen: &Seen) -> (Outcome, Option<&'static str>) {
+    let holds = |value| objective.relation.holds(value, objective.bound);
+    let interval = seen.interval.unwrap_or(Interval { estimate: seen.value, low: seen.value, high: seen.value });
+    match (holds(interval.low), holds(interval.high)) {
+        (true, true) => (Outcome::Pass, None),
+        (false, false) => (Outcome::Fail, None),
+        _ if interval.high.is_infinite() => (Outcome::Inconclusive, Some("too few requests to tell")),
+        _ => (Outcome::Inconclusive, Some("the interval crosses the bound")),
+    }
+}
+
+fn seen(objective: &Objective, runs: &[Run]) -> Option<Seen> {
+    let measured: Vec<&Run> = runs.iter().filter(|run| run.requests > 0).collect();
+    match objective.measure {
+        Measure::Quantile(share) => {
+            let within = share::quantile_us(&pooled(&measured).histogram, share, CONFIDENCE)?;
+            Some(over_runs(&measured, |run| run.response.quantile_us(share), within).into())
+        }
+        Measure::Mean => {
+            let within = mean_within(&pooled(&measured))?;
+            Some(over_runs(&measured, |run| run.response.mean_us(), within).into())
+        }
+        Measure::Max => {
+            let longest = measured.iter().filter(|run| run.response.count() > 0).map(|run| run.response.max_us());
+            longest.reduce(f64::max).map(|value| Seen { value, interval: None })
+        }
+        Measure::Errors => errors(&measured, objective.bound),
+        Measure::Rate => rate(&measured).map(Seen::from),
+    }
+}
+
+fn pooled(runs: &[&Run]) -> Distribution {
+    let mut all = histogram();
+    for run in runs {
+        // Ours always fit; one with times beyond an hour, saved by something else, is left out of the pool.
+        all.add(&run.response.histogram).ok();
+    }
+    Distribution { histogram: all }
+}
+
+/// The interval over runs, if there are several, and no narrower than the one within them.
+fn over_runs(runs: &[&Run], value: impl Fn(&Run) -> f64, within: Interval) -> Interval {
+    let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
+    geometric_mean_interval(&values, CONFIDENCE).map_or(within, |over| over.hull(within))
+}
+
+fn mean_within(times: &Distribution) -> Option<Interval> {
+    let requests = count(times.count());
+    if requests < 2.0 {
+        return None;
+    }
+    let error = times.histogram.stdev() / 1e3 / requests.sqrt();
+    let half = student_t(CONFIDENCE, requests - 1.0) * error;
+    let estimate = times.mean_us();
+    Some(Interval { estimate, low: estimate - half, high: estimate + half })
+}
+
+fn errors(runs: &[&Run], bound: f64) -> Option<Seen> {
+    let (errors, requests) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.errors, sum.1 + run.requests));
+    let within = share::wilson(errors, requests, CONFIDENCE)?;
+    // A bound of nothing is about what was seen: no number of requests proves that an error cannot happen.
+    if bound == 0.0 {
+        return Some(Seen { value: within.estimate, interval: None });
+    }
+    let shares: Vec<f64> = runs.iter().filter_map(|run| Metric::Errors.of(run)).collect();
+    let over = mean_interval(&shares, CONFIDENCE).map_or(within, |over| over.hull(within));
+    Some(Interval { estimate: within.estimate, low: over.low.max(0.0), high: over.high.min(1.0) }.into())
+}
+
+fn rate(runs: &[&Run]) -> Option<Interval> {
+    let [run] = runs else {
+        let rates: Vec<f64> = runs.iter().map(|run| run.rate).collect();
+        return geometric_mean_interval(&rates, CONFIDENCE).or_else(|| mean_interval(&rates, CONFIDENCE));
+    };
+    let batches = batch_rates(run);
+    let half = if batches.len() < BATCHES_MIN {
+        // As if requests came independently of each other: their count is then Poisson's.
+        share::normal_z(CONFIDENCE) * run.rate / count(run.requests).sqrt()
+    } else {
+        let interval = mean_interval(&batches, CONFIDENCE)?;
+        interval.high - interval.estimate
+    };
+    Some(Interval { estimate: run.rate, low: (run.rate - half).max(0.0), high: run.rate + half })
+}
+
+/// Rates of equal stretches of a run.
+fn batch_rates(run: &Run) -> Vec<f64> {
+    let parts = run.series.len().div_ceil(BATCHES_MAX).max(1);
+    let rate = |parts: &[crate::report::model::Interval]| {
+        let seconds: f64 = parts.iter().map(|part| part.seconds).sum();
+        parts.iter().map(|part| count(part.requests)).sum::<f64>() / seconds
+    };
+    run.series.chunks_exact(parts).map(rate).filter(|rate| rate.is_finite()).collect()
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,220 @@
+//! Objectives from text. An error names the part that is wrong and what would be right.
+
+use thiserror::Error;
+
+use super::{Measure, Objective, Relation};
+
+/// Objectives in one list.
+pub const OBJECTIVES_MAX: usize = 32;
+
+/// What is wrong with a list of objectives.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SloError {
+    /// There is nothing between two commas, or nothing at all.
+    #[error("an objective is empty: give a list as p99<5ms,errors<0.1%,rate>1000")]
+    Empty,
+    /// See [`OBJECTIVES_MAX`].
+    #[error("more than {OBJECTIVES_MAX} objectives")]
+    TooMany,
+    /// No sign of comparison, or a doubled one.
+    #[error("objective {part:?} has no comparison: put one of < <= > >= between a measure and a bound, as p99<5ms")]
+    NoRelation {
+        /// The objective.
+        part: String,
+    },
+    /// The name before the sign.
+    #[error(
+        "objective {part:?}: {name:?} is no measure: it can be p50, p99, p99.9 and so on, mean, max, errors or rate"
+    )]
+    Measure {
+        /// The objective.
+        part: String,
+        /// Its name.
+        name: String,
+    },
+    /// The percentile.
+    #[error("objective {part:?}: a percentile lies above 0 and below 100; for the largest time write max")]
+    Percentile {
+        /// The objective.
+        part: String,
+    },
+    /// The bound.
+    #[error("objective {part:?}: {bound:?} is no bound for {name}: write {want}")]
+    Bound {
+        /// The objective.
+        part: String,
+        /// Its bound.
+        bound: String,
+        /// The measure.
+        name: String,
+        /// What would be right.
+        want: &'static str,
+    },
+    /// Nothing is less than nothing.
+    #[error("objective {part:?} can never hold: nothing is below 0; for none at all write {name}<=0")]
+    Impossible {
+        /// The objective.
+        part: String,
+        /// The measure.
+        name: String,
+    },
+}
+
+const A_TIME: &str = "a time with its unit, as 500us, 5ms or 1.5s (ns, us, ms, s)";
+const A_SHARE: &str = "a share from 0% to 100%, as 0.1%";
+const A_RATE: &str = "requests a second, as 1000";
+
+/// Reads a list of objectives, separated by commas.
+pub fn parse(list: &str) -> Result<Vec<Objective>, SloError> {
+    if list.split(',').nth(OBJECTIVES_MAX).is_some() {
+        return Err(SloError::TooMany);
+    }
+    list.split(',').map(|part| objective(part.trim())).collect()
+}
+
+fn objective(part: &str) -> Result<Objective, SloError> {
+    if part.is_empty() {
+        return Err(SloError::Empty);
+    }
+    let no_relation = || SloError::NoRelation { part: part.to_owned() };
+    let at = part.find(['<', '>']).ok_or_else(no_relation)?;
+    let (name, rest) = (part[..at].trim(), &part[at..]);
+    let (relation, bound) =
+        [("<=", Relation::AtMost), (">=", Relation::AtLeast), ("<", Relation::Below), (">", Relation::Above)]
+            .into_iter()
+            .find_map(|(sign, relation)| Some((relation, rest.strip_prefix(sign)?.trim())))
+            .filter(|(_, bound)| !bound.contains(['<', '>', '=']))
+            .ok_or_else(no_relation)?;
+    let measure = measure(part, name)?;
+    let (value, want) = match measure {
+        Measure::Quantile(_) | Measure::Mean | Measure::Max => (time_us(bound), A_TIME),
+        Measure::Errors => (share(bound), A_SHARE),
+        Measure::Rate => (positive(bound.strip_suffix("/s").unwrap_or(bound)), A_RATE),
+    };
+    let value = value.ok_or_else(|| SloError::Bound {
+        part: part.to_owned(),
+        bound: bound.to_owned(),
+        name: name.to_owned(),
+        want,
+    })?;
+    if relation == Relation::Below && value == 0.0 {
+        return Err(SloError::Impossible { part: part.to_owned(), name: name.to_owned() });
+    }
+    Ok(Objective { text: part.to_owned(), measure, relation, bound: value })
+}
+
+fn measure(part: &str, name: &str) -> Result<Measure, SloError> {
+    match name {
+        "mean" => Ok(Measure::Mean),
+        "max" => Ok(Measure::Max),
+        "errors" => Ok(Measure::Errors),
+        "rate" => Ok(Measure::Rate),
+        _ => {
+            let unknown = || SloError::Measure { part: part.to_owned(), name: name.to_owned() };
+            let percent = name.strip_prefix('p').filter(|percent| positive(percent).is_some()).ok_or_else(unknown)?;
+            // Shifting the point in the text rounds once: 99.9 / 100 is not the number nearest to 0.999.
+            let share = format!("{percent}e-2").parse().map_err(|_| unknown())?;
+            let inside = share > 0.0 && share < 1.0;
+            inside.then_some(Measure::Quantile(share)).ok_or(SloError::Percentile { part: part.to_owned() })
+        }
+    }
+}
+
+/// A number of 0 or more in plain digits.
+fn positive(text: &str) -> Option<f64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    plain.then(|| text.parse().ok()).flatten().filter(|value: &f64| value.is_finite())
+}
+
+fn time_us(text: &str) -> Option<f64> {
+    // The units that end in s come before s itself.
+    [("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)]
+        .into_iter()
+        .find_map(|(unit, micros)| Some((text.strip_suffix(unit)?, micros)))
+        .and_then(|(value, micros)| Some(positive(value.trim_end())? * micros))
+}
+
+fn share(text: &str) -> Option<f64> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => positive(percent.trim_end())? / 100.0,
+        None => positive(text)?,
+    };
+    (share <= 1.0).then_some(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(list: &str, expected: &[(Measure, Relation, f64)]) {
+        let objectives = parse(list).unwrap_or_else(|error| panic!("{list}: {error}"));
+        assert_eq!(objectives.len(), expected.len(), "{list}");
+        for (objective, (measure, relation, bound)) in objectives.iter().zip(expected) {
+            assert_eq!((objective.measure, objective.relation), (*measure, *relation), "{list}");
+            assert!((objective.bound - bound).abs() <= 1e-12 * bound, "{list}: {}", objective.bound);
+        }
+    }
+
+    fn check_error(list: &str, expected: &str) {
+        let error = parse(list).expect_err(list).to_string();
+        assert!(error.contains(expected), "{list}: {error}");
+    }
+
+    #[test]
+    fn every_measure_relation_and_unit_is_read() {
+        use Measure::{Errors, Max, Mean, Quantile, Rate};
+        use Relation::{Above, AtLeast, AtMost, Below};
+        check(
+            "p99<5ms,errors<0.1%,rate>1000",
+            &[(Quantile(0.99), Below, 5_000.0), (Errors, Below, 0.001), (Rate, Above, 1_000.0)],
+        );
+        check("p99.9<=250us", &[(Quantile(0.999), AtMost, 250.0)]);
+        check("p50 < 1.5 s , mean<=900ns", &[(Quantile(0.5), Below, 1.5e6), (Mean, AtMost, 0.9)]);
+        check("max<1s,max<30µs", &[(Max, Below, 1e6), (Max, Below, 30.0)]);
+        check("errors<=0,errors<0.05", &[(Errors, AtMost, 0.0), (Errors, Below, 0.05)]);
+        check("rate>=2500.5/s,p10>1ns", &[(Rate, AtLeast, 2_500.5), (Quantile(0.1), Above, 0.001)]);
+    }
+
+    #[test]
+    fn an_error_names_the_part_and_what_would_be_right() {
+        check_error("", "give a list as p99<5ms");
+        check_error("p99<5ms,,rate>1", "give a list as p99<5ms");
+        check_error("p99", "\"p99\" has no comparison: put one of < <= > >=");
+        check_error("p99=5ms", "\"p99=5ms\" has no comparison");
+        check_error("p99<<5ms", "has no comparison");
+        check_error("p99=<5ms", "\"p99=\" is no measure");
+        check_error("<5ms", "\"\" is no measure");
+        check_error("p99<5ms,latency<5ms", "\"latency<5ms\": \"latency\" is no measure: it can be p50");
+        check_error("p<5ms", "\"p\" is no measure");
+        check_error("p-1<5ms", "\"p-1\" is no measure");
+        check_error("p100<5ms", "below 100; for the largest time write max");
+        check_error("p0<5ms", "above 0");
+        check_error("p99<5", "\"5\" is no bound for p99: write a time with its unit");
+        check_error("p99<5m", "\"5m\" is no bound");
+        check_error("mean<-5ms", "\"-5ms\" is no bound for mean");
+        check_error("mean<ms", "\"ms\" is no bound for mean");
+        check_error("mean<1e3ms", "is no bound");
+        check_error("max<", "\"\" is no bound for max");
+        check_error("errors<101%", "write a share from 0% to 100%");
+        check_error("errors<5", "write a share from 0% to 100%");
+        check_error("errors<5ms", "write a share");
+        check_error("errors<0%", "\"errors<0%\" can never hold: nothing is below 0; for none at all write errors<=0");
+        check_error("rate>5ms", "write requests a second");
+        check_error("rate>inf", "write requests a second");
+        check_error(&["max<1s"; OBJECTIVES_MAX + 1].join(","), "more than 32 objectives");
+        assert_eq!(parse(&["max<1s"; OBJECTIVES_MAX].join(",")).map(|list| list.len()), Ok(OBJECTIVES_MAX));
+    }
+
+    mod any {
+        use proptest::prelude::*;
+
+        proptest! {
+            #[test]
+            fn text_never_panics(list in "[pmaxernot0-9.<>=%µus, -]{0,40}") {
+                if let Ok(objectives) = super::parse(&list) {
+                    prop_assert!(objectives.iter().all(|objective| objective.bound >= 0.0));
+                }
+            }
+        }
+    }
+}
