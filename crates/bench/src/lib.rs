@@ -9,6 +9,7 @@
 
 pub mod cli;
 pub mod plan;
+pub mod probe;
 pub mod recorder;
 pub mod report;
 pub mod reproduce;
