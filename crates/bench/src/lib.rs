@@ -10,6 +10,7 @@
 pub mod cli;
 pub mod null;
 pub mod plan;
+pub mod probe;
 pub mod recorder;
 pub mod report;
 pub mod reproduce;

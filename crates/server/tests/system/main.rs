@@ -16,6 +16,7 @@ mod http;
 mod idle;
 mod import;
 mod limits;
+mod probe;
 mod shutdown;
 mod terminal;
 mod two_servers;

@@ -1,0 +1,384 @@
+//! Asks a server of ours what it counted: CPU time of its process, calls, and its own histogram of their times.
+//!
+//! Must not know what is measured, nor when: whoever runs a load reads before and after. Blocking, with a bound on
+//! time and on bytes, because a reading is taken while nothing else is to be done.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+
+use crate::report::model::ServerSide;
+
+/// Time for an answer, connecting included; a server that is not ours may keep silent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Largest answer that is read; ours are some 30 KiB.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// The family that tells a server of ours from others that have metrics.
+const DURATION: &str = "quire_grpc_call_duration_seconds";
+const CALLS: &str = "quire_grpc_calls_total";
+const CPU: &str = "process_cpu_seconds_total";
+const START: &str = "process_start_time_seconds";
+
+/// A server that tells what it counts.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// `HOST:PORT`.
+    address: String,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// What it had counted at some time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    cpu_seconds: f64,
+    /// Tells one process from the next at the same address.
+    start_seconds: f64,
+    methods: BTreeMap<String, Method>,
+}
+
+/// One method's calls, by its path.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Method {
+    calls: u64,
+    /// Upper bounds in seconds, rising, and calls up to each, as the text format has them.
+    up_to: Vec<(f64, u64)>,
+}
+
+impl Probe {
+    /// A probe of the server at `HOST:PORT`, if that is one of ours; over TLS if there is a configuration for it.
+    /// Sends an HTTP request there: not for servers that take whatever comes for a command.
+    pub fn find(address: &str, tls: Option<&Arc<ClientConfig>>) -> Option<Self> {
+        let tls = tls.map(|tls| {
+            let mut tls = ClientConfig::clone(tls);
+            tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(tls)
+        });
+        let probe = Self { address: address.to_owned(), tls };
+        probe.read().is_ok().then_some(probe)
+    }
+
+    /// What it has counted until now.
+    pub fn read(&self) -> anyhow::Result<Reading> {
+        let answer = self.get().with_context(|| format!("cannot read http://{}/metrics", self.address))?;
+        parse(body(&answer).with_context(|| format!("{} is no server of ours", self.address))?)
+    }
+
+    fn get(&self) -> anyhow::Result<Vec<u8>> {
+        let socket = Bounded::connect(&self.address, Instant::now() + ANSWER_TIMEOUT)?;
+        // 1.0, so that the body is neither chunked nor followed by anything.
+        let request = format!("GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
+        let Some(tls) = &self.tls else { return exchange(socket, &request) };
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
+        exchange(StreamOwned::new(ClientConnection::new(Arc::clone(tls), name)?, socket), &request)
+    }
+}
+
+/// A socket of which no read or write goes on beyond the deadline.
+struct Bounded {
+    socket: TcpStream,
+    deadline: Instant,
+}
+
+impl Bounded {
+    fn connect(address: &str, deadline: Instant) -> io::Result<Self> {
+        let mut failed = io::Error::other("the name has no address");
+        for address in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, left(deadline)?) {
+                Ok(socket) => return Ok(Self { socket, deadline }),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(left(self.deadline)?))?;
+        self.socket.read(bytes)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(left(self.deadline)?))?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+/// Sends the request and reads the answer to its end.
+fn exchange(mut stream: impl Read + Write, request: &str) -> anyhow::Result<Vec<u8>> {
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    match stream.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer) {
+        // A server may close TLS without saying so once all is said; a body that is cut has no `# EOF`.
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
+        _ => {}
+    }
+    if answer.len() as u64 > ANSWER_BYTES_MAX {
+        bail!("its answer is larger than {ANSWER_BYTES_MAX} bytes");
+    }
+    Ok(answer)
+}
+
+/// The body of a good answer.
+fn body(answer: &[u8]) -> anyhow::Result<&str> {
+    let answer = std::str::from_utf8(answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("its answer is not HTTP")?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if !head.starts_with("HTTP/1.") || status != "200" {
+        bail!("it answers /metrics with '{}'", head.lines().next().unwrap_or_default());
+    }
+    Ok(body)
+}
+
+/// Reads the parts of a page in `OpenMetrics` that are asked for here; every other line is passed over.
+fn parse(page: &str) -> anyhow::Result<Reading> {
+    if !page.ends_with("# EOF\n") {
+        bail!("its metrics break off: there is no '# EOF' at their end");
+    }
+    if !page.contains(&format!("# TYPE {DURATION} histogram\n")) {
+        bail!("its metrics have no histogram {DURATION}");
+    }
+    let (mut cpu, mut start) = (None, None);
+    let mut reading = Reading::default();
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let sample = Sample::parse(line).with_context(|| format!("its metrics have a line that is none: {line}"))?;
+        let count = || sample.value.parse::<u64>().with_context(|| format!("no whole number: {line}"));
+        let method = || sample.label("method").with_context(|| format!("no method in {line}")).map(str::to_owned);
+        match sample.name {
+            CPU => cpu = Some(sample.value.parse()?),
+            START => start = Some(sample.value.parse()?),
+            CALLS => reading.methods.entry(method()?).or_default().calls += count()?,
+            name if name.strip_prefix(DURATION) == Some("_bucket") => {
+                let bound = sample.label("le").and_then(|bound| bound.parse().ok());
+                let bound: f64 = bound.with_context(|| format!("no bound in {line}"))?;
+                let up_to = &mut reading.methods.entry(method()?).or_default().up_to;
+                if up_to.last().is_some_and(|(last, below)| bound <= *last || count().is_ok_and(|count| count < *below))
+                {
+                    bail!("its histogram is out of order at {line}");
+                }
+                up_to.push((bound, count()?));
+            }
+            _ => {}
+        }
+    }
+    reading.cpu_seconds = cpu.with_context(|| format!("its metrics have no {CPU}"))?;
+    reading.start_seconds = start.with_context(|| format!("its metrics have no {START}"))?;
+    Ok(reading)
+}
+
+/// `name{label="value",…} value`
+struct Sample<'a> {
+    name: &'a str,
+    labels: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Sample<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        // Neither a method nor a bound has a brace or a blank in it, and ours write no exemplars.
+        let (series, value) = line.rsplit_once(' ')?;
+        let (name, labels) = match series.split_once('{') {
+            None => (series, ""),
+            Some((name, labels)) => (name, labels.strip_suffix('}')?),
+        };
+        Some(Self { name, labels, value })
+    }
+
+    fn label(&self, wanted: &str) -> Option<&'a str> {
+        let mut labels = self.labels.split(',').filter_map(|label| label.split_once('='));
+        labels.find(|(name, _)| *name == wanted)?.1.strip_prefix('"')?.strip_suffix('"')
+    }
+}
+
+impl Method {
+    /// Adds the calls within each bound since `before` to those of other methods, whose bounds are the same.
+    fn add_since(&self, before: &Self, latency: &mut Vec<(f64, u64)>) {
+        let mut below = 0;
+        for (place, (bound, now)) in self.up_to.iter().enumerate() {
+            let up_to = now.saturating_sub(before.up_to.get(place).map_or(0, |(_, before)| *before));
+            if latency.len() <= place {
+                latency.push((*bound, 0));
+            }
+            latency[place].1 += up_to.saturating_sub(below);
+            below = up_to;
+        }
+    }
+}
+
+impl Reading {
+    /// What was counted since `earlier`, by all methods or by one (`/package.Service/Method`); none if the server was
+    /// started anew in between. A method that the server does not count by name has no calls here. The CPU time is the
+    /// whole process's, that of making this reading included.
+    pub fn since(&self, earlier: &Self, method: Option<&str>) -> Option<ServerSide> {
+        #[expect(clippy::float_cmp, reason = "the same process writes the same digits")]
+        let restarted = self.start_seconds != earlier.start_seconds;
+        if restarted || self.cpu_seconds < earlier.cpu_seconds {
+            return None;
+        }
+        let mut side = ServerSide { cpu_seconds: self.cpu_seconds - earlier.cpu_seconds, ..ServerSide::default() };
+        let none = Method::default();
+        let bare = |name: &str| name.trim_start_matches('/').to_owned();
+        for (name, now) in &self.methods {
+            if method.is_none_or(|method| bare(method) == bare(name)) {
+                let before = earlier.methods.get(name).unwrap_or(&none);
+                side.calls += now.calls.saturating_sub(before.calls);
+                now.add_since(before, &mut side.latency);
+            }
+        }
+        Some(side)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    use super::*;
+
+    const PAGE: &str = "\
+# HELP process_cpu_seconds User and system CPU time
+# TYPE process_cpu_seconds counter
+# UNIT process_cpu_seconds seconds
+process_cpu_seconds_total 1.5
+# TYPE process_start_time_seconds gauge
+process_start_time_seconds 1700000000.25
+# TYPE quire_grpc_calls counter
+quire_grpc_calls_total{method=\"/a.B/C\",code=\"Ok\"} 5
+quire_grpc_calls_total{method=\"/a.B/C\",code=\"Cancelled\"} 1
+quire_grpc_calls_total{method=\"other\",code=\"Ok\"} 2
+# TYPE quire_grpc_call_duration_seconds histogram
+quire_grpc_call_duration_seconds_sum{method=\"/a.B/C\"} 0.1
+quire_grpc_call_duration_seconds_count{method=\"/a.B/C\"} 6
+quire_grpc_call_duration_seconds_bucket{le=\"0.001\",method=\"/a.B/C\"} 2
+quire_grpc_call_duration_seconds_bucket{le=\"0.002\",method=\"/a.B/C\"} 5
+quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"/a.B/C\"} 6
+quire_grpc_call_duration_seconds_bucket{le=\"0.001\",method=\"other\"} 0
+quire_grpc_call_duration_seconds_bucket{le=\"0.002\",method=\"other\"} 2
+quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
+# EOF
+";
+
+    #[test]
+    fn difference_is_of_one_method_or_of_all() {
+        let earlier = PAGE
+            .replace("process_cpu_seconds_total 1.5", "process_cpu_seconds_total 1.25")
+            .replace("code=\"Ok\"} 5", "code=\"Ok\"} 4")
+            .replace("le=\"+Inf\",method=\"/a.B/C\"} 6", "le=\"+Inf\",method=\"/a.B/C\"} 5")
+            .replace("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"0.002\",method=\"/a.B/C\"} 4");
+        let (earlier, now) = (parse(&earlier).unwrap(), parse(PAGE).unwrap());
+        let side = now.since(&earlier, None).unwrap();
+        assert!((side.cpu_seconds - 0.25).abs() < 1e-12);
+        assert_eq!((side.calls, side.latency), (1, vec![(0.001, 0), (0.002, 1), (f64::INFINITY, 0)]));
+        let all = Reading { start_seconds: now.start_seconds, ..Reading::default() };
+        let side = now.since(&all, None).unwrap();
+        assert_eq!((side.calls, side.latency), (8, vec![(0.001, 2), (0.002, 5), (f64::INFINITY, 1)]));
+        for name in ["a.B/C", "/a.B/C"] {
+            let side = now.since(&all, Some(name)).unwrap();
+            assert_eq!((side.calls, side.latency), (6, vec![(0.001, 2), (0.002, 3), (f64::INFINITY, 1)]));
+        }
+        assert_eq!(now.since(&all, Some("/a.B/Absent")).unwrap().calls, 0);
+    }
+
+    #[test]
+    fn readings_of_two_processes_have_no_difference() {
+        let later = PAGE.replace("1700000000.25", "1700000001.25");
+        assert!(parse(&later).unwrap().since(&parse(PAGE).unwrap(), None).is_none());
+    }
+
+    #[test]
+    fn a_page_that_does_not_hold_what_is_asked_for_is_refused() {
+        let bad = [
+            ("# EOF\n", "", "break off"),
+            ("duration_seconds histogram", "duration_seconds gauge", "no histogram"),
+            ("process_cpu_seconds_total 1.5\n", "", "no process_cpu_seconds_total"),
+            ("process_start_time_seconds 1700000000.25\n", "", "no process_start_time_seconds"),
+            ("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"0.002\",method=\"/a.B/C\"} 1", "out of order"),
+            ("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"soon\",method=\"/a.B/C\"} 5", "no bound"),
+            ("code=\"Ok\"} 5", "code=\"Ok\"} 5.5", "no whole number"),
+            ("code=\"Ok\"} 5", "code=\"Ok\" 5", "a line that is none"),
+        ];
+        for (part, instead, words) in bad {
+            let error = format!("{:#}", parse(&PAGE.replace(part, instead)).unwrap_err());
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    /// A server that deals with connections so, for as long as the test runs.
+    fn server(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || listener.incoming().for_each(|socket| serve(socket.unwrap())));
+        address
+    }
+
+    fn answering(answer: String) -> SocketAddr {
+        server(move |mut socket| {
+            let mut request = [0; 1024];
+            let count = socket.read(&mut request).unwrap();
+            assert!(request[..count].starts_with(b"GET /metrics HTTP/1.0\r\n"));
+            // A client that has enough hangs up.
+            let _ = socket.write_all(answer.as_bytes());
+        })
+    }
+
+    #[test]
+    fn a_server_of_ours_is_found_and_read() {
+        let address = answering(format!("HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\n{PAGE}"));
+        let probe = Probe::find(&address.to_string(), None).unwrap();
+        assert_eq!(probe.read().unwrap(), parse(PAGE).unwrap());
+    }
+
+    #[test]
+    fn other_servers_are_none_of_ours() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let others = [
+            ("nobody there", closed),
+            ("hangs up", server(drop)),
+            ("no such page", answering("HTTP/1.1 404 Not Found\r\n\r\n".into())),
+            ("no HTTP", answering("\0\0\u{6}\u{4}\0\0\0\0\0".into())),
+            ("other metrics", answering("HTTP/1.1 200 OK\r\n\r\ngo_goroutines 7\n# EOF\n".into())),
+            ("cut off", answering(format!("HTTP/1.1 200 OK\r\n\r\n{}", &PAGE[..PAGE.len() / 2]))),
+        ];
+        for (what, address) in others {
+            assert!(Probe::find(&address.to_string(), None).is_none(), "{what}");
+        }
+        assert!(Probe::find("no address", None).is_none());
+    }
+
+    #[test]
+    fn an_answer_without_end_is_read_to_the_largest_size() {
+        let endless = server(|mut socket| {
+            let line = "x".repeat(1 << 16);
+            while socket.write_all(line.as_bytes()).is_ok() {}
+        });
+        let probe = Probe { address: endless.to_string(), tls: None };
+        let error = format!("{:#}", probe.read().unwrap_err());
+        assert!(error.contains("larger than 1048576 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_given_up() {
+        let silent = server(std::mem::forget);
+        let probe = Probe { address: silent.to_string(), tls: None };
+        // The deadline is not looked at by a clock here: without it the test would not end.
+        assert!(probe.read().is_err());
+    }
+}
