@@ -68,7 +68,7 @@ fn open(rate: f64) -> Pace {
 }
 
 fn measure(plan: &Plan, workload: &Stalling) -> Run {
-    run(plan, workload, &mut |_| {}).expect("a run")
+    run(plan, workload, &mut ()).expect("a run")
 }
 
 #[test]

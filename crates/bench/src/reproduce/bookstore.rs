@@ -189,10 +189,10 @@ fn measure(server: &Server, load: Load) -> anyhow::Result<(Run, Duration)> {
     let plan = plan(load);
     if let End::After(duration) = load.end {
         // A run of its own, so that what the server spends on it is not counted.
-        run(&Plan { end: End::After(duration / 5), ..plan.clone() }, &workload, &mut |_| {})?;
+        run(&Plan { end: End::After(duration / 5), ..plan.clone() }, &workload, &mut ())?;
     }
     let before = server.cpu()?;
-    let measured = run(&plan, &workload, &mut |_| {})?;
+    let measured = run(&plan, &workload, &mut ())?;
     let spent = server.cpu()?.saturating_sub(before);
     ensure!(measured.errors == 0, "some of {load:?} failed: {:?}", measured.endings);
     Ok((measured, spent))
@@ -216,7 +216,7 @@ fn restock(server: &Server) -> anyhow::Result<()> {
     let message = RestockRequest { amount: Some(PLENTY) };
     let workload = workload(server, "/bookstore.Admin/Restock", &message)?;
     let once = Load { method: Method::Buy, clients: 1, in_flight: 1, end: End::Count(1) };
-    let done = run(&plan(once), &workload, &mut |_| {})?;
+    let done = run(&plan(once), &workload, &mut ())?;
     ensure!(done.errors == 0, "a server cannot be restocked: {:?}", done.endings);
     Ok(())
 }

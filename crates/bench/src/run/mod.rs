@@ -52,8 +52,21 @@ pub struct Progress {
     pub p99_us: f64,
 }
 
-/// Makes a run; the caller's thread waits for it. `show` is called some times a second.
-pub fn run<W: Workload>(plan: &Plan, workload: &W, show: &mut dyn FnMut(&Progress)) -> anyhow::Result<Run> {
+/// Who is told how a run goes on, on the thread that called [`run`].
+pub trait Watch {
+    /// Measuring begins: the warm-up is over.
+    fn began(&mut self) {}
+    /// Some times a second.
+    fn progress(&mut self, _: &Progress) {}
+    /// The last request has ended.
+    fn ended(&mut self) {}
+}
+
+/// Nobody.
+impl Watch for () {}
+
+/// Makes a run; the caller's thread waits for it.
+pub fn run<W: Workload>(plan: &Plan, workload: &W, watch: &mut dyn Watch) -> anyhow::Result<Run> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
     let (sender, messages) = mpsc::unbounded_channel();
@@ -75,7 +88,7 @@ pub fn run<W: Workload>(plan: &Plan, workload: &W, show: &mut dyn FnMut(&Progres
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     drop(sender);
-    let mut coordinator = Coordinator::new(Arc::clone(&shared), messages, show);
+    let mut coordinator = Coordinator::new(Arc::clone(&shared), messages, watch);
     let done = runtime.block_on(coordinator.run());
     // Whatever went wrong with one, the others must end.
     shared.stop.store(true, Ordering::Relaxed);
@@ -100,7 +113,7 @@ fn interval(plan: &Plan) -> Duration {
 struct Coordinator<'a> {
     shared: Arc<Shared>,
     messages: mpsc::UnboundedReceiver<Message>,
-    show: &'a mut dyn FnMut(&Progress),
+    watch: &'a mut dyn Watch,
     total: Part,
     series: Series,
     done: Vec<Done>,
@@ -113,13 +126,13 @@ impl<'a> Coordinator<'a> {
     fn new(
         shared: Arc<Shared>,
         messages: mpsc::UnboundedReceiver<Message>,
-        show: &'a mut dyn FnMut(&Progress),
+        watch: &'a mut dyn Watch,
     ) -> Self {
         let series = Series::new(shared.plan.workers);
         Self {
             shared,
             messages,
-            show,
+            watch,
             total: Part::default(),
             series,
             done: Vec::new(),
@@ -150,7 +163,10 @@ impl<'a> Coordinator<'a> {
         loop {
             tokio::select! {
                 message = self.messages.recv() => match message {
-                    None => return Ok(()),
+                    None => {
+                        self.watch.ended();
+                        return Ok(());
+                    }
                     Some(message) => self.take(message)?,
                 },
                 () = &mut warm, if self.began.is_none() => self.begin(begin),
@@ -166,6 +182,7 @@ impl<'a> Coordinator<'a> {
             let made = self.shared.next_number.load(Ordering::Relaxed);
             self.shared.number_end.store(made.saturating_add(count), Ordering::Relaxed);
         }
+        self.watch.began();
     }
 
     fn stop(&mut self) {
@@ -199,7 +216,7 @@ impl<'a> Coordinator<'a> {
                         p50_us: ended.p50_us,
                         p99_us: ended.p99_us,
                     };
-                    (self.show)(&progress);
+                    self.watch.progress(&progress);
                 }
                 Ok(())
             }
