@@ -16,5 +16,6 @@ pub mod run;
 pub mod schedule;
 pub mod stats;
 pub mod template;
+pub mod tls;
 pub mod verdict;
 pub mod workload;

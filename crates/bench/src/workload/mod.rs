@@ -3,6 +3,8 @@
 //! Must not know when requests are due or what becomes of their times: that is the same for every protocol, or
 //! figures of two protocols could not be compared.
 
+pub mod grpc;
+
 use std::future::Future;
 use std::time::Instant;
 

@@ -1,0 +1,127 @@
+//! What a load trusts and shows when it speaks TLS. Must not know what is spoken inside.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use grpc::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use grpc::rustls::crypto::CryptoProvider;
+use grpc::rustls::pki_types::pem::PemObject;
+use grpc::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use grpc::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
+
+/// How to speak TLS to an https:// address.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TlsArgs {
+    /// Certificates in PEM that vouch for the server's [default: the system's]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub ca: Option<PathBuf>,
+    /// Take any certificate for the server's: whoever stands between can read and change everything
+    #[arg(long, conflicts_with = "ca", help_heading = "TLS")]
+    pub insecure: bool,
+    /// Certificate in PEM to show to a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key_file", help_heading = "TLS")]
+    pub certificate: Option<PathBuf>,
+    /// Private key of --certificate
+    #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "TLS")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The first flag that was given, for an error where there is no TLS to set.
+    pub fn given(&self) -> Option<&'static str> {
+        let flags = [
+            ("--ca", self.ca.is_some()),
+            ("--insecure", self.insecure),
+            ("--certificate", self.certificate.is_some()),
+            ("--key-file", self.key_file.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// Reads the files; protocols (ALPN) are for the caller to add.
+    pub fn config(&self) -> anyhow::Result<ClientConfig> {
+        let provider = Arc::new(crypto::ring::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let builder = if self.insecure {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        } else {
+            builder.with_root_certificates(self.roots()?)
+        };
+        let Some((certificate, key)) = self.certificate.as_deref().zip(self.key_file.as_deref()) else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let private = PrivateKeyDer::from_pem_file(key);
+        let private = private.with_context(|| format!("cannot read a private key in PEM from {}", key.display()))?;
+        let fits = || format!("{} and {} do not belong together", certificate.display(), key.display());
+        builder.with_client_auth_cert(certificates(certificate)?, private).with_context(fits)
+    }
+
+    fn roots(&self) -> anyhow::Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        if let Some(ca) = &self.ca {
+            for certificate in certificates(ca)? {
+                let refused = || format!("{} holds a certificate that cannot vouch for others", ca.display());
+                roots.add(certificate).with_context(refused)?;
+            }
+            return Ok(roots);
+        }
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            bail!("the system has no certificates to trust; name some with --ca FILE");
+        }
+        Ok(roots)
+    }
+}
+
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
+    let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
+    if found.is_empty() {
+        bail!("{} holds no certificate; it must be PEM with at least one", path.display());
+    }
+    Ok(found)
+}
+
+/// What `--insecure` asks for. Signatures are still checked: a server without the key it shows is no server.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
