@@ -1,91 +1,142 @@
-//! How clients speak TLS: whom they trust, and what is said when a server is not trusted.
-//!
-//! Must not know what is spoken over it.
+//! What a load trusts and shows when it speaks TLS. Must not know what is spoken inside.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
+use anyhow::{Context, bail};
+use clap::Args;
+use grpc::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use grpc::rustls::crypto::CryptoProvider;
+use grpc::rustls::pki_types::pem::PemObject;
+use grpc::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use grpc::rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
 
-/// A configuration that cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// `--ca` names no file of certificates.
-    #[error("--ca {}: {reason}; a PEM file with the certificates to trust is wanted", path.display())]
-    Authority {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The system trusts nobody.
-    #[error("the system has no certificates to trust ({reason}); name some with --ca FILE")]
-    NoSystemRoots {
-        /// What the search for them met.
-        reason: String,
-    },
-    /// The library refuses the settings.
-    #[error("TLS cannot be set up: {0}")]
-    Refused(rustls::Error),
+/// How to speak TLS to an https:// address.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TlsArgs {
+    /// Certificates in PEM that vouch for the server's [default: the system's]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub ca: Option<PathBuf>,
+    /// Take any certificate for the server's: whoever stands between can read and change everything
+    #[arg(long, conflicts_with = "ca", help_heading = "TLS")]
+    pub insecure: bool,
+    /// Certificate in PEM to show to a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key_file", help_heading = "TLS")]
+    pub certificate: Option<PathBuf>,
+    /// Private key of --certificate
+    #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "TLS")]
+    pub key_file: Option<PathBuf>,
 }
 
-/// A client that trusts the certificates of `authority`, or of the system without it, and offers these protocols.
-pub fn client_config(authority: Option<&Path>, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, TlsError> {
-    let roots = match authority {
-        Some(path) => roots_of(path)?,
-        None => system_roots()?,
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .build()
-        .map_err(|error| TlsError::Refused(rustls::Error::General(error.to_string())))?;
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Refused)?
-        .with_webpki_verifier(verifier)
-        .with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    Ok(Arc::new(config))
+impl TlsArgs {
+    /// The first flag that was given, for an error where there is no TLS to set.
+    pub fn given(&self) -> Option<&'static str> {
+        let flags = [
+            ("--ca", self.ca.is_some()),
+            ("--insecure", self.insecure),
+            ("--certificate", self.certificate.is_some()),
+            ("--key-file", self.key_file.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// Reads the files; protocols (ALPN) are for the caller to add.
+    pub fn config(&self) -> anyhow::Result<ClientConfig> {
+        let provider = Arc::new(crypto::ring::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let builder = if self.insecure {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        } else {
+            builder.with_root_certificates(self.roots()?)
+        };
+        let Some((certificate, key)) = self.certificate.as_deref().zip(self.key_file.as_deref()) else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let private = PrivateKeyDer::from_pem_file(key);
+        let private = private.with_context(|| format!("cannot read a private key in PEM from {}", key.display()))?;
+        let fits = || format!("{} and {} do not belong together", certificate.display(), key.display());
+        builder.with_client_auth_cert(certificates(certificate)?, private).with_context(fits)
+    }
+
+    fn roots(&self) -> anyhow::Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        if let Some(ca) = &self.ca {
+            for certificate in certificates(ca)? {
+                let refused = || format!("{} holds a certificate that cannot vouch for others", ca.display());
+                roots.add(certificate).with_context(refused)?;
+            }
+            return Ok(roots);
+        }
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            bail!("the system has no certificates to trust; name some with --ca FILE");
+        }
+        Ok(roots)
+    }
 }
 
-fn roots_of(path: &Path) -> Result<RootCertStore, TlsError> {
-    let failed = |reason: String| TlsError::Authority { path: path.to_owned(), reason };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| failed(error.to_string()))? {
-        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-        roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
+    let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
+    if found.is_empty() {
+        bail!("{} holds no certificate; it must be PEM with at least one", path.display());
     }
-    if roots.is_empty() {
-        return Err(failed("it holds no certificate".into()));
-    }
-    Ok(roots)
-}
-
-fn system_roots() -> Result<RootCertStore, TlsError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let reason = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
-        return Err(TlsError::NoSystemRoots { reason });
-    }
-    Ok(roots)
+    Ok(found)
 }
 
 /// A failed handshake in one line, with what can be done about it.
 pub fn explain(error: &io::Error) -> String {
-    let advice = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+    let advice = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             "; --ca FILE names a certificate to trust"
         }
-        Some(rustls::Error::InvalidMessage(_)) => "; does the server speak TLS on this port?",
-        Some(rustls::Error::NoApplicationProtocol) => "; the server does not offer this version of HTTP",
+        Some(Error::InvalidMessage(_)) => "; does the server speak TLS on this port?",
+        Some(Error::NoApplicationProtocol) => "; the server does not offer this version of HTTP",
         _ if error.kind() == io::ErrorKind::UnexpectedEof => "; does the server speak TLS on this port?",
         _ => "",
     };
     format!("TLS: {error}{advice}")
+}
+
+/// What `--insecure` asks for. Signatures are still checked: a server without the key it shows is no server.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }

@@ -63,6 +63,10 @@ impl<T> Request<T> {
         self.message
     }
 
+    pub(crate) fn into_message_and_metadata(self) -> (T, Metadata) {
+        (self.message, self.metadata)
+    }
+
     /// Names and values beside the message.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata

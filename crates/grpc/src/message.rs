@@ -126,15 +126,25 @@ pub(crate) fn decode<T: prost::Message + Default>(
     encoding: Option<Encoding>,
     bytes_max: usize,
 ) -> Result<T, Status> {
-    let decoded = if message.compressed {
-        let Some(encoding) = encoding else {
-            return Err(Status::internal("a compressed message, though grpc-encoding names no encoding"));
-        };
-        T::decode(&encoding.decompress(message.bytes, bytes_max)?[..])
-    } else {
-        T::decode(message.bytes)
+    let decoded = match unpack(message, encoding, bytes_max)? {
+        Some(unpacked) => T::decode(&unpacked[..]),
+        None => T::decode(message.bytes),
     };
     decoded.map_err(|error| Status::internal(format!("the message cannot be decoded: {error}")))
+}
+
+/// Decompresses a message if its flag says so; `None` if it is as it should be.
+#[inline]
+pub(crate) fn unpack(
+    message: &Framed<&[u8]>,
+    encoding: Option<Encoding>,
+    bytes_max: usize,
+) -> Result<Option<Vec<u8>>, Status> {
+    match encoding {
+        _ if !message.compressed => Ok(None),
+        Some(encoding) => encoding.decompress(message.bytes, bytes_max).map(Some),
+        None => Err(Status::internal("a compressed message, though grpc-encoding names no encoding")),
+    }
 }
 
 /// Appends a message with its prefix, compressed if that is asked for and makes it shorter.

@@ -2,6 +2,7 @@
 //!
 //! Must not know a protocol: each has a file of its own.
 
+pub mod grpc;
 pub mod load;
 
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::lane::Lane;
+use super::traffic::{Counted, Counters};
 use super::{Channel, RetryPolicy};
 use crate::compression::Encoding;
 use crate::status::Status;
@@ -111,9 +112,10 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
 impl Target {
-    pub(super) async fn connect(&self) -> io::Result<Pin<Box<dyn Transport>>> {
+    pub(super) async fn connect(&self, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
         let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
         tcp.set_nodelay(true)?;
+        let tcp = Counted::new(tcp, Arc::clone(counters));
         match &self.tls {
             None => Ok(Box::pin(tcp)),
             Some((config, name)) => {

@@ -26,14 +26,25 @@ use crate::streaming::{Inbox, Streaming};
 pub(super) struct Failure {
     pub(super) status: Status,
     pub(super) untouched: bool,
+    /// As [`RawReply::head_at`].
+    pub(super) head_at: Option<std::time::Instant>,
+}
+
+impl Failure {
+    pub(super) fn new(status: Status, untouched: bool) -> Self {
+        Self { status, untouched, head_at: None }
+    }
 }
 
 /// The answer to a unary call, not yet decoded.
+#[derive(Debug)]
 pub(super) struct RawReply {
     pub(super) head: Arc<Head>,
     pub(super) encoding: Option<Encoding>,
     pub(super) message: Framed<Bytes>,
     pub(super) trailers: Arc<Head>,
+    /// When the head was read, if the call asked for that.
+    pub(super) head_at: Option<std::time::Instant>,
 }
 
 /// The beginning of an answer that is a stream.
@@ -56,6 +67,8 @@ pub(super) enum ReplyTo {
 
 pub(super) enum Body {
     Message(Vec<u8>),
+    /// A message that others may send too.
+    Shared(Bytes),
     Messages(Box<dyn Outgoing>),
 }
 
@@ -67,6 +80,8 @@ pub(super) struct Start {
     pub(super) deadline: Option<Instant>,
     pub(super) waits_for_ready: bool,
     pub(super) compression: Option<Encoding>,
+    /// The caller wants to know when the head of the answer was read.
+    pub(super) is_timed: bool,
     pub(super) body: Body,
     pub(super) reply_to: ReplyTo,
 }
@@ -96,8 +111,8 @@ impl ReplyTo {
     pub(super) fn fail(self, status: Status, untouched: bool) {
         // Nobody listens when the caller is gone, and that is fine.
         match self {
-            Self::Unary(to) => drop(to.send(Err(Failure { status, untouched }))),
-            Self::Stream(to) => drop(to.send(Err(Failure { status, untouched }))),
+            Self::Unary(to) => drop(to.send(Err(Failure::new(status, untouched)))),
+            Self::Stream(to) => drop(to.send(Err(Failure::new(status, untouched)))),
         }
     }
 }
@@ -117,17 +132,17 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
-fn next_number() -> u64 {
+pub(super) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 fn deadline_exceeded() -> Failure {
-    Failure { status: Status::deadline_exceeded("time is up"), untouched: false }
+    Failure::new(Status::deadline_exceeded("time is up"), false)
 }
 
 /// Hands the call to a connection and waits for its answer, until the deadline.
-async fn attempt<R>(
+pub(super) async fn attempt<R>(
     channel: &Channel,
     start: Start,
     receiver: oneshot::Receiver<Result<R, Failure>>,
@@ -141,12 +156,10 @@ async fn attempt<R>(
         Some(deadline) => timeout_at(deadline, receiver).await.map_err(|_| deadline_exceeded())?,
     };
     guard.armed = false;
-    answer.unwrap_or_else(|_| {
-        Err(Failure { status: Status::unavailable("the connection ended before the answer"), untouched: false })
-    })
+    answer.unwrap_or_else(|_| Err(Failure::new(Status::unavailable("the connection ended before the answer"), false)))
 }
 
-fn deadline_of<T>(channel: &Channel, request: &Request<T>) -> Option<Instant> {
+pub(super) fn deadline_of<T>(channel: &Channel, request: &Request<T>) -> Option<Instant> {
     let usual = || channel.inner.settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     request.deadline().or_else(usual)
 }
@@ -175,6 +188,7 @@ where
             deadline,
             waits_for_ready: request.waits_for_ready,
             compression: settings.compression.map(|(encoding, _)| encoding),
+            is_timed: false,
             body: Body::Message(if may_repeat { framed.clone() } else { std::mem::take(&mut framed) }),
             reply_to: ReplyTo::Unary(sender),
         };
@@ -223,6 +237,7 @@ where
         deadline,
         waits_for_ready,
         compression: settings.compression.map(|(encoding, _)| encoding),
+        is_timed: false,
         body: Body::Messages(Box::new(messages)),
         reply_to: ReplyTo::Stream(sender),
     };

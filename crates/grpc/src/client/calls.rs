@@ -11,7 +11,7 @@ use http2::{CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, 
 use tokio::time::Instant;
 
 use super::builder::{Settings, Target};
-use super::call::{Body, Command, Outgoing, RawReply, RawStream, ReplyTo, Start};
+use super::call::{Body, Command, Failure, Outgoing, RawReply, RawStream, ReplyTo, Start};
 use super::reply::{ReplyPlan, trailing_status};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::message::{Assembler, Framed};
@@ -23,6 +23,9 @@ use crate::wake::WakeSet;
 
 /// Calls begun before the server has said how many it takes; RFC 9113 section 6.5.2 asks for no less than this.
 const STREAMS_UNASKED: usize = 100;
+
+/// A message up to this is copied between the frames; a longer one is sent from where it lies.
+const COPIED_BYTES_MAX: usize = 8 * 1024;
 
 const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
 
@@ -43,6 +46,8 @@ pub(super) struct Active {
     pub(super) stream: StreamKey,
     pub(super) reply: Reply,
     head: Option<(Arc<Head>, Option<Encoding>)>,
+    is_timed: bool,
+    head_at: Option<std::time::Instant>,
     assembler: Assembler,
     pub(super) outgoing: Option<Box<dyn Outgoing>>,
     unreleased: usize,
@@ -64,6 +69,8 @@ pub(super) struct Calls {
     pub(super) scratch: Vec<u8>,
     epoch: Instant,
     pub(super) now: Instant,
+    /// When the read that is being taken in came, if a call has asked.
+    read_at: Option<std::time::Instant>,
     pub(super) pong_seen: bool,
 }
 
@@ -83,6 +90,7 @@ impl Calls {
             scratch: Vec::new(),
             epoch: now,
             now,
+            read_at: None,
             pong_seen: false,
             settings,
         }
@@ -136,7 +144,7 @@ impl Calls {
     }
 
     fn start(&mut self, start: Start) {
-        let Start { number, path, metadata, deadline, compression, body, reply_to, .. } = start;
+        let Start { number, path, metadata, deadline, compression, is_timed, body, reply_to, .. } = start;
         let timeout = match deadline.map(|deadline| deadline.checked_duration_since(self.now)) {
             Some(None) => return reply_to.fail(Status::deadline_exceeded("time was up before the call began"), true),
             Some(left) => left,
@@ -178,10 +186,18 @@ impl Calls {
         self.make_room(stream);
         let outgoing = match body {
             Body::Message(framed) => {
-                let _ = if framed.len() <= 8 * 1024 {
+                let _ = if framed.len() <= COPIED_BYTES_MAX {
                     self.connection.send_slice(stream, &framed, true)
                 } else {
                     self.connection.send_bytes(stream, framed.into(), true)
+                };
+                None
+            }
+            Body::Shared(framed) => {
+                let _ = if framed.len() <= COPIED_BYTES_MAX {
+                    self.connection.send_slice(stream, &framed, true)
+                } else {
+                    self.connection.send_bytes(stream, framed, true)
                 };
                 None
             }
@@ -198,8 +214,9 @@ impl Calls {
             self.wakes.mark(stream.index());
         }
         let assembler = Assembler::default();
-        self.slots[stream.index()] =
-            Some(Active { number, stream, reply, head: None, assembler, outgoing, unreleased: 0 });
+        let active =
+            Active { number, stream, reply, head: None, is_timed, head_at: None, assembler, outgoing, unreleased: 0 };
+        self.slots[stream.index()] = Some(active);
     }
 
     fn make_room(&mut self, stream: StreamKey) {
@@ -212,6 +229,7 @@ impl Calls {
     pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
         let elapsed = self.now.duration_since(self.epoch).as_millis();
         let now_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        self.read_at = None;
         while let Some(event) = self.connection.receive(input, now_ms)? {
             match event {
                 Event::Headers { stream, head, end } => self.head(stream, head, end),
@@ -240,6 +258,7 @@ impl Calls {
 
     #[inline]
     fn head(&mut self, stream: StreamKey, head: Arc<Head>, end: bool) {
+        self.time_head(stream);
         let status_only = head.get(b"grpc-status").is_some();
         if end && status_only {
             return self.finish(stream, &head);
@@ -261,6 +280,15 @@ impl Calls {
         };
         self.fail(stream, refusal, false);
         self.connection.reset(stream, ErrorCode::CANCEL);
+    }
+
+    /// Notes when a head came, with one look at the clock for all heads of a read.
+    #[inline]
+    fn time_head(&mut self, stream: StreamKey) {
+        let slot = self.slots.get_mut(stream.index()).and_then(Option::as_mut);
+        if let Some(active) = slot.filter(|active| active.is_timed && active.stream == stream) {
+            active.head_at = Some(*self.read_at.get_or_insert_with(std::time::Instant::now));
+        }
     }
 
     #[inline]
@@ -328,16 +356,16 @@ impl Calls {
             },
             Some,
         );
+        let head_at = active.head_at;
         match active.reply {
             Reply::Unary { to: ReplyTo::Unary(to), message } => {
                 let answer = match (status, active.head, message) {
                     (None, Some((head, encoding)), Some(message)) => {
-                        Ok(RawReply { head, encoding, message, trailers: Arc::clone(trailers) })
+                        Ok(RawReply { head, encoding, message, trailers: Arc::clone(trailers), head_at })
                     }
-                    (Some(status), ..) => Err(super::call::Failure { status, untouched: false }),
-                    (None, ..) => {
-                        let status = Status::internal("the answer holds no message");
-                        Err(super::call::Failure { status, untouched: false })
+                    (status, ..) => {
+                        let status = status.unwrap_or_else(|| Status::internal("the answer holds no message"));
+                        Err(Failure { status, untouched: false, head_at })
                     }
                 };
                 let _ = to.send(answer);

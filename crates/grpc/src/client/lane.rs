@@ -19,6 +19,7 @@ use super::builder::{ConnectError, Settings, Target};
 use super::call::Command;
 use super::connection::Connection;
 use super::retry::{exponential, jitter};
+use super::traffic::{Counters, Traffic};
 use crate::status::Status;
 
 /// Where a lane stands.
@@ -39,6 +40,7 @@ pub(super) struct Lane {
     is_failing: AtomicBool,
     is_closing: AtomicBool,
     waiting_calls_max: usize,
+    counters: Arc<Counters>,
 }
 
 impl Lane {
@@ -50,6 +52,7 @@ impl Lane {
             is_failing: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             waiting_calls_max: settings.waiting_calls_max,
+            counters: Arc::default(),
         });
         tokio::spawn(run(Arc::clone(&lane), Arc::clone(target), Arc::clone(settings)));
         lane
@@ -86,6 +89,11 @@ impl Lane {
 
     pub(super) fn register(&self, task: &Waker) {
         self.task.register(task);
+    }
+
+    /// What the sockets of this lane's connections carried, over all its lives.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.counters.read()
     }
 
     pub(super) fn is_failing(&self) -> bool {
@@ -155,7 +163,7 @@ async fn run(lane: Arc<Lane>, target: Arc<Target>, settings: Arc<Settings>) {
         }
         lane.set_state(State::Connecting);
         let deadline = Instant::now() + settings.connect_timeout;
-        let connected = timeout_at(deadline, target.connect()).await;
+        let connected = timeout_at(deadline, target.connect(&lane.counters)).await;
         let reason = match connected {
             Err(_) => "no connection in time".to_owned(),
             Ok(Err(error)) => error.to_string(),

@@ -9,19 +9,24 @@ mod call;
 mod calls;
 mod connection;
 mod lane;
+mod raw;
 mod reply;
 mod retry;
 mod send;
+mod traffic;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_core::Stream;
 
 pub use builder::{Builder, ConnectError, Settings};
+pub use raw::{Ignored, RawAnswer, RawMessage, RawReply, WireMessage};
 pub use retry::RetryPolicy;
+pub use traffic::Traffic;
 
 use crate::envelope::{Request, Response};
 use crate::status::Status;
@@ -39,6 +44,19 @@ impl Path {
     /// `/package.Service/Method`.
     pub const fn new(text: &'static str) -> Self {
         Self { text, number: OnceLock::new() }
+    }
+
+    /// The path of a method whose name is known only at run time. Each distinct text is kept until the process ends, so
+    /// it must come from a method's description or an operator, never from a peer that can make up more.
+    pub fn named(text: &str) -> &'static Self {
+        static NAMED: OnceLock<Mutex<HashMap<&'static str, &'static Path>>> = OnceLock::new();
+        let mut named = NAMED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = named.get(text) {
+            return path;
+        }
+        let path: &'static Self = Box::leak(Box::new(Self::new(String::from(text).leak())));
+        named.insert(path.text, path);
+        path
     }
 
     /// A small number of its own, for tables.
@@ -126,6 +144,11 @@ impl Channel {
         for lane in &self.inner.lanes {
             lane.closed().await;
         }
+    }
+
+    /// Bytes that went over the sockets of all connections so far, TLS and HTTP/2 included.
+    pub fn traffic(&self) -> Traffic {
+        self.inner.lanes.iter().map(|lane| lane.traffic()).fold(Traffic::default(), Traffic::plus)
     }
 
     /// One message there, one back.

@@ -1,0 +1,237 @@
+//! `quire-bench grpc`: flags into a workload, with everything that can be wrong found before a load runs.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
+use grpc::client::Settings;
+use grpc::{Encoding, Metadata};
+use prost_reflect::MethodDescriptor;
+
+use super::LoadArgs;
+use crate::report::model::Load;
+use crate::template::{Rows, Sources};
+use crate::tls::TlsArgs;
+use crate::workload::grpc::{
+    DATA_BYTES_MAX, Endings, GrpcWorkload, OutcomeField, Payload, Requests, Schema, Shape, Target, example,
+    split_method,
+};
+
+/// Longest time that finding the method may take.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Calls one method of a gRPC service.
+#[derive(Clone, Debug, Args)]
+pub struct GrpcArgs {
+    /// host:port, http://host:port or https://host:port
+    pub address: String,
+    /// package.Service/Method; found by reflection unless --proto is given
+    pub method: String,
+    /// The request as JSON, @FILE or - for standard input; for a method that takes a stream, a list or several.
+    /// Placeholders: {{number}}, {{client}}, {{worker}}, {{random 1 100}}, {{hex 16}}, {{row.COLUMN}}
+    #[arg(long, value_name = "JSON|@FILE|-", help_heading = "Request")]
+    pub data: Option<String>,
+    /// CSV file with a header row, for {{row.COLUMN}}; rows are used in turn
+    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    pub rows: Option<PathBuf>,
+    /// How often to send the messages of --data within a call, to a method that takes a stream
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Request")]
+    pub messages: usize,
+    /// Metadata of every call, as NAME:VALUE (of a -bin name, VALUE is base64); may be repeated
+    #[arg(long, value_name = "NAME:VALUE", help_heading = "Request")]
+    pub metadata: Vec<String>,
+    /// Deadline of a call, which the server is told [default: none; --timeout ends calls without telling]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Request")]
+    pub deadline: Option<Duration>,
+    /// Compress requests
+    #[arg(long, value_enum, help_heading = "Request")]
+    pub compression: Option<CompressionArg>,
+    /// Count endings by the value of this field of the answer (of a stream's last message), as success or order.state
+    #[arg(long, value_name = "FIELD", help_heading = "Request")]
+    pub outcome: Option<String>,
+    /// What calls name as the server, where that differs from the address
+    #[arg(long, value_name = "HOST", help_heading = "Request")]
+    pub authority: Option<String>,
+    /// The contract, instead of reflection
+    #[arg(long, value_name = "FILE", help_heading = "Contract")]
+    pub proto: Option<PathBuf>,
+    /// Where --proto and its imports are [default: the folder of --proto]; may be repeated
+    #[arg(long, value_name = "DIR", requires = "proto", help_heading = "Contract")]
+    pub import_path: Vec<PathBuf>,
+    /// Show the method and an example message, and stop
+    #[arg(long, help_heading = "Contract")]
+    pub describe: bool,
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+    /// What every load has.
+    #[command(flatten)]
+    pub load: LoadArgs,
+}
+
+/// How requests are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompressionArg {
+    /// RFC 1952
+    Gzip,
+    /// RFC 8878
+    Zstd,
+}
+
+impl From<CompressionArg> for Encoding {
+    fn from(arg: CompressionArg) -> Self {
+        match arg {
+            CompressionArg::Gzip => Self::Gzip,
+            CompressionArg::Zstd => Self::Zstd,
+        }
+    }
+}
+
+/// Finds the method, checks the data and everything else; needs a tokio runtime around it. What it fails with is one
+/// line for people. Of the [`Load`], protocol, target, method and settings are set.
+pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
+    let metadata = metadata(&args.metadata)?;
+    let sources = Sources { seed: args.load.seed, rows: rows(args)? };
+    let data = args.data.as_deref().map(read_data).transpose()?;
+    if args.messages == 0 {
+        bail!("--messages 0: a call without messages is --data '[]', which no method here takes; write 1 or more");
+    }
+    let (target, method) = find(args).await?;
+    let shape = Shape::from(&method);
+    if args.messages > 1 && !shape.client_streams {
+        bail!("--messages: {} takes one message", name(&method));
+    }
+    let requests = requests(data.as_deref(), &sources, &method, args.messages)?;
+    let endings = match &args.outcome {
+        None => Endings::default(),
+        Some(path) => {
+            let field = OutcomeField::find(path, &method.output()).map_err(|reason| anyhow!("--outcome {reason}"))?;
+            Endings::by_field(field)
+        }
+    };
+    let path = format!("/{}", name(&method));
+    let workload = GrpcWorkload::new(target.clone(), &path, shape, requests)
+        .metadata(metadata)
+        .deadline(args.deadline)
+        .compression(args.compression.map(Encoding::from))
+        .endings(endings);
+    let workload = match args.load.in_flight {
+        Some(in_flight) => workload.in_flight_max(in_flight),
+        None => workload,
+    };
+    Ok((workload, load(args, &target, &method)))
+}
+
+/// The method with an example message, for `--describe`.
+pub async fn describe(args: &GrpcArgs) -> anyhow::Result<String> {
+    let (_, method) = find(args).await?;
+    let stream = |streams: bool| if streams { "stream " } else { "" };
+    let shape = Shape::from(&method);
+    let (input, output) = (method.input(), method.output());
+    Ok(format!(
+        "{} ({}{}) returns ({}{})\n--data '{}'\nan answer is like {}\n",
+        name(&method),
+        stream(shape.client_streams),
+        input.full_name(),
+        stream(shape.server_streams),
+        output.full_name(),
+        example(&input),
+        example(&output),
+    ))
+}
+
+fn name(method: &MethodDescriptor) -> String {
+    format!("{}/{}", method.parent_service().full_name(), method.name())
+}
+
+fn load(args: &GrpcArgs, target: &Target, method: &MethodDescriptor) -> Load {
+    let mut load =
+        Load { protocol: "grpc".to_owned(), target: target.to_string(), what: name(method), ..Load::default() };
+    let mut set = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            load.settings.insert(name.to_owned(), value);
+        }
+    };
+    set("data", args.data.clone());
+    set("rows", args.rows.as_ref().map(|path| path.display().to_string()));
+    set("messages", (args.messages > 1).then(|| args.messages.to_string()));
+    // Values may be secrets: a report is to be shown around.
+    let names: Vec<&str> = args.metadata.iter().filter_map(|entry| Some(entry.split_once(':')?.0)).collect();
+    set("metadata", (!names.is_empty()).then(|| names.join(",")));
+    set("deadline", args.deadline.map(|deadline| humantime::format_duration(deadline).to_string()));
+    set("compression", args.compression.map(|encoding| Encoding::from(encoding).name().to_owned()));
+    set("outcome", args.outcome.clone());
+    set("authority", args.authority.clone());
+    set("insecure", args.tls.insecure.then(|| "true".to_owned()));
+    load
+}
+
+/// Connects, so that a server that is not there is told before anything else, and finds the method.
+async fn find(args: &GrpcArgs) -> anyhow::Result<(Target, MethodDescriptor)> {
+    let (service, method) = split_method(&args.method)?;
+    let target = Target::parse(&args.address, &args.tls)?.authority(args.authority.clone());
+    let schema = args.proto.as_deref().map(|proto| Schema::from_proto(proto, &args.import_path)).transpose()?;
+    let settings = Settings { connect_timeout: PREPARE_TIMEOUT, timeout: Some(PREPARE_TIMEOUT), ..Settings::default() };
+    let channel = target.connect(settings).await?;
+    let schema = match schema {
+        Some(schema) => schema,
+        None => Schema::by_reflection(&channel, service).await.map_err(|error| anyhow!("{target}: {error}"))?,
+    };
+    Ok((target, schema.method(service, method)?))
+}
+
+fn requests(
+    data: Option<&str>,
+    sources: &Sources,
+    method: &MethodDescriptor,
+    messages: usize,
+) -> anyhow::Result<Requests> {
+    let input = method.input();
+    let data = match data {
+        Some(data) => data,
+        None if input.fields().len() == 0 => "{}",
+        None => bail!("{} wants a message: --data '{}'", name(method), example(&input)),
+    };
+    Ok(Payload::read(data, sources, &input, method.is_client_streaming(), messages)?)
+}
+
+fn rows(args: &GrpcArgs) -> anyhow::Result<Option<Arc<Rows>>> {
+    Ok(args.rows.as_deref().map(Rows::read).transpose()?.map(Arc::new))
+}
+
+fn read_data(data: &str) -> anyhow::Result<String> {
+    let read = |mut source: Box<dyn Read>| -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        source.by_ref().take(DATA_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = match data.strip_prefix('@') {
+        Some(path) => {
+            File::open(path).and_then(|file| read(Box::new(file))).with_context(|| format!("--data @{path}"))?
+        }
+        None if data == "-" => read(Box::new(std::io::stdin())).context("--data -")?,
+        None => return Ok(data.to_owned()),
+    };
+    if bytes.len() as u64 > DATA_BYTES_MAX {
+        bail!("--data {data}: more than {DATA_BYTES_MAX} bytes");
+    }
+    String::from_utf8(bytes).with_context(|| format!("--data {data} is no text in UTF-8"))
+}
+
+fn metadata(entries: &[String]) -> anyhow::Result<Metadata> {
+    let mut metadata = Metadata::new();
+    for entry in entries {
+        let (name, value) = entry
+            .split_once(':')
+            .with_context(|| format!("--metadata {entry:?}: write NAME:VALUE, as authorization:Bearer abc"))?;
+        let (name, value) = (name.trim().to_lowercase(), value.trim());
+        let added =
+            if name.ends_with("-bin") { metadata.append_encoded(&name, value) } else { metadata.append(&name, value) };
+        added.with_context(|| format!("--metadata {entry:?}"))?;
+    }
+    Ok(metadata)
+}

@@ -1,0 +1,169 @@
+//! One call, of each shape: what is sent, and when its answer began and ended.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use grpc::client::{Ignored, RawMessage};
+use grpc::{Code, Request, Status, Stream};
+
+use super::endings::{DATA, ending_of};
+use super::{GrpcSession, Requests};
+use crate::workload::{Answer, Ending, Turn};
+
+/// How long a request that could not reach the server keeps its place before the next one: an outage is to be counted
+/// in requests that were tried, not in turns of a loop. No part of any time that is measured.
+pub const REST: Duration = Duration::from_millis(10);
+
+impl GrpcSession {
+    fn request_of<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        let shared = &*self.shared;
+        if !shared.metadata.is_empty() {
+            *request.metadata_mut() = shared.metadata.clone();
+        }
+        if let Some(deadline) = shared.deadline {
+            request.set_timeout(deadline);
+        }
+        request
+    }
+
+    pub(super) async fn unary(&self, turn: Turn) -> Answer {
+        let wire = match &self.wire {
+            Some(wire) => wire.clone(),
+            None => match self.shared.requests.one(turn) {
+                Ok(message) => self.channel.wire_message(&message),
+                Err(_) => return unsent(),
+            },
+        };
+        let request = self.request_of(wire);
+        let sent_at = Instant::now();
+        let answer = self.channel.unary_raw(self.shared.path, request).await;
+        let done_at = Instant::now();
+        let ending = match answer.reply {
+            Ok(reply) if self.shared.endings.reads_replies() => match reply.message() {
+                Ok(message) => self.shared.endings.of_reply(&message),
+                Err(status) => ending_of(status.code()),
+            },
+            Ok(_) => ending_of(Code::Ok),
+            Err(status) => {
+                rest_if_unreachable(&status, answer.head_at).await;
+                ending_of(status.code())
+            }
+        };
+        Answer { sent_at, first_byte_at: answer.head_at, done_at, ending }
+    }
+
+    pub(super) async fn stream(&self, turn: Turn) -> Answer {
+        let Ok(messages) = self.shared.requests.all(turn) else { return unsent() };
+        let request = self.request_of(Outgoing { messages, next: 0 });
+        let sent_at = Instant::now();
+        let (first_byte_at, result) = if self.shared.endings.reads_replies() {
+            self.read::<RawMessage>(request).await
+        } else {
+            self.read::<Ignored>(request).await
+        };
+        let done_at = Instant::now();
+        let ending = match result {
+            Ok(Some(last)) => self.shared.endings.of_reply(&last),
+            Ok(None) => ending_of(Code::Ok),
+            Err(status) => {
+                rest_if_unreachable(&status, first_byte_at).await;
+                ending_of(status.code())
+            }
+        };
+        Answer { sent_at, first_byte_at, done_at, ending }
+    }
+
+    /// Sends, and reads to the end; returns when the first message came, and the last one if it was kept.
+    async fn read<T: Incoming>(&self, request: Request<Outgoing>) -> (Option<Instant>, Result<Option<Bytes>, Status>) {
+        let shared = &*self.shared;
+        let mut first_at = None;
+        let mut replies = match self.channel.bidi_streaming::<_, T>(shared.path, request).await {
+            Ok(replies) => replies.into_inner(),
+            Err(status) => return (None, Err(status)),
+        };
+        let (mut last, mut count) = (None, 0u64);
+        loop {
+            match replies.message().await {
+                Ok(Some(message)) => {
+                    first_at.get_or_insert_with(Instant::now);
+                    last = message.kept();
+                    count += 1;
+                }
+                Ok(None) if count != 1 && !shared.shape.server_streams => {
+                    let status = Status::internal("an answer of one message was due");
+                    return (first_at, Err(status));
+                }
+                Ok(None) => return (first_at, Ok(last)),
+                Err(status) => return (first_at, Err(status)),
+            }
+        }
+    }
+}
+
+/// A call that was not made: its data does not fit the message.
+fn unsent() -> Answer {
+    let now = Instant::now();
+    Answer { sent_at: now, first_byte_at: None, done_at: now, ending: Ending { number: DATA, is_error: true } }
+}
+
+async fn rest_if_unreachable(status: &Status, head_at: Option<Instant>) {
+    if status.code() == Code::Unavailable && head_at.is_none() {
+        tokio::time::sleep(REST).await;
+    }
+}
+
+/// What is kept of a message of an answer.
+trait Incoming: prost::Message + Default {
+    fn kept(self) -> Option<Bytes>;
+}
+
+impl Incoming for RawMessage {
+    fn kept(self) -> Option<Bytes> {
+        Some(self.0)
+    }
+}
+
+impl Incoming for Ignored {
+    fn kept(self) -> Option<Bytes> {
+        None
+    }
+}
+
+/// The messages of a request, one after another.
+struct Outgoing {
+    messages: Arc<[RawMessage]>,
+    next: usize,
+}
+
+impl Stream for Outgoing {
+    type Item = RawMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<RawMessage>> {
+        let message = self.messages.get(self.next).cloned();
+        self.next += 1;
+        Poll::Ready(message)
+    }
+}
+
+impl Requests {
+    /// The encoded message of a call that takes one.
+    fn one(&self, turn: Turn) -> Result<Bytes, super::PayloadError> {
+        match self {
+            Self::Constant(messages) => Ok(messages.first().map(|message| message.0.clone()).unwrap_or_default()),
+            Self::Made(make) => Ok(make(turn)),
+            Self::Rendered(payload) => Ok(payload.render(turn)?.pop().unwrap_or_default().0),
+        }
+    }
+
+    fn all(&self, turn: Turn) -> Result<Arc<[RawMessage]>, super::PayloadError> {
+        match self {
+            Self::Constant(messages) => Ok(Arc::clone(messages)),
+            Self::Made(make) => Ok(Arc::new([RawMessage(make(turn))])),
+            Self::Rendered(payload) => Ok(payload.render(turn)?.into()),
+        }
+    }
+}

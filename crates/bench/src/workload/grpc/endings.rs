@@ -1,0 +1,93 @@
+//! How calls end, as numbers: a status each, then data that does not fit, then what the workload tells apart itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use grpc::Code;
+
+use super::outcome::OutcomeField;
+use crate::workload::Ending;
+
+/// A call that was not made, because the data of its turn does not fit the message.
+pub(super) const DATA: u16 = 17;
+/// Endings from this number on are the workload's own.
+pub const OWN_ENDINGS_FIRST: u16 = DATA + 1;
+
+/// Tells the ending of a call by the bytes of its answer's message; of a stream's, by its last. Called only for
+/// answers whose status is OK.
+pub type Classify = Arc<dyn Fn(&[u8]) -> Ending + Send + Sync>;
+
+/// What the endings of calls are.
+#[derive(Clone, Default)]
+pub struct Endings(Kind);
+
+#[derive(Clone, Default)]
+enum Kind {
+    /// The status alone; answers stay unread.
+    #[default]
+    Status,
+    Classified {
+        labels: Arc<[String]>,
+        classify: Classify,
+    },
+    Field(OutcomeField),
+}
+
+impl Endings {
+    /// `classify` gives [`Endings::own`] numbers, or those of a status; `labels` says the own ones in words.
+    pub fn classified(labels: impl IntoIterator<Item = String>, classify: Classify) -> Self {
+        Self(Kind::Classified { labels: labels.into_iter().collect(), classify })
+    }
+
+    /// By the value of a field.
+    pub fn by_field(field: OutcomeField) -> Self {
+        Self(Kind::Field(field))
+    }
+
+    /// The workload's own ending of this number, counted from 0, its label's place.
+    pub fn own(number: u16, is_error: bool) -> Ending {
+        Ending { number: OWN_ENDINGS_FIRST.saturating_add(number), is_error }
+    }
+
+    /// Whether answers are looked into.
+    pub(super) fn reads_replies(&self) -> bool {
+        !matches!(self.0, Kind::Status)
+    }
+
+    pub(super) fn of_reply(&self, message: &[u8]) -> Ending {
+        match &self.0 {
+            Kind::Status => ending_of(Code::Ok),
+            Kind::Classified { classify, .. } => classify(message),
+            Kind::Field(field) => field.ending(message).unwrap_or_else(|_| ending_of(Code::Internal)),
+        }
+    }
+
+    pub(super) fn label(&self, number: u16) -> String {
+        if number == DATA {
+            return "data does not fit".to_owned();
+        }
+        let Some(own) = number.checked_sub(OWN_ENDINGS_FIRST) else {
+            return Code::from_number(number.into()).name().to_owned();
+        };
+        let label = match &self.0 {
+            Kind::Status => None,
+            Kind::Classified { labels, .. } => labels.get(usize::from(own)).cloned(),
+            Kind::Field(field) => field.label(own),
+        };
+        label.unwrap_or_else(|| format!("ending {number}"))
+    }
+}
+
+impl fmt::Debug for Endings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Status => "by status",
+            Kind::Classified { .. } => "by the answer's bytes",
+            Kind::Field(_) => "by a field of the answer",
+        })
+    }
+}
+
+pub(super) fn ending_of(code: Code) -> Ending {
+    Ending { number: code as u16, is_error: code != Code::Ok }
+}

@@ -1,0 +1,177 @@
+//! gRPC calls over our own channel, a connection a session.
+//!
+//! A call's messages are bytes here: they are encoded before it is timed, and an answer is looked into only where its
+//! ending depends on it. Must not know where messages come from (`payload`) nor how contracts are learnt (`schema`).
+
+mod call;
+mod endings;
+mod example;
+mod fit;
+mod nearest;
+mod outcome;
+mod payload;
+mod reflection;
+mod schema;
+mod target;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use grpc::Metadata;
+use grpc::client::{Channel, Path, Settings, WireMessage};
+
+pub use call::REST;
+pub use endings::{Classify, Endings, OWN_ENDINGS_FIRST};
+pub use example::example;
+pub use fit::{Misfit, message_from_json};
+pub use outcome::OutcomeField;
+pub use payload::{DATA_BYTES_MAX, MESSAGES_MAX, Payload, PayloadError, Requests};
+pub use reflection::DESCRIPTOR_FILES_MAX;
+pub use schema::{Schema, SchemaError, split_method};
+pub use target::Target;
+
+use super::{Answer, Session, Traffic, Turn, Workload};
+
+/// An answer's message, decompressed, up to this.
+pub const REPLY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Pauses between tries to connect again: short, since a load wants to see the server come back.
+const RECONNECT_FIRST: Duration = Duration::from_millis(5);
+const RECONNECT_MAX: Duration = Duration::from_millis(50);
+/// Requests at once on a connection unless said otherwise.
+const IN_FLIGHT_DEFAULT: usize = 1024;
+
+/// Which sides of a method are streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The request is a stream of messages.
+    pub client_streams: bool,
+    /// The answer is.
+    pub server_streams: bool,
+}
+
+impl Shape {
+    /// One message there, one back.
+    pub const UNARY: Self = Self { client_streams: false, server_streams: false };
+}
+
+/// Calls of one method of one server.
+#[derive(Clone)]
+pub struct GrpcWorkload {
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    target: Target,
+    path: &'static Path,
+    shape: Shape,
+    requests: Requests,
+    metadata: Metadata,
+    deadline: Option<Duration>,
+    settings: Settings,
+    endings: Endings,
+}
+
+impl GrpcWorkload {
+    /// Calls of `/package.Service/Method` with these requests.
+    pub fn new(target: Target, path: &str, shape: Shape, requests: Requests) -> Self {
+        let settings = Settings {
+            connections: 1,
+            calls_per_connection_max: IN_FLIGHT_DEFAULT,
+            message_bytes_max: REPLY_BYTES_MAX,
+            reconnect_first: RECONNECT_FIRST,
+            reconnect_max: RECONNECT_MAX,
+            ..Settings::default()
+        };
+        let (metadata, deadline, endings) = (Metadata::new(), None, Endings::default());
+        let path = Path::named(path);
+        Self { shared: Arc::new(Shared { target, path, shape, requests, metadata, deadline, settings, endings }) }
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+
+    /// Sent with every call.
+    #[must_use]
+    pub fn metadata(self, metadata: Metadata) -> Self {
+        self.change(|shared| shared.metadata = metadata)
+    }
+
+    /// The server is told that the caller gives up after this, and the caller does.
+    #[must_use]
+    pub fn deadline(self, deadline: Option<Duration>) -> Self {
+        self.change(|shared| shared.deadline = deadline)
+    }
+
+    /// Compresses requests, however short, where that makes them shorter.
+    #[must_use]
+    pub fn compression(self, encoding: Option<grpc::Encoding>) -> Self {
+        self.change(|shared| shared.settings.compression = encoding.map(|encoding| (encoding, 0)))
+    }
+
+    /// Calls at once on a connection; further ones would wait for their turn.
+    #[must_use]
+    pub fn in_flight_max(self, in_flight: usize) -> Self {
+        self.change(|shared| shared.settings.calls_per_connection_max = in_flight.max(1))
+    }
+
+    /// What answers are told apart by beyond their status.
+    #[must_use]
+    pub fn endings(self, endings: Endings) -> Self {
+        self.change(|shared| shared.endings = endings)
+    }
+}
+
+impl fmt::Debug for GrpcWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GrpcWorkload({:?} of {})", self.shared.path, self.shared.target)
+    }
+}
+
+impl Workload for GrpcWorkload {
+    type Session = GrpcSession;
+
+    async fn open(&self, _: usize) -> anyhow::Result<GrpcSession> {
+        let channel = self.shared.target.connect(self.shared.settings.clone()).await?;
+        let wire = match &self.shared.requests {
+            Requests::Constant(messages) if self.shared.shape == Shape::UNARY => {
+                messages.first().map(|message| channel.wire_message(&message.0))
+            }
+            _ => None,
+        };
+        Ok(GrpcSession { shared: Arc::clone(&self.shared), channel, wire })
+    }
+
+    fn label(&self, ending: u16) -> String {
+        self.shared.endings.label(ending)
+    }
+}
+
+/// A connection of a [`GrpcWorkload`].
+#[derive(Debug)]
+pub struct GrpcSession {
+    shared: Arc<Shared>,
+    channel: Channel,
+    /// The one request of every call, where it is one.
+    wire: Option<WireMessage>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {}", self.path, self.target)
+    }
+}
+
+impl Session for GrpcSession {
+    async fn request(&self, turn: Turn) -> Answer {
+        if self.shared.shape == Shape::UNARY { self.unary(turn).await } else { self.stream(turn).await }
+    }
+
+    fn traffic(&self) -> Traffic {
+        let traffic = self.channel.traffic();
+        Traffic { sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
+    }
+}

@@ -1,0 +1,147 @@
+//! The messages of requests: encoded once where they are always the same, else made for each turn.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use grpc::client::RawMessage;
+use prost::Message as _;
+use prost_reflect::MessageDescriptor;
+use serde_json::Value;
+
+use super::fit::{Misfit, message_from_json};
+use crate::template::{Sources, Template, TemplateError};
+use crate::workload::Turn;
+
+/// Text of `--data`, and of a request made from it.
+pub const DATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Messages of one call's request.
+pub const MESSAGES_MAX: usize = 1_000_000;
+/// Turns whose data is tried before a run. Data that fits in these may still fail to in later ones.
+const TURNS_TRIED: u64 = 100;
+
+/// Data that makes no request.
+#[derive(Debug, thiserror::Error)]
+pub enum PayloadError {
+    /// No JSON.
+    #[error("--data is no JSON: {0}")]
+    Json(serde_json::Error),
+    /// A placeholder that is none.
+    #[error("--data: {0}")]
+    Template(#[from] TemplateError),
+    /// A message of it does not fit the method's.
+    #[error("--data does not fit: {0}")]
+    Misfit(#[from] Misfit),
+    /// One message is wanted.
+    #[error("--data holds {0} messages; this method takes one")]
+    Many(usize),
+    /// More than [`MESSAGES_MAX`].
+    #[error("a request of {0} messages; the limit is {MESSAGES_MAX}")]
+    TooMany(usize),
+    /// Nothing to send.
+    #[error("--data holds no message; write {{}} for an empty one")]
+    Nothing,
+}
+
+/// What is sent.
+#[derive(Clone)]
+pub enum Requests {
+    /// The same encoded messages every time.
+    Constant(Arc<[RawMessage]>),
+    /// One encoded message, made for each turn; before the clock starts.
+    Made(Arc<dyn Fn(Turn) -> Bytes + Send + Sync>),
+    /// Data with placeholders; before the clock starts.
+    Rendered(Arc<Payload>),
+}
+
+impl Requests {
+    /// One message, the same every time.
+    pub fn constant(encoded: impl Into<Bytes>) -> Self {
+        Self::Constant(Arc::new([RawMessage(encoded.into())]))
+    }
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant(messages) => write!(f, "{} encoded messages", messages.len()),
+            Self::Made(_) => f.write_str("made for each turn"),
+            Self::Rendered(_) => f.write_str("rendered for each turn"),
+        }
+    }
+}
+
+/// Messages in JSON with placeholders.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    template: Template,
+    descriptor: MessageDescriptor,
+    is_stream: bool,
+    repeat: usize,
+}
+
+impl Payload {
+    /// `data` as JSON: a message; for a method that takes a stream a list of messages, or messages one after another.
+    /// They are sent `repeat` times over, to such a method.
+    pub fn read(
+        data: &str,
+        sources: &Sources,
+        descriptor: &MessageDescriptor,
+        is_stream: bool,
+        repeat: usize,
+    ) -> Result<Requests, PayloadError> {
+        let template = Template::parse(data, sources)?;
+        let payload = Self { template, descriptor: descriptor.clone(), is_stream, repeat };
+        let first = payload.render(Turn { number: 0, client: 0, worker: 0 })?;
+        if payload.template.is_constant() {
+            return Ok(Requests::Constant(first.into()));
+        }
+        for number in 1..TURNS_TRIED {
+            payload.render(Turn { number, client: 0, worker: 0 })?;
+        }
+        Ok(Requests::Rendered(Arc::new(payload)))
+    }
+
+    /// The encoded messages of a turn.
+    pub(super) fn render(&self, turn: Turn) -> Result<Vec<RawMessage>, PayloadError> {
+        let mut text = String::new();
+        self.template.render(turn, &mut text);
+        let mut values: Vec<Value> = serde_json::Deserializer::from_str(&text)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(PayloadError::Json)?;
+        if let [Value::Array(_)] = &values[..]
+            && self.is_stream
+            && let Some(Value::Array(items)) = values.pop()
+        {
+            values = items;
+        }
+        match values.len() {
+            0 => return Err(PayloadError::Nothing),
+            1 => {}
+            count if !self.is_stream => return Err(PayloadError::Many(count)),
+            _ => {}
+        }
+        let repeat = if self.is_stream { self.repeat } else { 1 };
+        let count = values.len().saturating_mul(repeat);
+        if count > MESSAGES_MAX {
+            return Err(PayloadError::TooMany(count));
+        }
+        let encode = |(at, value)| self.encode(value).map_err(|misfit| self.placed(at, misfit));
+        let encoded: Vec<RawMessage> = values.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
+        Ok(encoded.iter().cycle().take(count).cloned().collect())
+    }
+
+    fn encode(&self, value: &Value) -> Result<RawMessage, Misfit> {
+        Ok(RawMessage(message_from_json(value, &self.descriptor)?.encode_to_vec().into()))
+    }
+
+    /// Says which of several messages it is.
+    fn placed(&self, at: usize, misfit: Misfit) -> Misfit {
+        if !self.is_stream {
+            return misfit;
+        }
+        let dot = if misfit.path.is_empty() { "" } else { "." };
+        Misfit { path: format!("[{at}]{dot}{}", misfit.path), ..misfit }
+    }
+}

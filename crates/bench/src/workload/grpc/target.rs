@@ -1,0 +1,65 @@
+//! Where the server is: `host:port`, `http://host:port` or `https://host:port`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use grpc::client::{Channel, Settings};
+use grpc::rustls::ClientConfig;
+
+use crate::tls::TlsArgs;
+
+/// A server's address and how to speak to it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    url: String,
+    tls: Option<Arc<ClientConfig>>,
+    authority: Option<String>,
+}
+
+impl Target {
+    /// Reads an address; TLS is spoken to `https://` alone.
+    pub fn parse(address: &str, tls: &TlsArgs) -> anyhow::Result<Self> {
+        let is_https = address.starts_with("https://");
+        let url =
+            if is_https || address.starts_with("http://") { address.to_owned() } else { format!("http://{address}") };
+        let wrong = || format!("{address:?} is no address; write host:port, http://host:port or https://host:port");
+        let parsed: http::Uri = url.parse().ok().with_context(wrong)?;
+        let host_and_port = parsed.host().is_some_and(|host| !host.is_empty()) && (is_https || parsed.port().is_some());
+        let has_scheme_twice = address.matches("://").count() > 1;
+        if !host_and_port || has_scheme_twice || !matches!(parsed.path(), "" | "/") || parsed.query().is_some() {
+            bail!(wrong());
+        }
+        match tls.given() {
+            Some(flag) if !is_https => bail!("{flag} is about TLS, which is spoken to https:// addresses alone"),
+            _ => {}
+        }
+        let tls = if is_https { Some(Arc::new(tls.config()?)) } else { None };
+        Ok(Self { url, tls, authority: None })
+    }
+
+    /// What calls name as the server, where that differs from the address.
+    #[must_use]
+    pub fn authority(mut self, authority: Option<String>) -> Self {
+        self.authority = authority;
+        self
+    }
+
+    /// Connects, or says why not.
+    pub async fn connect(&self, settings: Settings) -> anyhow::Result<Channel> {
+        let mut builder = Channel::builder(&self.url)?.settings(settings);
+        if let Some(tls) = &self.tls {
+            builder = builder.tls(Arc::clone(tls))?;
+        }
+        if let Some(authority) = &self.authority {
+            builder = builder.authority(authority);
+        }
+        Ok(builder.connect().await?)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.url.strip_prefix("http://").unwrap_or(&self.url))
+    }
+}
