@@ -1,5 +1,11 @@
 //! What a run leaves behind: the saved model, and the forms it is shown in.
 
+pub mod charts;
+pub mod figures;
+pub mod html;
 pub mod model;
+pub mod page;
+pub mod plot;
+pub mod units;
 
 pub use model::{Report, Run};
