@@ -2,6 +2,8 @@
 //!
 //! Must not know a protocol: each has a file of its own.
 
+pub mod compare;
+pub mod effects;
 pub mod load;
 
 use std::process::ExitCode;
