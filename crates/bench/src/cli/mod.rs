@@ -2,9 +2,14 @@
 //!
 //! Must not know a protocol: each has a file of its own.
 
+pub mod ab;
+pub mod child;
 pub mod compare;
 pub mod effects;
 pub mod load;
+#[cfg(test)]
+mod stub;
+pub mod sweep;
 
 use std::process::ExitCode;
 
