@@ -2,8 +2,18 @@
 //!
 //! Must not know a protocol: each has a file of its own.
 
+<<<<<<< HEAD
 pub mod grpc;
+=======
+pub mod ab;
+pub mod child;
+pub mod compare;
+pub mod effects;
+>>>>>>> bstats
 pub mod load;
+#[cfg(test)]
+mod stub;
+pub mod sweep;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,322 @@
+//! Measurements made by child processes, for commands that make many: each is a process of its own, so that no run
+//! inherits what another left behind.
+//!
+//! Must not know what is compared.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::Exit;
+use crate::report::{Report, model};
+
+/// Commands of ours that measure a load.
+pub const LOADS: [&str; 3] = ["grpc", "http", "tcp"];
+
+/// Largest report that is read from a child: some hundred runs.
+const REPORT_BYTES_MAX: u64 = 256 << 20;
+
+/// How much of the end of a child's error output is kept.
+const TAIL_BYTES_MAX: usize = 8 << 10;
+
+/// A command to be run as a child, without a shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// As it was given.
+    pub text: String,
+    /// Program and arguments; of a load, our arguments.
+    words: Vec<String>,
+    /// Whether it is a load of ours.
+    pub is_load: bool,
+}
+
+impl CommandLine {
+    /// Splits a command as a shell would, but with nothing to expand.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let words = shlex::split(text).ok_or_else(|| anyhow!("the command {text:?} has a quote that is not closed"))?;
+        Self::from_words(words, text.to_owned())
+    }
+
+    /// From words that were split already.
+    pub fn from_words(mut words: Vec<String>, text: String) -> anyhow::Result<Self> {
+        let first = words.first().ok_or_else(|| anyhow!("a command is empty"))?;
+        let named = Path::new(first).file_name().is_some_and(|name| name == "quire-bench");
+        if named {
+            words.remove(0);
+        }
+        let is_load = words.first().is_some_and(|word| LOADS.contains(&word.as_str()));
+        ensure!(is_load || !named, "{text:?} is no load: after quire-bench comes one of {}", LOADS.join(", "));
+        if is_load {
+            ensure!(!mentions(&words, None, "json"), "{text:?}: leave --json out, the figures are read from it here");
+        }
+        Ok(Self { text, words, is_load })
+    }
+
+    /// Whether a flag of a load was given, as `-c 5`, `-c5`, `--clients 5` or `--clients=5`.
+    pub fn mentions(&self, short: Option<char>, long: &str) -> bool {
+        mentions(&self.words, short, long)
+    }
+
+    /// The same with more arguments.
+    #[must_use]
+    pub fn with(&self, arguments: impl IntoIterator<Item = String>) -> Self {
+        let mut with = self.clone();
+        for argument in arguments {
+            with.text = format!("{} {argument}", with.text);
+            with.words.push(argument);
+        }
+        with
+    }
+}
+
+fn mentions(words: &[String], short: Option<char>, long: &str) -> bool {
+    words.iter().any(|word| match word.strip_prefix("--") {
+        Some(flag) => flag.split('=').next() == Some(long),
+        None => short.is_some_and(|short| word.strip_prefix('-').is_some_and(|flag| flag.starts_with(short))),
+    })
+}
+
+/// What a child did.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// From its start to its end.
+    pub wall_seconds: f64,
+    /// CPU time of it and of its own children that it waited for.
+    pub cpu_seconds: f64,
+    /// What it reported, of a load.
+    pub report: Option<Report>,
+}
+
+/// Runs children, one at a time.
+#[derive(Clone, Debug)]
+pub struct Children {
+    /// The program that makes loads: this one.
+    program: PathBuf,
+    /// Its arguments before those of a load.
+    leading: Vec<PathBuf>,
+}
+
+impl Children {
+    /// With this very program for loads.
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self::with_program(std::env::current_exe().context("cannot tell where this program is")?, []))
+    }
+
+    /// With another program that understands our arguments after some of its own.
+    pub fn with_program(program: impl Into<PathBuf>, leading: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { program: program.into(), leading: leading.into_iter().collect() }
+    }
+
+    /// Runs a command to its end. An error is one line that says what the child said last.
+    pub fn measure(&self, line: &CommandLine) -> anyhow::Result<Measured> {
+        let mut command = self.command(line);
+        let cpu_before = children_cpu()?;
+        let began_at = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+        let errors = child.stderr.take().map(|errors| thread::spawn(move || last_line(errors)));
+        let output = read_output(&mut child);
+        let status = child.wait().context("cannot wait for a child")?;
+        let wall_seconds = began_at.elapsed().as_secs_f64();
+        let cpu_seconds = children_cpu()?.saturating_sub(cpu_before).as_secs_f64();
+        let said = errors.and_then(|errors| errors.join().ok()).unwrap_or_default();
+        ensure!(has_measured(status, line.is_load), "{:?} failed ({status}): {}", line.text, or_nothing(&said));
+        let report = if line.is_load { Some(report(line, &output?)?) } else { None };
+        Ok(Measured { wall_seconds, cpu_seconds, report })
+    }
+
+    fn command(&self, line: &CommandLine) -> Command {
+        let mut command = if line.is_load {
+            let mut command = Command::new(&self.program);
+            command.args(&self.leading).args(&line.words).args(["--json", "-"]).stdout(Stdio::piped());
+            command
+        } else {
+            let mut command = Command::new(&line.words[0]);
+            command.args(&line.words[1..]).stdout(Stdio::null());
+            command
+        };
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// A load has measured unless it says that nothing could be; other programs say so by success.
+fn has_measured(status: ExitStatus, is_load: bool) -> bool {
+    if is_load {
+        let measured = [Exit::Done, Exit::Missed, Exit::Invalid, Exit::Inconclusive];
+        measured.iter().any(|exit| status.code() == Some(*exit as i32))
+    } else {
+        status.success()
+    }
+}
+
+fn or_nothing(said: &str) -> &str {
+    if said.is_empty() { "it said nothing" } else { said }
+}
+
+fn read_output(child: &mut Child) -> anyhow::Result<Vec<u8>> {
+    let mut output = Vec::new();
+    let Some(from) = child.stdout.take() else { return Ok(output) };
+    // Dropping the rest of a longer one ends the child by a broken pipe.
+    from.take(REPORT_BYTES_MAX + 1).read_to_end(&mut output).context("cannot read a child's output")?;
+    ensure!(output.len() as u64 <= REPORT_BYTES_MAX, "a report is larger than {REPORT_BYTES_MAX} bytes");
+    Ok(output)
+}
+
+fn report(line: &CommandLine, output: &[u8]) -> anyhow::Result<Report> {
+    let report: Report = serde_json::from_slice(output)
+        .with_context(|| format!("what {:?} printed is no report of this program", line.text))?;
+    ensure!(report.format == model::FORMAT, "{:?} reports in the format {:?}", line.text, report.format);
+    if report.runs.is_empty() {
+        bail!("{:?} reports no run", line.text);
+    }
+    Ok(report)
+}
+
+/// CPU time of all children waited for so far.
+fn children_cpu() -> anyhow::Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the children's CPU time")?;
+    let micros = [usage.user_time(), usage.system_time()].map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
+    Ok(Duration::from_micros(micros.into_iter().sum::<i64>().try_into().unwrap_or(0)))
+}
+
+/// The last line that is not empty; reads to the end, or the child would wait for room in the pipe.
+fn last_line(mut from: impl Read) -> String {
+    let mut tail = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(length) => {
+                tail.extend_from_slice(&chunk[..length]);
+                tail.drain(..tail.len().saturating_sub(TAIL_BYTES_MAX));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    let text = String::from_utf8_lossy(&tail);
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
+
+/// Whether Ctrl-C was pressed. The children get the signal too, end their runs early and say so; a second one ends
+/// this program at once.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    pressed: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Begins to listen.
+    pub fn listen() -> anyhow::Result<Self> {
+        let interrupt = Self::default();
+        let pressed = Arc::clone(&interrupt.pressed);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .context("cannot start a runtime for signals")?;
+        let listen = move || {
+            runtime.block_on(async {
+                while tokio::signal::ctrl_c().await.is_ok() {
+                    if pressed.swap(true, Ordering::Relaxed) {
+                        std::process::exit(130);
+                    }
+                }
+            });
+        };
+        thread::Builder::new().name("interrupt".to_owned()).spawn(listen).context("cannot start a thread")?;
+        Ok(interrupt)
+    }
+
+    /// Whether it was.
+    pub fn was_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
+    }
+
+    /// As if it had been.
+    pub fn press(&self) {
+        self.pressed.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> anyhow::Result<CommandLine> {
+        CommandLine::parse(text)
+    }
+
+    #[test]
+    fn loads_are_told_from_other_commands_with_or_without_our_name() {
+        for (text, is_load, words) in [
+            ("grpc 127.0.0.1:1 a.B/C -c 10", true, 5),
+            ("quire-bench tcp 127.0.0.1:1", true, 2),
+            ("/usr/bin/quire-bench http 'http://a b/'", true, 2),
+            ("/usr/bin/http GET :80", false, 3),
+            ("python3 -c 'print(1)'", false, 3),
+        ] {
+            let line = parse(text).expect(text);
+            assert_eq!((line.is_load, line.words.len()), (is_load, words), "{text}");
+        }
+    }
+
+    #[test]
+    fn commands_that_cannot_be_run_are_refused_with_a_reason() {
+        for (text, expected) in [
+            ("", "a command is empty"),
+            ("echo 'x", "has a quote that is not closed"),
+            ("quire-bench ab 'x' 'y'", "is no load: after quire-bench comes one of grpc, http, tcp"),
+            ("grpc 127.0.0.1:1 --json x.json", "leave --json out"),
+            ("grpc 127.0.0.1:1 --json=x.json", "leave --json out"),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn flags_are_found_in_every_form() {
+        for text in ["tcp a -c 5", "tcp a -c5", "tcp a --clients 5", "tcp a --clients=5"] {
+            assert!(parse(text).expect(text).mentions(Some('c'), "clients"), "{text}");
+        }
+        assert!(!parse("tcp a --cores 1 -n 5").expect("a load").mentions(Some('c'), "clients"));
+    }
+
+    #[test]
+    fn a_child_that_fails_is_one_line_with_its_last_word() {
+        let children = Children::with_program("/nowhere/at/all", []);
+        let error = |text: &str| format!("{:#}", children.measure(&parse(text).expect(text)).expect_err(text));
+        let failed = error("sh -c 'echo first >&2; echo the last word >&2; echo >&2; exit 7'");
+        assert!(failed.ends_with("failed (exit status: 7): the last word"), "{failed}");
+        assert!(error("sh -c 'exit 1'").ends_with("it said nothing"));
+        assert!(error("sh -c 'kill -9 $$'").contains("signal: 9"));
+        assert!(error("/nowhere/either").contains("cannot start \"/nowhere/either\""));
+        assert!(error("grpc 127.0.0.1:1").contains("cannot start \"/nowhere/at/all\""));
+        // A program that is no load generator of ours, but takes its arguments.
+        let echo = Children::with_program("echo", []);
+        let no_report = echo.measure(&parse("grpc x").expect("a load")).expect_err("no report").to_string();
+        assert!(no_report.contains("is no report"), "{no_report}");
+    }
+
+    #[test]
+    fn the_end_of_a_flood_of_errors_is_kept() {
+        let flood = "x".repeat(TAIL_BYTES_MAX * 3) + "\nlast";
+        assert_eq!(last_line(flood.as_bytes()), "last");
+        let one_line = "y".repeat(TAIL_BYTES_MAX * 3);
+        assert_eq!(last_line(one_line.as_bytes()).len(), TAIL_BYTES_MAX);
+    }
+
+    #[test]
+    fn time_on_the_processor_is_measured_of_a_command() {
+        let line = parse("sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'").expect("a command");
+        let measured = Children::with_program("none", []).measure(&line).expect("counted");
+        assert!(measured.cpu_seconds > 0.0 && measured.wall_seconds > 0.0 && measured.report.is_none());
+    }
+}

@@ -1,0 +1,144 @@
+//! How a comparison is shown: as a table in words, and as JSON. Shared by `compare` and `ab`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::Exit;
+use crate::stats::compare::{Design, Effect, Verdict};
+use crate::stats::interval::Interval;
+use crate::stats::metric::{Scale, digits};
+
+/// What the JSON's `format` says.
+pub const FORMAT: &str = "quire-bench-effects/1";
+
+/// A comparison to be shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Effects {
+    /// [`FORMAT`].
+    pub format: &'static str,
+    /// The first side: a file or a command.
+    pub a: String,
+    /// The second.
+    pub b: String,
+    /// How values were set against each other.
+    pub design: Design,
+    /// Confidence of all verdicts together.
+    pub confidence: f64,
+    /// A metric each.
+    pub effects: Vec<Effect>,
+    /// What makes the comparison doubtful.
+    pub warnings: Vec<String>,
+    /// Whether a run of it cannot be believed.
+    pub invalid: bool,
+    /// Whether it was ended early from outside.
+    pub interrupted: bool,
+}
+
+impl Effects {
+    /// Writes the table, or JSON.
+    pub fn write(&self, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+        if as_json {
+            serde_json::to_writer_pretty(&mut *out, self)?;
+            writeln!(out)
+        } else {
+            out.write_all(self.page().as_bytes())
+        }
+    }
+
+    /// What the program ends with.
+    pub fn exit(&self) -> Exit {
+        if self.invalid { Exit::Invalid } else { Exit::Done }
+    }
+
+    fn page(&self) -> String {
+        let mut page = String::new();
+        for warning in &self.warnings {
+            writeln!(page, "warning: {warning}").expect("a string takes everything");
+        }
+        writeln!(page, "A  {}\nB  {}\n\n{}\n\n{}", self.a, self.b, self.table(), self.legend())
+            .expect("a string takes everything");
+        page
+    }
+
+    fn table(&self) -> String {
+        let heads = ["metric", "A", "B", "B/A", "interval", ""];
+        let rows = self.effects.iter().map(|effect| {
+            [
+                effect.metric.name().to_owned(),
+                effect.metric.show(effect.a),
+                effect.metric.show(effect.b),
+                change(effect),
+                effect.interval().map_or_else(|| "none".to_owned(), |interval| show_interval(effect, interval)),
+                words(effect),
+            ]
+        });
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(heads).add_rows(rows);
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, 2));
+            if (1..=4).contains(&at) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.trim_fmt()
+    }
+
+    fn legend(&self) -> String {
+        let Some(first) = self.effects.first() else { return "no metric was measured on both sides".to_owned() };
+        let (unit, how) = match self.design {
+            Design::Independent => (format!("{} and {} runs", first.runs_a, first.runs_b), "Welch"),
+            Design::Paired => (format!("{} rounds", first.runs_a), "paired by round"),
+        };
+        let of = self.effects.len();
+        let shared = if of == 1 { String::new() } else { format!(" of all {of} verdicts together (Bonferroni)") };
+        format!("{unit}, {how}; confidence {}%{shared}", digits(self.confidence * 100.0))
+    }
+}
+
+fn change(effect: &Effect) -> String {
+    match effect.scale {
+        Scale::Ratio => ratio(effect.change),
+        Scale::Difference => difference(effect, effect.change),
+    }
+}
+
+fn show_interval(effect: &Effect, interval: Interval) -> String {
+    match effect.scale {
+        Scale::Ratio => format!("{} to {}", ratio(interval.low), ratio(interval.high)),
+        Scale::Difference => format!("{} to {}", difference(effect, interval.low), difference(effect, interval.high)),
+    }
+}
+
+fn ratio(value: f64) -> String {
+    // Widths below a thousandth are below what runs repeat.
+    if value < 10.0 { format!("{value:.3}") } else { digits(value) }
+}
+
+fn difference(effect: &Effect, value: f64) -> String {
+    let sign = if value < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", effect.metric.show(value.abs()))
+}
+
+fn words(effect: &Effect) -> String {
+    match (effect.verdict, effect.scale) {
+        (Verdict::TooFewRuns, _) => "too few runs to tell: at least 2 of each are needed".to_owned(),
+        (Verdict::NoDifferenceSeen, _) => "no difference seen".to_owned(),
+        (Verdict::Different, Scale::Difference) if effect.change > 0.0 => "B is higher".to_owned(),
+        (Verdict::Different, Scale::Difference) => "B is lower".to_owned(),
+        (Verdict::Different, Scale::Ratio) if effect.change >= 2.0 => format!("B is {} times A", digits(effect.change)),
+        (Verdict::Different, Scale::Ratio) if effect.change > 1.0 => {
+            format!("B is {}% higher", percent(effect.change - 1.0))
+        }
+        (Verdict::Different, Scale::Ratio) if effect.change > 0.5 => {
+            format!("B is {}% lower", percent(1.0 - effect.change))
+        }
+        (Verdict::Different, Scale::Ratio) => format!("A is {} times B", digits(1.0 / effect.change)),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}

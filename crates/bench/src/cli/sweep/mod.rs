@@ -1,0 +1,188 @@
+//! `quire-bench sweep`: a load at many points, the curve and what it says.
+
+mod axis;
+mod model;
+mod show;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+
+use self::axis::Axis;
+pub use self::model::{Point, PointRun, Sweep};
+use super::Exit;
+use super::child::{Children, CommandLine, Interrupt};
+use crate::stats::metric::Metric;
+use crate::stats::order::Orders;
+
+/// Runs of each point at most.
+pub const RUNS_MAX: usize = 1_000;
+
+/// Measures a load at many numbers of clients or rates: the curve, its knee and the universal scalability law
+#[derive(Clone, Debug, Args)]
+#[command(group = clap::ArgGroup::new("axis").required(true).args(["clients", "rate"]))]
+pub struct SweepArgs {
+    /// Clients of a closed loop, as 1..20 or 1,2,4,8
+    #[arg(long, value_name = "RANGE")]
+    pub clients: Option<String>,
+    /// Requests a second of an open loop, as 1000..20000 or 1000,5000
+    #[arg(long, value_name = "RANGE")]
+    pub rate: Option<String>,
+    /// From one point of a range to the next [default: every number of clients up to 20 points; 10 rates]
+    #[arg(long, value_name = "N")]
+    pub step: Option<f64>,
+    /// Points of a range, equally far apart
+    #[arg(long, value_name = "N")]
+    pub points: Option<usize>,
+    /// Runs of each point, in random order over all points
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub runs: usize,
+    /// Seed of the order
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write every run's figures and what the curve says as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a row a point
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The load, without what is varied: grpc ADDRESS METHOD -d 2s
+    #[arg(last = true, required = true, value_name = "LOAD")]
+    pub load: Vec<String>,
+}
+
+/// Runs it; the table goes to standard output unless the JSON does.
+pub fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
+    let plan = Plan::new(args)?;
+    let outputs = [&args.json, &args.csv];
+    for path in outputs.into_iter().flatten().filter(|path| !is_standard(path)) {
+        ensure_writable(path)?;
+    }
+    let quiet = args.quiet;
+    let sweep = plan.run(&Children::new()?, &Interrupt::listen()?, &mut |progress| {
+        if !quiet {
+            eprintln!("{progress}");
+        }
+    })?;
+    write(args, &sweep)?;
+    Ok(if sweep.is_invalid() { Exit::Invalid } else { Exit::Done })
+}
+
+fn write(args: &SweepArgs, sweep: &Sweep) -> anyhow::Result<()> {
+    let print = |text: &str| {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+    };
+    let save = |path: &Path, text: &str| {
+        if is_standard(path) {
+            return print(text);
+        }
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let outputs = [&args.json, &args.csv];
+    if !outputs.into_iter().flatten().any(|path| is_standard(path)) {
+        print(&show::text(sweep))?;
+    }
+    if let Some(path) = &args.json {
+        save(path, &show::json(sweep)?)?;
+    }
+    if let Some(path) = &args.csv {
+        save(path, &show::csv(sweep)?)?;
+    }
+    Ok(())
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Fails now and not after the sweep; a file that was not there is not left behind.
+fn ensure_writable(path: &Path) -> anyhow::Result<()> {
+    let existed = path.exists();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    if !existed {
+        std::fs::remove_file(path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// What is to be done, checked.
+#[derive(Debug)]
+pub struct Plan {
+    load: CommandLine,
+    axis: Axis,
+    points: Vec<f64>,
+    runs: usize,
+    seed: u64,
+}
+
+impl Plan {
+    /// Checks what was asked for.
+    pub fn new(args: &SweepArgs) -> anyhow::Result<Self> {
+        let (axis, range) = match (&args.clients, &args.rate) {
+            (Some(clients), None) => (Axis::Clients, clients),
+            (None, Some(rate)) => (Axis::Rate, rate),
+            _ => anyhow::bail!("a sweep is over --clients or over --rate"),
+        };
+        let points = axis::points(axis, range, args.step, args.points)?;
+        ensure!((1..=RUNS_MAX).contains(&args.runs), "--runs {}: it must be between 1 and {RUNS_MAX}", args.runs);
+        let text = args.load.join(" ");
+        let load = CommandLine::from_words(args.load.clone(), text.clone())?;
+        ensure!(load.is_load, "{text:?} is no load: it begins with one of {}", super::child::LOADS.join(", "));
+        match axis {
+            Axis::Clients => {
+                ensure!(!load.mentions(Some('c'), "clients"), "leave --clients out of the load: the sweep sets it");
+                ensure!(
+                    !load.mentions(Some('r'), "rate"),
+                    "leave --rate out of the load: clients are swept in a closed loop"
+                );
+            }
+            Axis::Rate => ensure!(!load.mentions(Some('r'), "rate"), "leave --rate out of the load: the sweep sets it"),
+        }
+        Ok(Self { load, axis, points, runs: args.runs, seed: args.seed })
+    }
+
+    /// Does it: all points once in random order, then again in another, so that what changes on the machine meets all
+    /// points alike. When interrupted, the run under way is dropped.
+    pub fn run(&self, children: &Children, interrupt: &Interrupt, show: &mut dyn FnMut(&str)) -> anyhow::Result<Sweep> {
+        let mut orders = Orders::new(self.seed);
+        let mut points: Vec<Point> = self.points.iter().map(|&at| Point { at, runs: Vec::new() }).collect();
+        let turns: Vec<usize> = (0..self.runs).flat_map(|_| orders.order(self.points.len())).collect();
+        let mut done = 0;
+        for &turn in &turns {
+            let point = &mut points[turn];
+            let measured = children.measure(&self.load.with([self.axis.flag().to_owned(), point.at.to_string()]));
+            // The signal reaches children too, and what they then say is no failure.
+            if interrupt.was_pressed() {
+                break;
+            }
+            let report = measured?.report.context("a load reports")?;
+            point.runs.extend(report.runs.iter().map(PointRun::from));
+            done += 1;
+            let rate = report.runs.last().map_or(0.0, |run| run.rate);
+            show(&format!("{done} of {}: {} {}: {}", turns.len(), self.axis.flag(), point.at, Metric::Rate.show(rate)));
+        }
+        ensure!(done > 0, "interrupted before the first run was complete: nothing was measured");
+        Ok(Sweep {
+            format: model::FORMAT,
+            load: self.load.text.clone(),
+            axis: self.axis,
+            points,
+            confidence: model::CONFIDENCE,
+            interrupted: done < turns.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! A sweep as a table with what it says, as CSV, as JSON and as a page.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::axis::Axis;
+use super::model::{FIGURES, Point, Sweep};
+use crate::stats::interval::Interval;
+use crate::stats::knee::{ACHIEVED_MIN, P99_FACTOR_MAX, Refusal, Served};
+use crate::stats::metric::{Metric, digits};
+use crate::stats::usl::{NoFit, Usl};
+
+/// The table and what the curve says.
+pub(super) fn text(sweep: &Sweep) -> String {
+    let mut text = format!("{}\n\n{}\n\n", sweep.load, table(sweep));
+    for line in findings(sweep) {
+        writeln!(text, "{line}").expect("a string takes everything");
+    }
+    text
+}
+
+/// What the curve says, a line each.
+pub(super) fn findings(sweep: &Sweep) -> Vec<String> {
+    let mut lines = Vec::new();
+    if sweep.interrupted {
+        lines.push("interrupted: points have fewer runs than asked for, or none".to_owned());
+    }
+    match sweep.axis {
+        Axis::Clients => {
+            lines.push(match sweep.knee() {
+                Some(knee) => format!("knee (Kneedle): {} clients; more add little", digits(knee)),
+                None => {
+                    "knee (Kneedle): none seen; throughput rises evenly, hardly changes or has too few points".into()
+                }
+            });
+            match sweep.usl() {
+                Some(Ok(usl)) => lines.extend(law(&usl)),
+                Some(Err(no_fit)) => lines.push(format!("universal scalability law: {no_fit}")),
+                None => {}
+            }
+        }
+        Axis::Rate => lines.extend(sweep.served().map(|served| rates(&served))),
+    }
+    let invalid = sweep.measured().filter(|point| point.invalid().is_some()).count();
+    if invalid > 0 {
+        let left_out = if sweep.axis == Axis::Clients { "; the knee and the law leave them out" } else { "" };
+        lines.push(format!("{invalid} of {} points are INVALID{left_out}", sweep.measured().count()));
+    }
+    lines
+}
+
+fn law(usl: &Usl) -> Vec<String> {
+    let interval = |name: &str, interval: Interval| {
+        format!("  {name} {} ({} to {})", short(interval.estimate), short(interval.low), short(interval.high))
+    };
+    let peak = usl.peak.map_or_else(
+        || "  no peak: nothing is seen to be spent on agreeing".to_owned(),
+        |peak| {
+            let low = peak.low.map_or_else(|| "unknown".to_owned(), |low| format!("{low:.1}"));
+            let high = peak.high.map_or_else(|| "no end seen".to_owned(), |high| format!("{high:.1}"));
+            let throughput = digits(usl.throughput(peak.clients));
+            format!("  peak {throughput}/s at {:.1} clients ({low} to {high})", peak.clients)
+        },
+    );
+    vec![
+        format!(
+            "universal scalability law, with {}% intervals (R² {:.4}, points {:.1}% from the curve):",
+            digits(usl.confidence * 100.0),
+            usl.r_squared,
+            usl.deviation * 100.0
+        ),
+        interval("λ, one client's requests a second:", usl.lambda),
+        interval("σ, contention:", usl.sigma),
+        interval("κ, coherence:", usl.kappa),
+        peak,
+    ]
+}
+
+/// Three digits, with an exponent where a plain number would be all zeros.
+fn short(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.001 { format!("{value:.2e}") } else { digits(value) }
+}
+
+fn rates(served: &Served) -> String {
+    let last =
+        served.last.map_or_else(|| "no rate was served".to_owned(), |last| format!("served up to {}/s", digits(last)));
+    let why = match served.first_refused {
+        None => "; every rate was, so the knee lies higher".to_owned(),
+        Some((rate, Refusal::NotReached)) => {
+            format!("; at {}/s less than {}% of it was reached", digits(rate), digits(ACHIEVED_MIN * 100.0))
+        }
+        Some((rate, Refusal::TooSlow)) => {
+            format!("; at {}/s the p99 was more than {P99_FACTOR_MAX} times that of the lowest rate", digits(rate))
+        }
+    };
+    last + &why
+}
+
+fn table(sweep: &Sweep) -> String {
+    let first = if sweep.axis == Axis::Clients { "clients" } else { "rate asked" };
+    let heads = [first, "runs", "rate", "95% interval", "p50", "p90", "p99", "p99.9", "mean", "errors", ""];
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(heads);
+    table.add_rows(sweep.points.iter().map(|point| {
+        let show = |metric: Metric| {
+            let figure = point.figure(metric);
+            if figure.is_nan() { "-".to_owned() } else { metric.show(figure) }
+        };
+        let interval = point.interval(Metric::Rate).map_or_else(
+            || "none".to_owned(),
+            |interval| format!("{} to {}", digits(interval.low), digits(interval.high)),
+        );
+        let [rate, p50, p90, p99, p999, mean, errors] =
+            [Metric::Rate, Metric::P50, Metric::P90, Metric::P99, Metric::P999, Metric::Mean, Metric::Errors].map(show);
+        let invalid = point.invalid().map_or_else(String::new, |reason| format!("INVALID: {reason}"));
+        let runs = point.runs.len().to_string();
+        [digits(point.at), runs, rate, interval, p50, p90, p99, p999, mean, errors, invalid]
+    }));
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if at < 10 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// The saved form: the sweep and what it says.
+#[derive(Serialize)]
+struct Saved<'a> {
+    #[serde(flatten)]
+    sweep: &'a Sweep,
+    knee: Option<f64>,
+    usl: Option<Usl>,
+    /// Why there is no law.
+    usl_missing: Option<String>,
+    served: Option<Served>,
+}
+
+/// As JSON.
+pub(super) fn json(sweep: &Sweep) -> anyhow::Result<String> {
+    let (usl, usl_missing) = match sweep.usl() {
+        Some(Ok(usl)) => (Some(usl), None),
+        Some(Err(no_fit)) => (None, Some(NoFit::to_string(&no_fit))),
+        None => (None, None),
+    };
+    let saved = Saved { sweep, knee: sweep.knee(), usl, usl_missing, served: sweep.served() };
+    Ok(serde_json::to_string_pretty(&saved).context("cannot write the sweep as JSON")? + "\n")
+}
+
+/// A row a point: the point, its runs, each figure with its interval, whether it can be believed.
+pub(super) fn csv(sweep: &Sweep) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut head =
+        vec![if sweep.axis == Axis::Clients { "clients" } else { "rate_asked" }.to_owned(), "runs".to_owned()];
+    head.extend(FIGURES.into_iter().flat_map(|metric| {
+        let name = column(metric);
+        [name.to_owned(), format!("{name}_low"), format!("{name}_high")]
+    }));
+    head.push("invalid".to_owned());
+    writer.write_record(&head)?;
+    for point in &sweep.points {
+        writer.write_record(row(point))?;
+    }
+    let bytes = writer.into_inner().map_err(|error| anyhow::anyhow!("cannot finish the CSV: {error}"))?;
+    String::from_utf8(bytes).context("the CSV is not text")
+}
+
+fn row(point: &Point) -> Vec<String> {
+    let mut row = vec![point.at.to_string(), point.runs.len().to_string()];
+    for metric in FIGURES {
+        let figure = point.figure(metric);
+        row.push(if figure.is_nan() { String::new() } else { figure.to_string() });
+        let ends = point
+            .interval(metric)
+            .map_or_else(Default::default, |interval| [interval.low, interval.high].map(|end| end.to_string()));
+        row.extend::<[String; 2]>(ends);
+    }
+    row.push(point.invalid().unwrap_or_default().to_owned());
+    row
+}
+
+/// A column's name, with its unit.
+fn column(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Rate => "rate",
+        Metric::P50 => "p50_us",
+        Metric::P90 => "p90_us",
+        Metric::P99 => "p99_us",
+        Metric::P999 => "p999_us",
+        Metric::Mean => "mean_us",
+        Metric::Errors => "errors_share",
+        Metric::ClientCpu => "client_cpu_us",
+        Metric::ServerCpu => "server_cpu_us",
+        Metric::Wall => "wall_seconds",
+        Metric::Cpu => "cpu_seconds",
+    }
+}
