@@ -2,15 +2,13 @@
 //!
 //! Must not know a protocol: each has a file of its own.
 
-<<<<<<< HEAD
-pub mod grpc;
-=======
 pub mod ab;
 pub mod child;
 pub mod compare;
 pub mod effects;
->>>>>>> bstats
+pub mod grpc;
 pub mod load;
+pub mod reproduce;
 #[cfg(test)]
 mod stub;
 pub mod sweep;
