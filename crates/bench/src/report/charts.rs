@@ -293,12 +293,14 @@ fn server(runs: &[Run]) -> Figure {
     let mut buckets: Vec<(f64, u64)> = Vec::new();
     for server in servers {
         for (index, &(bound, calls)) in server.latency.iter().enumerate() {
-            match buckets.get_mut(index).filter(|bucket| bucket.0.total_cmp(&bound).is_eq()) {
-                Some(bucket) => bucket.1 += calls,
-                None if index == buckets.len() => buckets.push((bound, calls)),
-                // Two servers with different buckets cannot be added; the first one is shown.
-                None => break,
+            if index == buckets.len() {
+                buckets.push((bound, 0));
             }
+            // Two servers with different buckets cannot be added; the first one is shown.
+            if buckets[index].0.total_cmp(&bound).is_ne() {
+                break;
+            }
+            buckets[index].1 += calls;
         }
     }
     let calls: u64 = buckets.iter().map(|bucket| bucket.1).sum();

@@ -2,9 +2,13 @@
 
 pub mod charts;
 pub mod figures;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod html;
+pub mod json;
 pub mod model;
 pub mod page;
+pub mod pending;
 pub mod plot;
 pub mod units;
 
