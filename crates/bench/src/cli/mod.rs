@@ -3,12 +3,14 @@
 //! Must not know a protocol: each has a file of its own.
 
 pub mod load;
+pub mod report;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 pub use load::LoadArgs;
+pub use report::ReportArgs;
 
 /// Measures gRPC, HTTP and line-based TCP services with one clock.
 #[derive(Debug, Parser)]

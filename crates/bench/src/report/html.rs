@@ -234,13 +234,8 @@ fn times(runs: &[Run]) -> Table {
 }
 
 fn endings(runs: &[Run]) -> Table {
-    let mut counts = std::collections::BTreeMap::<&str, u64>::new();
-    for (ending, count) in runs.iter().flat_map(|run| &run.endings) {
-        *counts.entry(ending).or_default() += count;
-    }
-    let total = counts.values().sum();
-    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
-    counts.sort_by(|one, other| other.1.cmp(&one.1));
+    let counts = figures::endings(runs);
+    let total = counts.iter().map(|(_, count)| count).sum();
     let others: u64 = counts.iter().skip(ENDINGS_SHOWN_MAX).map(|(_, count)| count).sum();
     let shown = counts.iter().copied().take(ENDINGS_SHOWN_MAX).chain((others > 0).then_some(("(others)", others)));
     shown.fold(Table::of_numbers("How requests ended", ["ending", "requests", "share"]), |table, (ending, count)| {

@@ -10,6 +10,7 @@ pub mod model;
 pub mod page;
 pub mod pending;
 pub mod plot;
+pub mod summary;
 pub mod units;
 
 pub use model::{Report, Run};
