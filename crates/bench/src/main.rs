@@ -1,3 +1,16 @@
-//! `quire-bench`.
+//! `quire-bench`: parses, runs, and ends with a code that says how it went.
 
-fn main() {}
+use std::process::ExitCode;
+
+use bench::cli::{Cli, Exit};
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    match Cli::parse().command.run() {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("quire-bench: {error:#}");
+            Exit::Failed.into()
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! `quire-bench grpc`: flags into a workload, with everything that can be wrong found before a load runs.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,9 @@ use grpc::client::Settings;
 use grpc::{Encoding, Metadata};
 use prost_reflect::MethodDescriptor;
 
-use super::LoadArgs;
+use super::load::{LoadArgs, Multiplexing};
+use super::measure::measure;
+use super::{Exit, input};
 use crate::report::model::Load;
 use crate::template::{Rows, Sources};
 use crate::tls::TlsArgs;
@@ -234,4 +236,19 @@ fn metadata(entries: &[String]) -> anyhow::Result<Metadata> {
         added.with_context(|| format!("--metadata {entry:?}"))?;
     }
     Ok(metadata)
+}
+
+/// Most calls at once on a connection.
+const MULTIPLEXING: Multiplexing =
+    Multiplexing { in_flight_max: 65_536, reason: "a connection would do nothing but keep count of them" };
+
+/// Runs the command.
+pub fn command(args: &GrpcArgs) -> anyhow::Result<Exit> {
+    if args.describe {
+        std::io::stdout().write_all(input::block_on(describe(args))?.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let (workload, load) = input::block_on(prepare(args))?;
+    let probe = workload.target().probe();
+    measure(&args.load, MULTIPLEXING, load, &workload, probe)
 }

@@ -7,7 +7,10 @@ pub mod child;
 pub mod compare;
 pub mod effects;
 pub mod grpc;
+mod input;
 pub mod load;
+pub mod measure;
+pub mod report;
 pub mod reproduce;
 #[cfg(test)]
 mod stub;
@@ -18,6 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use load::LoadArgs;
+pub use report::ReportArgs;
 
 /// Measures gRPC, HTTP and line-based TCP services with one clock.
 #[derive(Debug, Parser)]
@@ -55,4 +59,31 @@ impl From<Exit> for ExitCode {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Load a method of a gRPC service, found by reflection or in a .proto file
+    Grpc(Box<grpc::GrpcArgs>),
+    /// Compare two saved reports
+    Compare(compare::CompareArgs),
+    /// Run two commands in turns, in random order, and tell whether they differ
+    Ab(ab::AbArgs),
+    /// Run a load at several numbers of clients or rates: curve, knee and scalability law
+    Sweep(sweep::SweepArgs),
+    /// Show a saved report again, on the terminal or as a page
+    Report(ReportArgs),
+    /// Repeat a published experiment on servers that it starts itself
+    Reproduce(reproduce::ReproduceArgs),
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(&self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Grpc(args) => grpc::command(args),
+            Self::Compare(args) => compare::command(args),
+            Self::Ab(args) => ab::command(args),
+            Self::Sweep(args) => sweep::command(args),
+            Self::Report(args) => report::command(args),
+            Self::Reproduce(args) => reproduce::command(args),
+        }
+    }
+}

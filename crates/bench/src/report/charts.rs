@@ -289,18 +289,7 @@ fn finishes(runs: &[Run]) -> Figure {
 }
 
 fn server(runs: &[Run]) -> Figure {
-    let servers = runs.iter().filter_map(|run| run.server.as_ref());
-    let mut buckets: Vec<(f64, u64)> = Vec::new();
-    for server in servers {
-        for (index, &(bound, calls)) in server.latency.iter().enumerate() {
-            match buckets.get_mut(index).filter(|bucket| bucket.0.total_cmp(&bound).is_eq()) {
-                Some(bucket) => bucket.1 += calls,
-                None if index == buckets.len() => buckets.push((bound, calls)),
-                // Two servers with different buckets cannot be added; the first one is shown.
-                None => break,
-            }
-        }
-    }
+    let buckets = figures::server_latency(runs);
     let calls: u64 = buckets.iter().map(|bucket| bucket.1).sum();
     let first = buckets.iter().map(|bucket| bucket.0).find(|bound| *bound > 0.0 && bound.is_finite()).unwrap_or(1e-3);
     let mut from = first / 2.0;

@@ -2,6 +2,8 @@
 //!
 //! Must not know how they are laid out.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 
 use super::model::{Distribution, Run, histogram};
@@ -71,6 +73,36 @@ pub fn merged(runs: &[Run], of: fn(&Run) -> &Distribution) -> Distribution {
         all.add(&of(run).histogram).expect("a histogram that grows takes every value");
     }
     Distribution { histogram: all }
+}
+
+/// How requests ended, over all runs, the most frequent first.
+pub fn endings(runs: &[Run]) -> Vec<(&str, u64)> {
+    let mut counts = BTreeMap::<&str, u64>::new();
+    for (ending, count) in runs.iter().flat_map(|run| &run.endings) {
+        let sum = counts.entry(ending).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+/// The latencies that servers counted themselves, over all runs: upper bounds in seconds and calls within each.
+pub fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
+    let mut buckets: Vec<(f64, u64)> = Vec::new();
+    for server in runs.iter().filter_map(|run| run.server.as_ref()) {
+        for (index, &(bound, calls)) in server.latency.iter().enumerate() {
+            if index == buckets.len() {
+                buckets.push((bound, 0));
+            }
+            // Two servers with different buckets cannot be added; the first one is shown.
+            if buckets[index].0.total_cmp(&bound).is_ne() {
+                break;
+            }
+            buckets[index].1 = buckets[index].1.saturating_add(calls);
+        }
+    }
+    buckets
 }
 
 /// Requests a second.

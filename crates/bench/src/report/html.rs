@@ -234,13 +234,8 @@ fn times(runs: &[Run]) -> Table {
 }
 
 fn endings(runs: &[Run]) -> Table {
-    let mut counts = std::collections::BTreeMap::<&str, u64>::new();
-    for (ending, count) in runs.iter().flat_map(|run| &run.endings) {
-        *counts.entry(ending).or_default() += count;
-    }
-    let total = counts.values().sum();
-    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
-    counts.sort_by(|one, other| other.1.cmp(&one.1));
+    let counts = figures::endings(runs);
+    let total = counts.iter().map(|(_, count)| count).sum();
     let others: u64 = counts.iter().skip(ENDINGS_SHOWN_MAX).map(|(_, count)| count).sum();
     let shown = counts.iter().copied().take(ENDINGS_SHOWN_MAX).chain((others > 0).then_some(("(others)", others)));
     shown.fold(Table::of_numbers("How requests ended", ["ending", "requests", "share"]), |table, (ending, count)| {
@@ -301,4 +296,115 @@ fn machine(machine: &Machine, report: &Report) -> Table {
         ("format", report.format.clone()),
     ];
     Table::of_facts("Machine and tool", facts.map(|(name, words)| (name.to_owned(), words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixtures;
+    use crate::report::model::Verdict;
+
+    /// What the page says under this key.
+    fn figure<'a>(page: &'a str, key: &str) -> Option<&'a str> {
+        let (before, _) = page.split_once(&format!("\" data-figure=\"{key}\""))?;
+        Some(before.rsplit_once("value=\"").expect("a figure has a value").1)
+    }
+
+    #[test]
+    fn figures_of_a_run_are_on_the_page_with_all_their_digits() {
+        let run = fixtures::busy();
+        let page = page(&fixtures::report(vec![run.clone()]));
+        assert_eq!(figure(&page, "rate"), Some("500"));
+        assert_eq!(figure(&page, "p99_us"), Some(run.response.quantile_us(0.99).to_string().as_str()));
+        assert_eq!(figure(&page, "service.max_us"), Some(run.service.max_us().to_string().as_str()));
+        assert_eq!(figure(&page, "ending:OK"), Some("1000"));
+        assert_eq!(figure(&page, "server_cpu_us"), Some("10"));
+        assert!(page.contains("data-verdict=\"valid\""));
+        assert!(!page.contains("Send lag"), "a closed loop has none");
+    }
+
+    #[test]
+    fn runs_at_the_ends_of_what_can_happen_have_a_page() {
+        let mut huge = fixtures::busy();
+        huge.rate = f64::MAX;
+        huge.requests = u64::MAX;
+        huge.sent_bytes = u64::MAX;
+        huge.client_cpu_seconds = f64::MAX;
+        huge.began_unix_ms = u64::MAX;
+        huge.response.histogram.record(super::super::model::TIME_NS_MAX).expect("in range");
+        huge.finishes[0].client = u32::MAX;
+        huge.finishes[1].response_us = f64::INFINITY;
+        huge.series[0].seconds = 0.0;
+        for runs in [
+            vec![],
+            vec![fixtures::empty()],
+            vec![fixtures::one()],
+            vec![fixtures::all_errors()],
+            vec![huge],
+            vec![fixtures::empty(), fixtures::busy()],
+        ] {
+            let page = page(&fixtures::report(runs));
+            assert!(page.ends_with("</html>\n") || page.ends_with("</html>"));
+            assert!(!page.contains("NaN"), "{page}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_measured_nothing_says_so_and_shows_no_times() {
+        let page = page(&fixtures::report(vec![fixtures::empty()]));
+        assert!(page.contains("data-verdict=\"empty\""));
+        assert!(!page.contains("data-verdict=\"valid\""));
+        assert_eq!(figure(&page, "p99_us"), None);
+        assert_eq!(figure(&page, "rate"), Some("0"));
+    }
+
+    #[test]
+    fn an_invalid_run_says_so_first_with_every_reason() {
+        let mut run = fixtures::busy();
+        run.verdict = Verdict { reasons: vec!["worker 1 was busy 99% of its time".into(), "the send lag grew".into()] };
+        run.interrupted = true;
+        let page = page(&fixtures::report(vec![run]));
+        let (invalid, cards) =
+            (page.find("data-verdict=\"invalid\"").expect("said"), page.find("class=\"cards\"").expect("there"));
+        assert!(invalid < cards);
+        assert!(page.contains("<li>worker 1 was busy 99% of its time</li><li>the send lag grew</li>"));
+        assert!(page.contains("data-verdict=\"interrupted\""));
+        assert!(!page.contains("data-verdict=\"valid\""));
+    }
+
+    #[test]
+    fn several_runs_show_the_median_the_range_and_each_run() {
+        let runs = [100.0, 300.0, 200.0].map(|rate| Run { rate, ..fixtures::busy() });
+        let page = page(&fixtures::report(runs.into()));
+        assert_eq!(figure(&page, "rate"), Some("200"));
+        assert!(page.contains("100 /s to 300 /s"));
+        assert_eq!(figure(&page, "run2.rate"), Some("300"));
+        assert_eq!(figure(&page, "response.count"), Some("3000"));
+    }
+
+    #[test]
+    fn words_from_outside_stay_words() {
+        let evil = "<img src=x onerror=alert(1)>\"'&";
+        let mut run = fixtures::all_errors();
+        run.endings = [(evil.to_owned(), 2)].into();
+        run.verdict.reasons = vec![evil.to_owned()];
+        let mut report = fixtures::report(vec![run]);
+        for words in [&mut report.load.target, &mut report.load.what, &mut report.load.protocol, &mut report.load.pace]
+        {
+            evil.clone_into(words);
+        }
+        report.load.settings = [(evil.to_owned(), evil.to_owned())].into();
+        evil.clone_into(&mut report.machine.cpu);
+        evil.clone_into(&mut report.tool);
+        assert!(!page(&report).contains("<img"));
+    }
+
+    #[test]
+    fn endings_beyond_the_limit_are_counted_together() {
+        let mut run = fixtures::busy();
+        run.endings = (0..ENDINGS_SHOWN_MAX + 10).map(|number| (format!("status {number:03}"), 5)).collect();
+        let page = page(&fixtures::report(vec![run]));
+        assert_eq!(figure(&page, "ending:(others)"), Some("50"));
+        assert_eq!(page.matches("ending:status").count(), ENDINGS_SHOWN_MAX);
+    }
 }

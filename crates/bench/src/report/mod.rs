@@ -2,10 +2,15 @@
 
 pub mod charts;
 pub mod figures;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod html;
+pub mod json;
 pub mod model;
 pub mod page;
+pub mod pending;
 pub mod plot;
+pub mod summary;
 pub mod units;
 
 pub use model::{Report, Run};

