@@ -119,7 +119,7 @@ impl Children {
         let mut command = self.command(line);
         let cpu_before = children_cpu()?;
         let began_at = Instant::now();
-        let mut child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let errors = child.stderr.take().map(|errors| thread::spawn(move || last_line(errors)));
         let output = read_output(&mut child);
         let status = child.wait().context("cannot wait for a child")?;
@@ -297,8 +297,8 @@ mod tests {
         assert!(failed.ends_with("failed (exit status: 7): the last word"), "{failed}");
         assert!(error("sh -c 'exit 1'").ends_with("it said nothing"));
         assert!(error("sh -c 'kill -9 $$'").contains("signal: 9"));
-        assert!(error("/nowhere/either").contains("cannot start \"/nowhere/either\""));
-        assert!(error("grpc 127.0.0.1:1").contains("cannot start \"/nowhere/at/all\""));
+        assert!(error("/nowhere/either").contains("cannot start /nowhere/either"));
+        assert!(error("grpc 127.0.0.1:1").contains("cannot start /nowhere/at/all"));
         // A program that is no load generator of ours, but takes its arguments.
         let echo = Children::with_program("echo", []);
         let no_report = echo.measure(&parse("grpc x").expect("a load")).expect_err("no report").to_string();

@@ -1,0 +1,282 @@
+//! A chart in one place: scales, margins, outlines and words, handed to the template.
+
+use askama::Template;
+
+use super::layout::{self, Frame, GAP, LINE, Place, SAMPLE};
+use super::scale::{Scale, Spread};
+use super::shape::{self, Places};
+use super::{Across, Axis, Chart, Shape, text};
+
+/// Strokes that have their names at their ends; more are named in rows above.
+const NAMED_AT_END_MAX: usize = 6;
+
+/// Pixels that a tick's word wants on each axis.
+const TICK_X: f64 = 74.0;
+const TICK_Y: f64 = 42.0;
+
+#[derive(Template)]
+#[template(path = "chart.svg", escape = "html")]
+struct Drawing<'a> {
+    id: &'a str,
+    place: &'static str,
+    width: f64,
+    height: f64,
+    title: &'a str,
+    about: String,
+    paths: Vec<Path>,
+    texts: Vec<Text>,
+}
+
+struct Path {
+    class: String,
+    outline: String,
+    tip: String,
+}
+
+struct Text {
+    class: String,
+    x: f64,
+    y: f64,
+    anchor: &'static str,
+    words: String,
+}
+
+struct Canvas<'a> {
+    chart: &'a Chart,
+    place: &'a Place,
+    x: Scale,
+    y: Scale,
+    frame: Frame,
+    y_ticks: Vec<(f64, String)>,
+    paths: Vec<Path>,
+    texts: Vec<Text>,
+}
+
+impl Places for Canvas<'_> {
+    fn x(&self, value: f64) -> Option<f64> {
+        Some(self.frame.left + self.x.position(value)? * (self.frame.right - self.frame.left))
+    }
+
+    fn y(&self, value: f64) -> Option<f64> {
+        Some(self.frame.bottom - self.y.position(value)? * (self.frame.bottom - self.frame.top))
+    }
+
+    fn floor(&self) -> f64 {
+        self.frame.bottom
+    }
+}
+
+/// The chart as SVG.
+pub(super) fn svg(chart: &Chart, place: &Place, id: &str) -> String {
+    let mut canvas = Canvas::new(chart, place);
+    canvas.grid();
+    canvas.series();
+    canvas.rules();
+    canvas.x_axis();
+    canvas.names();
+    let Canvas { paths, texts, .. } = canvas;
+    let drawing = Drawing {
+        id,
+        place: place.name,
+        width: place.width,
+        height: place.height,
+        title: &chart.title,
+        about: text::about(chart),
+        paths,
+        texts,
+    };
+    drawing.render().expect("the template writes into a string")
+}
+
+/// The values of an axis, with those of the rules that stand on it.
+fn scale(chart: &Chart, axis: &Axis, across: Across, values: fn(&Shape) -> Vec<f64>) -> Scale {
+    let of_rules = chart.rules.iter().filter(|rule| rule.across == across).map(|rule| rule.at);
+    let values = chart.series.iter().flat_map(|series| values(&series.shape)).chain(of_rules);
+    Scale::over(axis.spread, values, (axis.low, axis.high))
+}
+
+fn ticks(axis: &Axis, scale: &Scale, count: f64) -> Vec<(f64, String)> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "pixels of a place over pixels of a word"
+    )]
+    let count = count as usize;
+    if axis.ticks.is_empty() { text::ticks(scale, axis.spread, axis.unit, count) } else { axis.ticks.clone() }
+}
+
+impl<'a> Canvas<'a> {
+    fn new(chart: &'a Chart, place: &'a Place) -> Self {
+        let x = scale(chart, &chart.x, Across::X, Shape::xs);
+        let mut y = scale(chart, &chart.y, Across::Y, Shape::ys);
+        let ticks_y = (place.height - 4.0 * LINE) / TICK_Y;
+        if chart.y.high.is_none() && chart.y.ticks.is_empty() && chart.y.spread == Spread::Linear {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a handful")]
+            let count = ticks_y as usize;
+            y = y.rounded(count);
+        }
+        let y_ticks = ticks(&chart.y, &y, ticks_y);
+        let mut canvas = Canvas {
+            chart,
+            place,
+            x,
+            y,
+            y_ticks,
+            frame: Frame { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 },
+            paths: Vec::new(),
+            texts: Vec::new(),
+        };
+        let widest = canvas.y_ticks.iter().map(|(_, word)| layout::text_width(word)).fold(0.0, f64::max);
+        let (_, rows) = layout::rows(&canvas.names_in_rows(), place.width);
+        #[expect(clippy::cast_precision_loss, reason = "a handful")]
+        let rows = rows as f64;
+        let at_end = canvas.names_at_end().map(|(_, name)| layout::text_width(&name)).fold(0.0, f64::max);
+        canvas.frame = Frame {
+            left: (widest + GAP).min(place.width / 3.0),
+            top: LINE * (1.0 + rows) + GAP + 2.0,
+            right: place.width - if at_end > 0.0 { at_end + GAP } else { GAP },
+            bottom: place.height - 2.0 * LINE - 6.0,
+        };
+        canvas
+    }
+
+    /// Series with a name at their end: in a wide place, when they are few strokes.
+    fn names_at_end(&self) -> impl Iterator<Item = (usize, String)> {
+        let named = self.chart.series.iter().enumerate().filter(|(_, series)| !series.label.is_empty());
+        let strokes: Vec<_> =
+            named.filter(|(_, series)| series.shape.is_stroke() && !series.shape.is_empty()).collect();
+        let fits = self.place.name == layout::WIDE.name && (2..=NAMED_AT_END_MAX).contains(&strokes.len());
+        strokes.into_iter().filter(move |_| fits).map(|(index, series)| (index, layout::shortened(&series.label)))
+    }
+
+    fn rows_of_names(&self) -> Vec<(usize, String)> {
+        let at_end: Vec<usize> = self.names_at_end().map(|(index, _)| index).collect();
+        let series = self.chart.series.iter().enumerate();
+        let named = series.filter(|(index, series)| !series.label.is_empty() && !at_end.contains(index));
+        named.map(|(index, series)| (index, layout::shortened(&series.label))).collect()
+    }
+
+    fn names_in_rows(&self) -> Vec<String> {
+        self.rows_of_names().into_iter().map(|(_, name)| name).collect()
+    }
+
+    fn grid(&mut self) {
+        let Frame { left, right, top, bottom } = self.frame;
+        for (value, word) in self.y_ticks.clone() {
+            let Some(y) = self.y(value) else { continue };
+            self.path("grid", format!("M{left:.1} {y:.1}H{right:.1}"));
+            self.text("tick", left - GAP, y + 4.5, "end", word);
+        }
+        self.path("axis", format!("M{left:.1} {bottom:.1}H{right:.1}"));
+        if top < bottom {
+            self.text("label", 0.0, LINE - 4.0, "start", self.chart.y.label.clone());
+        }
+    }
+
+    fn series(&mut self) {
+        for series in &self.chart.series {
+            let colour = series.colour.class();
+            for outline in shape::outlines(&series.shape, self) {
+                let class = format!("{} {colour}", outline.kind);
+                self.paths.push(Path { class, outline: outline.path, tip: outline.tip });
+            }
+        }
+    }
+
+    fn rules(&mut self) {
+        let Frame { left, right, top, bottom } = self.frame;
+        let mut upright = Vec::new();
+        for rule in &self.chart.rules {
+            let word = layout::shortened(&rule.label);
+            match rule.across {
+                Across::Y => {
+                    let Some(y) = self.y(rule.at) else { continue };
+                    self.path("rule", format!("M{left:.1} {y:.1}H{right:.1}"));
+                    let above = if y - LINE < top { y + LINE - 3.0 } else { y - 5.0 };
+                    self.text("note", right - 2.0, above, "end", word);
+                }
+                Across::X => {
+                    let Some(x) = self.x(rule.at) else { continue };
+                    let width = layout::text_width(&word);
+                    let fits = x + 4.0 + width <= self.place.width;
+                    let span = if fits { (x + 4.0, x + 4.0 + width) } else { (x - 4.0 - width, x - 4.0) };
+                    upright.push((x, span, fits, word));
+                }
+            }
+        }
+        let rows = layout::free_rows(&upright.iter().map(|rule| rule.1).collect::<Vec<_>>());
+        for ((x, span, fits, word), row) in upright.into_iter().zip(rows) {
+            #[expect(clippy::cast_precision_loss, reason = "a handful")]
+            let y = top + LINE * row as f64;
+            self.path("rule", format!("M{x:.1} {:.1}V{bottom:.1}", y));
+            let (at, anchor) = if fits { (span.0, "start") } else { (span.1, "end") };
+            self.text("note", at, y + 11.0, anchor, word);
+        }
+    }
+
+    fn x_axis(&mut self) {
+        let Frame { left, right, bottom, .. } = self.frame;
+        let mut free = f64::NEG_INFINITY;
+        for (value, word) in ticks(&self.chart.x, &self.x, (right - left) / TICK_X) {
+            let Some(x) = self.x(value) else { continue };
+            let half = layout::text_width(&word) / 2.0;
+            let middle = x.clamp(half, (self.place.width - half).max(half));
+            if middle - half < free {
+                continue;
+            }
+            free = middle + half + GAP;
+            self.path("axis", format!("M{x:.1} {bottom:.1}v5"));
+            self.text("tick", middle, bottom + LINE + 2.0, "middle", word);
+        }
+        self.text("label", right, self.place.height - 4.0, "end", self.chart.x.label.clone());
+    }
+
+    fn names(&mut self) {
+        let Frame { right, top, bottom, .. } = self.frame;
+        let at_end: Vec<(usize, String)> = self.names_at_end().collect();
+        let last_height = |index: usize| match &self.chart.series[index].shape {
+            Shape::Line(points) | Shape::Steps(points) => {
+                points.iter().rev().find_map(|point| self.y(point.1)).unwrap_or(bottom)
+            }
+            _ => bottom,
+        };
+        let wanted: Vec<f64> = at_end.iter().map(|&(index, _)| last_height(index) + 4.5).collect();
+        let heights = layout::spread_out(&wanted, top + 4.5, bottom + 4.5);
+        for ((index, name), height) in at_end.into_iter().zip(heights) {
+            let class = format!("name {}", self.chart.series[index].colour.class());
+            self.text(&class, right + GAP, height, "start", name);
+        }
+        let rows = self.rows_of_names();
+        let names: Vec<String> = rows.iter().map(|(_, name)| name.clone()).collect();
+        let (places, _) = layout::rows(&names, self.place.width);
+        for ((index, name), (x, row)) in rows.into_iter().zip(places) {
+            let series = &self.chart.series[index];
+            #[expect(clippy::cast_precision_loss, reason = "a handful")]
+            let y = LINE * (2.0 + row as f64) - 1.0;
+            let (kind, outline) = sample(&series.shape, x, y - 4.5);
+            self.path(&format!("{kind} {}", series.colour.class()), outline);
+            self.text("tick", x + SAMPLE + 5.0, y, "start", name);
+        }
+    }
+
+    fn path(&mut self, class: &str, outline: String) {
+        self.paths.push(Path { class: class.to_owned(), outline, tip: String::new() });
+    }
+
+    fn text(&mut self, class: &str, x: f64, y: f64, anchor: &'static str, words: String) {
+        self.texts.push(Text { class: class.to_owned(), x, y, anchor, words });
+    }
+}
+
+/// How a series looks, beside its name.
+fn sample(shape: &Shape, x: f64, y: f64) -> (&'static str, String) {
+    let across = format!("M{x:.1} {y:.1}h{SAMPLE}");
+    let square = format!("M{:.1} {:.1}h12v10h-12Z", x + 3.0, y - 5.0);
+    match shape {
+        Shape::Line(_) | Shape::Steps(_) => ("line", across),
+        Shape::Points(_) => ("knots", format!("M{:.1} {y:.1}h0", x + SAMPLE / 2.0)),
+        Shape::Band(_) => ("band", square),
+        Shape::ErrorBars(_) => ("whisker", format!("M{:.1} {:.1}v10m-4 0h8m-8 -10h8", x + SAMPLE / 2.0, y - 5.0)),
+        Shape::Area(_) | Shape::Bars(_) => ("bar", square),
+    }
+}

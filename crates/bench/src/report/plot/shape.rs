@@ -1,0 +1,207 @@
+//! The outlines of series in SVG's path language, from positions in pixels.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use super::{POINTS_MAX, Shape};
+
+/// Up to so many values a line shows a dot at each.
+const DOTS_MAX: usize = 24;
+
+impl Shape {
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => points.is_empty(),
+            Self::Band(points) | Self::ErrorBars(points) => points.is_empty(),
+            Self::Bars(bars) => bars.is_empty(),
+        }
+    }
+
+    /// All values of x.
+    pub(super) fn xs(&self) -> Vec<f64> {
+        match self {
+            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => {
+                points.iter().map(|point| point.0).collect()
+            }
+            Self::Band(points) | Self::ErrorBars(points) => points.iter().map(|point| point.0).collect(),
+            Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.from, bar.to]).collect(),
+        }
+    }
+
+    /// All values of y.
+    pub(super) fn ys(&self) -> Vec<f64> {
+        match self {
+            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => {
+                points.iter().map(|point| point.1).collect()
+            }
+            Self::Band(points) | Self::ErrorBars(points) => {
+                points.iter().flat_map(|point| [point.1, point.2]).collect()
+            }
+            Self::Bars(bars) => bars.iter().map(|bar| bar.value).collect(),
+        }
+    }
+
+    /// Whether it is a stroke that its name can stand at the end of.
+    pub(super) fn is_stroke(&self) -> bool {
+        matches!(self, Self::Line(_) | Self::Steps(_))
+    }
+}
+
+/// A path and the class that says how it is painted.
+pub(super) struct Outline {
+    pub(super) kind: &'static str,
+    pub(super) path: String,
+    pub(super) tip: String,
+}
+
+impl Outline {
+    fn new(kind: &'static str, path: String) -> Self {
+        Self { kind, path, tip: String::new() }
+    }
+}
+
+/// Where values are, in pixels.
+pub(super) trait Places {
+    /// A value of x.
+    fn x(&self, value: f64) -> Option<f64>;
+    /// A value of y.
+    fn y(&self, value: f64) -> Option<f64>;
+    /// The line that bars stand on.
+    fn floor(&self) -> f64;
+}
+
+/// The outlines of a shape.
+pub(super) fn outlines(shape: &Shape, places: &impl Places) -> Vec<Outline> {
+    match shape {
+        Shape::Line(points) => line(points, places),
+        Shape::Steps(points) => vec![Outline::new("line", stepped(&pixels(points, places), None))],
+        Shape::Area(points) => {
+            let pixels = pixels(points, places);
+            let top = stepped(&pixels, None);
+            vec![Outline::new("area", stepped(&pixels, Some(places.floor()))), Outline::new("line", top)]
+        }
+        Shape::Points(points) => vec![Outline::new("dots", dots(points, places))],
+        Shape::Band(points) => vec![Outline::new("band", band(points, places))],
+        Shape::ErrorBars(points) => vec![Outline::new("whisker", whiskers(points, places))],
+        Shape::Bars(bars) => bars
+            .iter()
+            .filter_map(|bar| {
+                let (from, to, top) = (places.x(bar.from)?, places.x(bar.to)?, places.y(bar.value)?);
+                // A hair between neighbours, unless they are too slim for one.
+                let gap = if to - from > 3.0 { 1.0 } else { 0.0 };
+                let (left, right, floor) = (from + gap / 2.0, (to - gap / 2.0).max(from + 0.5), places.floor());
+                let path = format!("M{left:.1} {floor:.1}V{top:.1}H{right:.1}V{floor:.1}Z");
+                Some(Outline { tip: bar.tip.clone(), ..Outline::new("bar", path) })
+            })
+            .collect(),
+    }
+}
+
+fn line(points: &[(f64, f64)], places: &impl Places) -> Vec<Outline> {
+    let thinned = thinned_line(points);
+    let mut outlines = vec![Outline::new("line", joined(&pixels(&thinned, places)))];
+    if points.len() <= DOTS_MAX {
+        outlines.push(Outline::new("knots", dots(points, places)));
+    }
+    outlines
+}
+
+fn pixels(points: &[(f64, f64)], places: &impl Places) -> Vec<Option<(f64, f64)>> {
+    points.iter().map(|point| Some((places.x(point.0)?, places.y(point.1)?))).collect()
+}
+
+fn joined(pixels: &[Option<(f64, f64)>]) -> String {
+    let mut path = String::new();
+    let mut command = 'M';
+    for pixel in pixels {
+        match pixel {
+            Some((x, y)) => {
+                append(&mut path, format_args!("{command}{x:.1} {y:.1}"));
+                command = 'L';
+            }
+            None => command = 'M',
+        }
+    }
+    path
+}
+
+/// Steps; with a floor, the outline of the area between them and the floor.
+fn stepped(pixels: &[Option<(f64, f64)>], floor: Option<f64>) -> String {
+    let mut path = String::new();
+    for run in pixels.split(Option::is_none) {
+        for (index, &(x, y)) in run.iter().flatten().enumerate() {
+            match (index, floor) {
+                (0, Some(floor)) => append(&mut path, format_args!("M{x:.1} {floor:.1}V{y:.1}")),
+                (0, None) => append(&mut path, format_args!("M{x:.1} {y:.1}")),
+                _ => append(&mut path, format_args!("H{x:.1}V{y:.1}")),
+            }
+        }
+        if let (Some(floor), false) = (floor, run.is_empty()) {
+            append(&mut path, format_args!("V{floor:.1}Z"));
+        }
+    }
+    path
+}
+
+/// Dots as strokes of no length, which a round cap makes visible: one path for a whole series.
+fn dots(points: &[(f64, f64)], places: &impl Places) -> String {
+    let mut taken = HashSet::new();
+    let mut path = String::new();
+    let every = points.len().div_ceil(POINTS_MAX).max(1);
+    for point in points.iter().step_by(every) {
+        let (Some(x), Some(y)) = (places.x(point.0), places.y(point.1)) else { continue };
+        let dot = format!("M{x:.1} {y:.1}h0");
+        // What lies in the same place is seen once.
+        if taken.insert(dot.clone()) {
+            path.push_str(&dot);
+        }
+    }
+    path
+}
+
+fn band(points: &[(f64, f64, f64)], places: &impl Places) -> String {
+    let pixels = |of: fn(&(f64, f64, f64)) -> f64| -> Vec<(f64, f64)> {
+        points.iter().filter_map(|point| Some((places.x(point.0)?, places.y(of(point))?))).collect()
+    };
+    let mut outline = pixels(|point| point.2);
+    outline.extend(pixels(|point| point.1).into_iter().rev());
+    let mut path = joined(&outline.into_iter().map(Some).collect::<Vec<_>>());
+    if !path.is_empty() {
+        path.push('Z');
+    }
+    path
+}
+
+fn whiskers(points: &[(f64, f64, f64)], places: &impl Places) -> String {
+    let mut path = String::new();
+    for point in points {
+        let (Some(x), Some(low), Some(high)) = (places.x(point.0), places.y(point.1), places.y(point.2)) else {
+            continue;
+        };
+        append(&mut path, format_args!("M{x:.1} {low:.1}V{high:.1}m-4 0h8M{:.1} {low:.1}h8", x - 4.0));
+    }
+    path
+}
+
+/// At most [`POINTS_MAX`] points, the smallest and the largest of every stretch among them.
+pub(super) fn thinned_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS_MAX {
+        return points.to_vec();
+    }
+    let stretch = points.len().div_ceil(POINTS_MAX / 2);
+    let mut thin = Vec::with_capacity(POINTS_MAX);
+    for part in points.chunks(stretch) {
+        let by_height = |one: &&(f64, f64), other: &&(f64, f64)| one.1.total_cmp(&other.1);
+        let (Some(low), Some(high)) = (part.iter().min_by(by_height), part.iter().max_by(by_height)) else { continue };
+        let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
+        thin.push(*first);
+        if first != second {
+            thin.push(*second);
+        }
+    }
+    thin
+}
+
+fn append(path: &mut String, arguments: std::fmt::Arguments<'_>) {
+    path.write_fmt(arguments).expect("a string takes every character");
+}
