@@ -1,6 +1,14 @@
 //! What a run leaves behind: the saved model, and the forms it is shown in.
 
+pub mod charts;
+pub mod figures;
+#[cfg(test)]
+pub(crate) mod fixtures;
+pub mod html;
+pub mod json;
 pub mod model;
+pub mod page;
+pub mod pending;
 pub mod plot;
 pub mod units;
 

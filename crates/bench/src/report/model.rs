@@ -114,6 +114,7 @@ pub struct ServerSide {
     /// Calls it finished.
     pub calls: u64,
     /// Its own latency histogram: upper bounds in seconds (the last is infinite) and calls within each.
+    #[serde(with = "super::json::buckets")]
     pub latency: Vec<(f64, u64)>,
 }
 

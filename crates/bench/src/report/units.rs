@@ -76,9 +76,14 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A part of a whole; 0 of nothing.
-#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 pub fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+    if whole == 0 { 0.0 } else { float(part) / float(whole) }
+}
+
+/// A number to compute with.
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53, and shown with three digits")]
+pub fn float(count: u64) -> f64 {
+    count as f64
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a logarithm of a finite number is at most 308")]

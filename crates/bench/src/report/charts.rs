@@ -1,0 +1,352 @@
+//! The charts of a measurement: which figures against which, and over which ranges.
+//!
+//! Must not know how a chart is drawn or where on the page it stands.
+
+use super::figures::{self, merged};
+use super::model::{Distribution, Run};
+use super::page::Figure;
+use super::plot::{Across, Axis, Bar, Chart, Colour, Rule, Series, Shape, Unit};
+use super::units;
+
+/// Bars of a distribution over its whole range.
+const BARS: usize = 56;
+
+/// Points of a percentile curve for each factor of ten.
+const POINTS_A_DECADE: u32 = 40;
+
+/// Clients that get a row each; more are told apart by their height alone.
+const ROWS_MAX: u32 = 24;
+
+/// Every chart that the runs have data for.
+pub fn all(runs: &[Run]) -> Vec<Figure> {
+    let charts = [
+        distribution(runs),
+        percentiles(runs),
+        percentiles_over_time(runs),
+        throughput(runs),
+        finishes(runs),
+        lag(runs),
+        server(runs),
+    ];
+    charts.into_iter().filter(|figure| !figure.chart.is_empty()).collect()
+}
+
+/// The name of one of several runs.
+fn name(index: usize) -> String {
+    format!("run {}", index + 1)
+}
+
+fn distribution(runs: &[Run]) -> Figure {
+    let all = merged(runs, |run| &run.response);
+    let (bars, rules) = histogram(&all);
+    Figure {
+        title: "Response times".to_owned(),
+        caption: format!(
+            "Share of the {} requests by their response time{}.",
+            units::count(all.count()),
+            if runs.len() > 1 { ", all runs together" } else { "" }
+        ),
+        chart: Chart {
+            x: Axis::log("response time", Unit::Micros),
+            y: Axis::linear("share of requests", Unit::Share).from(0.0),
+            series: vec![Series::new("", Colour::Series(0), Shape::Bars(bars))],
+            rules,
+            ..Chart::default()
+        },
+    }
+}
+
+fn lag(runs: &[Run]) -> Figure {
+    let all = merged(runs, |run| &run.lag);
+    let (bars, rules) = histogram(&all);
+    Figure {
+        title: "Send lag".to_owned(),
+        caption:
+            "How long after it was due a request was sent: the load generator's own delay, and waiting for a free \
+                  place on a connection."
+                .to_owned(),
+        chart: Chart {
+            x: Axis::log("send lag", Unit::Micros),
+            y: Axis::linear("share of requests", Unit::Share).from(0.0),
+            series: vec![Series::new("", Colour::Series(1), Shape::Bars(bars))],
+            rules,
+            ..Chart::default()
+        },
+    }
+}
+
+/// A distribution in bars of equal ratio, and its percentiles as lines across.
+fn histogram(distribution: &Distribution) -> (Vec<Bar>, Vec<Rule>) {
+    if distribution.count() == 0 {
+        return (Vec::new(), Vec::new());
+    }
+    let low = distribution.quantile_us(0.0).max(0.001);
+    // At least a tenth of a decade, or a hundred equal times would be one bar of no width.
+    let high = (distribution.max_us() * 1.001).max(low * 1.26);
+    let ratio = (high / low).powf(1.0 / float(BARS));
+    let mut counts = vec![0; BARS];
+    for value in distribution.histogram.iter_recorded() {
+        let position = (units::float(value.value_iterated_to()) / 1e3 / low).max(1.0).ln() / ratio.ln();
+        counts[index(position).min(BARS - 1)] += value.count_at_value();
+    }
+    let bars = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bar, &count)| {
+        let [from, to] = [bar, bar + 1].map(|edge| low * ratio.powf(float(edge)));
+        let value = units::share(count, distribution.count());
+        let tip = format!("{} to {}: {}", units::micros(from), units::micros(to), units::percent(value));
+        Bar { from, to, value, tip }
+    });
+    let rules = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)].map(|(name, share)| {
+        let at = distribution.quantile_us(share);
+        Rule { across: Across::X, at, label: format!("{name} {}", units::micros(at)) }
+    });
+    (bars.collect(), rules.into())
+}
+
+fn percentiles(runs: &[Run]) -> Figure {
+    let line = |distribution: &Distribution| Shape::Line(curve(distribution));
+    let several = runs.len() > 1;
+    let mut series: Vec<Series> = runs
+        .iter()
+        .enumerate()
+        .map(|(index, run)| {
+            let label = if several { name(index) } else { "response".to_owned() };
+            Series::new(label, Colour::Series(index), line(&run.response))
+        })
+        .collect();
+    if let ([run], true) = (runs, runs.iter().any(|run| run.lag.count() > 0)) {
+        series.push(Series::new("service", Colour::Series(1), line(&run.service)));
+        series.push(Series::new("send lag", Colour::Series(2), line(&run.lag)));
+    }
+    let count = runs.iter().map(|run| run.response.count()).max().unwrap_or(0);
+    let caption = if several {
+        "The time that this share of the requests needed at most; a line a run."
+    } else if series.len() > 1 {
+        "The time that this share of the requests needed at most: from when each was due (response), from when it was \
+         sent (service), and between the two (send lag)."
+    } else {
+        "The time that this share of the requests needed at most."
+    };
+    Figure {
+        title: "Percentiles".to_owned(),
+        caption: caption.to_owned(),
+        chart: Chart {
+            x: Axis::log("share of requests", Unit::Count).from(1.0).ticks(shares(count)),
+            y: Axis::log("time at most", Unit::Micros),
+            series,
+            ..Chart::default()
+        },
+    }
+}
+
+/// Ticks of the axis on which 90%, 99% and 99.9% are equally far apart, as far as the requests tell them apart.
+fn shares(count: u64) -> Vec<(f64, String)> {
+    let names = ["0%", "50%", "90%", "99%", "99.9%", "99.99%", "99.999%", "99.9999%"];
+    let places = [1.0, 2.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6];
+    let ticks = places.into_iter().zip(names.map(str::to_owned));
+    ticks.filter(|(place, _)| *place <= units::float(count).max(2.0)).collect()
+}
+
+/// `(1 / share above, time)`: the axis is the share of the requests that needed longer, from all to one.
+fn curve(distribution: &Distribution) -> Vec<(f64, f64)> {
+    if distribution.count() == 0 {
+        return Vec::new();
+    }
+    let last = units::float(distribution.count());
+    let places = (0..=8 * POINTS_A_DECADE).map(|step| 10_f64.powf(f64::from(step) / f64::from(POINTS_A_DECADE)));
+    let mut points: Vec<(f64, f64)> = places
+        .take_while(|&place| place < last)
+        .map(|place| (place, distribution.quantile_us(1.0 - 1.0 / place).max(0.001)))
+        .collect();
+    points.push((last.clamp(1.0, 1e8), distribution.max_us().max(0.001)));
+    points
+}
+
+fn percentiles_over_time(runs: &[Run]) -> Figure {
+    let line = |run: &Run, of: fn(&super::model::Interval) -> f64| {
+        let points = run.series.iter().map(|part| {
+            let time = if part.requests > 0 { of(part) } else { f64::NAN };
+            (part.at_seconds + part.seconds / 2.0, time)
+        });
+        Shape::Line(points.collect())
+    };
+    let (series, caption): (Vec<Series>, _) = match runs {
+        [run] => {
+            let lines = [
+                Series::new("p50", Colour::Step(0), line(run, |part| part.p50_us)),
+                Series::new("p90", Colour::Step(1), line(run, |part| part.p90_us)),
+                Series::new("p99", Colour::Step(2), line(run, |part| part.p99_us)),
+                Series::new("p99.9", Colour::Step(3), line(run, |part| part.p999_us)),
+                Series::new("max", Colour::Step(4), line(run, |part| part.max_us)),
+            ];
+            (lines.into(), "Response times of the requests that ended in each part of the run.")
+        }
+        runs => {
+            let lines = runs.iter().enumerate();
+            let lines = lines
+                .map(|(index, run)| Series::new(name(index), Colour::Series(index), line(run, |part| part.p99_us)));
+            (lines.collect(), "99th percentile of the response times in each part of a run; a line a run.")
+        }
+    };
+    Figure {
+        title: if runs.len() > 1 { "p99 over time" } else { "Percentiles over time" }.to_owned(),
+        caption: caption.to_owned(),
+        chart: Chart {
+            x: Axis::linear("since the beginning", Unit::Seconds).from(0.0),
+            y: Axis::log("response time", Unit::Micros),
+            series: if runs.iter().any(|run| run.series.iter().any(|part| part.requests > 0)) {
+                series
+            } else {
+                Vec::new()
+            },
+            ..Chart::default()
+        },
+    }
+}
+
+fn throughput(runs: &[Run]) -> Figure {
+    let steps = |run: &Run, of: fn(&super::model::Interval) -> u64| -> Vec<(f64, f64)> {
+        let mut points: Vec<(f64, f64)> =
+            run.series.iter().map(|part| (part.at_seconds, units::float(of(part)) / part.seconds)).collect();
+        // The last part has its length too.
+        if let (Some(part), Some(&(_, rate))) = (run.series.last(), points.last()) {
+            points.push((part.at_seconds + part.seconds, rate));
+        }
+        points
+    };
+    let mut series: Vec<Series> = match runs {
+        [run] => vec![Series::new("requests", Colour::Series(0), Shape::Area(steps(run, |part| part.requests)))],
+        runs => {
+            let lines = runs.iter().enumerate();
+            lines
+                .map(|(index, run)| {
+                    Series::new(name(index), Colour::Series(index), Shape::Steps(steps(run, |part| part.requests)))
+                })
+                .collect()
+        }
+    };
+    let failed = runs.iter().filter(|run| run.series.iter().any(|part| part.errors > 0));
+    let errors: Vec<Series> = failed
+        .enumerate()
+        .map(|(index, run)| {
+            let label = if index == 0 { "errors" } else { "" };
+            Series::new(label, Colour::Bad, Shape::Area(steps(run, |part| part.errors)))
+        })
+        .collect();
+    let caption = if errors.is_empty() {
+        "Requests that ended, a second. None of them failed."
+    } else {
+        "Requests that ended, a second, and those of them that failed."
+    };
+    series.extend(errors);
+    Figure {
+        title: "Throughput".to_owned(),
+        caption: caption.to_owned(),
+        chart: Chart {
+            x: Axis::linear("since the beginning", Unit::Seconds).from(0.0),
+            y: Axis::linear("requests a second", Unit::Count).from(0.0),
+            series,
+            ..Chart::default()
+        },
+    }
+}
+
+/// A row a client; in its row a request stands the higher, the longer it took.
+fn finishes(runs: &[Run]) -> Figure {
+    let finishes = runs.first().map_or(&[][..], |run| &run.finishes);
+    let times = || finishes.iter().map(|finish| finish.response_us.max(0.001).ln()).filter(|time| time.is_finite());
+    let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
+    let clients = finishes.iter().map(|finish| finish.client).max().map_or(0, |last| last.saturating_add(1));
+    let in_rows = clients <= ROWS_MAX;
+    // Rows leave a quarter free, so that they stay apart.
+    let height = |response_us: f64| {
+        let share = if high > low { (response_us.max(0.001).ln() - low) / (high - low) } else { 0.5 };
+        if in_rows { 0.75 * share - 0.375 } else { 0.0 }
+    };
+    let series = (0..clients.min(if in_rows { ROWS_MAX } else { 1 })).map(|client| {
+        let own = finishes.iter().filter(|finish| !in_rows || finish.client == client);
+        let points = own.map(|finish| (finish.at_seconds, f64::from(finish.client) + height(finish.response_us)));
+        Series::new("", Colour::Series(client as usize), Shape::Points(points.collect()))
+    });
+    let rows =
+        if in_rows { (0..clients).map(|client| (f64::from(client), client.to_string())).collect() } else { Vec::new() };
+    let which = if runs.len() > 1 { " Of the first run." } else { "" };
+    let caption = if in_rows {
+        "A dot is a finished request, in its client's row; the higher in the row, the longer it took (logarithmic). A gap \
+         is a time in which nothing finished."
+    } else {
+        "A dot is a finished request at the height of its client's number. A gap is a time in which nothing finished."
+    };
+    Figure {
+        title: "Finish times by client".to_owned(),
+        caption: format!("{caption}{which}"),
+        chart: Chart {
+            x: Axis::linear("finished at", Unit::Seconds).from(0.0),
+            y: Axis::linear("client", Unit::Count).from(-0.6).to(f64::from(clients.max(1)) - 0.4).ticks(rows),
+            series: series.collect(),
+            ..Chart::default()
+        },
+    }
+}
+
+fn server(runs: &[Run]) -> Figure {
+    let servers = runs.iter().filter_map(|run| run.server.as_ref());
+    let mut buckets: Vec<(f64, u64)> = Vec::new();
+    for server in servers {
+        for (index, &(bound, calls)) in server.latency.iter().enumerate() {
+            if index == buckets.len() {
+                buckets.push((bound, 0));
+            }
+            // Two servers with different buckets cannot be added; the first one is shown.
+            if buckets[index].0.total_cmp(&bound).is_ne() {
+                break;
+            }
+            buckets[index].1 += calls;
+        }
+    }
+    let calls: u64 = buckets.iter().map(|bucket| bucket.1).sum();
+    let first = buckets.iter().map(|bucket| bucket.0).find(|bound| *bound > 0.0 && bound.is_finite()).unwrap_or(1e-3);
+    let mut from = first / 2.0;
+    let mut bars = Vec::new();
+    for (bound, count) in buckets {
+        let is_last = !bound.is_finite();
+        let to = if is_last { from * 2.0 } else { bound };
+        if count > 0 && to > from {
+            let value = units::share(count, calls);
+            let shown = units::micros(if is_last { from } else { to } * 1e6);
+            let tip = format!("{} {shown}: {}", if is_last { "over" } else { "up to" }, units::percent(value));
+            bars.push(Bar { from: from * 1e6, to: to * 1e6, value, tip });
+        }
+        from = from.max(to);
+    }
+    Figure {
+        title: "The server's own latency".to_owned(),
+        caption: format!(
+            "Share of the {} calls by the time that the server counted for them, in its own buckets.",
+            units::count(calls)
+        ),
+        chart: Chart {
+            x: Axis::log("time in the server", Unit::Micros),
+            y: Axis::linear("share of calls", Unit::Share).from(0.0),
+            series: vec![Series::new("", Colour::Series(6), Shape::Bars(bars))],
+            ..Chart::default()
+        },
+    }
+}
+
+/// The rate asked for as a line across the throughput.
+pub fn mark_rate(figures: &mut [Figure], rate: f64) {
+    for figure in figures.iter_mut().filter(|figure| figure.title == "Throughput") {
+        let label = format!("asked for {}", figures::rate(rate));
+        figure.chart.rules.push(Rule { across: Across::Y, at: rate, label });
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a handful")]
+fn float(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never below 0, and clamped by its user")]
+fn index(position: f64) -> usize {
+    position as usize
+}

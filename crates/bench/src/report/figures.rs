@@ -1,0 +1,141 @@
+//! The figures that a measurement comes down to: one list, so that the terminal and the page show the same.
+//!
+//! Must not know how they are laid out.
+
+use hdrhistogram::Histogram;
+
+use super::model::{Distribution, Run, histogram};
+use super::units;
+
+/// A figure of a run.
+pub struct Figure {
+    /// For programs, with its unit.
+    pub key: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// Its value, where the run has one.
+    pub of: fn(&Run) -> Option<f64>,
+    /// How a value of it is shown.
+    pub show: fn(f64) -> String,
+}
+
+/// All of them, the most wanted first.
+pub const FIGURES: [Figure; 11] = [
+    Figure { key: "rate", name: "rate", of: |run| Some(run.rate), show: rate },
+    Figure { key: "p50_us", name: "p50", of: |run| response(run, 0.5), show: units::micros },
+    Figure { key: "p90_us", name: "p90", of: |run| response(run, 0.9), show: units::micros },
+    Figure { key: "p99_us", name: "p99", of: |run| response(run, 0.99), show: units::micros },
+    Figure { key: "p999_us", name: "p99.9", of: |run| response(run, 0.999), show: units::micros },
+    Figure { key: "max_us", name: "max", of: |run| some(run, run.response.max_us()), show: units::micros },
+    Figure { key: "mean_us", name: "mean", of: |run| some(run, run.response.mean_us()), show: units::micros },
+    Figure { key: "errors", name: "errors", of: |run| Some(units::float(run.errors)), show: whole },
+    Figure { key: "client_cpu_us", name: "client CPU a request", of: client_cpu_us, show: units::micros },
+    Figure {
+        key: "client_busy_max",
+        name: "busiest worker",
+        of: |run| Some(run.client_busy_max),
+        show: units::percent,
+    },
+    Figure { key: "server_cpu_us", name: "server CPU a call", of: server_cpu_us, show: units::micros },
+];
+
+/// A figure over several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The middle one; between the two middle ones of an even number.
+    pub median: f64,
+    /// Smallest.
+    pub low: f64,
+    /// Largest.
+    pub high: f64,
+    /// How many runs have the figure.
+    pub runs: usize,
+}
+
+/// The figure over the runs that have it.
+pub fn range(figure: &Figure, runs: &[Run]) -> Option<Range> {
+    let mut values: Vec<f64> = runs.iter().filter_map(figure.of).collect();
+    values.sort_by(f64::total_cmp);
+    let (&low, &high) = (values.first()?, values.last()?);
+    let middle = values.len() / 2;
+    let median = if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) };
+    Some(Range { median, low, high, runs: values.len() })
+}
+
+/// The requests of all runs in one distribution: percentiles are never averaged.
+pub fn merged(runs: &[Run], of: fn(&Run) -> &Distribution) -> Distribution {
+    let mut all: Histogram<u64> = histogram();
+    // So that no value is too large for it.
+    all.auto(true);
+    for run in runs {
+        all.add(&of(run).histogram).expect("a histogram that grows takes every value");
+    }
+    Distribution { histogram: all }
+}
+
+/// Requests a second.
+pub fn rate(value: f64) -> String {
+    format!("{} /s", units::number(value))
+}
+
+fn whole(value: f64) -> String {
+    units::number(value).trim_end_matches(".00").trim_end_matches(".0").to_owned()
+}
+
+fn response(run: &Run, share: f64) -> Option<f64> {
+    some(run, run.response.quantile_us(share))
+}
+
+/// A time, unless no request ended.
+fn some(run: &Run, value: f64) -> Option<f64> {
+    (run.response.count() > 0).then_some(value)
+}
+
+fn client_cpu_us(run: &Run) -> Option<f64> {
+    (run.requests > 0).then(|| run.client_cpu_seconds * 1e6 / units::float(run.requests))
+}
+
+fn server_cpu_us(run: &Run) -> Option<f64> {
+    let server = run.server.as_ref().filter(|server| server.calls > 0)?;
+    Some(server.cpu_seconds * 1e6 / units::float(server.calls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(rate: f64) -> Run {
+        Run { rate, ..Run::default() }
+    }
+
+    #[test]
+    fn several_runs_come_down_to_their_median_and_their_ends() {
+        let rates = |rates: &[f64]| range(&FIGURES[0], &rates.iter().map(|&rate| run(rate)).collect::<Vec<_>>());
+        assert_eq!(rates(&[]), None);
+        assert_eq!(rates(&[3.0, 9.0, 1.0]), Some(Range { median: 3.0, low: 1.0, high: 9.0, runs: 3 }));
+        assert_eq!(rates(&[4.0, 2.0]), Some(Range { median: 3.0, low: 2.0, high: 4.0, runs: 2 }));
+    }
+
+    #[test]
+    fn a_run_without_requests_has_no_times() {
+        let missing: Vec<&str> =
+            FIGURES.iter().filter(|figure| (figure.of)(&run(0.0)).is_none()).map(|figure| figure.key).collect();
+        assert_eq!(
+            missing,
+            ["p50_us", "p90_us", "p99_us", "p999_us", "max_us", "mean_us", "client_cpu_us", "server_cpu_us"]
+        );
+    }
+
+    #[test]
+    fn runs_of_unequal_length_are_merged_by_their_requests() {
+        let mut runs = [run(1.0), run(1.0)];
+        for _ in 0..99 {
+            runs[0].response.histogram.record(1_000_000).expect("in range");
+        }
+        runs[1].response.histogram.record(9_000_000).expect("in range");
+        let all = merged(&runs, |run| &run.response);
+        assert_eq!(all.count(), 100);
+        assert!((all.quantile_us(0.98) - 1_000.0).abs() < 2.0);
+        assert!((all.max_us() - 9_000.0).abs() < 20.0);
+    }
+}

@@ -1,0 +1,359 @@
+//! A page of figures, tables and charts in one file that needs nothing else: no script, no font, no request.
+//!
+//! The blocks are plain data; the template gives them their markup and escapes every word, for targets, labels and
+//! errors come from outside. Must not know what is measured.
+
+use askama::Template;
+
+use super::plot::Chart;
+
+/// A page that is being put together, from top to bottom.
+#[derive(Template)]
+#[template(path = "page.html")]
+pub struct Page {
+    title: String,
+    lead: String,
+    footer: String,
+    blocks: Vec<Block>,
+    charts: usize,
+}
+
+enum Block {
+    Heading(String),
+    Paragraph(String),
+    Banner(Banner),
+    Cards(Vec<Card>),
+    Tables(Vec<Table>),
+    Figures(Vec<Drawn>),
+}
+
+/// What a block wants to be seen as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// Nothing in particular.
+    #[default]
+    Plain,
+    /// The one to look at first.
+    Main,
+    /// As it should be.
+    Good,
+    /// To be read before the figures are.
+    Warning,
+    /// Wrong.
+    Bad,
+}
+
+impl Tone {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Main => "main",
+            Self::Good => "good",
+            Self::Warning => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// A message across the page.
+#[derive(Clone, Debug, Default)]
+pub struct Banner {
+    /// How it looks.
+    pub tone: Tone,
+    /// For programs: what `data-verdict` says.
+    pub key: String,
+    /// In a word or two.
+    pub title: String,
+    /// In a sentence.
+    pub words: String,
+    /// One after another.
+    pub reasons: Vec<String>,
+}
+
+/// What is shown in one place: words, and where they stand for a figure its key and its value in full.
+#[derive(Clone, Debug, Default)]
+pub struct Value {
+    /// For people.
+    pub text: String,
+    /// For programs: what `data-figure` says; empty if the words are no figure.
+    pub key: String,
+    /// For programs: the value with all its digits.
+    pub exact: String,
+    /// Whether it tells of something wrong.
+    pub is_bad: bool,
+}
+
+impl Value {
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A figure: its key, its value in full and how it is shown.
+    pub fn figure(key: impl Into<String>, exact: impl ToString, text: impl Into<String>) -> Self {
+        Self { text: text.into(), key: key.into(), exact: exact.to_string(), is_bad: false }
+    }
+
+    /// Marked as something wrong, if it is.
+    #[must_use]
+    pub fn bad(self, is_bad: bool) -> Self {
+        Self { is_bad, ..self }
+    }
+
+    fn amount(&self) -> &str {
+        self.parts().0
+    }
+
+    fn unit(&self) -> &str {
+        self.parts().1
+    }
+
+    /// What stands before the last space and what behind it, unless that is a number too.
+    fn parts(&self) -> (&str, &str) {
+        match self.text.rsplit_once(' ') {
+            Some((amount, unit)) if !unit.starts_with(|first: char| first.is_ascii_digit()) => (amount, unit),
+            _ => (&self.text, ""),
+        }
+    }
+}
+
+/// A headline figure.
+#[derive(Clone, Debug, Default)]
+pub struct Card {
+    /// What it is.
+    pub name: String,
+    /// Amount and unit, with a space between.
+    pub value: Value,
+    /// What it is to be seen beside; may be empty.
+    pub note: String,
+    /// How it looks.
+    pub tone: Tone,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its head.
+    pub name: String,
+    /// Numbers stand at the right.
+    pub is_number: bool,
+}
+
+/// A table whose first column names the rows.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// Its columns; a row's further cells are not shown.
+    pub columns: Vec<Column>,
+    /// Its rows.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Table {
+    /// A table without rows, with a column of words and then columns of numbers.
+    pub fn of_numbers<'a>(caption: impl Into<String>, heads: impl IntoIterator<Item = &'a str>) -> Self {
+        let heads = heads.into_iter().enumerate();
+        let columns = heads.map(|(index, name)| Column { name: name.to_owned(), is_number: index > 0 }).collect();
+        Self { caption: caption.into(), columns, rows: Vec::new() }
+    }
+
+    /// A table of names and words without heads.
+    pub fn of_facts(caption: impl Into<String>, facts: impl IntoIterator<Item = (String, String)>) -> Self {
+        let columns = [(); 2].map(|()| Column { name: String::new(), is_number: false }).into();
+        let rows = facts.into_iter().map(|(name, words)| vec![Value::text(name), Value::text(words)]).collect();
+        Self { caption: caption.into(), columns, rows }
+    }
+
+    /// With another row.
+    #[must_use]
+    pub fn row(mut self, cells: impl IntoIterator<Item = Value>) -> Self {
+        self.rows.push(cells.into_iter().collect());
+        self
+    }
+
+    fn has_heads(&self) -> bool {
+        self.columns.iter().any(|column| !column.name.is_empty())
+    }
+
+    fn cells<'a>(&'a self, row: &'a [Value]) -> impl Iterator<Item = (&'a Value, &'a Column)> {
+        row.iter().zip(&self.columns)
+    }
+}
+
+/// A chart with its title and what to see in it.
+#[derive(Clone, Debug, Default)]
+pub struct Figure {
+    /// Above the chart.
+    pub title: String,
+    /// Below the title; may be empty.
+    pub caption: String,
+    /// The chart; its own title may stay empty.
+    pub chart: Chart,
+}
+
+struct Drawn {
+    title: String,
+    caption: String,
+    svg: String,
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), lead: String::new(), footer: String::new(), blocks: Vec::new(), charts: 0 }
+    }
+
+    /// With a line below the title.
+    #[must_use]
+    pub fn lead(self, words: impl Into<String>) -> Self {
+        Self { lead: words.into(), ..self }
+    }
+
+    /// With a line at the end.
+    #[must_use]
+    pub fn footer(self, words: impl Into<String>) -> Self {
+        Self { footer: words.into(), ..self }
+    }
+
+    /// With a heading.
+    #[must_use]
+    pub fn heading(self, words: impl Into<String>) -> Self {
+        self.block(Block::Heading(words.into()))
+    }
+
+    /// With a paragraph.
+    #[must_use]
+    pub fn paragraph(self, words: impl Into<String>) -> Self {
+        self.block(Block::Paragraph(words.into()))
+    }
+
+    /// With a message across the page.
+    #[must_use]
+    pub fn banner(self, banner: Banner) -> Self {
+        self.block(Block::Banner(banner))
+    }
+
+    /// With headline figures.
+    #[must_use]
+    pub fn cards(self, cards: Vec<Card>) -> Self {
+        self.block(Block::Cards(cards))
+    }
+
+    /// With a table.
+    #[must_use]
+    pub fn table(self, table: Table) -> Self {
+        self.tables(vec![table])
+    }
+
+    /// With tables beside each other where there is room.
+    #[must_use]
+    pub fn tables(self, tables: Vec<Table>) -> Self {
+        self.block(Block::Tables(tables))
+    }
+
+    /// With a chart.
+    #[must_use]
+    pub fn chart(self, figure: Figure) -> Self {
+        self.charts(vec![figure])
+    }
+
+    /// With charts beside each other where there is room.
+    #[must_use]
+    pub fn charts(mut self, figures: Vec<Figure>) -> Self {
+        let drawn = figures.into_iter().map(|figure| {
+            self.charts += 1;
+            let Figure { title, caption, mut chart } = figure;
+            if chart.title.is_empty() {
+                chart.title.clone_from(&title);
+            }
+            Drawn { svg: chart.svg(&format!("chart-{}", self.charts)), title, caption }
+        });
+        let drawn = drawn.collect();
+        self.block(Block::Figures(drawn))
+    }
+
+    /// The page as a file's text.
+    pub fn finish(&self) -> String {
+        self.render().expect("the template writes into a string")
+    }
+
+    fn block(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::plot::{Axis, Colour, Series, Shape, Unit};
+
+    fn figure() -> Figure {
+        Figure {
+            title: "Mean time by clients".to_owned(),
+            chart: Chart {
+                x: Axis::linear("clients", Unit::Count),
+                y: Axis::linear("mean", Unit::Micros).from(0.0),
+                series: vec![Series::new("buy", Colour::Series(0), Shape::Line(vec![(1.0, 464.93), (10.0, 263.2)]))],
+                ..Chart::default()
+            },
+            ..Figure::default()
+        }
+    }
+
+    #[test]
+    fn every_word_is_escaped_wherever_it_stands() {
+        let evil = "\"'><script>alert(1)</script>{{ 7 * 7 }}";
+        let value = Value::figure(evil, evil, evil);
+        let banner = Banner {
+            key: evil.into(),
+            title: evil.into(),
+            words: evil.into(),
+            reasons: vec![evil.into()],
+            ..Banner::default()
+        };
+        let page = Page::new(evil)
+            .lead(evil)
+            .heading(evil)
+            .paragraph(evil)
+            .banner(banner)
+            .cards(vec![Card { name: evil.into(), value: value.clone(), note: evil.into(), tone: Tone::Main }])
+            .table(Table::of_numbers(evil, [evil, evil]).row([value.clone(), value]))
+            .chart(Figure { title: evil.into(), caption: evil.into(), ..figure() })
+            .footer(evil)
+            .finish();
+        assert!(!page.contains("<script"));
+        assert!(!page.contains("\"'>"));
+        assert!(page.contains("{{ 7 * 7 }}"));
+    }
+
+    #[test]
+    fn a_page_asks_for_nothing_from_elsewhere() {
+        let page = Page::new("Answers").chart(figure()).chart(figure()).finish();
+        for asking in ["http://", "https://", "<script", "@import", "url(", "<img", "src="] {
+            assert!(!page.contains(asking), "{asking}");
+        }
+    }
+
+    #[test]
+    fn figures_can_be_read_with_all_their_digits() {
+        let page = Page::new("Answers")
+            .cards(vec![Card { value: Value::figure("p99_us", 26_320.123_456_7, "26.3 ms"), ..Card::default() }])
+            .table(
+                Table::of_numbers("Buys", ["clients", "mean"])
+                    .row([Value::text("10"), Value::figure("mean_us", 263.2, "263 µs")]),
+            )
+            .finish();
+        assert!(page.contains("<data value=\"26320.1234567\" data-figure=\"p99_us\">26.3 <small>ms</small></data>"));
+        assert!(page.contains("<data value=\"263.2\" data-figure=\"mean_us\">263 µs</data>"));
+    }
+
+    #[test]
+    fn charts_of_a_page_have_identifiers_of_their_own() {
+        let page = Page::new("Answers").chart(figure()).charts(vec![figure(), figure()]).finish();
+        for number in 1..=3 {
+            assert_eq!(page.matches(&format!("id=\"chart-{number}-wide-title\"")).count(), 1);
+        }
+    }
+}
