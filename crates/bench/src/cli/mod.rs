@@ -7,6 +7,7 @@ pub mod child;
 pub mod compare;
 pub mod effects;
 pub mod load;
+pub mod shown;
 #[cfg(test)]
 mod stub;
 pub mod sweep;
