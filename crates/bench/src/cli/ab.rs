@@ -8,6 +8,7 @@ use clap::Args;
 use super::Exit;
 use super::child::{Children, CommandLine, Interrupt, Measured};
 use super::effects::{Effects, FORMAT};
+use super::shown;
 use crate::stats::compare::{CONFIDENCE, Design, Sides, compare};
 use crate::stats::interval::{geometric_mean, mean};
 use crate::stats::metric::Metric;
@@ -136,7 +137,12 @@ impl Plan {
     fn progress(&self, number: usize, round: &[Measured; 2]) -> anyhow::Result<String> {
         let metric = self.metrics[0];
         let [a, b] = [self.value(metric, round, 0)?, self.value(metric, round, 1)?];
-        Ok(format!("round {number} of {}: {metric} A {}, B {}", self.rounds, metric.show(a), metric.show(b)))
+        Ok(format!(
+            "round {number} of {}: {metric} A {}, B {}",
+            self.rounds,
+            shown::value(metric, a),
+            shown::value(metric, b)
+        ))
     }
 
     /// A side's figure of a round; of a load that was run several times, the mean of its runs.

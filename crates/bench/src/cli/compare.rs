@@ -1,7 +1,6 @@
 //! `quire-bench compare`: two saved reports.
 
-use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
@@ -10,7 +9,8 @@ use clap::Args;
 use super::Exit;
 use super::effects::{Effects, FORMAT};
 use crate::report::Report;
-use crate::report::model::{self, Load, Machine};
+use crate::report::json;
+use crate::report::model::{Load, Machine};
 use crate::stats::compare::{CONFIDENCE, Design, RUNS_MIN, Sides, compare};
 use crate::stats::metric::Metric;
 
@@ -68,16 +68,7 @@ fn name(path: &Path, load: &Load) -> String {
 }
 
 fn read(path: &Path) -> anyhow::Result<Report> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let report: Report = serde_json::from_reader(BufReader::new(file))
-        .with_context(|| format!("{} is not a report that --json wrote", path.display()))?;
-    ensure!(
-        report.format == model::FORMAT,
-        "{} is in the format {:?}; this program reads {:?}",
-        path.display(),
-        report.format,
-        model::FORMAT
-    );
+    let report = json::read(path)?;
     ensure!(!report.runs.is_empty(), "{} holds no run", path.display());
     Ok(report)
 }

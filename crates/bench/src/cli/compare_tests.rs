@@ -1,7 +1,7 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::report::model::{Distribution, Run, Verdict as Believed};
+use crate::report::model::{self, Distribution, Run, Verdict as Believed};
 use crate::stats::compare::Verdict;
 
 fn run(rate: f64, time_us: u64) -> Run {
@@ -98,10 +98,8 @@ fn a_file_that_is_no_report_is_named_with_what_is_wrong() {
         let error = format!("{:#}", effects(&path, &path).expect_err("no report"));
         assert!(error.contains("x.json") && error.contains(expected), "{error}");
     };
-    check(None, "cannot open");
-    check(Some("[1, 2".into()), "is not a report that --json wrote");
-    check(Some(r#"{"format": "other"}"#.into()), "missing field");
-    let other = Report { format: "quire-bench/9".into(), ..report(vec![run(1.0, 1)]) };
-    check(Some(serde_json::to_string(&other).expect("JSON")), "this program reads \"quire-bench/1\"");
+    check(None, "cannot read the report");
+    check(Some("[1, 2".into()), "it is not a report as --json writes it");
+    check(Some(r#"{"format": "other"}"#.into()), "this version reads \"quire-bench/1\"");
     check(Some(serde_json::to_string(&report(Vec::new())).expect("JSON")), "holds no run");
 }

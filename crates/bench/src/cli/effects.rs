@@ -7,9 +7,11 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::Exit;
+use super::shown;
+use crate::report::units;
 use crate::stats::compare::{Design, Effect, Verdict};
 use crate::stats::interval::Interval;
-use crate::stats::metric::{Scale, digits};
+use crate::stats::metric::Scale;
 
 /// What the JSON's `format` says.
 pub const FORMAT: &str = "quire-bench-effects/1";
@@ -68,8 +70,8 @@ impl Effects {
         let rows = self.effects.iter().map(|effect| {
             [
                 effect.metric.name().to_owned(),
-                effect.metric.show(effect.a),
-                effect.metric.show(effect.b),
+                shown::value(effect.metric, effect.a),
+                shown::value(effect.metric, effect.b),
                 change(effect),
                 effect.interval().map_or_else(|| "none".to_owned(), |interval| show_interval(effect, interval)),
                 words(effect),
@@ -94,7 +96,7 @@ impl Effects {
         };
         let of = self.effects.len();
         let shared = if of == 1 { String::new() } else { format!(" of all {of} verdicts together (Bonferroni)") };
-        format!("{unit}, {how}; confidence {}%{shared}", digits(self.confidence * 100.0))
+        format!("{unit}, {how}; confidence {}%{shared}", self.confidence * 100.0)
     }
 }
 
@@ -114,12 +116,12 @@ fn show_interval(effect: &Effect, interval: Interval) -> String {
 
 fn ratio(value: f64) -> String {
     // Widths below a thousandth are below what runs repeat.
-    if value < 10.0 { format!("{value:.3}") } else { digits(value) }
+    if value < 10.0 { format!("{value:.3}") } else { units::number(value) }
 }
 
 fn difference(effect: &Effect, value: f64) -> String {
     let sign = if value < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", effect.metric.show(value.abs()))
+    format!("{sign}{}", shown::value(effect.metric, value.abs()))
 }
 
 fn words(effect: &Effect) -> String {
@@ -128,14 +130,16 @@ fn words(effect: &Effect) -> String {
         (Verdict::NoDifferenceSeen, _) => "no difference seen".to_owned(),
         (Verdict::Different, Scale::Difference) if effect.change > 0.0 => "B is higher".to_owned(),
         (Verdict::Different, Scale::Difference) => "B is lower".to_owned(),
-        (Verdict::Different, Scale::Ratio) if effect.change >= 2.0 => format!("B is {} times A", digits(effect.change)),
+        (Verdict::Different, Scale::Ratio) if effect.change >= 2.0 => {
+            format!("B is {} times A", units::number(effect.change))
+        }
         (Verdict::Different, Scale::Ratio) if effect.change > 1.0 => {
             format!("B is {}% higher", percent(effect.change - 1.0))
         }
         (Verdict::Different, Scale::Ratio) if effect.change > 0.5 => {
             format!("B is {}% lower", percent(1.0 - effect.change))
         }
-        (Verdict::Different, Scale::Ratio) => format!("A is {} times B", digits(1.0 / effect.change)),
+        (Verdict::Different, Scale::Ratio) => format!("A is {} times B", units::number(1.0 / effect.change)),
     }
 }
 

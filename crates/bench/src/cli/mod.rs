@@ -12,6 +12,7 @@ pub mod load;
 pub mod measure;
 pub mod report;
 pub mod reproduce;
+pub mod shown;
 #[cfg(test)]
 mod stub;
 pub mod sweep;

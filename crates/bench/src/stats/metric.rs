@@ -111,16 +111,6 @@ impl Metric {
     pub fn resolution(self) -> f64 {
         if matches!(self, Self::P50 | Self::P90 | Self::P99 | Self::P999) { 1.0 / 1024.0 } else { 0.0 }
     }
-
-    /// A value with its unit, to about four digits.
-    pub fn show(self, value: f64) -> String {
-        match self {
-            Self::Rate => format!("{}/s", digits(value)),
-            Self::Errors => format!("{}%", digits(value * 100.0)),
-            Self::Wall | Self::Cpu => show_time(value * 1e6),
-            _ => show_time(value),
-        }
-    }
 }
 
 impl fmt::Display for Metric {
@@ -156,29 +146,6 @@ pub(crate) fn count(value: u64) -> f64 {
     value as f64
 }
 
-/// A time given in microseconds in the unit that suits its size.
-pub fn show_time(micros: f64) -> String {
-    match micros.abs() {
-        size if !size.is_finite() => "∞".to_owned(),
-        size if size >= 1e6 => format!("{} s", digits(micros / 1e6)),
-        size if size >= 1e3 => format!("{} ms", digits(micros / 1e3)),
-        _ => format!("{} µs", digits(micros)),
-    }
-}
-
-/// A number to about four significant digits, without an exponent and without zeros that say nothing.
-pub fn digits(value: f64) -> String {
-    let places = match value.abs() {
-        size if size >= 1_000.0 => 0,
-        size if size >= 100.0 => 1,
-        size if size >= 10.0 => 2,
-        size if size >= 0.1 => 3,
-        _ => 5,
-    };
-    let shown = format!("{value:.places$}");
-    if shown.contains('.') { shown.trim_end_matches('0').trim_end_matches('.').to_owned() } else { shown }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,15 +171,5 @@ mod tests {
         assert_eq!(Metric::Errors.of(&run), Some(0.005));
         assert_eq!(Metric::ClientCpu.of(&run), Some(50.0));
         assert_eq!(Metric::ServerCpu.of(&run), Some(20.0));
-    }
-
-    #[test]
-    fn values_are_shown_in_the_unit_that_suits_them() {
-        assert_eq!(Metric::P99.show(12.5), "12.5 µs");
-        assert_eq!(Metric::P99.show(1_234.5), "1.234 ms");
-        assert_eq!(Metric::Rate.show(123_456.7), "123457/s");
-        assert_eq!(Metric::Errors.show(0.001), "0.1%");
-        assert_eq!(Metric::Wall.show(2.0), "2 s");
-        assert_eq!(Metric::Mean.show(f64::INFINITY), "∞");
     }
 }

@@ -46,16 +46,13 @@ pub(super) fn points(axis: Axis, text: &str, step: Option<f64>, count: Option<us
         ensure!(axis == Axis::Rate || value.fract() == 0.0, "{flag} {text}: clients are counted in whole numbers");
         Ok(value)
     };
-    let mut points = match text.split_once("..") {
-        Some((from, to)) => {
-            let (from, to) = (value(from)?, value(to)?);
-            ensure!(from <= to, "{flag} {text}: the range ends before it begins; write it upwards, as {example}");
-            range(axis, from, to, step, count)?
-        }
-        None => {
-            ensure!(step.is_none() && count.is_none(), "--step and --points divide a range, as {example}");
-            text.split(',').take(POINTS_MAX + 1).map(value).collect::<anyhow::Result<Vec<f64>>>()?
-        }
+    let mut points = if let Some((from, to)) = text.split_once("..") {
+        let (from, to) = (value(from)?, value(to)?);
+        ensure!(from <= to, "{flag} {text}: the range ends before it begins; write it upwards, as {example}");
+        range(axis, from, to, step, count)?
+    } else {
+        ensure!(step.is_none() && count.is_none(), "--step and --points divide a range, as {example}");
+        text.split(',').take(POINTS_MAX + 1).map(value).collect::<anyhow::Result<Vec<f64>>>()?
     };
     points.sort_by(f64::total_cmp);
     points.dedup();
@@ -85,7 +82,7 @@ fn range(axis: Axis, from: f64, to: f64, step: Option<f64>, count: Option<usize>
             ensure!((2..=POINTS_MAX).contains(&count), "--points {count}: it must be between 2 and {POINTS_MAX}");
             spread(count)
         }
-        (None, None) if from == to => vec![from],
+        (None, None) if from >= to => vec![from],
         (None, None) if axis == Axis::Rate => spread(RATES_DEFAULT),
         (None, None) if to - from < number(POINTS_DEFAULT) => {
             (0..POINTS_DEFAULT).map(|at| from + number(at)).take_while(|value| *value <= to).collect()

@@ -2,10 +2,9 @@
 
 mod axis;
 mod model;
+mod page;
 mod show;
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
@@ -15,6 +14,8 @@ use self::axis::Axis;
 pub use self::model::{Point, PointRun, Sweep};
 use super::Exit;
 use super::child::{Children, CommandLine, Interrupt};
+use super::shown;
+use crate::report::pending::Pending;
 use crate::stats::metric::Metric;
 use crate::stats::order::Orders;
 
@@ -49,6 +50,9 @@ pub struct SweepArgs {
     /// Write a row a point
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Write one page with the curve, complete in itself
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// No progress
     #[arg(short, long)]
     pub quiet: bool,
@@ -57,63 +61,30 @@ pub struct SweepArgs {
     pub load: Vec<String>,
 }
 
-/// Runs it; the table goes to standard output unless the JSON does.
+/// Runs it; the table goes to standard output unless something else does.
 pub fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
     let plan = Plan::new(args)?;
-    let outputs = [&args.json, &args.csv];
-    for path in outputs.into_iter().flatten().filter(|path| !is_standard(path)) {
-        ensure_writable(path)?;
-    }
+    // A file that cannot be written is told of now, not after the sweep.
+    let open = |path: &Option<PathBuf>| path.as_deref().map(Pending::create).transpose();
+    let outputs = [open(&args.json)?, open(&args.csv)?, open(&args.html)?];
+    let is_taken = outputs.iter().flatten().any(Pending::is_standard_output);
     let quiet = args.quiet;
     let sweep = plan.run(&Children::new()?, &Interrupt::listen()?, &mut |progress| {
         if !quiet {
             eprintln!("{progress}");
         }
     })?;
-    write(args, &sweep)?;
-    Ok(if sweep.is_invalid() { Exit::Invalid } else { Exit::Done })
-}
-
-fn write(args: &SweepArgs, sweep: &Sweep) -> anyhow::Result<()> {
-    let print = |text: &str| {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
-    };
-    let save = |path: &Path, text: &str| {
-        if is_standard(path) {
-            return print(text);
+    if !is_taken {
+        Pending::create(Path::new("-"))?.write_whole(show::text(&sweep).as_bytes())?;
+    }
+    let forms: [&dyn Fn() -> anyhow::Result<String>; 3] =
+        [&|| show::json(&sweep), &|| show::csv(&sweep), &|| Ok(page::page(&sweep))];
+    for (output, form) in outputs.into_iter().zip(forms) {
+        if let Some(output) = output {
+            output.write_whole(form()?.as_bytes())?;
         }
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    let outputs = [&args.json, &args.csv];
-    if !outputs.into_iter().flatten().any(|path| is_standard(path)) {
-        print(&show::text(sweep))?;
     }
-    if let Some(path) = &args.json {
-        save(path, &show::json(sweep)?)?;
-    }
-    if let Some(path) = &args.csv {
-        save(path, &show::csv(sweep)?)?;
-    }
-    Ok(())
-}
-
-fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-/// Fails now and not after the sweep; a file that was not there is not left behind.
-fn ensure_writable(path: &Path) -> anyhow::Result<()> {
-    let existed = path.exists();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    if !existed {
-        std::fs::remove_file(path).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    Ok(if sweep.is_invalid() { Exit::Invalid } else { Exit::Done })
 }
 
 /// What is to be done, checked.
@@ -170,7 +141,13 @@ impl Plan {
             point.runs.extend(report.runs.iter().map(PointRun::from));
             done += 1;
             let rate = report.runs.last().map_or(0.0, |run| run.rate);
-            show(&format!("{done} of {}: {} {}: {}", turns.len(), self.axis.flag(), point.at, Metric::Rate.show(rate)));
+            show(&format!(
+                "{done} of {}: {} {}: {}",
+                turns.len(),
+                self.axis.flag(),
+                point.at,
+                shown::value(Metric::Rate, rate)
+            ));
         }
         ensure!(done > 0, "interrupted before the first run was complete: nothing was measured");
         Ok(Sweep {

@@ -8,9 +8,11 @@ use serde::Serialize;
 
 use super::axis::Axis;
 use super::model::{FIGURES, Point, Sweep};
+use crate::cli::shown;
+use crate::report::units;
 use crate::stats::interval::Interval;
 use crate::stats::knee::{ACHIEVED_MIN, P99_FACTOR_MAX, Refusal, Served};
-use crate::stats::metric::{Metric, digits};
+use crate::stats::metric::Metric;
 use crate::stats::usl::{NoFit, Usl};
 
 /// The table and what the curve says.
@@ -31,7 +33,7 @@ pub(super) fn findings(sweep: &Sweep) -> Vec<String> {
     match sweep.axis {
         Axis::Clients => {
             lines.push(match sweep.knee() {
-                Some(knee) => format!("knee (Kneedle): {} clients; more add little", digits(knee)),
+                Some(knee) => format!("knee (Kneedle): {knee} clients; more add little"),
                 None => {
                     "knee (Kneedle): none seen; throughput rises evenly, hardly changes or has too few points".into()
                 }
@@ -61,14 +63,14 @@ fn law(usl: &Usl) -> Vec<String> {
         |peak| {
             let low = peak.low.map_or_else(|| "unknown".to_owned(), |low| format!("{low:.1}"));
             let high = peak.high.map_or_else(|| "no end seen".to_owned(), |high| format!("{high:.1}"));
-            let throughput = digits(usl.throughput(peak.clients));
-            format!("  peak {throughput}/s at {:.1} clients ({low} to {high})", peak.clients)
+            let throughput = shown::value(Metric::Rate, usl.throughput(peak.clients));
+            format!("  peak {throughput} at {:.1} clients ({low} to {high})", peak.clients)
         },
     );
     vec![
         format!(
             "universal scalability law, with {}% intervals (R² {:.4}, points {:.1}% from the curve):",
-            digits(usl.confidence * 100.0),
+            usl.confidence * 100.0,
             usl.r_squared,
             usl.deviation * 100.0
         ),
@@ -81,19 +83,24 @@ fn law(usl: &Usl) -> Vec<String> {
 
 /// Three digits, with an exponent where a plain number would be all zeros.
 fn short(value: f64) -> String {
-    if value != 0.0 && value.abs() < 0.001 { format!("{value:.2e}") } else { digits(value) }
+    if value != 0.0 && value.abs() < 0.001 { format!("{value:.2e}") } else { units::number(value) }
 }
 
 fn rates(served: &Served) -> String {
-    let last =
-        served.last.map_or_else(|| "no rate was served".to_owned(), |last| format!("served up to {}/s", digits(last)));
+    let last = served.last.map_or_else(
+        || "no rate was served".to_owned(),
+        |last| format!("served up to {}", shown::value(Metric::Rate, last)),
+    );
     let why = match served.first_refused {
         None => "; every rate was, so the knee lies higher".to_owned(),
         Some((rate, Refusal::NotReached)) => {
-            format!("; at {}/s less than {}% of it was reached", digits(rate), digits(ACHIEVED_MIN * 100.0))
+            format!("; at {} less than {}% of it was reached", shown::value(Metric::Rate, rate), ACHIEVED_MIN * 100.0)
         }
         Some((rate, Refusal::TooSlow)) => {
-            format!("; at {}/s the p99 was more than {P99_FACTOR_MAX} times that of the lowest rate", digits(rate))
+            format!(
+                "; at {} the p99 was more than {P99_FACTOR_MAX} times that of the lowest rate",
+                shown::value(Metric::Rate, rate)
+            )
         }
     };
     last + &why
@@ -107,17 +114,17 @@ fn table(sweep: &Sweep) -> String {
     table.add_rows(sweep.points.iter().map(|point| {
         let show = |metric: Metric| {
             let figure = point.figure(metric);
-            if figure.is_nan() { "-".to_owned() } else { metric.show(figure) }
+            if figure.is_nan() { "-".to_owned() } else { shown::value(metric, figure) }
         };
         let interval = point.interval(Metric::Rate).map_or_else(
             || "none".to_owned(),
-            |interval| format!("{} to {}", digits(interval.low), digits(interval.high)),
+            |interval| format!("{} to {}", units::number(interval.low), units::number(interval.high)),
         );
         let [rate, p50, p90, p99, p999, mean, errors] =
             [Metric::Rate, Metric::P50, Metric::P90, Metric::P99, Metric::P999, Metric::Mean, Metric::Errors].map(show);
         let invalid = point.invalid().map_or_else(String::new, |reason| format!("INVALID: {reason}"));
         let runs = point.runs.len().to_string();
-        [digits(point.at), runs, rate, interval, p50, p90, p99, p999, mean, errors, invalid]
+        [point.at.to_string(), runs, rate, interval, p50, p90, p99, p999, mean, errors, invalid]
     }));
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));

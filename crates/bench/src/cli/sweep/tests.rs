@@ -34,7 +34,7 @@ fn a_sweep_over_clients_finds_the_knee_and_the_laws_parameters() {
     assert!(sweep.knee().is_some_and(|knee| (7.0..=16.0).contains(&knee)), "{:?}", sweep.knee());
     assert!(sweep.points.iter().all(|point| point.runs.len() == 3) && sweep.served().is_none());
     let text = show::text(&sweep);
-    for part in ["clients", "knee (Kneedle): ", "σ, contention: 0.0", "/s at 2", "R² 0.99"] {
+    for part in ["clients", "knee (Kneedle): ", "σ, contention: 0.0", " /s at 2", "R² 0.99"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -67,7 +67,7 @@ fn a_sweep_over_rates_finds_the_last_that_was_served() {
     let served = sweep.served().expect("of rates");
     assert_eq!((served.last, served.first_refused), (Some(3000.0), Some((4000.0, Refusal::NotReached))));
     let text = show::text(&sweep);
-    assert!(text.contains("served up to 3000/s; at 4000/s less than 99% of it was reached"), "{text}");
+    assert!(text.contains("served up to 3,000 /s; at 4,000 /s less than 99% of it was reached"), "{text}");
     assert!(text.contains("INVALID: the rate was not reached") && text.contains("2 of 5 points are INVALID"), "{text}");
     // The answer rests on the rates that were served, and those can be believed.
     assert!(!sweep.is_invalid() && sweep.usl().is_none() && sweep.knee().is_none());
@@ -147,12 +147,6 @@ fn what_cannot_be_swept_is_refused_before_anything_runs() {
     }
     assert!(Line::try_parse_from(["sweep", "--", "grpc", "x"]).is_err());
     assert!(Line::try_parse_from(["sweep", "--clients", "1..2", "--rate", "1..2", "--", "grpc", "x"]).is_err());
-    let folder = tempfile::TempDir::new().expect("a folder");
-    let error = format!("{:#}", ensure_writable(&folder.path().join("no/such/file")).expect_err("no folder"));
-    assert!(error.contains("cannot write") && error.contains("no/such/file"), "{error}");
-    let file = folder.path().join("new.csv");
-    ensure_writable(&file).expect("writable");
-    assert!(!file.exists());
 }
 
 #[test]
@@ -160,4 +154,17 @@ fn a_point_that_fails_ends_the_sweep_with_its_command_and_last_word() {
     let stub = Stub::new(r#"if [ "$clients" = 3 ]; then echo "no server there" >&2; exit 2; fi"#);
     let error = format!("{:#}", run(&stub, &["--clients", "1..5", "--", "grpc", "x"]).expect_err("failed"));
     assert!(error.ends_with("\"grpc x --clients 3\" failed (exit status: 2): no server there"), "{error}");
+}
+
+#[test]
+fn the_page_has_every_point_the_findings_and_both_charts() {
+    let sweep = run(&Stub::new(LAW), &["--clients", "1..8", "--runs", "2", "--", "grpc", "<x>"]).expect("measured");
+    let page = page::page(&sweep);
+    for part in ["data-figure=\"rate@8\"", "data-figure=\"p999_us@1\"", "universal scalability law", "grpc &#60;x&#62;"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    // Each of both charts is drawn for wide and for narrow places.
+    assert_eq!(page.matches("<svg").count(), 4);
+    assert!(!page.contains("NaN"));
 }

@@ -6,7 +6,8 @@
 //! differ by more.
 
 use super::{CONFIDENCE, Judged, Measure, Objective, Outcome};
-use crate::report::model::{Distribution, Run, histogram};
+use crate::report::figures::merged;
+use crate::report::model::{Distribution, Run};
 use crate::stats::interval::{Interval, geometric_mean_interval, mean_interval, student_t};
 use crate::stats::metric::{Metric, count};
 use crate::stats::share;
@@ -75,11 +76,11 @@ fn seen(objective: &Objective, runs: &[Run]) -> Option<Seen> {
     let measured: Vec<&Run> = runs.iter().filter(|run| run.requests > 0).collect();
     match objective.measure {
         Measure::Quantile(share) => {
-            let within = share::quantile_us(&pooled(&measured).histogram, share, CONFIDENCE)?;
+            let within = share::quantile_us(&merged(runs, |run| &run.response).histogram, share, CONFIDENCE)?;
             Some(over_runs(&measured, |run| run.response.quantile_us(share), within).into())
         }
         Measure::Mean => {
-            let within = mean_within(&pooled(&measured))?;
+            let within = mean_within(&merged(runs, |run| &run.response))?;
             Some(over_runs(&measured, |run| run.response.mean_us(), within).into())
         }
         Measure::Max => {
@@ -89,15 +90,6 @@ fn seen(objective: &Objective, runs: &[Run]) -> Option<Seen> {
         Measure::Errors => errors(&measured, objective.bound),
         Measure::Rate => rate(&measured).map(Seen::from),
     }
-}
-
-fn pooled(runs: &[&Run]) -> Distribution {
-    let mut all = histogram();
-    for run in runs {
-        // Ours always fit; one with times beyond an hour, saved by something else, is left out of the pool.
-        all.add(&run.response.histogram).ok();
-    }
-    Distribution { histogram: all }
 }
 
 /// The interval over runs, if there are several, and no narrower than the one within them.

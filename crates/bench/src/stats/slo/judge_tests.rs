@@ -27,7 +27,7 @@ fn run(requests: u64, longest_us: u64, errors: u64) -> Run {
 
 fn check(list: &str, runs: &[Run], expected: Outcome) -> Vec<Judged> {
     let judged = judge(&parse(list).expect(list), runs);
-    assert_eq!(outcome(&judged), expected, "{list}: {:?}", judged.iter().map(Judged::show).collect::<Vec<_>>());
+    assert_eq!(outcome(&judged), expected, "{list}: {judged:?}");
     judged
 }
 
@@ -54,7 +54,7 @@ fn one_run_passes_fails_or_leaves_open_by_the_interval_of_its_counts() {
 fn too_few_requests_prove_no_high_percentile_and_no_small_share() {
     let judged = check("p99.9<1s", &[run(100, 5_000, 0)], Outcome::Inconclusive);
     assert_eq!(judged[0].reason, Some("too few requests to tell"));
-    assert!(judged[0].show().contains("to ∞): inconclusive"), "{}", judged[0].show());
+    assert!(judged[0].interval.is_some_and(|interval| interval.high.is_infinite()), "{judged:?}");
     check("errors<0.1%", &[run(100, 5_000, 0)], Outcome::Inconclusive);
     check("errors<=0", &[run(100, 5_000, 0)], Outcome::Pass);
     check("errors<=0", &[run(100, 5_000, 1)], Outcome::Fail);

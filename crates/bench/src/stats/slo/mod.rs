@@ -12,7 +12,6 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::interval::Interval;
-use super::metric::{digits, show_time};
 
 pub use judge::judge;
 pub use parse::{OBJECTIVES_MAX, SloError, parse};
@@ -121,29 +120,6 @@ pub struct Judged {
     pub outcome: Outcome,
     /// Why it is inconclusive, if it is.
     pub reason: Option<&'static str>,
-}
-
-impl Judged {
-    /// The value seen, its interval and the outcome, as a line.
-    pub fn show(&self) -> String {
-        let show = |value: f64| match self.objective.measure {
-            Measure::Errors => format!("{}%", digits(value * 100.0)),
-            Measure::Rate => format!("{}/s", digits(value)),
-            Measure::Quantile(_) | Measure::Mean | Measure::Max => show_time(value),
-        };
-        let outcome = match self.outcome {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "FAIL",
-            Outcome::Inconclusive => "inconclusive",
-        };
-        let seen = self.seen.map_or_else(|| "nothing seen".to_owned(), |seen| format!("{} seen", show(seen)));
-        let interval = self
-            .interval
-            .map(|interval| format!(" ({} to {})", show(interval.low), show(interval.high)))
-            .unwrap_or_default();
-        let reason = self.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        format!("{}: {seen}{interval}: {outcome}{reason}", self.objective)
-    }
 }
 
 /// Missed if one was missed, else inconclusive if one is, else kept.

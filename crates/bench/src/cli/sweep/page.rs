@@ -1,0 +1,120 @@
+//! A sweep as one HTML page, complete in itself.
+
+use super::axis::Axis;
+use super::model::{Point, Sweep};
+use super::show;
+use crate::cli::shown;
+use crate::report::page::{Banner, Figure, Page, Table, Tone, Value};
+use crate::report::plot::{Across, Axis as Along, Chart, Colour, Rule, Series, Shape, Unit};
+use crate::stats::interval::number;
+use crate::stats::metric::Metric;
+
+/// Places at which the fitted law is drawn.
+const LAW_PLACES: usize = 200;
+
+/// The columns of the table, with the names programs read them by.
+const COLUMNS: [(Metric, &str); 7] = [
+    (Metric::Rate, "rate"),
+    (Metric::P50, "p50_us"),
+    (Metric::P90, "p90_us"),
+    (Metric::P99, "p99_us"),
+    (Metric::P999, "p999_us"),
+    (Metric::Mean, "mean_us"),
+    (Metric::Errors, "errors_share"),
+];
+
+/// The page.
+pub(super) fn page(sweep: &Sweep) -> String {
+    let title = if sweep.axis == Axis::Clients { "Sweep over clients" } else { "Sweep over rates" };
+    let mut page = Page::new(title).lead(sweep.load.clone());
+    if sweep.is_invalid() {
+        let reasons = sweep.measured().filter_map(|point| Some(format!("{}: {}", point.at, point.invalid()?)));
+        page = page.banner(Banner {
+            tone: Tone::Bad,
+            key: "invalid".to_owned(),
+            title: "INVALID".to_owned(),
+            words: "Some of these figures cannot be believed:".to_owned(),
+            reasons: reasons.collect(),
+        });
+    }
+    page = page.charts(vec![throughput(sweep), times(sweep)]).heading("What the curve says");
+    for line in show::findings(sweep) {
+        page = page.paragraph(line);
+    }
+    page.table(table(sweep)).finish()
+}
+
+fn along(sweep: &Sweep) -> Along {
+    let label = if sweep.axis == Axis::Clients { "clients" } else { "requests a second asked for" };
+    Along::linear(label, Unit::Count)
+}
+
+fn throughput(sweep: &Sweep) -> Figure {
+    let figure = |point: &Point| (point.at, point.figure(Metric::Rate));
+    let mut series = vec![
+        Series::new("95% interval", Colour::Series(0), Shape::ErrorBars(intervals(sweep, Metric::Rate))),
+        Series::new("measured", Colour::Series(0), Shape::Points(sweep.measured().map(figure).collect())),
+    ];
+    let mut rules = Vec::new();
+    let mut rule = |at, label: &str| rules.push(Rule { across: Across::X, at, label: label.to_owned() });
+    if let Some(Ok(usl)) = sweep.usl() {
+        let law = (places(sweep)).map(|clients| (clients, usl.throughput(clients))).collect();
+        series.insert(0, Series::new("universal scalability law", Colour::Series(1), Shape::Line(law)));
+    }
+    if let Some(knee) = sweep.knee() {
+        rule(knee, "knee");
+    }
+    if let Some(served) = sweep.served() {
+        let asked = sweep.measured().map(|point| (point.at, point.at)).collect();
+        series.insert(0, Series::new("asked for", Colour::Muted, Shape::Line(asked)));
+        if let Some(last) = served.last {
+            rule(last, "last served");
+        }
+    }
+    let y = Along::linear("requests a second", Unit::Count).from(0.0);
+    let chart = Chart { title: String::new(), x: along(sweep), y, series, rules };
+    Figure { title: "Throughput".to_owned(), caption: "Geometric mean over runs.".to_owned(), chart }
+}
+
+fn times(sweep: &Sweep) -> Figure {
+    let metrics = [(Metric::P50, "p50"), (Metric::P99, "p99"), (Metric::Mean, "mean")];
+    let line = |(number, (metric, name)): (usize, (Metric, &str))| {
+        let line = sweep.measured().map(|point| (point.at, point.figure(metric))).collect();
+        Series::new(name, Colour::Series(number), Shape::Line(line))
+    };
+    let series = metrics.into_iter().enumerate().map(line).collect();
+    let y = Along::log("response time", Unit::Micros);
+    let chart = Chart { title: String::new(), x: along(sweep), y, series, rules: Vec::new() };
+    Figure { title: "Response time".to_owned(), caption: "Geometric mean over runs.".to_owned(), chart }
+}
+
+fn intervals(sweep: &Sweep, metric: Metric) -> Vec<(f64, f64, f64)> {
+    let bar = |point: &Point| point.interval(metric).map(|interval| (point.at, interval.low, interval.high));
+    sweep.measured().filter_map(bar).collect()
+}
+
+/// Equally far apart, from the first measured point to the last.
+fn places(sweep: &Sweep) -> impl Iterator<Item = f64> {
+    let ends = |point: Option<&Point>| point.map_or(1.0, |point| point.at);
+    let (first, last) = (ends(sweep.measured().next()), ends(sweep.measured().last()));
+    (0..=LAW_PLACES).map(move |place| first + (last - first) * number(place) / number(LAW_PLACES))
+}
+
+fn table(sweep: &Sweep) -> Table {
+    let first = if sweep.axis == Axis::Clients { "clients" } else { "rate asked" };
+    let heads = [first, "runs"].into_iter().chain(COLUMNS.map(|(metric, _)| metric.name())).chain(["INVALID"]);
+    sweep.points.iter().fold(Table::of_numbers("Points", heads), |table, point| {
+        let key = |name: &str| format!("{name}@{}", point.at);
+        let figures = COLUMNS.map(|(metric, name)| {
+            let figure = point.figure(metric);
+            if figure.is_nan() {
+                Value::text("–")
+            } else {
+                Value::figure(key(name), figure, shown::value(metric, figure))
+            }
+        });
+        let leading = [Value::text(point.at.to_string()), Value::text(point.runs.len().to_string())];
+        let invalid = Value::text(point.invalid().unwrap_or_default()).bad(point.invalid().is_some());
+        table.row(leading.into_iter().chain(figures).chain([invalid]))
+    })
+}
