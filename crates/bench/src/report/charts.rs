@@ -3,7 +3,7 @@
 //! Must not know how a chart is drawn or where on the page it stands.
 
 use super::figures::{self, merged};
-use super::model::{Distribution, Run};
+use super::model::{Distribution, Load, Run};
 use super::page::Figure;
 use super::plot::{Across, Axis, Bar, Chart, Colour, Rule, Series, Shape, Unit};
 use super::units;
@@ -18,12 +18,12 @@ const POINTS_A_DECADE: u32 = 40;
 const ROWS_MAX: u32 = 24;
 
 /// Every chart that the runs have data for.
-pub fn all(runs: &[Run]) -> Vec<Figure> {
+pub fn all(load: &Load, runs: &[Run]) -> Vec<Figure> {
     let charts = [
         distribution(runs),
         percentiles(runs),
         percentiles_over_time(runs),
-        throughput(runs),
+        throughput(load.rate, runs),
         finishes(runs),
         lag(runs),
         server(runs),
@@ -203,7 +203,7 @@ fn percentiles_over_time(runs: &[Run]) -> Figure {
     }
 }
 
-fn throughput(runs: &[Run]) -> Figure {
+fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
     let steps = |run: &Run, of: fn(&super::model::Interval) -> u64| -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> =
             run.series.iter().map(|part| (part.at_seconds, units::float(of(part)) / part.seconds)).collect();
@@ -238,6 +238,12 @@ fn throughput(runs: &[Run]) -> Figure {
         "Requests that ended, a second, and those of them that failed."
     };
     series.extend(errors);
+    let end =
+        runs.iter().filter_map(|run| run.series.last()).map(|part| part.at_seconds + part.seconds).fold(0.0, f64::max);
+    if let (Some(rate), true) = (asked_for, end > 0.0) {
+        let line = Shape::Steps(vec![(0.0, rate), (end, rate)]);
+        series.push(Series::new(format!("asked for {}", figures::rate(rate)), Colour::Muted, line));
+    }
     Figure {
         title: "Throughput".to_owned(),
         caption: caption.to_owned(),
@@ -317,14 +323,6 @@ fn server(runs: &[Run]) -> Figure {
             series: vec![Series::new("", Colour::Series(6), Shape::Bars(bars))],
             ..Chart::default()
         },
-    }
-}
-
-/// The rate asked for as a line across the throughput.
-pub fn mark_rate(figures: &mut [Figure], rate: f64) {
-    for figure in figures.iter_mut().filter(|figure| figure.title == "Throughput") {
-        let label = format!("asked for {}", figures::rate(rate));
-        figure.chart.rules.push(Rule { across: Across::Y, at: rate, label });
     }
 }
 

@@ -33,11 +33,14 @@ pub fn page(report: &Report) -> String {
     for banner in banners(runs) {
         page = page.banner(banner);
     }
-    page = page.cards(cards(report));
-    let mut figures = charts::all(runs);
-    if let Some(rate) = load.rate {
-        charts::mark_rate(&mut figures, rate);
+    if runs.len() > 1 {
+        let runs = runs.len();
+        page = page.paragraph(format!(
+            "Each figure is the median of {runs} runs, and below it are the smallest and the largest."
+        ));
     }
+    page = page.cards(cards(report));
+    let figures = charts::all(load, runs);
     if !figures.is_empty() {
         page = page.charts(figures);
     }

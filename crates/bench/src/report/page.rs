@@ -278,6 +278,11 @@ impl Page {
         self.render().expect("the template writes into a string")
     }
 
+    /// The title in parts between which a narrow page may break it.
+    fn title_parts(&self) -> impl Iterator<Item = &str> {
+        self.title.split_inclusive(['.', '/', ':', '?', '&'])
+    }
+
     fn block(mut self, block: Block) -> Self {
         self.blocks.push(block);
         self

@@ -49,6 +49,11 @@ impl Pending {
         matches!(self.into, Place::StandardOutput)
     }
 
+    /// Whether it becomes a file only when it is whole.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.into, Place::Temporary(_))
+    }
+
     /// Writes all of it and gives it its name.
     pub fn write_whole(mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.write_all(bytes).with_context(|| format!("cannot write {}", self.path.display()))?;

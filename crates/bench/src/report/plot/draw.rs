@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::layout::{self, Frame, GAP, LINE, Place, SAMPLE};
-use super::scale::{Scale, Spread};
+use super::scale::Scale;
 use super::shape::{self, Places};
 use super::{Across, Axis, Chart, Shape, text};
 
@@ -38,6 +38,15 @@ struct Text {
     x: f64,
     y: f64,
     anchor: &'static str,
+    words: String,
+}
+
+/// A line at a value of x, with its name in a row above the data.
+struct Upright {
+    x: f64,
+    middle: f64,
+    span: (f64, f64),
+    row: usize,
     words: String,
 }
 
@@ -96,12 +105,7 @@ fn scale(chart: &Chart, axis: &Axis, across: Across, values: fn(&Shape) -> Vec<f
 }
 
 fn ticks(axis: &Axis, scale: &Scale, count: f64) -> Vec<(f64, String)> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "pixels of a place over pixels of a word"
-    )]
-    let count = count as usize;
+    let count = whole(count);
     if axis.ticks.is_empty() { text::ticks(scale, axis.spread, axis.unit, count) } else { axis.ticks.clone() }
 }
 
@@ -110,10 +114,8 @@ impl<'a> Canvas<'a> {
         let x = scale(chart, &chart.x, Across::X, Shape::xs);
         let mut y = scale(chart, &chart.y, Across::Y, Shape::ys);
         let ticks_y = (place.height - 4.0 * LINE) / TICK_Y;
-        if chart.y.high.is_none() && chart.y.ticks.is_empty() && chart.y.spread == Spread::Linear {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a handful")]
-            let count = ticks_y as usize;
-            y = y.rounded(count);
+        if chart.y.high.is_none() && chart.y.ticks.is_empty() {
+            y = y.roomy(whole(ticks_y));
         }
         let y_ticks = ticks(&chart.y, &y, ticks_y);
         let mut canvas = Canvas {
@@ -128,16 +130,35 @@ impl<'a> Canvas<'a> {
         };
         let widest = canvas.y_ticks.iter().map(|(_, word)| layout::text_width(word)).fold(0.0, f64::max);
         let (_, rows) = layout::rows(&canvas.names_in_rows(), place.width);
-        #[expect(clippy::cast_precision_loss, reason = "a handful")]
-        let rows = rows as f64;
-        let at_end = canvas.names_at_end().map(|(_, name)| layout::text_width(&name)).fold(0.0, f64::max);
+        let at_end = canvas.names_at_end().map(|(_, name)| layout::bold_width(&name)).fold(0.0, f64::max);
         canvas.frame = Frame {
             left: (widest + GAP).min(place.width / 3.0),
-            top: LINE * (1.0 + rows) + GAP + 2.0,
+            top: LINE * lines(1 + rows) + GAP + 2.0,
             right: place.width - if at_end > 0.0 { at_end + GAP } else { GAP },
             bottom: place.height - 2.0 * LINE - 6.0,
         };
+        // Names of upright lines stand above the data.
+        let above = canvas.upright().iter().map(|rule| rule.row + 1).max().unwrap_or(0);
+        canvas.frame.top += LINE * lines(above);
         canvas
+    }
+
+    /// Lines at values of x, each with a place for its name above the frame.
+    fn upright(&self) -> Vec<Upright> {
+        let rules = self.chart.rules.iter().filter(|rule| rule.across == Across::X);
+        let named = rules.filter_map(|rule| Some((self.x(rule.at)?, layout::shortened(&rule.label))));
+        let mut upright: Vec<Upright> = named
+            .map(|(x, words)| {
+                let width = layout::text_width(&words);
+                let from = (x - width / 2.0).min(self.place.width - width).max(0.0);
+                Upright { x, middle: from + width / 2.0, span: (from, from + width), row: 0, words }
+            })
+            .collect();
+        let rows = layout::free_rows(&upright.iter().map(|rule| rule.span).collect::<Vec<_>>());
+        for (rule, row) in upright.iter_mut().zip(rows) {
+            rule.row = row;
+        }
+        upright
     }
 
     /// Series with a name at their end: in a wide place, when they are few strokes.
@@ -185,33 +206,35 @@ impl<'a> Canvas<'a> {
 
     fn rules(&mut self) {
         let Frame { left, right, top, bottom } = self.frame;
-        let mut upright = Vec::new();
-        for rule in &self.chart.rules {
-            let word = layout::shortened(&rule.label);
-            match rule.across {
-                Across::Y => {
-                    let Some(y) = self.y(rule.at) else { continue };
-                    self.path("rule", format!("M{left:.1} {y:.1}H{right:.1}"));
-                    let above = if y - LINE < top { y + LINE - 3.0 } else { y - 5.0 };
-                    self.text("note", right - 2.0, above, "end", word);
-                }
-                Across::X => {
-                    let Some(x) = self.x(rule.at) else { continue };
-                    let width = layout::text_width(&word);
-                    let fits = x + 4.0 + width <= self.place.width;
-                    let span = if fits { (x + 4.0, x + 4.0 + width) } else { (x - 4.0 - width, x - 4.0) };
-                    upright.push((x, span, fits, word));
-                }
-            }
+        for rule in self.chart.rules.iter().filter(|rule| rule.across == Across::Y) {
+            let Some(y) = self.y(rule.at) else { continue };
+            let words = layout::shortened(&rule.label);
+            self.path("rule", format!("M{left:.1} {y:.1}H{right:.1}"));
+            let (x, y) = self.quiet_place(layout::text_width(&words), y);
+            self.text("note", x, y, "start", words);
         }
-        let rows = layout::free_rows(&upright.iter().map(|rule| rule.1).collect::<Vec<_>>());
-        for ((x, span, fits, word), row) in upright.into_iter().zip(rows) {
-            #[expect(clippy::cast_precision_loss, reason = "a handful")]
-            let y = top + LINE * row as f64;
-            self.path("rule", format!("M{x:.1} {:.1}V{bottom:.1}", y));
-            let (at, anchor) = if fits { (span.0, "start") } else { (span.1, "end") };
-            self.text("note", at, y + 11.0, anchor, word);
+        for rule in self.upright() {
+            let foot = top - LINE * lines(rule.row);
+            self.path("rule", format!("M{:.1} {:.1}V{bottom:.1}", rule.x, foot - 2.0));
+            self.text("note", rule.middle, foot - 5.0, "middle", rule.words);
         }
+    }
+
+    /// Where words beside a level line cover the fewest values: left or right, above or below it.
+    fn quiet_place(&self, width: f64, level: f64) -> (f64, f64) {
+        let Frame { left, right, top, bottom } = self.frame;
+        let middle = f64::midpoint(left, right) - width / 2.0;
+        let heights = [level - 5.0, level + LINE - 3.0].into_iter().filter(|&y| y - LINE >= top && y <= bottom);
+        let places = heights.flat_map(|y| [right - width - 2.0, middle, left + 4.0].map(|x| (x, y)));
+        let pixels: Vec<(f64, f64)> =
+            self.chart.series.iter().flat_map(|series| shape::pixels_of(&series.shape, self)).collect();
+        let covered = |&(x, y): &(f64, f64)| {
+            pixels
+                .iter()
+                .filter(|pixel| (x..x + width).contains(&pixel.0) && (y - LINE..y + 4.0).contains(&pixel.1))
+                .count()
+        };
+        places.min_by_key(covered).unwrap_or((right - width - 2.0, level - 5.0))
     }
 
     fn x_axis(&mut self) {
@@ -251,8 +274,7 @@ impl<'a> Canvas<'a> {
         let (places, _) = layout::rows(&names, self.place.width);
         for ((index, name), (x, row)) in rows.into_iter().zip(places) {
             let series = &self.chart.series[index];
-            #[expect(clippy::cast_precision_loss, reason = "a handful")]
-            let y = LINE * (2.0 + row as f64) - 1.0;
+            let y = LINE * lines(2 + row) - 1.0;
             let (kind, outline) = sample(&series.shape, x, y - 4.5);
             self.path(&format!("{kind} {}", series.colour.class()), outline);
             self.text("tick", x + SAMPLE + 5.0, y, "start", name);
@@ -279,4 +301,14 @@ fn sample(shape: &Shape, x: f64, y: f64) -> (&'static str, String) {
         Shape::ErrorBars(_) => ("whisker", format!("M{:.1} {:.1}v10m-4 0h8m-8 -10h8", x + SAMPLE / 2.0, y - 5.0)),
         Shape::Area(_) | Shape::Bars(_) => ("bar", square),
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "pixels of a place over pixels of a word")]
+fn whole(count: f64) -> usize {
+    count as usize
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a handful of lines of text")]
+fn lines(count: usize) -> f64 {
+    count as f64
 }

@@ -17,14 +17,24 @@ pub(super) const LINE: f64 = 17.0;
 pub(super) const GAP: f64 = 8.0;
 /// Width of the sample beside a name.
 pub(super) const SAMPLE: f64 = 18.0;
-/// What a letter takes on average at the stylesheet's 13 pixels; fonts differ, so rather too much.
-const LETTER: f64 = 7.2;
 /// Longest name that is drawn in full.
 const LETTERS_MAX: usize = 32;
 
-/// How wide a text is, about.
+/// How wide a text is at the stylesheet's 13 pixels: fonts differ, and this is one of the widest, so that words are
+/// rather too far apart than cut.
 pub(super) fn text_width(text: &str) -> f64 {
-    text.chars().map(|_| LETTER).sum()
+    let letter = |letter| match letter {
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | ' ' => 4.6,
+        'f' | 'r' | 't' | '-' | '(' | ')' | '/' => 6.0,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' | '…' => 12.6,
+        _ => 8.4,
+    };
+    text.chars().map(letter).sum()
+}
+
+/// How wide a text is in bold.
+pub(super) fn bold_width(text: &str) -> f64 {
+    text_width(text) * 1.12
 }
 
 /// A text that leaves room for others.

@@ -52,16 +52,6 @@ impl Scale {
         if share.is_nan() { None } else { Some(share.clamp(0.0, 1.0)) }
     }
 
-    /// Lower end.
-    pub(super) fn low(&self) -> f64 {
-        self.low
-    }
-
-    /// Upper end.
-    pub(super) fn high(&self) -> f64 {
-        self.high
-    }
-
     /// Values worth a labelled tick, some `count` of them and never many more.
     pub(super) fn ticks(&self, count: usize) -> Vec<f64> {
         match self.spread {
@@ -70,11 +60,13 @@ impl Scale {
         }
     }
 
-    /// The same scale with its ends moved outwards to the next tick, so that no mark touches the frame.
+    /// The same scale with room beyond its data, so that no mark touches the frame: up to the next tick, or where
+    /// ratios are equal a little of its length.
     #[must_use]
-    pub(super) fn rounded(self, count: usize) -> Self {
+    pub(super) fn roomy(self, count: usize) -> Self {
         if self.spread == Spread::Log {
-            return self;
+            let room = (self.high / self.low).powf(0.05);
+            return Self { low: self.low / room, high: self.high * room, ..self };
         }
         let step = nice_step(self.high - self.low, count);
         Self { low: (self.low / step).floor() * step, high: (self.high / step).ceil() * step, ..self }
@@ -182,7 +174,7 @@ mod tests {
             for low in ends {
                 for high in ends {
                     let scale = Scale::over(spread, [low, high].into_iter(), (None, None));
-                    assert!(scale.low().is_finite() && scale.high().is_finite() && scale.low() < scale.high());
+                    assert!(scale.low.is_finite() && scale.high.is_finite() && scale.low < scale.high);
                     for count in [0, 1, 5, 10] {
                         let ticks = scale.ticks(count);
                         assert!(ticks.len() <= 2 * count + 4, "{spread:?} {low} {high} {count}: {ticks:?}");

@@ -17,13 +17,13 @@ impl Shape {
         }
     }
 
-    /// All values of x.
+    /// All values of x, each at the place of its value of y in [`Self::ys`].
     pub(super) fn xs(&self) -> Vec<f64> {
         match self {
             Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => {
                 points.iter().map(|point| point.0).collect()
             }
-            Self::Band(points) | Self::ErrorBars(points) => points.iter().map(|point| point.0).collect(),
+            Self::Band(points) | Self::ErrorBars(points) => points.iter().flat_map(|point| [point.0; 2]).collect(),
             Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.from, bar.to]).collect(),
         }
     }
@@ -37,7 +37,7 @@ impl Shape {
             Self::Band(points) | Self::ErrorBars(points) => {
                 points.iter().flat_map(|point| [point.1, point.2]).collect()
             }
-            Self::Bars(bars) => bars.iter().map(|bar| bar.value).collect(),
+            Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.value; 2]).collect(),
         }
     }
 
@@ -95,6 +95,12 @@ pub(super) fn outlines(shape: &Shape, places: &impl Places) -> Vec<Outline> {
             })
             .collect(),
     }
+}
+
+/// The pixels of a shape's values.
+pub(super) fn pixels_of(shape: &Shape, places: &impl Places) -> Vec<(f64, f64)> {
+    let values = shape.xs().into_iter().zip(shape.ys());
+    values.filter_map(|(x, y)| Some((places.x(x)?, places.y(y)?))).collect()
 }
 
 fn line(points: &[(f64, f64)], places: &impl Places) -> Vec<Outline> {

@@ -1,0 +1,310 @@
+//! A row for each request, written by a thread of its own while the run goes on.
+//!
+//! Workers never wait for the file: a batch that finds the queue full is refused, and a file that lacks rows is named
+//! so. Must not know the protocol: how a request ended is a number that the caller puts into words.
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, bail};
+
+use super::pending::Pending;
+
+/// Rows that wait for the writer at most, over all workers: some 20 MiB.
+pub const ROWS_QUEUED_MAX: usize = 1 << 18;
+
+const BUFFER_BYTES: usize = 1 << 18;
+
+const HEAD: &str = "number,client,scheduled_ns,sent_ns,first_byte_ns,done_ns,status\n";
+
+/// A request. Times are in nanoseconds from the beginning of the run; those of the warm-up's requests do not occur.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Number of the request in the run.
+    pub number: u64,
+    /// Number of the client that made it.
+    pub client: u32,
+    /// When it was due; in a closed loop, when it was sent.
+    pub scheduled_ns: u64,
+    /// When it was sent.
+    pub sent_ns: u64,
+    /// When the first byte of the answer was there, where the transport tells.
+    pub first_byte_ns: Option<u64>,
+    /// When the whole answer was there.
+    pub done_ns: u64,
+    /// How it ended, as the workload numbers it.
+    pub ending: u16,
+}
+
+/// A file for rows that is known to be writable; nothing is written yet.
+#[derive(Debug)]
+pub struct RowFile {
+    into: Pending,
+    path: PathBuf,
+}
+
+/// The thread that writes rows.
+#[derive(Debug)]
+pub struct RowWriter {
+    path: PathBuf,
+    sink: RowSink,
+    thread: JoinHandle<io::Result<Pending>>,
+}
+
+/// A worker's way to the writer.
+#[derive(Clone, Debug)]
+pub struct RowSink {
+    sender: Sender<Message>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queued: AtomicUsize,
+    written: AtomicU64,
+    dropped: AtomicU64,
+    has_failed: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Message {
+    Rows(Vec<Row>),
+    /// No more rows; sinks may still be there.
+    Finish,
+}
+
+/// What became of the rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Where they are: a file that lacks rows has `interrupted` or `incomplete` in its name.
+    pub path: PathBuf,
+    /// Rows in the file.
+    pub written: u64,
+    /// Rows that are missing because the writer could not follow.
+    pub dropped: u64,
+}
+
+impl RowFile {
+    /// Opens what is needed to write `path`.
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
+        let into = Pending::create(path)?;
+        if into.is_standard_output() {
+            bail!("cannot write rows to standard output: --csv wants a file, only --json can be -");
+        }
+        Ok(Self { path: into.path().to_owned(), into })
+    }
+
+    /// Starts the thread that writes. `label` puts endings into words; it is asked once for each.
+    pub fn start(self, label: impl Fn(u16) -> String + Send + 'static) -> anyhow::Result<RowWriter> {
+        let (sender, receiver) = channel();
+        let shared = Arc::new(Shared::default());
+        let sink = RowSink { sender, shared: shared.clone() };
+        let write = move || write(self.into, &receiver, &shared, label);
+        let thread =
+            std::thread::Builder::new().name("rows".to_owned()).spawn(write).context("cannot start a thread")?;
+        Ok(RowWriter { path: self.path, sink, thread })
+    }
+}
+
+impl RowWriter {
+    /// A worker's way to the writer.
+    pub fn sink(&self) -> RowSink {
+        self.sink.clone()
+    }
+
+    /// Writes what is queued and gives the file its name; workers have ended by then, later rows are lost. A run that was ended early says `is_interrupted`.
+    pub fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
+        let wrong = || format!("cannot write {}", self.path.display());
+        // A thread that has ended tells why below.
+        let _ = self.sink.sender.send(Message::Finish);
+        let ended = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")));
+        let into = ended.with_context(wrong)?;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (written, dropped) = (count(&self.sink.shared.written), count(&self.sink.shared.dropped));
+        let path = match (dropped > 0, is_interrupted) {
+            // Neither a device nor a pipe can be named otherwise.
+            _ if !into.is_temporary() => self.path.clone(),
+            (true, _) => marked(&self.path, "incomplete"),
+            (false, true) => marked(&self.path, "interrupted"),
+            (false, false) => self.path.clone(),
+        };
+        into.finish_as(&path)?;
+        if path != self.path && self.path.is_file() {
+            // An earlier run's rows would be taken for this one's.
+            std::fs::remove_file(&self.path)
+                .with_context(|| format!("cannot remove the earlier {}", self.path.display()))?;
+        }
+        Ok(Rows { path, written, dropped })
+    }
+}
+
+impl RowSink {
+    /// Queues the rows and returns at once; false if they are dropped, because the queue is full or the file takes no
+    /// more.
+    pub fn push_batch(&self, rows: Vec<Row>) -> bool {
+        let count = rows.len();
+        let queued = self.shared.queued.fetch_add(count, Ordering::Relaxed) + count;
+        let is_accepted = queued <= ROWS_QUEUED_MAX
+            && !self.shared.has_failed.load(Ordering::Relaxed)
+            && self.sender.send(Message::Rows(rows)).is_ok();
+        if !is_accepted {
+            self.shared.queued.fetch_sub(count, Ordering::Relaxed);
+            self.shared.dropped.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        is_accepted
+    }
+}
+
+fn write(
+    into: Pending,
+    receiver: &Receiver<Message>,
+    shared: &Shared,
+    label: impl Fn(u16) -> String,
+) -> io::Result<Pending> {
+    let mut file = BufWriter::with_capacity(BUFFER_BYTES, into);
+    let mut labels = HashMap::new();
+    let mut all = || {
+        file.write_all(HEAD.as_bytes())?;
+        while let Ok(Message::Rows(rows)) = receiver.recv() {
+            for row in &rows {
+                write_row(&mut file, row, labels.entry(row.ending).or_insert_with(|| quoted(&label(row.ending))))?;
+            }
+            shared.queued.fetch_sub(rows.len(), Ordering::Relaxed);
+            shared.written.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        }
+        file.flush()
+    };
+    let written = all();
+    shared.has_failed.store(written.is_err(), Ordering::Relaxed);
+    written?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)
+}
+
+fn write_row(file: &mut impl io::Write, row: &Row, label: &str) -> io::Result<()> {
+    let Row { number, client, scheduled_ns, sent_ns, first_byte_ns, done_ns, .. } = row;
+    write!(file, "{number},{client},{scheduled_ns},{sent_ns},")?;
+    if let Some(first_byte_ns) = first_byte_ns {
+        write!(file, "{first_byte_ns}")?;
+    }
+    writeln!(file, ",{done_ns},{label}")
+}
+
+/// A field as CSV wants it.
+fn quoted(label: &str) -> String {
+    if label.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", label.replace('"', "\"\""))
+    } else {
+        label.to_owned()
+    }
+}
+
+/// `rows.csv` as `rows.interrupted.csv`.
+fn marked(path: &Path, mark: &str) -> PathBuf {
+    let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}.{mark}{ending}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(number: u64) -> Row {
+        Row { number, client: 3, scheduled_ns: 10, sent_ns: 20, first_byte_ns: None, done_ns: 40, ending: 7 }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("the folder is there");
+        entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn rows_of_several_workers_are_read_back_by_another_reader() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows.csv");
+        let writer =
+            RowFile::create(&path).expect("writable").start(|ending| format!("odd, \"{ending}\"")).expect("started");
+        let workers = [0, 1].map(|worker| {
+            let sink = writer.sink();
+            std::thread::spawn(move || {
+                (0..100).all(|turn| sink.push_batch(vec![Row { first_byte_ns: Some(30), ..row(worker * 100 + turn) }]))
+            })
+        });
+        assert!(workers.into_iter().all(|worker| worker.join().expect("no panic")));
+        let kept = writer.sink();
+        let rows = writer.finish(false).expect("written while a sink is still there");
+        assert_eq!(rows, Rows { path: path.clone(), written: 200, dropped: 0 });
+        assert!(!kept.push_batch(vec![row(0)]), "the file is closed");
+        let mut reader = csv::Reader::from_path(&path).expect("there");
+        assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>().join(",") + "\n", HEAD);
+        let mut numbers: Vec<u64> = reader
+            .records()
+            .map(|record| {
+                let record = record.expect("as many fields as heads");
+                assert_eq!(record.iter().skip(1).collect::<Vec<_>>(), ["3", "10", "20", "30", "40", "odd, \"7\""]);
+                record[0].parse().expect("a number")
+            })
+            .collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..200).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_time_that_is_not_known_is_an_empty_field() {
+        let mut line = Vec::new();
+        write_row(&mut line, &row(1), "OK").expect("a vector takes it");
+        assert_eq!(String::from_utf8(line).expect("text"), "1,3,10,20,,40,OK\n");
+    }
+
+    #[test]
+    fn a_queue_that_is_full_refuses_rows_at_once_and_the_file_is_named_incomplete() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows.csv");
+        // The writer stands still at the first label until the queue has been filled.
+        let (release, wait) = channel::<()>();
+        let label = move |_| wait.recv().map_or_else(|_| "OK".to_owned(), |()| "OK".to_owned());
+        let writer = RowFile::create(&path).expect("writable").start(label).expect("started");
+        let sink = writer.sink();
+        assert!(sink.push_batch(vec![row(0)]));
+        assert!(sink.push_batch((1..ROWS_QUEUED_MAX as u64).map(row).collect()));
+        assert!(!sink.push_batch(vec![row(0)]));
+        release.send(()).expect("it waits");
+        let rows = writer.finish(true).expect("written");
+        assert_eq!((rows.written, rows.dropped), (ROWS_QUEUED_MAX as u64, 1));
+        assert_eq!(names(folder.path()), ["rows.incomplete.csv"]);
+    }
+
+    #[test]
+    fn an_interrupted_run_is_named_so_and_takes_the_place_of_an_earlier_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows.csv");
+        std::fs::write(&path, "earlier").expect("writable");
+        let writer = RowFile::create(&path).expect("writable").start(|_| "OK".to_owned()).expect("started");
+        assert!(writer.sink().push_batch(vec![row(0)]));
+        let rows = writer.finish(true).expect("written");
+        assert_eq!(rows.path.file_name().expect("a name"), "rows.interrupted.csv");
+        assert_eq!(names(folder.path()), ["rows.interrupted.csv"]);
+    }
+
+    #[test]
+    fn a_run_that_is_given_up_leaves_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(RowFile::create(&folder.path().join("rows.csv")).expect("writable"));
+        assert_eq!(names(folder.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_an_error_with_the_files_name() {
+        let writer =
+            RowFile::create(Path::new("/dev/full")).expect("writable").start(|_| "OK".to_owned()).expect("started");
+        let sink = writer.sink();
+        while sink.push_batch((0..1000).map(row).collect()) {}
+        let error = format!("{:#}", writer.finish(false).expect_err("no space"));
+        assert!(error.starts_with("cannot write /dev/full: No space left"), "{error}");
+    }
+}
