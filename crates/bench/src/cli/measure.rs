@@ -6,8 +6,8 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 
-use super::Exit;
 use super::load::{LoadArgs, Multiplexing};
+use super::{Exit, shown};
 use crate::plan::{End, Pace, Plan};
 use crate::probe::{Probe, Reading};
 use crate::report::model::{FORMAT, Load, Machine, Report, Run};
@@ -89,7 +89,7 @@ fn exit(runs: &[Run], objectives: Option<&Objectives>) -> Exit {
     let Some(Objectives(objectives)) = objectives else { return Exit::Done };
     let judged = slo::judge(objectives, runs);
     for one in &judged {
-        eprintln!("{}", one.show());
+        eprintln!("{}", shown::judged(one));
     }
     match judged.iter().map(|one| one.outcome).max() {
         Some(Outcome::Fail) => Exit::Missed,
