@@ -3,6 +3,8 @@
 //! The blocks are plain data; the template gives them their markup and escapes every word, for targets, labels and
 //! errors come from outside. Must not know what is measured.
 
+use std::fmt;
+
 use askama::Template;
 
 use super::plot::Chart;
@@ -90,8 +92,8 @@ impl Value {
     }
 
     /// A figure: its key, its value in full and how it is shown.
-    pub fn figure(key: impl Into<String>, exact: impl ToString, text: impl Into<String>) -> Self {
-        Self { text: text.into(), key: key.into(), exact: exact.to_string(), is_bad: false }
+    pub fn figure(key: impl Into<String>, exact: impl fmt::Display, text: impl Into<String>) -> Self {
+        Self { text: text.into(), key: key.into(), exact: format!("{exact}"), is_bad: false }
     }
 
     /// Marked as something wrong, if it is.
