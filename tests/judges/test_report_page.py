@@ -133,6 +133,10 @@ if (document.documentElement.scrollWidth > innerWidth) faults.push(`page is ${do
 for (const box of document.querySelectorAll('.card, .banner, figure, h1, .lead')) {
     if (box.scrollWidth > box.clientWidth + 1) faults.push(`${about(box)} overflows`);
 }
+for (const head of document.querySelectorAll('tbody th')) {
+    const lines = head.getBoundingClientRect().height / parseFloat(getComputedStyle(head).lineHeight);
+    if (head.textContent.length / lines < 8 && lines > 4) faults.push(`${about(head)} is ${lines} lines high`);
+}
 for (const chart of document.querySelectorAll('svg')) {
     if (getComputedStyle(chart).display === 'none') continue;
     const scale = chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;

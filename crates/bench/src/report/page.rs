@@ -9,6 +9,9 @@ use askama::Template;
 
 use super::plot::Chart;
 
+/// Longest word that is not broken in the first column of a table.
+const LETTERS_MAX: usize = 18;
+
 /// A page that is being put together, from top to bottom.
 #[derive(Template)]
 #[template(path = "page.html")]
@@ -100,6 +103,11 @@ impl Value {
     #[must_use]
     pub fn bad(self, is_bad: bool) -> Self {
         Self { is_bad, ..self }
+    }
+
+    /// Whether it has a word that would widen a column too far.
+    fn is_long(&self) -> bool {
+        self.text.split_whitespace().any(|word| word.chars().count() > LETTERS_MAX)
     }
 
     fn amount(&self) -> &str {
