@@ -12,6 +12,7 @@ use bench::report::model::{FORMAT, Finish, Interval, Load, Machine, Report, Run,
 use bench::report::page::{Column, Figure, Page, Table, Value};
 use bench::report::pending::Pending;
 use bench::report::plot::{Across, Axis, Chart, Colour, Rule, Series, Shape, Unit};
+use bench::report::units;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -142,7 +143,12 @@ fn record(run: &mut Run, seconds: [f64; 4], open: bool) {
 fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
     for (number, mut times) in (0_u32..).zip(parts) {
         times.sort_by(f64::total_cmp);
-        let at = |share: f64| times.get(place(share * (times.len() as f64 - 1.0).max(0.0))).copied().unwrap_or(0.0);
+        let at = |share: f64| {
+            times
+                .get(place(share * units::float(times.len() as u64 - u64::from(!times.is_empty()))))
+                .copied()
+                .unwrap_or(0.0)
+        };
         run.series.push(Interval {
             at_seconds: f64::from(number) * 0.5,
             seconds: 0.5,
@@ -155,14 +161,14 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
             max_us: at(1.0),
         });
     }
-    let requests = run.requests as f64;
+    let requests = units::float(run.requests);
     run.errors = failed.iter().sum();
     run.rate = requests / SECONDS;
     (run.sent_bytes, run.received_bytes) = (run.requests * 96, run.requests * 71);
     (run.client_cpu_seconds, run.client_busy_max) = (requests * 9.1e-6, 0.041);
     let shares = [0.002, 0.05, 0.31, 0.44, 0.16, 0.03, 0.004, 0.003, 0.001];
-    let latency = shares.iter().enumerate().map(|(index, share)| {
-        let bound = if index + 1 == shares.len() { f64::INFINITY } else { 2.5e-5 * 2_f64.powf(index as f64) };
+    let latency = (0_i32..).zip(shares).map(|(index, share)| {
+        let bound = if index == 8 { f64::INFINITY } else { 2.5e-5 * 2_f64.powi(index) };
         (bound, place(share * requests) as u64)
     });
     run.server = Some(ServerSide { cpu_seconds: requests * 1.18e-5, calls: run.requests, latency: latency.collect() });
@@ -210,13 +216,13 @@ fn answers() -> String {
         rules: vec![Rule { across: Across::Y, at: 263.2, label: "published, buy with 10 clients".to_owned() }],
         ..Chart::default()
     };
-    let finish = (0..10).map(|client| {
+    let finish = (0..10_u8).map(|client| {
         let mut at = 0.0;
         let points = (0..500).map(|turn| {
             at += 2.6e-3 * random.ratio(0.4) * (1.0 + f64::from(client) / 40.0);
             (at, f64::from(turn))
         });
-        Series::new(format!("client {client}"), Colour::Series(client as usize), Shape::Points(points.collect()))
+        Series::new(format!("client {client}"), Colour::Series(usize::from(client)), Shape::Points(points.collect()))
     });
     let finish = Chart {
         x: Axis::linear("finished at", Unit::Seconds).from(0.0),

@@ -41,6 +41,26 @@ pub const FIGURES: [Figure; 11] = [
     Figure { key: "server_cpu_us", name: "server CPU a call", of: server_cpu_us, show: units::micros },
 ];
 
+/// A kind of time of which a run has a distribution.
+pub struct Times {
+    /// For programs.
+    pub key: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// From when to when it lasts.
+    pub what: &'static str,
+    /// Its distribution; empty where the run has none.
+    pub of: fn(&Run) -> &Distribution,
+}
+
+/// All of them.
+pub const TIMES: [Times; 4] = [
+    Times { key: "response", name: "response", what: "due to done", of: |run| &run.response },
+    Times { key: "service", name: "service", what: "sent to done", of: |run| &run.service },
+    Times { key: "lag", name: "send lag", what: "due to sent", of: |run| &run.lag },
+    Times { key: "first_byte", name: "first byte", what: "sent to first byte", of: |run| &run.first_byte },
+];
+
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {

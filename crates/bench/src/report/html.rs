@@ -5,8 +5,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::charts;
-use super::figures::{self, FIGURES, Range, merged};
-use super::model::{Distribution, Load, Machine, Report, Run};
+use super::figures::{self, FIGURES, Range, TIMES, merged};
+use super::model::{Load, Machine, Report, Run};
 use super::page::{Banner, Card, Page, Table, Tone, Value};
 use super::units;
 
@@ -212,20 +212,14 @@ fn times(runs: &[Run]) -> Table {
     let caption = if runs.len() > 1 { "Times of the requests of all runs together" } else { "Times of the requests" };
     let heads = ["", "count", "mean"].into_iter().chain(PERCENTILES.map(|percentile| percentile.0)).chain(["max"]);
     let mut table = Table::of_numbers(caption, heads);
-    let parts: [(&str, &str, fn(&Run) -> &Distribution); 4] = [
-        ("response", "response: due to done", |run| &run.response),
-        ("service", "service: sent to done", |run| &run.service),
-        ("lag", "send lag: due to sent", |run| &run.lag),
-        ("first_byte", "first byte: sent to first byte", |run| &run.first_byte),
-    ];
-    for (key, name, of) in parts {
+    for figures::Times { key, name, what, of } in TIMES {
         let all = merged(runs, of);
         if all.count() == 0 {
             continue;
         }
         let time = |part: &str, value: f64| Value::figure(format!("{key}.{part}"), value, units::micros(value));
         let mut row = vec![
-            Value::text(name),
+            Value::text(format!("{name}: {what}")),
             Value::figure(format!("{key}.count"), all.count(), units::count(all.count())),
             time("mean_us", all.mean_us()),
         ];
@@ -254,12 +248,11 @@ fn resources(runs: &[Run]) -> Table {
     let sum = |of: fn(&Run) -> f64| runs.iter().map(of).sum::<f64>();
     let seconds = sum(|run| run.seconds);
     let mut table = Table::of_numbers("Bytes and CPU", ["", "in all", "a second"]);
-    let traffic: [(&str, &str, fn(&Run) -> f64); 2] = [
-        ("sent_bytes", "sent", |run| units::float(run.sent_bytes)),
-        ("received_bytes", "received", |run| units::float(run.received_bytes)),
+    let traffic = [
+        ("sent_bytes", "sent", sum(|run| units::float(run.sent_bytes))),
+        ("received_bytes", "received", sum(|run| units::float(run.received_bytes))),
     ];
-    for (key, name, of) in traffic {
-        let all = sum(of);
+    for (key, name, all) in traffic {
         let a_second = if seconds > 0.0 { format!("{}/s", units::bytes(all / seconds)) } else { "–".to_owned() };
         table = table.row([Value::text(name), Value::figure(key, all, units::bytes(all)), Value::text(a_second)]);
     }

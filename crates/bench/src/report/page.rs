@@ -3,9 +3,14 @@
 //! The blocks are plain data; the template gives them their markup and escapes every word, for targets, labels and
 //! errors come from outside. Must not know what is measured.
 
+use std::fmt;
+
 use askama::Template;
 
 use super::plot::Chart;
+
+/// Longest word that is not broken in the first column of a table.
+const LETTERS_MAX: usize = 18;
 
 /// A page that is being put together, from top to bottom.
 #[derive(Template)]
@@ -90,14 +95,19 @@ impl Value {
     }
 
     /// A figure: its key, its value in full and how it is shown.
-    pub fn figure(key: impl Into<String>, exact: impl ToString, text: impl Into<String>) -> Self {
-        Self { text: text.into(), key: key.into(), exact: exact.to_string(), is_bad: false }
+    pub fn figure(key: impl Into<String>, exact: impl fmt::Display, text: impl Into<String>) -> Self {
+        Self { text: text.into(), key: key.into(), exact: format!("{exact}"), is_bad: false }
     }
 
     /// Marked as something wrong, if it is.
     #[must_use]
     pub fn bad(self, is_bad: bool) -> Self {
         Self { is_bad, ..self }
+    }
+
+    /// Whether it has a word that would widen a column too far.
+    fn is_long(&self) -> bool {
+        self.text.split_whitespace().any(|word| word.chars().count() > LETTERS_MAX)
     }
 
     fn amount(&self) -> &str {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::figures::{self, FIGURES, merged};
-use super::model::{Distribution, Report, Run};
+use super::figures::{self, FIGURES, TIMES, merged};
+use super::model::{Report, Run};
 use super::units;
 
 /// Endings that are listed, the most frequent first.
@@ -90,17 +90,11 @@ fn over_runs(runs: &[Run]) -> String {
 }
 
 fn times(runs: &[Run]) -> String {
-    let parts: [(&str, fn(&Run) -> &Distribution); 4] = [
-        ("response", |run| &run.response),
-        ("service", |run| &run.service),
-        ("send lag", |run| &run.lag),
-        ("first byte", |run| &run.first_byte),
-    ];
-    let rows = parts.into_iter().filter_map(|(name, of)| {
-        let all = merged(runs, of);
+    let rows = TIMES.iter().filter_map(|times| {
+        let all = merged(runs, times.of);
         let shares = [0.5, 0.9, 0.99, 0.999].map(|share| all.quantile_us(share));
         let values = [all.mean_us()].into_iter().chain(shares).chain([all.max_us()]);
-        let row = [name.to_owned()].into_iter().chain(values.map(units::micros)).collect::<Vec<_>>();
+        let row = [times.name.to_owned()].into_iter().chain(values.map(units::micros)).collect::<Vec<_>>();
         (all.count() > 0).then_some(row)
     });
     table(&["time", "mean", "p50", "p90", "p99", "p99.9", "max"], rows)

@@ -130,7 +130,7 @@ impl<'a> Canvas<'a> {
         };
         let widest = canvas.y_ticks.iter().map(|(_, word)| layout::text_width(word)).fold(0.0, f64::max);
         let (_, rows) = layout::rows(&canvas.names_in_rows(), place.width);
-        let at_end = canvas.names_at_end().map(|(_, name)| layout::bold_width(&name)).fold(0.0, f64::max);
+        let at_end = canvas.names_at_end().iter().map(|(_, name)| layout::bold_width(name)).fold(0.0, f64::max);
         canvas.frame = Frame {
             left: (widest + GAP).min(place.width / 3.0),
             top: LINE * lines(1 + rows) + GAP + 2.0,
@@ -161,17 +161,31 @@ impl<'a> Canvas<'a> {
         upright
     }
 
-    /// Series with a name at their end: in a wide place, when they are few strokes.
-    fn names_at_end(&self) -> impl Iterator<Item = (usize, String)> {
+    /// Series with a name at their end: in a wide place, when they are few strokes that end apart from each other.
+    fn names_at_end(&self) -> Vec<(usize, String)> {
         let named = self.chart.series.iter().enumerate().filter(|(_, series)| !series.label.is_empty());
         let strokes: Vec<_> =
             named.filter(|(_, series)| series.shape.is_stroke() && !series.shape.is_empty()).collect();
-        let fits = self.place.name == layout::WIDE.name && (2..=NAMED_AT_END_MAX).contains(&strokes.len());
-        strokes.into_iter().filter(move |_| fits).map(|(index, series)| (index, layout::shortened(&series.label)))
+        if self.place.name != layout::WIDE.name || !(2..=NAMED_AT_END_MAX).contains(&strokes.len()) {
+            return Vec::new();
+        }
+        // The frame depends on the names; until it is known, its height is taken to be most of the place's.
+        let height = self.place.height - 5.0 * LINE;
+        let wanted: Vec<f64> = strokes.iter().map(|(_, series)| (1.0 - self.end(&series.shape)) * height).collect();
+        let heights = layout::spread_out(&wanted, 0.0, height);
+        if wanted.iter().zip(heights).any(|(wanted, height)| (wanted - height).abs() > LINE) {
+            return Vec::new();
+        }
+        strokes.into_iter().map(|(index, series)| (index, layout::shortened(&series.label))).collect()
+    }
+
+    /// How high a stroke ends, 0 to 1.
+    fn end(&self, shape: &Shape) -> f64 {
+        shape.ys().into_iter().rev().find_map(|value| self.y.position(value)).unwrap_or(0.0)
     }
 
     fn rows_of_names(&self) -> Vec<(usize, String)> {
-        let at_end: Vec<usize> = self.names_at_end().map(|(index, _)| index).collect();
+        let at_end: Vec<usize> = self.names_at_end().into_iter().map(|(index, _)| index).collect();
         let series = self.chart.series.iter().enumerate();
         let named = series.filter(|(index, series)| !series.label.is_empty() && !at_end.contains(index));
         named.map(|(index, series)| (index, layout::shortened(&series.label))).collect()
@@ -256,14 +270,9 @@ impl<'a> Canvas<'a> {
 
     fn names(&mut self) {
         let Frame { right, top, bottom, .. } = self.frame;
-        let at_end: Vec<(usize, String)> = self.names_at_end().collect();
-        let last_height = |index: usize| match &self.chart.series[index].shape {
-            Shape::Line(points) | Shape::Steps(points) => {
-                points.iter().rev().find_map(|point| self.y(point.1)).unwrap_or(bottom)
-            }
-            _ => bottom,
-        };
-        let wanted: Vec<f64> = at_end.iter().map(|&(index, _)| last_height(index) + 4.5).collect();
+        let at_end = self.names_at_end();
+        let height = |index: usize| bottom - self.end(&self.chart.series[index].shape) * (bottom - top);
+        let wanted: Vec<f64> = at_end.iter().map(|&(index, _)| height(index) + 4.5).collect();
         let heights = layout::spread_out(&wanted, top + 4.5, bottom + 4.5);
         for ((index, name), height) in at_end.into_iter().zip(heights) {
             let class = format!("name {}", self.chart.series[index].colour.class());

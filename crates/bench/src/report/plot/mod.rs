@@ -17,7 +17,7 @@ pub use scale::Spread;
 /// Points that a series is drawn with at most; a longer one is thinned, a line so that its extremes stay.
 pub const POINTS_MAX: usize = 4_000;
 
-/// Series that have a colour of their own; further ones begin again.
+/// Series that have a colour of their own; further ones begin again in another shade.
 pub const COLOURS: usize = 8;
 
 /// A chart.
@@ -163,7 +163,9 @@ pub enum Colour {
 impl Colour {
     fn class(self) -> String {
         match self {
-            Self::Series(number) => format!("s{}", number % COLOURS + 1),
+            // Darker or lighter, and square or dashed, where a colour comes again.
+            Self::Series(number) if number >= COLOURS => format!("s{} again", number % COLOURS + 1),
+            Self::Series(number) => format!("s{}", number + 1),
             Self::Step(step) => format!("o{}", step.min(4) + 1),
             Self::Bad => "bad".to_owned(),
             Self::Muted => "muted".to_owned(),

@@ -62,11 +62,11 @@ pub(super) fn about(chart: &Chart) -> String {
     let mut about = format!("{} by {}.", sentence(&chart.y.label), chart.x.label);
     for series in chart.series.iter().filter(|series| !series.label.is_empty()) {
         if let Some(ends) = ends(series, chart) {
-            about.push_str(&format!(" {}: {ends}.", series.label));
+            about.extend([" ", &series.label, ": ", &ends, "."]);
         }
     }
     for rule in &chart.rules {
-        about.push_str(&format!(" Marked: {}.", rule.label));
+        about.extend([" Marked: ", &rule.label, "."]);
     }
     about
 }
