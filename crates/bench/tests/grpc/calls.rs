@@ -8,7 +8,9 @@ use bench::tls::TlsArgs;
 use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, REST, Requests, Shape, Target};
 use bench::workload::{Ending, Session as _, Turn, Workload as _};
 use grpc::prost::Message as _;
+use grpc::reflection::Reflection;
 use grpc::{Request, Response, Server, Status, Streaming};
+use grpc_testing::DESCRIPTORS;
 use grpc_testing::proto::Message;
 use grpc_testing::proto::echo_server::{Echo, EchoServer};
 
@@ -239,6 +241,28 @@ const DUPLEX: (&str, &str) =
     ("grpc.testing.TestService/FullDuplexCall", r#"{"response_parameters": [{"interval_us": {{row.us}}}]}"#);
 
 #[tokio::test]
+async fn certificate_is_shown_to_a_server_that_asks_for_one() {
+    let certified = Certified::for_localhost();
+    let port = serve(everything().tls(Arc::clone(&certified.server_for_known))).await.port();
+    let address = format!("https://localhost:{port}");
+    let (ca, key) = (certified.ca.to_str().unwrap(), certified.key_file.to_str().unwrap());
+    let anonymous = ["--data", "{}", "--ca", ca];
+    let known = [&anonymous[..], &["--certificate", ca, "--key-file", key]].concat();
+    assert_eq!(ending(&address, "testing.Echo/Call", &known).await, "OK");
+    let refused = refusal(&address, "testing.Echo/Call", &anonymous).await;
+    assert!(refused.starts_with(&format!("cannot reach localhost:{port}: ")), "{refused}");
+}
+
+#[tokio::test]
+async fn older_reflection_is_asked_where_there_is_no_newer() {
+    let (_, v1_alpha) = Reflection::new().descriptors(DESCRIPTORS).unwrap().services();
+    let address = serve(echo().add_service(v1_alpha)).await;
+    assert_eq!(ending(address, "testing.Echo/Call", &["--data", "{}"]).await, "OK");
+    let refused = refusal(address, "testing.Nothing/Call", &["--data", "{}"]).await;
+    assert!(refused.starts_with(&format!("{address}: no service testing.Nothing; there is testing.Echo")), "{refused}");
+}
+
+#[tokio::test]
 async fn session_connects_again_after_its_connection_broke() {
     let proxy = Proxy::to(serve(everything()).await).await;
     for (method, data) in [LATE, DUPLEX] {
@@ -293,7 +317,7 @@ async fn load_says_what_was_asked_for_and_keeps_secrets() {
     let address = serve(everything()).await;
     let flags =
         ["--data", "{}", "--metadata", "authorization:Bearer secret", "--compression", "gzip", "--deadline", "2s"];
-    let (_, load) = bench::cli::grpc::prepare(&arguments(address, "testing.Echo/Call", &flags)).await.unwrap();
+    let (_, load) = bench::cli::grpc::prepare(&arguments(&address, "testing.Echo/Call", &flags)).await.unwrap();
     assert_eq!((load.protocol.as_str(), load.target), ("grpc", address.to_string()));
     assert_eq!(load.what, "testing.Echo/Call");
     let settings: Vec<_> = load.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();

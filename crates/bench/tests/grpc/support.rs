@@ -12,7 +12,9 @@ use bench::workload::{Answer, Session as _, Turn, Workload as _};
 use clap::Parser;
 use grpc::health::{self, HealthReporter};
 use grpc::reflection::Reflection;
-use grpc::rustls::ServerConfig;
+use grpc::rustls::pki_types::PrivateKeyDer;
+use grpc::rustls::server::WebPkiClientVerifier;
+use grpc::rustls::{RootCertStore, ServerConfig};
 use grpc::server::Builder;
 use grpc::{Limits, Server};
 use grpc_testing::interop_proto::test_service_server::TestServiceServer;
@@ -100,19 +102,19 @@ struct Command {
 }
 
 /// Flags as a command line gives them.
-pub(crate) fn arguments(address: impl ToString, method: &str, flags: &[&str]) -> GrpcArgs {
+pub(crate) fn arguments(address: &impl ToString, method: &str, flags: &[&str]) -> GrpcArgs {
     let words = ["quire-bench".to_owned(), address.to_string(), method.to_owned()];
     let words = words.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
     Command::try_parse_from(words).unwrap().grpc
 }
 
 pub(crate) async fn workload(address: impl ToString, method: &str, flags: &[&str]) -> GrpcWorkload {
-    prepare(&arguments(address, method, flags)).await.unwrap().0
+    prepare(&arguments(&address, method, flags)).await.unwrap().0
 }
 
 /// The one line that a load is refused with.
 pub(crate) async fn refusal(address: impl ToString, method: &str, flags: &[&str]) -> String {
-    let line = format!("{:#}", prepare(&arguments(address, method, flags)).await.unwrap_err());
+    let line = format!("{:#}", prepare(&arguments(&address, method, flags)).await.unwrap_err());
     assert_eq!(line.lines().count(), 1, "{line}");
     line
 }
@@ -149,6 +151,8 @@ pub(crate) struct Certified {
     pub(crate) ca: PathBuf,
     pub(crate) key_file: PathBuf,
     pub(crate) server: Arc<ServerConfig>,
+    /// As `server`, to clients alone that show this same certificate.
+    pub(crate) server_for_known: Arc<ServerConfig>,
     _folder: tempfile::TempDir,
 }
 
@@ -159,9 +163,14 @@ impl Certified {
         let (ca, key_file) = (folder.path().join("ca.pem"), folder.path().join("key.pem"));
         std::fs::write(&ca, pem("CERTIFICATE", signed.cert.der())).unwrap();
         std::fs::write(&key_file, pem("PRIVATE KEY", &signed.signing_key.serialize_der())).unwrap();
-        let key = grpc::rustls::pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
-        let server =
-            ServerConfig::builder().with_no_client_auth().with_single_cert(vec![signed.cert.der().clone()], key);
-        Self { ca, key_file, server: Arc::new(server.unwrap()), _folder: folder }
+        let key = || PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
+        let chain = vec![signed.cert.der().clone()];
+        let server = ServerConfig::builder().with_no_client_auth().with_single_cert(chain.clone(), key());
+        let mut roots = RootCertStore::empty();
+        roots.add(chain[0].clone()).unwrap();
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+        let known = ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(chain, key());
+        let (server, server_for_known) = (Arc::new(server.unwrap()), Arc::new(known.unwrap()));
+        Self { ca, key_file, server, server_for_known, _folder: folder }
     }
 }
