@@ -100,7 +100,7 @@ pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     let sources = Sources { seed: args.load.seed, rows: rows(args)? };
     let data = args.data.as_deref().map(read_data).transpose()?;
     if args.messages == 0 {
-        bail!("--messages 0: a call without messages is --data '[]', which no method here takes; write 1 or more");
+        bail!("--messages 0: a call sends its messages once or more often");
     }
     let (target, method) = find(args).await?;
     let shape = Shape::from(&method);

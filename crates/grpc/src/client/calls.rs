@@ -129,7 +129,7 @@ impl Calls {
     }
 
     /// Opens as many of the waiting calls as the server and our own limit allow.
-    fn start_waiting(&mut self) {
+    pub(super) fn start_waiting(&mut self) {
         let most = if self.connection.is_awaiting_peer() { STREAMS_UNASKED } else { usize::MAX };
         let most = most.min(self.settings.calls_per_connection_max);
         while self.connection.live_streams() < most && self.connection.can_open().is_ok() {

@@ -32,7 +32,8 @@ impl Calls {
             && inbox.is_abandoned()
         {
             self.slots[index] = None;
-            return self.connection.reset(stream, ErrorCode::CANCEL);
+            self.connection.reset(stream, ErrorCode::CANCEL);
+            return self.start_waiting();
         }
         if let Some(mut outgoing) = active.outgoing.take()
             && self.send(stream, outgoing.as_mut())

@@ -14,8 +14,10 @@ use super::nearest::listed;
 /// Characters of a value that an error shows.
 const SHOWN_MAX: usize = 40;
 
-const LENIENT: GeneralPurposeConfig =
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+/// As lenient as prost-reflect.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
 const BASE64: [GeneralPurpose; 2] =
     [GeneralPurpose::new(&alphabet::STANDARD, LENIENT), GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT)];
 
@@ -151,11 +153,9 @@ fn is_float(json: &Value) -> bool {
 
 /// A whole number, as JSON's number or text, `1.0` and `1e3` included.
 fn integer(json: &Value) -> Option<i128> {
-    /// Floats up to this are whole numbers of which each has a float of its own.
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     let of_float = |float: f64| {
-        #[expect(clippy::cast_possible_truncation, reason = "whole and small, as the condition says")]
-        let whole = (float.fract() == 0.0 && float.abs() <= EXACT_MAX).then_some(float as i128);
+        #[expect(clippy::cast_possible_truncation, reason = "whole; what is too large for any integer stays so")]
+        let whole = (float.fract() == 0.0).then_some(float as i128);
         whole
     };
     match json {

@@ -28,10 +28,10 @@ pub enum PayloadError {
     Json(serde_json::Error),
     /// A placeholder that is none.
     #[error("--data: {0}")]
-    Template(#[from] TemplateError),
+    Template(TemplateError),
     /// A message of it does not fit the method's.
     #[error("--data does not fit: {0}")]
-    Misfit(#[from] Misfit),
+    Misfit(Misfit),
     /// One message is wanted.
     #[error("--data holds {0} messages; this method takes one")]
     Many(usize),
@@ -90,7 +90,7 @@ impl Payload {
         is_stream: bool,
         repeat: usize,
     ) -> Result<Requests, PayloadError> {
-        let template = Template::parse(data, sources)?;
+        let template = Template::parse(data, sources).map_err(PayloadError::Template)?;
         let payload = Self { template, descriptor: descriptor.clone(), is_stream, repeat };
         let first = payload.render(Turn { number: 0, client: 0, worker: 0 })?;
         if payload.template.is_constant() {
@@ -127,7 +127,7 @@ impl Payload {
         if count > MESSAGES_MAX {
             return Err(PayloadError::TooMany(count));
         }
-        let encode = |(at, value)| self.encode(value).map_err(|misfit| self.placed(at, misfit));
+        let encode = |(at, value)| self.encode(value).map_err(|misfit| PayloadError::Misfit(self.placed(at, misfit)));
         let encoded: Vec<RawMessage> = values.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
         Ok(encoded.iter().cycle().take(count).cloned().collect())
     }

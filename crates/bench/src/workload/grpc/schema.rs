@@ -80,19 +80,15 @@ impl Schema {
     /// Asks the server for `service` and all it needs.
     pub async fn by_reflection(channel: &Channel, service: &str) -> Result<Self, SchemaError> {
         let mut server = reflection::Client::new(channel.clone());
-        match server.files_of(service).await? {
-            Some(files) => {
-                let mut pool = DescriptorPool::new();
-                let unusable = |error| SchemaError::Reflection(format!("the server's contract is unsound: {error}"));
-                pool.add_file_descriptor_protos(files).map_err(unusable)?;
-                Ok(Self { pool })
-            }
-            None => {
-                let names = server.services().await?;
-                let there = listed(names.iter().map(String::as_str), service);
-                Err(SchemaError::Service { name: service.to_owned(), there })
-            }
-        }
+        let Some(files) = server.files_of(service).await? else {
+            let names = server.services().await?;
+            let there = listed(names.iter().map(String::as_str), service);
+            return Err(SchemaError::Service { name: service.to_owned(), there });
+        };
+        let mut pool = DescriptorPool::new();
+        let unsound = |error| SchemaError::Reflection(format!("the server's contract is unsound: {error}"));
+        pool.add_file_descriptor_protos(files).map_err(unsound)?;
+        Ok(Self { pool })
     }
 
     /// The method of these names.
