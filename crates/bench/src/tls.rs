@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 /// A configuration that cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -79,11 +79,14 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
 /// A failed handshake in one line, with what can be done about it.
 pub fn explain(error: &io::Error) -> String {
     let advice = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
             "; --ca FILE names a certificate to trust"
         }
         Some(rustls::Error::InvalidMessage(_)) => "; does the server speak TLS on this port?",
-        Some(rustls::Error::NoApplicationProtocol) => "; the server does not offer this version of HTTP",
+        Some(
+            rustls::Error::NoApplicationProtocol
+            | rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol),
+        ) => "; the server does not offer this version of HTTP",
         _ if error.kind() == io::ErrorKind::UnexpectedEof => "; does the server speak TLS on this port?",
         _ => "",
     };

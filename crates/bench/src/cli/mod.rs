@@ -2,7 +2,11 @@
 //!
 //! Must not know a protocol: each has a file of its own.
 
+pub mod http;
+pub mod input;
 pub mod load;
+pub mod null;
+pub mod tcp;
 
 use std::process::ExitCode;
 
