@@ -133,8 +133,10 @@ impl Shared {
     }
 }
 
+type Step = Box<dyn FnOnce(&mut StdStream) + Send>;
+
 /// A bare socket with a step for each connection that sends a request; its head has been read by then.
-pub(crate) fn script(steps: Vec<Box<dyn FnOnce(&mut StdStream) + Send>>) -> SocketAddr {
+pub(crate) fn script(steps: Vec<Step>) -> SocketAddr {
     let listener = StdListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -162,7 +164,7 @@ pub(crate) fn read_head(stream: &mut StdStream) -> bool {
     true
 }
 
-pub(crate) fn says(text: &'static str) -> Box<dyn FnOnce(&mut StdStream) + Send> {
+pub(crate) fn says(text: &'static str) -> Step {
     Box::new(move |stream| stream.write_all(text.as_bytes()).expect("a write"))
 }
 
