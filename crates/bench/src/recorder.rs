@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::report::csv::{Row, RowSink};
 use crate::report::model::{Finish, histogram};
 use crate::workload::{Answer, ENDINGS_MAX};
 
@@ -18,6 +19,9 @@ pub const TIMED_OUT: u16 = ENDINGS_MAX - 1;
 
 /// Finishes that a worker keeps; beyond, every other one is let go.
 const FINISHES_MAX: usize = 20_000;
+
+/// Rows handed over together.
+const ROWS_BATCH: usize = 1024;
 
 /// Requests measured in some stretch of time.
 #[derive(Debug)]
@@ -108,6 +112,8 @@ impl Window {
 /// Who made a request, and when it was due.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
+    /// Number of the request in the run.
+    pub number: u64,
     /// Number of the client.
     pub client: u32,
     /// Number of the request among this client's.
@@ -124,12 +130,22 @@ pub struct Recorder {
     finishes: Vec<Finish>,
     finishes_stride: u64,
     finishes_seen: u64,
+    rows: Option<(RowSink, Vec<Row>)>,
+    rows_lost: u64,
 }
 
 impl Recorder {
     /// Records what happens in the window.
-    pub fn new(window: Window) -> Self {
-        Self { window, part: Part::default(), finishes: Vec::new(), finishes_stride: 1, finishes_seen: 0 }
+    pub fn new(window: Window, rows: Option<RowSink>) -> Self {
+        Self {
+            window,
+            part: Part::default(),
+            finishes: Vec::new(),
+            finishes_stride: 1,
+            finishes_seen: 0,
+            rows: rows.map(|sink| (sink, Vec::with_capacity(ROWS_BATCH))),
+            rows_lost: 0,
+        }
     }
 
     /// Takes in a finished request; says whether it is one that is measured.
@@ -158,6 +174,9 @@ impl Recorder {
         self.part.errors += u64::from(ending.is_error);
         self.part.last_done_at = Some(done_at);
         self.keep_finish(asked, response, done_at);
+        if self.rows.is_some() {
+            self.keep_row(asked, answer);
+        }
         true
     }
 
@@ -183,6 +202,37 @@ impl Recorder {
             at_seconds: at.as_secs_f64(),
             response_us: response.as_secs_f64() * 1e6,
         });
+    }
+
+    fn keep_row(&mut self, asked: Asked, answer: &Answer) {
+        let Some((_, rows)) = &mut self.rows else { return };
+        let since = |at: Instant| nanos(at, self.window.begin);
+        rows.push(Row {
+            number: asked.number,
+            client: asked.client,
+            scheduled_ns: since(asked.due_at.unwrap_or(answer.sent_at)),
+            sent_ns: since(answer.sent_at),
+            first_byte_ns: answer.first_byte_at.map(since),
+            done_ns: since(answer.done_at),
+            ending: answer.ending.number,
+        });
+        if rows.len() == ROWS_BATCH {
+            self.hand_over_rows();
+        }
+    }
+
+    fn hand_over_rows(&mut self) {
+        let Some((sink, rows)) = &mut self.rows else { return };
+        let count = rows.len() as u64;
+        if !sink.push_batch(std::mem::replace(rows, Vec::with_capacity(ROWS_BATCH))) {
+            self.rows_lost += count;
+        }
+    }
+
+    /// Hands over the last rows; returns how many the writer did not take in all.
+    pub fn finish_rows(&mut self) -> u64 {
+        self.hand_over_rows();
+        self.rows_lost
     }
 
     /// What was recorded since the last time.

@@ -11,7 +11,8 @@ use grpc::rustls::crypto::CryptoProvider;
 use grpc::rustls::pki_types::pem::PemObject;
 use grpc::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use grpc::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    crypto,
 };
 
 /// How to speak TLS to an https:// address.
@@ -91,9 +92,13 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
 /// A failed handshake in one line, with what can be done about it.
 pub fn explain(error: &io::Error) -> String {
     let advice = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => "; --ca FILE names a certificate to trust",
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+            "; --ca FILE names a certificate to trust"
+        }
         Some(Error::InvalidMessage(_)) => "; does the server speak TLS on this port?",
-        Some(Error::NoApplicationProtocol) => "; the server does not offer this version of HTTP",
+        Some(Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+            "; the server does not offer this version of HTTP"
+        }
         _ if error.kind() == io::ErrorKind::UnexpectedEof => "; does the server speak TLS on this port?",
         _ => "",
     };

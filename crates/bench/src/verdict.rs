@@ -37,6 +37,8 @@ pub struct Seen<'a> {
     pub requests: u64,
     /// Those that failed.
     pub errors: u64,
+    /// Rows of requests that the writer did not take.
+    pub rows_lost: u64,
 }
 
 /// The reasons not to believe it.
@@ -73,6 +75,9 @@ pub fn judge(seen: &Seen<'_>) -> Verdict {
                 last / 1e3
             ));
         }
+    }
+    if seen.rows_lost > 0 {
+        reasons.push(format!("{} rows were lost: the writer of --csv did not keep up", seen.rows_lost));
     }
     if seen.stolen > STOLEN_MAX {
         let (stolen, most) = (seen.stolen * 100.0, STOLEN_MAX * 100.0);

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use grpc::client::{Channel, RetryPolicy, Settings};
-use grpc::server::{CallReport, Observer};
-use grpc::{Code, Encoding, Limits, Request, Stream, unfold};
+use grpc::server::{Answer, CallReport, Method, Observer};
+use grpc::{Code, Encoding, Limits, Request, Response, Stream, unfold};
 use grpc_testing::proto::Message;
 use grpc_testing::proto::echo_client::EchoClient;
 use support::{Running, text};
@@ -231,6 +231,24 @@ async fn unknown_methods_and_services_are_unimplemented() {
     let client = UnimplementedServiceClient::new(server.channel(Settings::default()).await);
     assert_eq!(client.unimplemented_call(Empty {}).await.unwrap_err().code(), Code::Unimplemented);
     assert_eq!(server.stopped().await.get("unknown UNIMPLEMENTED"), 1, "strangers' names are not kept");
+}
+
+#[tokio::test]
+async fn a_fallback_answers_what_no_service_has_and_nothing_else() {
+    use grpc_testing::interop_proto::Empty;
+    use grpc_testing::interop_proto::unimplemented_service_client::UnimplementedServiceClient;
+    let fallback = Method::unary(
+        "fallback",
+        Arc::new(()),
+        |(), _: &Request<()>, answer: Answer<'_, '_, ()>| Some(answer.message(&())),
+        |_, _| async { Ok(Response::new(())) },
+    );
+    let server = Running::with(Limits::default(), |builder| builder.fallback(fallback)).await;
+    let stranger = UnimplementedServiceClient::new(server.channel(Settings::default()).await);
+    stranger.unimplemented_call(Empty {}).await.unwrap();
+    assert_eq!(*server.client().await.call(text("x")).await.unwrap().get_ref(), text("x"));
+    let counts = server.stopped().await;
+    assert_eq!(counts.get("fallback OK"), 1, "strangers' names are not kept");
 }
 
 #[tokio::test]

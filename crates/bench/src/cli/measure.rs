@@ -2,51 +2,23 @@
 //!
 //! Must not know the protocol.
 
-use std::io::Write as _;
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use super::load::{LoadArgs, Multiplexing};
 use super::{Exit, shown};
 use crate::plan::{End, Pace, Plan};
 use crate::probe::{Probe, Reading};
+use crate::recorder::TIMED_OUT;
+use crate::report::csv::RowWriter;
 use crate::report::model::{FORMAT, Load, Machine, Report, Run};
-use crate::report::pending::Pending;
-use crate::report::{html, json, summary};
-use crate::run::{Progress, Watch, run};
+use crate::report::outputs::prepare_outputs;
+use crate::report::progress::{Live, Progress as Line};
+use crate::report::units::float;
+use crate::run::{Progress, Watch, run_with_rows};
 use crate::stats::slo::{self, Objectives, Outcome};
 use crate::workload::Workload;
-
-/// Where the figures go; opened before anything is measured.
-struct Outputs {
-    json: Option<Pending>,
-    html: Option<Pending>,
-}
-
-impl Outputs {
-    fn open(args: &LoadArgs) -> anyhow::Result<Self> {
-        let open = |path: &Option<std::path::PathBuf>| path.as_deref().map(Pending::create).transpose();
-        Ok(Self { json: open(&args.json)?, html: open(&args.html)? })
-    }
-
-    fn write(self, report: &Report) -> anyhow::Result<()> {
-        // Standard output belongs to the report alone if that goes there.
-        let taken = [&self.json, &self.html].into_iter().flatten().any(Pending::is_standard_output);
-        if let Some(pending) = self.json {
-            json::write(report, pending)?;
-        }
-        if let Some(pending) = self.html {
-            pending.write_whole(html::page(report).as_bytes())?;
-        }
-        let text = summary::text(report);
-        let shown = if taken {
-            std::io::stderr().write_all(text.as_bytes())
-        } else {
-            std::io::stdout().write_all(text.as_bytes())
-        };
-        shown.context("cannot show the summary")
-    }
-}
 
 /// Makes the runs that the flags ask for. `load` says what is loaded; how is filled in here.
 pub fn measure<W: Workload>(
@@ -58,18 +30,27 @@ pub fn measure<W: Workload>(
 ) -> anyhow::Result<Exit> {
     let objectives: Option<Objectives> = args.slo.as_deref().map(str::parse).transpose().context("--slo")?;
     let plan = args.plan(multiplexing)?;
-    let outputs = Outputs::open(args)?;
+    ensure!(args.csv.is_none() || args.runs == 1, "--csv writes the rows of one run; leave out --runs");
+    let mut outputs = prepare_outputs(args)?;
     describe(&plan, &mut load);
-    let mut observer = Observer { probe, before: None, after: None, is_quiet: args.quiet };
-    let mut runs = Vec::new();
-    for _ in 0..args.runs {
-        let mut seen = run(&plan, workload, &mut observer)?;
+    let mut observer = Observer { probe, before: None, after: None, line: Line::new(args.quiet), name: String::new() };
+    let labels = workload.clone();
+    let rows = outputs.rows.take().map(|rows| rows.start(move |ending| label(&labels, ending))).transpose()?;
+    let mut runs: Vec<Run> = Vec::new();
+    for number in 1..=args.runs {
+        observer.name = if args.runs > 1 { format!("run {number} of {}", args.runs) } else { "run".to_owned() };
+        let mut seen = run_with_rows(&plan, workload, &mut observer, rows.as_ref().map(RowWriter::sink))?;
         seen.server = observer.server_side();
         let interrupted = seen.interrupted;
         runs.push(seen);
         if interrupted {
             break;
         }
+    }
+    observer.line.finish();
+    if let Some(rows) = rows {
+        let rows = rows.finish(runs.iter().any(|run| run.interrupted))?;
+        eprintln!("{} rows in {}", rows.written, rows.path.display());
     }
     let report = Report {
         format: FORMAT.to_owned(),
@@ -96,6 +77,10 @@ fn exit(runs: &[Run], objectives: Option<&Objectives>) -> Exit {
         Some(Outcome::Inconclusive) => Exit::Inconclusive,
         Some(Outcome::Pass) | None => Exit::Done,
     }
+}
+
+fn label<W: Workload>(workload: &W, ending: u16) -> String {
+    if ending == TIMED_OUT { "timeout".to_owned() } else { workload.label(ending) }
 }
 
 fn describe(plan: &Plan, load: &mut Load) {
@@ -149,7 +134,8 @@ struct Observer {
     probe: Option<Probe>,
     before: Option<Reading>,
     after: Option<Reading>,
-    is_quiet: bool,
+    line: Line,
+    name: String,
 }
 
 impl Observer {
@@ -169,8 +155,23 @@ impl Watch for Observer {
         self.before = self.read();
     }
 
-    fn progress(&mut self, _: &Progress) {
-        let _ = self.is_quiet;
+    fn progress(&mut self, progress: &Progress) {
+        let by_time = progress.total.map(|total| progress.elapsed.as_secs_f64() / total.as_secs_f64());
+        let by_count = progress.requests_total.map(|total| float(progress.requests) / float(total));
+        let done = by_time.or(by_count).unwrap_or(0.0);
+        let has_ended = progress.rate > 0.0;
+        let live = Live {
+            done,
+            rate: progress.rate,
+            p50_us: has_ended.then_some(progress.p50_us),
+            p99_us: has_ended.then_some(progress.p99_us),
+            errors: progress.errors,
+            left: progress.total.map(|total| total.saturating_sub(progress.elapsed)).or_else(|| {
+                let left = progress.elapsed.as_secs_f64() * (1.0 / done - 1.0);
+                Duration::try_from_secs_f64(left).ok()
+            }),
+        };
+        self.line.show(&self.name, &live);
     }
 
     fn ended(&mut self) {

@@ -7,15 +7,18 @@ pub mod child;
 pub mod compare;
 pub mod effects;
 pub mod grpc;
-mod input;
+pub mod http;
+pub mod input;
 pub mod load;
 pub mod measure;
+pub mod null;
 pub mod report;
 pub mod reproduce;
 pub mod shown;
 #[cfg(test)]
 mod stub;
 pub mod sweep;
+pub mod tcp;
 
 use std::process::ExitCode;
 
@@ -63,6 +66,12 @@ impl From<Exit> for ExitCode {
 pub enum Command {
     /// Load a method of a gRPC service, found by reflection or in a .proto file
     Grpc(Box<grpc::GrpcArgs>),
+    /// Load an HTTP service
+    Http(Box<http::HttpArgs>),
+    /// Load a service that answers lines over TCP
+    Tcp(Box<tcp::TcpArgs>),
+    /// Serve, doing nothing but answer: what a load costs before any service does
+    Null(null::NullArgs),
     /// Compare two saved reports
     Compare(compare::CompareArgs),
     /// Run two commands in turns, in random order, and tell whether they differ
@@ -80,6 +89,9 @@ impl Command {
     pub fn run(&self) -> anyhow::Result<Exit> {
         match self {
             Self::Grpc(args) => grpc::command(args),
+            Self::Http(args) => http::command(args),
+            Self::Tcp(args) => tcp::command(args),
+            Self::Null(args) => null::run(args),
             Self::Compare(args) => compare::command(args),
             Self::Ab(args) => ab::command(args),
             Self::Sweep(args) => sweep::command(args),

@@ -110,7 +110,7 @@ pub(super) fn point_name(method: &str, clients: usize) -> String {
 }
 
 /// Starts the servers, measures, and says what was found.
-pub fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
+pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     let folder =
         tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for databases")?;
     let mut limited = Results::default();

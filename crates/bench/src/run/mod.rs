@@ -21,6 +21,7 @@ pub use self::usage::cores;
 use self::worker::{Done, Message, Shared, Stage};
 use crate::plan::{End, Plan};
 use crate::recorder::{Part, TIMED_OUT};
+use crate::report::csv::RowSink;
 use crate::report::model::{Distribution, Finish, Run};
 use crate::verdict::{self, Seen};
 use crate::workload::Workload;
@@ -67,6 +68,16 @@ impl Watch for () {}
 
 /// Makes a run; the caller's thread waits for it.
 pub fn run<W: Workload>(plan: &Plan, workload: &W, watch: &mut dyn Watch) -> anyhow::Result<Run> {
+    run_with_rows(plan, workload, watch, None)
+}
+
+/// As [`run`], with a row a request for `rows`.
+pub fn run_with_rows<W: Workload>(
+    plan: &Plan,
+    workload: &W,
+    watch: &mut dyn Watch,
+    rows: Option<RowSink>,
+) -> anyhow::Result<Run> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
     let (sender, messages) = mpsc::unbounded_channel();
@@ -77,6 +88,7 @@ pub fn run<W: Workload>(plan: &Plan, workload: &W, watch: &mut dyn Watch) -> any
         stop: AtomicBool::new(false),
         next_number: AtomicU64::new(0),
         number_end: AtomicU64::new(u64::MAX),
+        rows,
     });
     let workers = (0..plan.workers)
         .map(|number| {
@@ -245,6 +257,7 @@ impl<'a> Coordinator<'a> {
             lag_by_time: self.series.lags(),
             requests,
             errors,
+            rows_lost: self.done.iter().map(|done| done.rows_lost).sum(),
         };
         Run {
             began_unix_ms: began_at

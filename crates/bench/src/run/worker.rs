@@ -17,6 +17,7 @@ use super::timer::Timer;
 use super::usage::{self, Usage};
 use crate::plan::{End, Pace, Plan};
 use crate::recorder::{Asked, Part, Recorder, TIMED_OUT, Window};
+use crate::report::csv::RowSink;
 use crate::report::model::Finish;
 use crate::schedule::DueTimes;
 use crate::workload::{Answer, Ending, Session, Traffic, Turn, Workload};
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     pub(super) next_number: AtomicU64,
     /// The first number that is not made any more.
     pub(super) number_end: AtomicU64,
+    /// Takes a row a request, where somebody wants them.
+    pub(super) rows: Option<RowSink>,
 }
 
 /// What a worker tells the coordinator.
@@ -68,6 +71,7 @@ pub(super) struct Done {
     pub(super) watched: Duration,
     pub(super) traffic: Traffic,
     pub(super) finishes: Vec<Finish>,
+    pub(super) rows_lost: u64,
 }
 
 /// The thread's body.
@@ -146,7 +150,7 @@ impl Worker {
         let slots = sessions.len() * plan.in_flight;
         let desk = Rc::new(Desk {
             shared: Arc::clone(&self.shared),
-            recorder: RefCell::new(Recorder::new(window)),
+            recorder: RefCell::new(Recorder::new(window, self.shared.rows.clone())),
             patience: Patience::new(plan.timeout, slots),
             window,
             worker: u32::try_from(self.number)?,
@@ -219,6 +223,7 @@ impl Worker {
                 received_bytes: last.2.received_bytes - first.2.received_bytes,
             },
             finishes: desk.recorder.borrow_mut().take_finishes(),
+            rows_lost: desk.recorder.borrow_mut().finish_rows(),
         };
         let _ = self.messages.send(Message::Done(Box::new(done)));
         Ok(())
@@ -250,15 +255,8 @@ impl Desk {
 
     /// Makes a request and records it; returns when it was done.
     #[inline]
-    async fn make<S: Session>(
-        &self,
-        session: &S,
-        slot: usize,
-        number: u64,
-        asked: Asked,
-        asked_at: Instant,
-    ) -> Instant {
-        let turn = Turn { number, client: asked.client, worker: self.worker };
+    async fn make<S: Session>(&self, session: &S, slot: usize, asked: Asked, asked_at: Instant) -> Instant {
+        let turn = Turn { number: asked.number, client: asked.client, worker: self.worker };
         let answer = self.patience.within(slot, session.request(turn)).await.unwrap_or_else(|| Answer {
             sent_at: asked_at,
             first_byte_at: None,
@@ -290,8 +288,8 @@ fn spawn_closed<S: Session>(
             let mut at = Instant::now();
             for turn in 0.. {
                 let Some(number) = desk.next_number() else { break };
-                let asked = Asked { client: share, turn, due_at: None };
-                at = desk.make(&*session, slot, number, asked, at).await;
+                let asked = Asked { number, client: share, turn, due_at: None };
+                at = desk.make(&*session, slot, asked, at).await;
                 if desk.window.has_ended(at) {
                     break;
                 }
@@ -339,9 +337,9 @@ async fn open_loop<S: Session>(
         let Some(number) = desk.next_number() else { break };
         let session = Rc::clone(&sessions[slot % sessions.len()]);
         let (desk, places) = (Rc::clone(desk), Rc::clone(&places));
-        let asked = Asked { client: u32::try_from(slot)?, turn, due_at: Some(due_at) };
+        let asked = Asked { number, client: u32::try_from(slot)?, turn, due_at: Some(due_at) };
         requests.spawn_local(async move {
-            desk.make(&*session, slot, number, asked, now).await;
+            desk.make(&*session, slot, asked, now).await;
             places.free.borrow_mut().push_back(slot);
             places.freed.notify_one();
         });

@@ -31,6 +31,7 @@ fn check(plan: &Plan, change: impl FnOnce(&mut Seen<'_>), expected: &[&str]) {
         lag_by_time: vec![20.0; 40],
         requests: 10_000,
         errors: 0,
+        rows_lost: 0,
     };
     change(&mut seen);
     let reasons = judge(&seen).reasons;
@@ -68,6 +69,7 @@ fn a_lag_that_grew_is_not_and_one_that_came_and_went_is() {
 #[test]
 fn stolen_time_and_failure_are_told() {
     check(&plan(None), |seen| seen.stolen = 0.05, &["5.0% of the machine's time was stolen"]);
+    check(&plan(None), |seen| seen.rows_lost = 7, &["7 rows were lost"]);
     check(&plan(None), |seen| seen.errors = 10_000, &["every request failed"]);
     check(&plan(None), |seen| seen.requests = 0, &["no request was measured"]);
 }

@@ -80,6 +80,11 @@ impl Dialer {
     pub async fn dial(&self, counters: Arc<Counters>) -> anyhow::Result<Transport> {
         let stream = TcpStream::connect(self.address).await;
         let stream = stream.map_err(|error| anyhow::anyhow!("cannot reach {}: {error}", self.address))?;
+        self.wrap(stream, counters).await
+    }
+
+    /// Makes of a connection to the server what its protocol is spoken on; the error is one line.
+    pub async fn wrap(&self, stream: TcpStream, counters: Arc<Counters>) -> anyhow::Result<Transport> {
         stream.set_nodelay(true).context("TCP_NODELAY")?;
         let counted = Counted { stream, counters };
         let Some((connector, name)) = &self.tls else { return Ok(Transport::Plain(counted)) };
@@ -90,14 +95,14 @@ impl Dialer {
     }
 }
 
-/// The address of a host that answers, tried in the order the system names them.
-pub async fn reachable(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+/// A connection to a host, at the first of its addresses that answers.
+pub async fn reach(host: &str, port: u16) -> anyhow::Result<TcpStream> {
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let found = tokio::net::lookup_host((name, port)).await;
     let mut failure = format!("{host} has no address");
     for address in found.map_err(|error| anyhow::anyhow!("no address known for {host}: {error}"))? {
         match tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect(address)).await {
-            Ok(Ok(_)) => return Ok(address),
+            Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 failure = format!("nothing listens at {address}");
             }

@@ -181,7 +181,7 @@ async fn outcome_has_a_number_a_value_up_to_a_limit() {
     let mut last = String::new();
     for number in 0..300 {
         let ending = session.request(turn(number)).await.ending;
-        assert!(!ending.is_error && usize::from(ending.number) < bench::workload::ENDINGS_MAX);
+        assert!(!ending.is_error && ending.number < bench::workload::ENDINGS_MAX);
         last = workload.label(ending.number);
     }
     assert_eq!(last, "count: other");

@@ -6,6 +6,7 @@
 
 mod http1;
 mod http2;
+mod probe;
 mod request;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::socket::{Counters, Dialer};
 use super::{Answer, Ending, Session, Traffic, Turn, Workload};
 
+pub use probe::probe;
 pub use request::{Asked, RequestError, Requests};
 
 /// Requests at once on a connection of HTTP/2 unless the server says otherwise: what every server should allow

@@ -1,0 +1,128 @@
+//! `quire-bench http`: flags to an HTTP load, with a look at the server before it begins.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio_rustls::rustls::ClientConfig;
+
+use super::load::{LoadArgs, Multiplexing};
+use super::measure::measure;
+use super::{Exit, input};
+use crate::probe::Probe;
+use crate::report::model::Load;
+use crate::tls::TlsArgs;
+use crate::workload::http::{Asked, HttpWorkload, Requests, dialer, probe};
+use crate::workload::socket;
+
+/// An HTTP load.
+#[derive(Clone, Debug, Args)]
+pub struct HttpArgs {
+    /// How much load, and where its figures go.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// http:// or https://, with placeholders in path and query: {{number}}, {{random 1 100}}, {{row.column}}
+    pub url: String,
+    /// Method [default: GET, with --data POST]
+    #[arg(short = 'X', long, help_heading = "Request")]
+    pub method: Option<String>,
+    /// A header, as 'Name: value'; placeholders in the value
+    #[arg(short = 'H', long, value_name = "HEADER", help_heading = "Request")]
+    pub header: Vec<String>,
+    /// Body, or @FILE; placeholders are filled in; its type is application/json unless --header says otherwise
+    #[arg(long, value_name = "TEXT|@FILE", help_heading = "Request")]
+    pub data: Option<String>,
+    /// CSV file with a header row, for {{row.column}}
+    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    pub rows: Option<PathBuf>,
+    /// HTTP/2, without asking on http://, by ALPN on https://
+    #[arg(long, help_heading = "Request")]
+    pub http2: bool,
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+/// The load, after a look at the server; call it outside of a runtime. Pace, workers and the like are not filled in.
+pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
+    anyhow::ensure!(
+        args.http2 || args.load.in_flight.is_none_or(|count| count == 1),
+        "HTTP/1.1 carries one request at a time on a connection: more clients are wanted (-c), or --http2"
+    );
+    let sources = input::sources(args.load.seed, args.rows.as_deref())?;
+    let asked = Asked {
+        url: args.url.clone(),
+        method: args.method.clone(),
+        headers: args.header.clone(),
+        data: args.data.as_deref().map(input::data).transpose()?,
+        http2: args.http2,
+    };
+    let requests = Requests::new(&asked, &sources)?;
+    let protocol: &[u8] = if args.http2 { b"h2" } else { b"http/1.1" };
+    let tls = tls(args, &requests, protocol)?;
+    let dialer = input::block_on(async {
+        let stream = socket::reach(requests.host(), requests.port()).await?;
+        let dialer = dialer(&requests, stream.peer_addr()?, tls)?;
+        probe(stream, &dialer, args.http2).await?;
+        Ok(dialer)
+    })?;
+    let workload = HttpWorkload::new(requests, dialer, args.http2);
+    let load = described(args, &workload);
+    Ok((workload, load))
+}
+
+fn tls(args: &HttpArgs, requests: &Requests, protocol: &[u8]) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    match args.tls.given() {
+        Some(flag) if !requests.is_https() => {
+            anyhow::bail!("{flag} is about TLS, which is spoken to https:// addresses alone")
+        }
+        _ if requests.is_https() => {
+            let mut config = args.tls.config()?;
+            config.alpn_protocols = vec![protocol.to_vec()];
+            Ok(Some(Arc::new(config)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A way to ask the server what it counts, if it is one of ours.
+fn find_probe(args: &HttpArgs, workload: &HttpWorkload) -> anyhow::Result<Option<Probe>> {
+    let requests = workload.requests();
+    let tls = tls(args, requests, b"http/1.1")?;
+    Ok(Probe::find(&format!("{}:{}", requests.host(), requests.port()), tls.as_ref()))
+}
+
+/// Runs the command.
+pub fn command(args: &HttpArgs) -> anyhow::Result<Exit> {
+    let (workload, load) = prepare(args)?;
+    let probe = find_probe(args, &workload)?;
+    let reason = if args.http2 {
+        "servers take no more streams on an HTTP/2 connection; use more clients (-c)"
+    } else {
+        "HTTP/1.1 carries one request at a time on a connection; use more clients (-c), or --http2"
+    };
+    let multiplexing = Multiplexing { in_flight_max: workload.in_flight_max(), reason };
+    measure(&args.load, multiplexing, load, &workload, probe)
+}
+
+fn described(args: &HttpArgs, workload: &HttpWorkload) -> Load {
+    let mut settings = BTreeMap::new();
+    let mut set = |name: &str, value: Option<String>| {
+        settings.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    set("header", (!args.header.is_empty()).then(|| args.header.join("; ")));
+    set("data", args.data.clone());
+    set("rows", args.rows.as_ref().map(|path| path.display().to_string()));
+    set("ca", args.tls.ca.as_ref().map(|path| path.display().to_string()));
+    set("http2", args.http2.then(|| "true".to_owned()));
+    Load {
+        protocol: "http".into(),
+        target: args.url.clone(),
+        what: workload.requests().method().to_string(),
+        connections: args.load.clients,
+        in_flight: args.load.in_flight.unwrap_or(1),
+        settings,
+        ..Load::default()
+    }
+}

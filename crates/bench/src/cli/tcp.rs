@@ -1,0 +1,96 @@
+//! `quire-bench tcp`: flags to a load of lines, with a look at the server before it begins.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::load::{LoadArgs, Multiplexing};
+use super::measure::measure;
+use super::{Exit, input};
+use crate::report::model::Load;
+use crate::template::Template;
+use crate::workload::socket;
+use crate::workload::tcp::{Exchange, Reply, TcpWorkload};
+
+/// A load of lines over TCP.
+#[derive(Clone, Debug, Args)]
+pub struct TcpArgs {
+    /// How much load, and where its figures go.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// HOST:PORT
+    pub address: String,
+    /// The request without its newline; placeholders: {{number}}, {{random 1 100}}, {{row.column}}
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Request")]
+    pub line: String,
+    /// What is answered: bytes:N, or line for all up to a newline
+    #[arg(long, value_name = "FORM", help_heading = "Request")]
+    pub reply: String,
+    /// Count replies by what they say, not only as replies
+    #[arg(long, help_heading = "Request")]
+    pub outcome: bool,
+    /// A good reply; with one or more of these, every other counts as an error
+    #[arg(long, value_name = "TEXT", help_heading = "Request")]
+    pub ok: Vec<String>,
+    /// Lines end with CR LF
+    #[arg(long, help_heading = "Request")]
+    pub crlf: bool,
+    /// CSV file with a header row, for {{row.column}}
+    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    pub rows: Option<PathBuf>,
+}
+
+/// The load, after a look at the server; call it outside of a runtime. Pace, workers and the like are not filled in.
+pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
+    let reply: Reply = args.reply.parse()?;
+    let sources = input::sources(args.load.seed, args.rows.as_deref())?;
+    let line = Template::parse(&args.line, &sources).map_err(|error| anyhow::anyhow!("in --line: {error}"))?;
+    let (host, port) = split(&args.address)?;
+    let address = input::block_on(async { Ok(socket::reach(host, port).await?.peer_addr()?) })?;
+    let exchange = Exchange {
+        line,
+        line_end: if args.crlf { "\r\n" } else { "\n" },
+        reply,
+        outcomes: args.outcome || !args.ok.is_empty(),
+        good: args.ok.iter().map(|text| text.clone().into_bytes()).collect(),
+    };
+    let workload = TcpWorkload::new(exchange, address);
+    Ok((workload, described(args)))
+}
+
+/// Runs the command. A server of lines would take a question about metrics for a request, so it is not asked.
+pub fn command(args: &TcpArgs) -> anyhow::Result<Exit> {
+    let (workload, load) = prepare(args)?;
+    let reason = "lines beyond would only wait in the sockets; use more clients (-c)";
+    let multiplexing = Multiplexing { in_flight_max: workload.in_flight_max(), reason };
+    measure(&args.load, multiplexing, load, &workload, None)
+}
+
+fn split(address: &str) -> anyhow::Result<(&str, u16)> {
+    let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    match parts {
+        Some((host, port)) if !host.is_empty() && !host.contains('/') && port != 0 => Ok((host, port)),
+        _ => anyhow::bail!("`{address}` is no address; HOST:PORT is wanted, as in 127.0.0.1:8080"),
+    }
+}
+
+fn described(args: &TcpArgs) -> Load {
+    let mut settings = BTreeMap::from([("reply".to_owned(), args.reply.clone())]);
+    let mut set = |name: &str, value: Option<String>| {
+        settings.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    set("outcome", args.outcome.then(|| "true".to_owned()));
+    set("ok", (!args.ok.is_empty()).then(|| args.ok.join("; ")));
+    set("crlf", args.crlf.then(|| "true".to_owned()));
+    set("rows", args.rows.as_ref().map(|path| path.display().to_string()));
+    Load {
+        protocol: "tcp".into(),
+        target: args.address.clone(),
+        what: args.line.clone(),
+        connections: args.load.clients,
+        in_flight: args.load.in_flight.unwrap_or(1),
+        settings,
+        ..Load::default()
+    }
+}

@@ -1,0 +1,119 @@
+//! Every gRPC method answered on our own engine, with a message that is valid whatever its type.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use grpc::server::Method;
+use grpc::{Limits, Response, Server, Status, Streaming};
+use prost::Message as _;
+use tokio::runtime::Handle;
+
+/// Largest message that is answered: what gRPC clients take by default.
+pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+const NAME: &str = "any method";
+const STREAMS_MAX: u32 = 4096;
+
+/// What shape every method has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// One message in, one out; who expects a stream gets a stream of one.
+    No,
+    /// A stream in and a stream out, a message for each.
+    Both,
+}
+
+/// Fields that no service can have, for protobuf keeps their numbers to itself: every message type may hold them
+/// unknown.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Filler {
+    #[prost(bytes = "bytes", tag = "19000")]
+    bytes: Bytes,
+    /// Four bytes, to reach the sizes that the first field alone skips as its length prefix grows.
+    #[prost(bool, tag = "19001")]
+    padding: bool,
+}
+
+impl Filler {
+    /// A message of exactly so many bytes; there is none of 1 to 3, nor one that is too large.
+    pub(super) fn of(encoded_bytes: usize) -> Option<Self> {
+        /// Field number and length of the first field.
+        const OVERHEAD_BYTES_MAX: usize = 3 + 5;
+        const PADDING_BYTES: usize = 4;
+        if encoded_bytes > MESSAGE_BYTES_MAX {
+            return None;
+        }
+        let sizes = |padding: bool| {
+            let left = encoded_bytes.checked_sub(if padding { PADDING_BYTES } else { 0 })?;
+            (left.saturating_sub(OVERHEAD_BYTES_MAX)..=left)
+                .map(|length| Self { bytes: Bytes::from(vec![0; length]), padding })
+                .find(|filler| filler.encoded_len() == encoded_bytes)
+        };
+        sizes(false).or_else(|| sizes(true))
+    }
+}
+
+struct Answerer {
+    message: Filler,
+    encoded: Vec<u8>,
+    delay: Duration,
+}
+
+/// A server that answers everything.
+pub(super) fn server(answer_bytes: usize, streams: Streams, delay: Duration, workers: Vec<Handle>) -> Server {
+    let message = Filler::of(answer_bytes).unwrap_or_default();
+    let answerer = Arc::new(Answerer { encoded: message.encode_to_vec(), message, delay });
+    let method = match streams {
+        Streams::No => Method::unary(
+            NAME,
+            answerer,
+            |own: &Answerer, _: &grpc::Request<()>, answer| own.delay.is_zero().then(|| answer.encoded(&own.encoded)),
+            |own, _| async move {
+                tokio::time::sleep(own.delay).await;
+                Ok(Response::new(own.message.clone()))
+            },
+        ),
+        Streams::Both => Method::bidi_streaming(NAME, answerer, |own, request: grpc::Request<Streaming<()>>| async {
+            Ok(Response::new(grpc::unfold((own, request.into_inner()), |state| Box::pin(next(state)))))
+        }),
+    };
+    let mut limits = Limits { drain_timeout: Duration::ZERO, keepalive_interval: None, ..Limits::default() };
+    limits.http2.concurrent_streams_max = STREAMS_MAX;
+    limits.connections_max = usize::MAX;
+    limits.message_bytes_max = MESSAGE_BYTES_MAX;
+    Server::builder().limits(limits).workers(workers).fallback(method).build()
+}
+
+type Stream = (Arc<Answerer>, Streaming<()>);
+
+/// The next answer; none after a fault of the request, which has been told by then.
+async fn next((own, mut messages): Stream) -> Option<(Result<Filler, Status>, Stream)> {
+    let answer = match messages.message().await {
+        Ok(None) => return None,
+        Ok(Some(())) => Ok(own.message.clone()),
+        Err(status) => Err(status),
+    };
+    if !own.delay.is_zero() {
+        tokio::time::sleep(own.delay).await;
+    }
+    Some((answer, (own, messages)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_exactly_the_size_asked_for() {
+        for size in [0, 4, 5, 130, 131, 132, 133, 16_390, 16_391, 16_392, 1 << 20, MESSAGE_BYTES_MAX] {
+            let filler = Filler::of(size).unwrap_or_else(|| panic!("{size}"));
+            let encoded = filler.encode_to_vec();
+            assert_eq!(encoded.len(), size);
+            <()>::decode(encoded.as_slice()).expect("unknown fields are skipped");
+        }
+        for size in [1, 2, 3, MESSAGE_BYTES_MAX + 1] {
+            assert_eq!(Filler::of(size), None, "{size}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! A look at a server before a load is put on it, without a request: that could have effects.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::workload::socket::{CONNECT_TIME_MAX, Dialer};
+
+/// The client's preface with empty SETTINGS (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const FRAME_HEAD_BYTES: usize = 9;
+const SETTINGS: u8 = 4;
+/// How long a server may take for its SETTINGS.
+const SETTINGS_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Begins TLS on a connection if the dialer has it, and for HTTP/2 sees whether the server speaks it.
+pub async fn probe(stream: TcpStream, dialer: &Dialer, http2: bool) -> anyhow::Result<()> {
+    let address = dialer.address();
+    let wrapped = tokio::time::timeout(CONNECT_TIME_MAX, dialer.wrap(stream, Arc::default())).await;
+    let Ok(wrapped) = wrapped else {
+        anyhow::bail!("{address} takes the connection and says nothing for {}s", CONNECT_TIME_MAX.as_secs());
+    };
+    let mut transport = wrapped?;
+    if !http2 {
+        return Ok(());
+    }
+    let mut head = [0; FRAME_HEAD_BYTES];
+    let exchange = async {
+        transport.write_all(PREFACE).await?;
+        transport.flush().await?;
+        transport.read_exact(&mut head).await
+    };
+    match tokio::time::timeout(SETTINGS_TIME_MAX, exchange).await {
+        Ok(Ok(_)) if head[3] == SETTINGS => Ok(()),
+        Ok(Ok(_)) if head.starts_with(b"HTTP/1.") => {
+            anyhow::bail!("{address} speaks HTTP/1.1 and no HTTP/2; leave out --http2")
+        }
+        Ok(Ok(_)) => anyhow::bail!("{address} does not speak HTTP/2; it begins with `{}`", head.escape_ascii()),
+        Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            anyhow::bail!("{address} does not speak HTTP/2: it closes the connection; leave out --http2")
+        }
+        Ok(Err(error)) => anyhow::bail!("{address} does not speak HTTP/2: {error}"),
+        Err(_) => anyhow::bail!(
+            "{address} does not speak HTTP/2: it says nothing for {}s; leave out --http2",
+            SETTINGS_TIME_MAX.as_secs()
+        ),
+    }
+}

@@ -1,0 +1,105 @@
+//! What cannot work is said in one line before any load.
+
+use std::net::TcpListener;
+
+use super::server::{Server, answer, certificate, refused, says, script};
+
+fn free_address() -> std::net::SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
+}
+
+#[test]
+fn urls_that_are_none_are_refused_with_the_reason() {
+    let cases = [
+        ("127.0.0.1:80", "no scheme"),
+        ("ftp://localhost/", "scheme ftp is not spoken"),
+        ("http://", "is no HOST or HOST:PORT"),
+        ("http:///path", "is no HOST or HOST:PORT"),
+        ("http://localhost:99999/", "the port is no number from 1 to 65535"),
+        ("http://localhost:/", "the port is no number from 1 to 65535"),
+        ("http://a b/", "is no HOST or HOST:PORT"),
+        ("http://me:secret@localhost/", "a user name goes into a header"),
+        ("http://{{row.host}}/", "placeholders go into path and query"),
+    ];
+    for (url, wanted) in cases {
+        let message = refused(&[url]);
+        assert!(message.contains(wanted) && message.contains("http://HOST:PORT/PATH"), "{url}: {message}");
+    }
+}
+
+#[test]
+fn requests_that_are_none_are_refused_with_the_reason() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["-H", "no colon"], "header `no colon`: no colon; `Name: value` is wanted"),
+        (&["-H", "a b: c"], "its name is no token"),
+        (&["-H", "a: b\u{7}"], "its value holds a control character"),
+        (&["-H", "Content-Length: 5"], "it follows from the body"),
+        (&["-H", "a: {{row.x}}"], "in the header a: {{row.x}} at character 1 of the template: there are no rows"),
+        (&["-X", "GET IT"], "`GET IT` is no method"),
+        (&["--data", "{{random 1}}"], "in the body: {{random 1}}"),
+        (&["--data", "@/no/such"], "cannot read --data @/no/such: No such file"),
+        (&["-m", "2"], "HTTP/1.1 carries one request at a time"),
+    ];
+    for (arguments, wanted) in cases {
+        let message = refused(&[&["http://127.0.0.1:1/"], arguments].concat());
+        assert!(message.contains(wanted), "{arguments:?}: {message}");
+    }
+    let rows = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(rows.path(), "isbn,title\n1,2\n").unwrap();
+    let message = refused(&["http://127.0.0.1:1/{{row.titel}}", "--rows", rows.path().to_str().unwrap()]);
+    assert!(message.contains("in the URL") && message.contains("the columns are isbn, title"), "{message}");
+}
+
+#[test]
+fn a_port_where_nothing_listens_is_named() {
+    let address = free_address();
+    assert_eq!(refused(&[&format!("http://{address}/")]), format!("nothing listens at {address}"));
+    assert!(refused(&["http://no-such-host.invalid/"]).starts_with("no address known for no-such-host.invalid"));
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused_with_advice() {
+    let (tls, _folder, authority) = certificate(b"http/1.1");
+    let server = Server::start(false, Some(tls), |_| answer(200, ""));
+    let (_, _other_folder, other) = certificate(b"http/1.1");
+    let url = format!("https://{}/", server.address);
+    let message = refused(&[&url, "--ca", other.to_str().unwrap()]);
+    assert!(message.contains("TLS: invalid peer certificate") && message.contains("--ca FILE"), "{message}");
+    let wrong_name = format!("https://localhost:{}/", server.address.port());
+    let message = refused(&[&wrong_name, "--ca", authority.to_str().unwrap()]);
+    assert!(message.contains("invalid peer certificate: certificate not valid for name \"localhost\""), "{message}");
+}
+
+#[test]
+fn authorities_that_are_none_are_refused() {
+    let message = refused(&["https://127.0.0.1:1/", "--ca", "/no/such.pem"]);
+    assert!(message.starts_with("--ca /no/such.pem: ") && message.contains("PEM"), "{message}");
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    let message = refused(&["https://127.0.0.1:1/", "--ca", empty.path().to_str().unwrap()]);
+    assert!(message.contains("it holds no certificate"), "{message}");
+}
+
+#[test]
+fn a_server_without_tls_is_told_from_one_with_it() {
+    let (_, _folder, authority) = certificate(b"http/1.1");
+    let server = Server::http1(|_| answer(200, ""));
+    let message = refused(&[&format!("https://{}/", server.address), "--ca", authority.to_str().unwrap()]);
+    assert!(message.contains("does the server speak TLS on this port?"), "{message}");
+}
+
+#[test]
+fn a_server_without_http2_is_told_from_one_with_it() {
+    let server = Server::http1(|_| answer(200, ""));
+    let message = refused(&[&server.url("/"), "--http2"]);
+    assert!(message.contains("does not speak HTTP/2: it closes the connection; leave out --http2"), "{message}");
+    let address = script(vec![says("HTTP/1.1 505 HTTP Version Not Supported\r\n\r\n")]);
+    let message = refused(&[&format!("http://{address}/"), "--http2"]);
+    assert!(message.contains("speaks HTTP/1.1 and no HTTP/2; leave out --http2"), "{message}");
+    let (tls, _folder, authority) = certificate(b"http/1.1");
+    let server = Server::start(false, Some(tls), |_| answer(200, ""));
+    let url = format!("https://{}/", server.address);
+    let message = refused(&[&url, "--http2", "--ca", authority.to_str().unwrap()]);
+    assert!(message.contains("TLS: ") && message.contains("does not offer this version of HTTP"), "{message}");
+    let address = script(vec![says("220 mail.example\r\n")]);
+    assert!(refused(&[&format!("http://{address}/"), "--http2"]).contains("does not speak HTTP/2"));
+}
