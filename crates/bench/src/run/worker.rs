@@ -215,6 +215,7 @@ impl Worker {
             }
         }
         let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+        let mut recorder = desk.recorder.borrow_mut();
         let done = Done {
             usage: last.0.since(first.0),
             watched: last.1 - first.1,
@@ -222,8 +223,8 @@ impl Worker {
                 sent_bytes: last.2.sent_bytes - first.2.sent_bytes,
                 received_bytes: last.2.received_bytes - first.2.received_bytes,
             },
-            finishes: desk.recorder.borrow_mut().take_finishes(),
-            rows_lost: desk.recorder.borrow_mut().finish_rows(),
+            finishes: recorder.take_finishes(),
+            rows_lost: recorder.finish_rows(),
         };
         let _ = self.messages.send(Message::Done(Box::new(done)));
         Ok(())
