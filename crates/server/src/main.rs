@@ -7,6 +7,7 @@ mod console;
 mod data;
 mod http;
 mod serve;
+mod services;
 mod shell;
 mod table;
 mod telemetry;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Serve(args) => serve::command(&args),
         cli::Command::Client(args) => Ok(client::command(&args)),
+        cli::Command::Tasks(args) => services::tasks::command(&args),
         cli::Command::Import(args) => data::import(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };

@@ -1,9 +1,10 @@
 //! Accepts clients, a bounded number of them, and waits for their ends when it is told to stop. The listener, the
 //! threads and the wish to stop come from the caller.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     runtime::Handle,
     sync::{Semaphore, watch},
@@ -64,26 +65,35 @@ impl Server {
     }
 
     fn open(&self, open: &mut JoinSet<()>, stream: TcpStream, peer: SocketAddr, stop: watch::Receiver<bool>) {
-        let runner = Arc::clone(&self.runner);
+        let server = self.clone();
         let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
-            runner.metrics.refused();
-            let limit = runner.limits.connections;
+            self.runner.metrics.refused();
+            let limit = self.runner.limits.connections;
             return tracing::info!(%peer, limit, "a task connection was refused: the limit on them is reached");
         };
         open.spawn(async move {
-            let counted = runner.metrics.connection();
-            let closed = match stream.set_nodelay(true) {
-                Ok(()) => connection::serve(stream, Arc::clone(&runner), stop).await,
-                Err(error) => Closed::Broken(error),
-            };
-            drop(place);
-            log(peer, &closed);
-            counted.close(closed.name());
+            let _place = place;
+            // A reply is one byte and must not wait for more. If the system refuses, the first write tells why.
+            let _ = stream.set_nodelay(true);
+            server.talk(stream, peer, stop).await;
         });
+    }
+
+    /// Serves one client on any connection; returns the reason of its end, as metrics name it.
+    pub async fn talk<S>(&self, stream: S, peer: impl Display, stop: watch::Receiver<bool>) -> &'static str
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let counted = self.runner.metrics.connection();
+        let closed = connection::serve(stream, Arc::clone(&self.runner), stop).await;
+        log(&peer, &closed);
+        let reason = closed.name();
+        counted.close(reason);
+        reason
     }
 }
 
-fn log(peer: SocketAddr, closed: &Closed) {
+fn log(peer: &impl Display, closed: &Closed) {
     let (reason, details) = (closed.name(), closed.details().map(tracing::field::display));
     if matches!(closed, Closed::Finished | Closed::Drained) {
         tracing::debug!(%peer, reason, "a task connection was closed");

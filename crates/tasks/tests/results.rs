@@ -73,7 +73,7 @@ fn io_tasks_give_what_was_worked_out_by_other_means() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// In one workspace, so that whatever a task leaves behind shows in a later one.
     #[test]
