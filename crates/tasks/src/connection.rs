@@ -347,9 +347,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.written = 0;
         // A burst's memory is given back; that of an ordinary reply is kept for the next.
         if self.output.capacity() > 64 {
-            self.output = Vec::new()
+            self.output = Vec::new();
         } else {
-            self.output.clear()
+            self.output.clear();
         }
         Ok(())
     }

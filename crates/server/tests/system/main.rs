@@ -17,5 +17,6 @@ mod idle;
 mod import;
 mod limits;
 mod shutdown;
+mod tasks;
 mod terminal;
 mod two_servers;

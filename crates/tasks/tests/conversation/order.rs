@@ -11,7 +11,7 @@ use crate::client::{Lab, io, took};
 const SEEDS: [u64; 6] = [0, 1, 2, 7, 42, 255];
 
 fn lines(seeds: &[u64]) -> String {
-    seeds.iter().map(|seed| format!("1:{seed}\n")).collect()
+    seeds.iter().map(|seed| ["1:", &seed.to_string(), "\n"].concat()).collect()
 }
 
 fn results(seeds: &[u64]) -> Vec<u8> {
@@ -67,7 +67,7 @@ async fn equal_requests_at_once_are_computed_once_and_the_later_waits_for_the_re
     let (mut first, mut second) = (lab.client(), lab.client());
     let start = Instant::now();
     first.send("1:1\n").await;
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     second.send("1:1\n").await;
     assert_eq!(second.receive(1).await, results(&[1]));
     took(start, io(1).1);
