@@ -1,6 +1,7 @@
 //! The task server: its listener, its threads and its end. Must not know the line protocol.
 
 use std::{
+    io::Write as _,
     net::SocketAddr,
     process::ExitCode,
     thread::{self, JoinHandle},
@@ -108,12 +109,13 @@ pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
         forecast.last
     );
     let seconds = |cache| forecast.bound(Concurrency::Task, cache).as_secs_f64();
-    println!("sum {}, as it should be", outcome.sum());
-    println!("{:.4} s", outcome.elapsed.as_secs_f64());
-    println!(
-        "shortest possible on a fresh server: {:.3} s with a cache, {:.3} s without",
+    writeln!(
+        std::io::stdout(),
+        "sum {}, as it should be\n{:.4} s; the shortest possible on a fresh server is {:.3} s with a cache, {:.3} s without",
+        outcome.sum(),
+        outcome.elapsed.as_secs_f64(),
         seconds(true),
         seconds(false)
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
