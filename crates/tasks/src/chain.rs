@@ -44,6 +44,8 @@ pub struct Plan {
 pub struct Outcome {
     /// The last reply to each client; its first seed if it asks nothing.
     pub last: Vec<u8>,
+    /// How much of it passed until every client was connected; none asks before.
+    pub connecting: Duration,
     /// From the first connection to the last reply.
     pub elapsed: Duration,
 }
@@ -120,17 +122,14 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let start = Instant::now();
-    let chains = (0..plan.clients).map(|client| ask(connect(), plan, client));
+    let streams = try_join_all((0..plan.clients).map(|_| connect())).await.map_err(ChainError::Connect)?;
+    let connecting = start.elapsed();
+    let chains = (0..plan.clients).zip(streams).map(|(client, stream)| ask(stream, plan, client));
     let last = try_join_all(chains).await?;
-    Ok(Outcome { last, elapsed: start.elapsed() })
+    Ok(Outcome { last, connecting, elapsed: start.elapsed() })
 }
 
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
-    connect: impl Future<Output = io::Result<S>>,
-    plan: Plan,
-    client: u64,
-) -> Result<u8, ChainError> {
-    let mut stream = connect.await.map_err(ChainError::Connect)?;
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, plan: Plan, client: u64) -> Result<u8, ChainError> {
     let mut chain = Chain::new(plan, client);
     // Larger than a reply, because a read that fills it would be followed by one that finds nothing.
     let mut reply = [0; 16];

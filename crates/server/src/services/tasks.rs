@@ -111,9 +111,10 @@ pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
     let seconds = |cache| forecast.bound(Concurrency::Task, cache).as_secs_f64();
     writeln!(
         std::io::stdout(),
-        "sum {}, as it should be\n{:.4} s; the shortest possible on a fresh server is {:.3} s with a cache, {:.3} s without",
+        "sum {}, as it should be\n{:.4} s, of which {:.4} s to connect\nthe shortest possible on a fresh server: {:.3} s with a cache, {:.3} s without",
         outcome.sum(),
         outcome.elapsed.as_secs_f64(),
+        outcome.connecting.as_secs_f64(),
         seconds(true),
         seconds(false)
     )?;
