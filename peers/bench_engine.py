@@ -104,7 +104,7 @@ def main() -> None:
         payload = pathlib.Path(folder, "lookup.bin")
         payload.write_bytes(message())
         ports = [free_port() for _ in range(3)]
-        quire = [ROOT / "target/release/quire", "serve", "--data", f"{folder}/quire"]
+        quire = [ROOT / "target/release/quire", "serve", "--set", "tasks.enabled=false", "--data", f"{folder}/quire"]
         quire += ["--listen", f"127.0.0.1:{ports[0]}", "--log-level", "error"]
         tonic = [ROOT / "peers/target/release/tonic-bookstore", f"127.0.0.1:{ports[1]}", f"{folder}/tonic.db"]
         servers = [Server("quire", [str(word) for word in quire], ports[0])]

@@ -57,11 +57,14 @@ class Server:
         self.quire, self.folder = quire, folder
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
         self.process = subprocess.Popen(
-            [quire, "serve", "--listen", "127.0.0.1:0", "--data", "data", "--log-format", "json", *flags],
+            [quire, "serve", "--listen", "127.0.0.1:0", "--tasks-listen", "127.0.0.1:0", "--data", "data",
+             "--log-format", "json", *flags],
             cwd=folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
             fields = json.loads(line)["fields"]
+            if fields["message"] == "tasks are served":
+                self.tasks_address = fields["address"]
             if fields["message"] == "listening":
                 self.address = fields["address"]
                 return

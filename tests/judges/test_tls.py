@@ -87,6 +87,7 @@ def test_a_server_that_asks_for_certificates_serves_only_their_owners(quire, con
 ])
 def test_certificates_that_cannot_be_used_are_named(quire, pem, tmp_path, settings, said):
     flags = [word for setting in settings for word in ("--set", setting)]
-    done = subprocess.run([quire, "serve", "--listen", "127.0.0.1:0", "--data", "data", *flags], cwd=tmp_path,
+    ports = ["--listen", "127.0.0.1:0", "--tasks-listen", "127.0.0.1:0"]
+    done = subprocess.run([quire, "serve", *ports, "--data", "data", *flags], cwd=tmp_path,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and said in done.stderr.splitlines()[-1], done.stderr

@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Talks to a server: one command as arguments, or a prompt
     Client(ClientArgs),
+    /// Asks chains of tasks of a server, each with the last reply as its seed, and says how long they took
+    Tasks(ChainArgs),
     /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
     Import(ImportArgs),
     /// Makes up data of any size
@@ -29,6 +31,9 @@ pub(crate) struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:10086]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+    /// Address of the task server [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub tasks_listen: Option<String>,
     /// Folder that holds bookstore.db; made with the sample catalogue if absent [default: quire-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -80,6 +85,22 @@ pub(crate) struct ClientArgs {
     /// ADDRESS (host:port, http://host:port or https://host:port, default 127.0.0.1:10086), then COMMAND
     #[arg(value_name = "ADDRESS] [COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChainArgs {
+    /// The task server
+    #[arg(default_value = "127.0.0.1:8080")]
+    pub address: String,
+    /// Clients at the same time, each with a connection and a chain
+    #[arg(long, value_name = "NUMBER", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub clients: u64,
+    /// Requests in a chain
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub requests: u64,
+    /// The same seed makes the same chains
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
 }
 
 #[derive(Debug, Args)]

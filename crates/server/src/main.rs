@@ -8,6 +8,7 @@ mod data;
 mod http;
 mod process;
 mod serve;
+mod services;
 mod shell;
 mod table;
 mod telemetry;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Serve(args) => serve::command(&args),
         cli::Command::Client(args) => Ok(client::command(&args)),
+        cli::Command::Tasks(args) => services::tasks::command(&args),
         cli::Command::Import(args) => data::import(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };

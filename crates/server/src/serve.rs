@@ -28,7 +28,7 @@ use crate::{
     config::Config,
     console, http,
     process::Process,
-    telemetry,
+    services, telemetry,
     transport::{self, Counts, Front},
 };
 
@@ -57,6 +57,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     // Before the store, so that a second server started by mistake changes nothing.
     let listener = listen(config.listen).await?;
     let address = listener.local_addr()?;
+    let tasks_listener = services::tasks::listen(config.tasks.as_ref()).await?;
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process));
     let ours = registry.sub_registry_with_prefix("quire");
@@ -70,6 +71,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     store.answer_on(&Handle::current());
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));
+    let stop = watch::Sender::new(false);
+    let tasks = services::tasks::start(tasks_listener, config.tasks.as_ref(), ours, &stop.subscribe())?;
     let pages = http::router(http::Pages { store: store.clone(), registry: Arc::new(registry) });
     let front = Front {
         store: store.clone(),
@@ -84,8 +87,14 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     // Before anybody is told that the server is there: whoever knows may also stop it. Not earlier, so that a
     // signal ends a server that still loads.
     let signals = Signals::install()?;
-    let stop = watch::Sender::new(false);
-    let mut serving = tokio::spawn(transport::serve(listener, front, stop.subscribe()));
+    let served = transport::serve(listener, front, stop.subscribe());
+    let mut serving = tokio::spawn(async move {
+        let served = served.await;
+        if served.is_ok() {
+            tasks.ended().await;
+        }
+        served
+    });
     tracing::info!(%address, books = store.books(), loaded_ms = opened_at.elapsed().as_millis(), "listening");
     let console = console::start(store.clone());
     let reason = tokio::select! {

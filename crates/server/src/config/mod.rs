@@ -2,6 +2,7 @@
 //! Must not know what the values are used for.
 
 mod raw;
+mod tasks;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,6 +10,7 @@ use anyhow::{Context, bail};
 use figment::Figment;
 
 use self::raw::{Format, Raw};
+pub(crate) use self::tasks::Tasks;
 use crate::cli::ServeArgs;
 
 /// What `serve` works with; every value is valid.
@@ -22,6 +24,8 @@ pub(crate) struct Config {
     pub threads: usize,
     pub transport: TransportLimits,
     pub store: bookstore::Settings,
+    /// None if the service is off.
+    pub tasks: Option<Tasks>,
     pub tls: Option<Tls>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
@@ -153,6 +157,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
+        tasks: tasks::validate(&raw.tasks)?,
         tls: tls(raw.tls)?,
         admin_token: admin_token.map(Into::into),
         log: Log { filter: raw.log.level, json: matches!(raw.log.format, Format::Json) },

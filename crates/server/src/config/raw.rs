@@ -19,6 +19,7 @@ pub(super) struct Raw {
     pub limits: Limits,
     pub ledger: Ledger,
     pub catalogue: Catalogue,
+    pub tasks: super::tasks::Raw,
     pub admin: Admin,
     pub tls: Tls,
     pub log: Log,
@@ -213,6 +214,7 @@ pub(super) fn figment(args: &ServeArgs) -> anyhow::Result<Figment> {
     let data = args.data.as_ref().map(|data| data.to_string_lossy().into_owned());
     let flags = [
         ("--listen", "server.listen", &args.listen),
+        ("--tasks-listen", "tasks.listen", &args.tasks_listen),
         ("--data", "server.data", &data),
         ("--log-level", "log.level", &args.log_level),
         ("--log-format", "log.format", &args.log_format),
@@ -262,6 +264,7 @@ pub(super) fn print(figment: &Figment) -> anyhow::Result<String> {
                     let whole = unsigned.map(|whole| whole.to_string()).or(signed.map(|whole| whole.to_string()));
                     whole.or(number.to_f64().map(|real| real.to_string())).unwrap_or_default()
                 }
+                Value::Bool(_, flag) => flag.to_string(),
                 other => format!("{other:?}"),
             };
             lines.push(format!("{:<40} # {}", format!("{name} = {shown}"), source_of(figment, &key)));

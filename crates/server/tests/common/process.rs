@@ -131,6 +131,9 @@ impl Start {
         if !self.flags.iter().any(|flag| flag.starts_with("--listen")) {
             command.args(["--listen", "127.0.0.1:0"]);
         }
+        if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
+            command.args(["--tasks-listen", "127.0.0.1:0"]);
+        }
         command.args(&self.flags);
         command.args(self.settings.iter().flat_map(|assignment| ["--set", assignment]));
         command.envs(self.variables.iter().cloned());

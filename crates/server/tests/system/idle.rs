@@ -20,13 +20,13 @@ const KIBIBYTES_EACH_MAX: u64 = 16;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// How many files this process and the server it starts may open.
-fn files_max() -> usize {
+pub(super) fn files_max() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
     line.split_whitespace().nth(3).and_then(|soft| soft.parse().ok()).unwrap_or_default()
 }
 
-fn resident_kibibytes(process: &str) -> u64 {
+pub(super) fn resident_kibibytes(process: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a size");
     line.split_whitespace().nth(1).and_then(|size| size.parse().ok()).expect("a number")

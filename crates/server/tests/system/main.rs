@@ -18,5 +18,6 @@ mod import;
 mod limits;
 mod probe;
 mod shutdown;
+mod tasks;
 mod terminal;
 mod two_servers;

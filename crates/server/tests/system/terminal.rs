@@ -81,7 +81,7 @@ const CTRL_D: &str = "\x04";
 const CTRL_C: &str = "\x03";
 
 fn server(folder: &Path) -> Option<Terminal> {
-    Terminal::run(folder, &format!("{QUIRE} serve --data data --listen 127.0.0.1:0"))
+    Terminal::run(folder, &format!("{QUIRE} serve --data data --listen 127.0.0.1:0 --tasks-listen 127.0.0.1:0"))
 }
 
 #[test]

@@ -1,0 +1,30 @@
+//! Results by task, a bounded number of them, and one computation for equal tasks at once. Must not know how a
+//! result comes about.
+
+use crate::{runner::Stopped, task::Task};
+
+/// The results.
+///
+/// Keys are hashed with a secret, because callers choose them.
+#[derive(Debug)]
+pub(crate) struct Cache(quick_cache::sync::Cache<Task, u8>);
+
+impl Cache {
+    pub(crate) fn new(entries_max: usize) -> Self {
+        Self(quick_cache::sync::Cache::new(entries_max))
+    }
+
+    pub(crate) fn get(&self, task: Task) -> Option<u8> {
+        self.0.get(&task)
+    }
+
+    /// The kept result; or that of an equal task that is under way, as soon as it is there; or else what `compute`
+    /// gives. If whoever computes gives up, one of those that wait takes over.
+    pub(crate) async fn get_or_compute(
+        &self,
+        task: Task,
+        compute: impl Future<Output = Result<u8, Stopped>>,
+    ) -> Result<u8, Stopped> {
+        self.0.get_or_insert_async(&task, compute).await
+    }
+}

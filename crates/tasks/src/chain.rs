@@ -1,0 +1,220 @@
+//! A client that asks chains of tasks, each with the last reply as its seed, and the shortest time that such chains
+//! can take on any server.
+//!
+//! The draws are those of a published experiment, so that its figures can be compared: `ChaCha20` seeded with the
+//! seed plus the client's number; a drawn u8 is the first seed; each request's type is a drawn usize modulo 2.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    future::Future,
+    io,
+    net::SocketAddr,
+    time::Duration,
+};
+
+use futures_util::future::try_join_all;
+use rand::Rng as _;
+use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng as _};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    time::Instant,
+};
+
+use crate::{
+    settings::Concurrency,
+    task::{Io, Kind, Task},
+    work::Workspace,
+};
+
+/// Chains to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Clients, each with a connection and a chain.
+    pub clients: u64,
+    /// Requests in a chain.
+    pub requests: u64,
+    /// The same seed makes the same chains.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The last reply to each client; its first seed if it asks nothing.
+    pub last: Vec<u8>,
+    /// How much of it passed until every client was connected; none asks before.
+    pub connecting: Duration,
+    /// From the first connection to the last reply.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// What the published client prints.
+    pub fn sum(&self) -> u64 {
+        self.last.iter().copied().map(u64::from).sum()
+    }
+}
+
+/// Why chains came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum ChainError {
+    /// There is no server.
+    #[error("cannot connect: {0}; start a server with `quire serve` or name another address")]
+    Connect(io::Error),
+    /// The connection failed.
+    #[error("client {client}, request {request}: {error}")]
+    Broken {
+        /// Counted from 0.
+        client: u64,
+        /// Counted from 0.
+        request: u64,
+        /// What happened.
+        error: io::Error,
+    },
+    /// The server closed the connection, or sent what nobody asked for.
+    #[error("client {client}, request {request}: {bytes} bytes came where one byte is the reply")]
+    Reply {
+        /// Counted from 0.
+        client: u64,
+        /// Counted from 0.
+        request: u64,
+        /// 0 if the connection was closed.
+        bytes: usize,
+    },
+}
+
+/// The requests of one client.
+struct Chain {
+    draws: ChaCha20Rng,
+    last: u8,
+}
+
+impl Chain {
+    fn new(plan: Plan, client: u64) -> Self {
+        let mut draws = ChaCha20Rng::seed_from_u64(plan.seed.wrapping_add(client));
+        let last = draws.r#gen();
+        Self { draws, last }
+    }
+
+    fn next(&mut self) -> Task {
+        let kind = if self.draws.r#gen::<usize>().is_multiple_of(2) { Kind::Cpu } else { Kind::Io };
+        Task::new(kind, self.last.into())
+    }
+}
+
+/// Asks all chains of a server at the same time.
+pub async fn run(address: SocketAddr, plan: Plan) -> Result<Outcome, ChainError> {
+    let connect = async || {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    run_on(connect, plan).await
+}
+
+/// As [`run`], on any connections.
+pub async fn run_on<C, F, S>(connect: C, plan: Plan) -> Result<Outcome, ChainError>
+where
+    C: Fn() -> F,
+    F: Future<Output = io::Result<S>>,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let start = Instant::now();
+    let streams = try_join_all((0..plan.clients).map(|_| connect())).await.map_err(ChainError::Connect)?;
+    let connecting = start.elapsed();
+    let chains = (0..plan.clients).zip(streams).map(|(client, stream)| ask(stream, plan, client));
+    let last = try_join_all(chains).await?;
+    Ok(Outcome { last, connecting, elapsed: start.elapsed() })
+}
+
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, plan: Plan, client: u64) -> Result<u8, ChainError> {
+    let mut chain = Chain::new(plan, client);
+    // Larger than a reply, because a read that fills it would be followed by one that finds nothing.
+    let mut reply = [0; 16];
+    for request in 0..plan.requests {
+        let broken = |error| ChainError::Broken { client, request, error };
+        let task = chain.next();
+        let line = format!("{}:{}\n", task.kind.number(), task.seed);
+        stream.write_all(line.as_bytes()).await.map_err(broken)?;
+        let bytes = stream.read(&mut reply).await.map_err(broken)?;
+        if bytes != 1 {
+            return Err(ChainError::Reply { client, request, bytes });
+        }
+        chain.last = reply[0];
+    }
+    Ok(chain.last)
+}
+
+/// What chains come to without a server, and how long their waits take.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    plan: Plan,
+    chains: Vec<Vec<(Task, Duration)>>,
+    /// The last reply to each client.
+    pub last: Vec<u8>,
+}
+
+impl Forecast {
+    /// Computes every result here.
+    pub fn new(plan: Plan) -> Self {
+        let mut workspace = Workspace::default();
+        let mut known = HashMap::new();
+        let mut run = |task: Task| match task.kind {
+            Kind::Cpu => (Duration::ZERO, workspace.run(task.seed)),
+            Kind::Io => {
+                let Io { wait, result } = Io::new(task.seed);
+                (wait, result)
+            }
+        };
+        let mut chain_of = |client| {
+            let mut chain = Chain::new(plan, client);
+            let mut step = |_| {
+                let task = chain.next();
+                let (wait, result) = *known.entry(task).or_insert_with(|| run(task));
+                chain.last = result;
+                (task, wait)
+            };
+            let steps: Vec<_> = (0..plan.requests).map(&mut step).collect();
+            (steps, chain.last)
+        };
+        let (chains, last) = (0..plan.clients).map(&mut chain_of).unzip();
+        Self { plan, chains, last }
+    }
+
+    /// The shortest time that a server which has computed nothing yet can take, with processors that take no time.
+    pub fn bound(&self, concurrency: Concurrency, cache: bool) -> Duration {
+        let steps = || self.chains.iter().flatten();
+        let total = |chain: &Vec<(Task, Duration)>| chain.iter().map(|(_, wait)| *wait).sum::<Duration>();
+        match (concurrency, cache) {
+            (Concurrency::None, false) => steps().map(|(_, wait)| *wait).sum(),
+            (Concurrency::None, true) => steps().copied().collect::<HashMap<_, _>>().values().sum(),
+            (_, false) => self.chains.iter().map(total).max().unwrap_or_default(),
+            (_, true) => self.longest_chain_of_first_waits(),
+        }
+    }
+
+    /// Plays the chains through in the order of time: who asks for a task that nobody has asked for waits for all of
+    /// it, who asks while it runs waits for the rest, and who asks later waits for nothing.
+    fn longest_chain_of_first_waits(&self) -> Duration {
+        let mut ends = HashMap::new();
+        let mut longest = Duration::ZERO;
+        // The client whose next request comes first is at the top.
+        let mut next: BinaryHeap<_> = (0..self.chains.len()).map(|client| Reverse((Duration::ZERO, client))).collect();
+        let mut asked = vec![0; self.chains.len()];
+        while let Some(Reverse((now, client))) = next.pop() {
+            longest = longest.max(now);
+            let Some((task, wait)) = self.chains[client].get(asked[client]) else { continue };
+            asked[client] += 1;
+            let end = *ends.entry(*task).or_insert(now + *wait);
+            next.push(Reverse((end.max(now), client)));
+        }
+        longest
+    }
+
+    /// What was forecast for.
+    pub const fn plan(&self) -> Plan {
+        self.plan
+    }
+}

@@ -1,0 +1,384 @@
+//! One client: reads its lines, lets their tasks run, and writes replies in the order of the requests. Must not know
+//! how a task is run, nor what else the server serves.
+//!
+//! A connection is one task of the runtime and owns its requests, so that they end with it. Everything it holds is
+//! bounded: the bytes of one read, the requests in flight, and the replies that the client has not taken.
+
+use std::{
+    mem::MaybeUninit,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    line::{self, BadLine, Form, Line, Lines},
+    runner::{Runner, Stopped},
+    task::Task,
+};
+
+/// Bytes taken from a socket at once, and so the most that waits to be cut into lines.
+const READ_BYTES: usize = 8192;
+
+/// Replies in bytes that may wait for the client to take them; then no more requests are read.
+const OUTPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// How long what a client still sends is thrown away after the last reply. Closed before, the system would tell the
+/// client of an error, and it might never see the replies.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub(crate) enum Closed {
+    /// The client sends no more and has its replies.
+    Finished,
+    /// A line that is no task.
+    BadLine(BadLine),
+    /// Nothing was asked for too long.
+    Idle,
+    /// Replies were left unread for too long.
+    Unread,
+    /// The server stops; what was in flight has been answered.
+    Drained,
+    /// The connection failed.
+    Broken(std::io::Error),
+    /// The server has stopped.
+    Stopped,
+}
+
+impl Closed {
+    /// The name it has in metrics, and in logs beside its details.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::BadLine(_) => "bad line",
+            Self::Idle => "idle",
+            Self::Unread => "unread",
+            Self::Drained => "drained",
+            Self::Broken(_) => "broken",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// What there is to say beyond the name.
+    pub(crate) fn details(&self) -> Option<&dyn std::fmt::Display> {
+        match self {
+            Self::BadLine(bad) => Some(bad),
+            Self::Broken(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// What becomes of a request.
+enum Answer {
+    Result(Form, u8),
+    /// In text, why there is none.
+    Error(BadLine),
+    Stopped(Form),
+}
+
+/// Serves a client until it or the server has had enough.
+pub(crate) async fn serve<S>(stream: S, runner: Arc<Runner>, mut stop: watch::Receiver<bool>) -> Closed
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut connection = Connection::new(stream, runner);
+    let mut clock = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
+    let mut stopped = pin!(stop.wait_for(|stop| *stop));
+    std::future::poll_fn(|context| {
+        // That the sender is gone means the end as well.
+        if connection.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
+            connection.end(Closed::Drained);
+        }
+        loop {
+            if let Poll::Ready(closed) = connection.poll(context) {
+                return Poll::Ready(closed);
+            }
+            let Some(deadline) = connection.deadline() else { return Poll::Pending };
+            // A deadline mostly moves away; the clock follows when it rings, not with every request.
+            if clock.deadline() > deadline {
+                clock.as_mut().reset(deadline);
+            }
+            ready!(clock.as_mut().poll(context));
+            if Instant::now() >= deadline {
+                return Poll::Ready(connection.give_up());
+            }
+            clock.as_mut().reset(deadline);
+        }
+    })
+    .await
+}
+
+struct Connection<S> {
+    stream: S,
+    runner: Arc<Runner>,
+    lines: Lines,
+    form: Form,
+    /// Bytes that were read and not yet cut into lines.
+    input: Vec<u8>,
+    /// Requests whose reply is not due yet, oldest first.
+    waiting: FuturesOrdered<BoxFuture<'static, Answer>>,
+    /// Replies, of which the first `written` bytes have left.
+    output: Vec<u8>,
+    written: usize,
+    /// Set when no more is read; the reason to give once everything has been answered.
+    ending: Option<Closed>,
+    /// Set when the last reply has left and what still comes is thrown away.
+    lingering_until: Option<Instant>,
+    /// When the client last asked or took something.
+    active_at: Instant,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    fn new(stream: S, runner: Arc<Runner>) -> Self {
+        Self {
+            stream,
+            lines: Lines::new(runner.limits.line_bytes),
+            runner,
+            form: Form::default(),
+            input: Vec::new(),
+            waiting: FuturesOrdered::new(),
+            output: Vec::new(),
+            written: 0,
+            ending: None,
+            lingering_until: None,
+            active_at: Instant::now(),
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Closed> {
+        if self.lingering_until.is_some() {
+            return self.poll_linger(context);
+        }
+        loop {
+            self.collect_answers(context);
+            self.take_lines();
+            if let Err(error) = self.poll_write(context) {
+                return Poll::Ready(Closed::Broken(error));
+            }
+            if self.ending.is_some() {
+                if self.waiting.is_empty() && self.output.is_empty() {
+                    return self.poll_close(context);
+                }
+                // Something wakes this task: a request in flight, or room for replies. Requests that were added
+                // since the answers were collected have not been asked yet.
+                if self.waiting.is_empty() || !self.collect_answers(context) {
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            if !self.input.is_empty() && self.has_room() {
+                continue;
+            }
+            match self.poll_read(context) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Closed::Broken(error)),
+                Poll::Pending if !self.collect_answers(context) => return Poll::Pending,
+                _ => {}
+            }
+        }
+    }
+
+    /// When to give up; none while tasks run.
+    fn deadline(&self) -> Option<Instant> {
+        let limits = &self.runner.limits;
+        match self.lingering_until {
+            Some(until) => Some(until),
+            None if !self.output.is_empty() => Some(self.active_at + limits.unread),
+            None if self.waiting.is_empty() => Some(self.active_at + limits.idle),
+            None => None,
+        }
+    }
+
+    /// The deadline is over.
+    fn give_up(&mut self) -> Closed {
+        match self.lingering_until {
+            Some(_) => self.take_reason(),
+            None if !self.output.is_empty() => Closed::Unread,
+            None => Closed::Idle,
+        }
+    }
+
+    fn take_reason(&mut self) -> Closed {
+        self.ending.take().unwrap_or(Closed::Finished)
+    }
+
+    /// From here on nothing more is read; the first reason is the one that counts.
+    fn end(&mut self, reason: Closed) {
+        self.input = Vec::new();
+        self.ending.get_or_insert(reason);
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() < self.runner.in_flight_max && self.output.len() < OUTPUT_BYTES_MAX
+    }
+
+    /// Reads once, if what was read before is dealt with and there is room for more. Pending is also what it gives
+    /// without room: what makes room wakes this task.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if !(self.input.is_empty() && self.has_room()) {
+            return Poll::Pending;
+        }
+        let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
+        let mut read = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+        if read.filled().is_empty() {
+            if let Some(line) = self.lines.finish() {
+                self.take_line(line);
+            }
+            self.end(Closed::Finished);
+            return Poll::Ready(Ok(()));
+        }
+        let mut bytes = read.filled();
+        self.cut(&mut bytes);
+        // Only what could not be dealt with is kept, so that a quiet connection holds no buffer.
+        if self.ending.is_none() {
+            self.input.extend_from_slice(bytes);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Goes on with what an earlier read left.
+    fn take_lines(&mut self) {
+        if self.input.is_empty() || !self.has_room() {
+            return;
+        }
+        let input = std::mem::take(&mut self.input);
+        let mut bytes = &input[..];
+        self.cut(&mut bytes);
+        if self.ending.is_none() {
+            self.input = bytes.to_vec();
+        }
+    }
+
+    fn cut(&mut self, bytes: &mut &[u8]) {
+        while self.ending.is_none() && self.has_room() {
+            let Some(line) = self.lines.next(bytes) else { break };
+            self.active_at = Instant::now();
+            self.take_line(line);
+        }
+    }
+
+    fn take_line(&mut self, line: Line) {
+        match line {
+            Line::Task(task) => self.take_task(task),
+            Line::Hello => self.form = Form::Text,
+            Line::Bad(bad) => {
+                self.runner.metrics.bad_line(&bad);
+                match self.form {
+                    Form::Byte => self.end(Closed::BadLine(bad)),
+                    Form::Text => self.answer(Answer::Error(bad)),
+                }
+            }
+        }
+    }
+
+    fn take_task(&mut self, task: Task) {
+        let form = self.form;
+        if let Some(result) = self.runner.known(task) {
+            return self.answer(Answer::Result(form, result));
+        }
+        let runner = Arc::clone(&self.runner);
+        let run = async move {
+            match runner.run(task).await {
+                Ok(result) => Answer::Result(form, result),
+                Err(Stopped) => Answer::Stopped(form),
+            }
+        };
+        self.waiting.push_back(run.boxed());
+    }
+
+    /// Gives an answer that is there already, after those to earlier requests.
+    fn answer(&mut self, answer: Answer) {
+        if self.waiting.is_empty() {
+            self.write(answer);
+        } else {
+            self.waiting.push_back(std::future::ready(answer).boxed());
+        }
+    }
+
+    /// Moves the answers that are due to the output, however much waits there: others may wait for the same results.
+    /// True if there were some.
+    fn collect_answers(&mut self, context: &mut Context<'_>) -> bool {
+        let mut some = false;
+        while let Poll::Ready(Some(answer)) = self.waiting.poll_next_unpin(context) {
+            some = true;
+            self.write(answer);
+        }
+        some
+    }
+
+    fn write(&mut self, answer: Answer) {
+        if self.output.is_empty() {
+            // The client's time to take what is written begins now.
+            self.active_at = Instant::now();
+        }
+        match answer {
+            Answer::Result(form, result) => form.write(result, &mut self.output),
+            Answer::Error(bad) => line::write_error(&bad, &mut self.output),
+            Answer::Stopped(form) => {
+                if form == Form::Text {
+                    line::write_error(&Stopped, &mut self.output);
+                }
+                self.end(Closed::Stopped);
+            }
+        }
+    }
+
+    /// Writes as much as the client takes.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
+        while self.written < self.output.len() {
+            let rest = &self.output[self.written..];
+            let Poll::Ready(wrote) = Pin::new(&mut self.stream).poll_write(context, rest)? else { return Ok(()) };
+            if wrote == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            self.written += wrote;
+            self.active_at = Instant::now();
+        }
+        self.written = 0;
+        // A burst's memory is given back; that of an ordinary reply is kept for the next.
+        if self.output.capacity() > 64 {
+            self.output = Vec::new();
+        } else {
+            self.output.clear();
+        }
+        Ok(())
+    }
+
+    /// Everything has been answered.
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Closed> {
+        if matches!(self.ending, Some(Closed::Finished)) {
+            return Poll::Ready(self.take_reason());
+        }
+        match ready!(Pin::new(&mut self.stream).poll_shutdown(context)) {
+            Ok(()) => {
+                self.lingering_until = Some(Instant::now() + LINGER);
+                self.poll_linger(context)
+            }
+            Err(error) => Poll::Ready(Closed::Broken(error)),
+        }
+    }
+
+    /// Throws away what still comes, until the client closes or has had its time.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<Closed> {
+        loop {
+            let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
+            let mut read = ReadBuf::uninit(&mut space);
+            match Pin::new(&mut self.stream).poll_read(context, &mut read) {
+                Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
+                // At the server's end nobody waits for clients that are just there.
+                Poll::Pending if !matches!(self.ending, Some(Closed::Drained)) => return Poll::Pending,
+                _ => return Poll::Ready(self.take_reason()),
+            }
+        }
+    }
+}

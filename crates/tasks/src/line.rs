@@ -1,0 +1,189 @@
+//! The line protocol without sockets: bytes in, requests out; and replies as bytes.
+//!
+//! A line is `<type>:<seed>`. White space around it is forgiven, and between the first and the last of its
+//! `:`-separated fields anything may stand; a line of one field is its own first and last. Every cut of the same
+//! bytes means the same. Must not know what a result is or where bytes come from.
+
+use std::fmt;
+
+use crate::task::{Kind, Task};
+
+/// What asks for answers in text.
+const HELLO: &[u8] = b"HELLO 2";
+
+/// A line that has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Something to do.
+    Task(Task),
+    /// From here on the client wants answers in text.
+    Hello,
+    /// No task.
+    Bad(BadLine),
+}
+
+/// Why a line is no task.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLine {
+    /// The first field is no type.
+    #[error("the type is {0}; it must be 0 (CPU) or 1 (I/O), as in 0:42")]
+    Type(Quoted),
+    /// The last field is no seed.
+    #[error("the seed is {0}; it must be a whole number from 0 to 18446744073709551615, as in 0:42")]
+    Seed(Quoted),
+    /// It has no end within the limit.
+    #[error("the line is longer than {0} bytes; it must be a type and a seed, as in 0:42")]
+    Long(usize),
+}
+
+impl BadLine {
+    /// Every reason's name, for metrics that show them all from the start.
+    pub const NAMES: [&'static str; 3] = ["type", "seed", "long"];
+
+    /// The place of its reason among [`Self::NAMES`].
+    pub(crate) const fn place(&self) -> usize {
+        match self {
+            Self::Type(_) => 0,
+            Self::Seed(_) => 1,
+            Self::Long(_) => 2,
+        }
+    }
+}
+
+/// A part of what was sent, shortened and made printable in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quoted(String);
+
+impl Quoted {
+    /// How much is quoted back, in bytes of what was sent.
+    const BYTES_MAX: usize = 32;
+
+    fn new(bytes: &[u8]) -> Self {
+        let shown = &bytes[..bytes.len().min(Self::BYTES_MAX)];
+        let more = if shown.len() < bytes.len() { "..." } else { "" };
+        Self(format!("'{}'{more}", shown.escape_ascii()))
+    }
+}
+
+impl fmt::Display for Quoted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Reads one line, with or without its end.
+pub fn parse(line: &[u8]) -> Line {
+    let line = line.trim_ascii();
+    if line == HELLO {
+        return Line::Hello;
+    }
+    // Both exist in any line: splitting gives at least one field.
+    let first = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    let last = line.rsplit(|byte| *byte == b':').next().unwrap_or_default();
+    let Some(kind) = number(first).and_then(|number| Kind::from_number(usize::try_from(number).ok()?)) else {
+        return Line::Bad(BadLine::Type(Quoted::new(first)));
+    };
+    match number(last) {
+        Some(seed) => Line::Task(Task::new(kind, seed)),
+        None => Line::Bad(BadLine::Seed(Quoted::new(last))),
+    }
+}
+
+/// A decimal number, also with a sign or zeros before it.
+fn number(field: &[u8]) -> Option<u64> {
+    str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Cuts bytes into lines; holds only the part of a line whose end has not come.
+#[derive(Debug)]
+pub struct Lines {
+    part: Vec<u8>,
+    line_bytes_max: usize,
+    /// The rest of a line that was too long is on its way.
+    skipping: bool,
+}
+
+impl Lines {
+    /// A line may have so many bytes before its end.
+    pub const fn new(line_bytes_max: usize) -> Self {
+        Self { part: Vec::new(), line_bytes_max, skipping: false }
+    }
+
+    /// The next line of `input`, which is moved past it; none when more bytes are needed, and then all of `input`
+    /// has been taken.
+    pub fn next(&mut self, input: &mut &[u8]) -> Option<Line> {
+        while !input.is_empty() {
+            let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+                let rest = std::mem::take(input);
+                return self.keep(rest);
+            };
+            let line = &input[..end];
+            *input = &input[end + 1..];
+            if std::mem::take(&mut self.skipping) {
+                continue;
+            }
+            if self.part.len() + line.len() > self.line_bytes_max {
+                self.part = Vec::new();
+                return Some(Line::Bad(BadLine::Long(self.line_bytes_max)));
+            }
+            if self.part.is_empty() {
+                return Some(parse(line));
+            }
+            self.part.extend_from_slice(line);
+            // Not cleared: a client that waits for its reply should cost no more than it did before its first line.
+            return Some(parse(&std::mem::take(&mut self.part)));
+        }
+        None
+    }
+
+    /// What stands after the last line end when no more will come.
+    pub fn finish(&mut self) -> Option<Line> {
+        let part = std::mem::take(&mut self.part);
+        (!part.is_empty()).then(|| parse(&part))
+    }
+
+    /// Keeps the beginning of a line, unless it is too long already.
+    fn keep(&mut self, rest: &[u8]) -> Option<Line> {
+        if self.skipping {
+            return None;
+        }
+        if self.part.len() + rest.len() > self.line_bytes_max {
+            self.part = Vec::new();
+            self.skipping = true;
+            return Some(Line::Bad(BadLine::Long(self.line_bytes_max)));
+        }
+        self.part.extend_from_slice(rest);
+        None
+    }
+}
+
+/// How a client wants its replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// A byte for each result.
+    #[default]
+    Byte,
+    /// A line for each request.
+    Text,
+}
+
+impl Form {
+    /// Appends a result.
+    pub fn write(self, result: u8, into: &mut Vec<u8>) {
+        match self {
+            Self::Byte => into.push(result),
+            Self::Text => write_line(into, format_args!("OK {result}")),
+        }
+    }
+}
+
+/// Appends why a request has no result, in text.
+pub fn write_error(reason: &impl fmt::Display, into: &mut Vec<u8>) {
+    write_line(into, format_args!("ERR {reason}"));
+}
+
+fn write_line(into: &mut Vec<u8>, line: fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    // Writing to memory does not fail.
+    let _ = writeln!(into, "{line}");
+}

@@ -1,0 +1,142 @@
+//! What the task server counts about itself. Must not know how the numbers are served.
+
+use std::sync::Arc;
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use crate::{line::BadLine, task::Kind};
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// By its own computation.
+    Computed,
+    /// By that of an equal request at the same time.
+    Shared,
+    /// By a kept result.
+    Cached,
+    /// Without anybody waiting for it any more.
+    Dropped,
+}
+
+impl Outcome {
+    const NAMES: [&'static str; 4] = ["computed", "shared", "cached", "dropped"];
+}
+
+/// Why a connection was closed; the names that metrics and logs have for it.
+pub(crate) const CLOSED: [&str; 7] = ["finished", "bad line", "idle", "unread", "drained", "broken", "stopped"];
+
+type Labels = [(&'static str, &'static str); 1];
+
+/// The server's counters; handles to what [`Metrics::register`] put into a registry. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Counters>);
+
+/// Resolved once, so that counting looks nothing up.
+#[derive(Debug)]
+struct Counters {
+    requests: [[Counter; Outcome::NAMES.len()]; Kind::ALL.len()],
+    bad_lines: [Counter; BadLine::NAMES.len()],
+    closed: [Counter; CLOSED.len()],
+    refused: Counter,
+    connections: Gauge,
+    in_flight: Gauge,
+}
+
+impl Metrics {
+    /// Makes the counters and shows them in `registry`, those that are 0 as well.
+    pub fn register(registry: &mut Registry) -> Self {
+        let requests = Family::<[(&'static str, &'static str); 2], Counter>::default();
+        let bad_lines = Family::<Labels, Counter>::default();
+        let closed = Family::<Labels, Counter>::default();
+        let request =
+            |kind: Kind, outcome| requests.get_or_create_owned(&[("type", kind.name()), ("outcome", outcome)]);
+        let counters = Counters {
+            requests: Kind::ALL.map(|kind| Outcome::NAMES.map(|outcome| request(kind, outcome))),
+            bad_lines: BadLine::NAMES.map(|reason| bad_lines.get_or_create_owned(&[("reason", reason)])),
+            closed: CLOSED.map(|reason| closed.get_or_create_owned(&[("reason", reason)])),
+            refused: Counter::default(),
+            connections: Gauge::default(),
+            in_flight: Gauge::default(),
+        };
+        registry.register("tasks_requests", "Tasks asked for, by type and by how they ended", requests);
+        registry.register("tasks_bad_lines", "Lines that are no task, by reason", bad_lines);
+        registry.register("tasks_closed", "Connections of the task server that were closed, by reason", closed);
+        registry.register(
+            "tasks_refused",
+            "Connections of the task server refused because there are too many",
+            counters.refused.clone(),
+        );
+        registry.register("tasks_connections", "Open connections of the task server", counters.connections.clone());
+        registry.register("tasks_in_flight", "Tasks that run or wait to run", counters.in_flight.clone());
+        Self(Arc::new(counters))
+    }
+
+    pub(crate) fn answered(&self, kind: Kind, outcome: Outcome) {
+        self.0.requests[kind.number()][outcome as usize].inc();
+    }
+
+    /// A request that is under way until what is returned ends or is dropped.
+    pub(crate) fn request(&self, kind: Kind) -> Request<'_> {
+        self.0.in_flight.inc();
+        Request { metrics: self, kind, outcome: Outcome::Dropped }
+    }
+
+    pub(crate) fn bad_line(&self, bad: &BadLine) {
+        self.0.bad_lines[bad.place()].inc();
+    }
+
+    /// A connection that is open until what is returned is told why it was closed, or dropped.
+    pub(crate) fn connection(&self) -> Open<'_> {
+        self.0.connections.inc();
+        Open { metrics: self, reason: "stopped" }
+    }
+
+    pub(crate) fn refused(&self) {
+        self.0.refused.inc();
+    }
+}
+
+/// A request that is under way.
+pub(crate) struct Request<'m> {
+    metrics: &'m Metrics,
+    kind: Kind,
+    outcome: Outcome,
+}
+
+impl Request<'_> {
+    pub(crate) fn end(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.metrics.0.in_flight.dec();
+        self.metrics.answered(self.kind, self.outcome);
+    }
+}
+
+/// A connection that is open.
+pub(crate) struct Open<'m> {
+    metrics: &'m Metrics,
+    reason: &'static str,
+}
+
+impl Open<'_> {
+    pub(crate) fn close(mut self, reason: &'static str) {
+        self.reason = reason;
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.metrics.0.connections.dec();
+        if let Some(place) = CLOSED.iter().position(|name| *name == self.reason) {
+            self.metrics.0.closed[place].inc();
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Limits, and what ends a conversation.
+
+use std::time::Duration;
+
+use tasks::{Concurrency, Limits, Settings};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::Instant,
+};
+
+use crate::client::{Lab, PIPE_BYTES, io, took};
+
+fn limited(limits: Limits) -> Lab {
+    Lab::new(&Settings { limits, ..Settings::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_line_ends_the_connection_after_earlier_replies_and_is_counted() {
+    let table =
+        [("2:5", "type"), ("hello", "type"), ("", "type"), ("0:x", "seed"), ("1:", "seed"), (&"0".repeat(300), "long")];
+    let lab = Lab::new(&Settings::default());
+    for (line, _) in table {
+        let mut client = lab.client();
+        client.send(format!("1:42\n0:41\n{line}\n0:68\n")).await;
+        let (replies, reason) = client.end().await;
+        assert_eq!((replies, reason), (vec![io(42).0, 137], "bad line"), "{line}");
+    }
+    for (reason, count) in [("type", 3), ("seed", 2), ("long", 1)] {
+        assert_eq!(lab.metric(&format!("quire_tasks_bad_lines_total{{reason=\"{reason}\"}}")), count, "{reason}");
+    }
+    assert_eq!(lab.metric("quire_tasks_closed_total{reason=\"bad line\"}"), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_closed_client_gets_all_replies_also_to_a_line_without_end() {
+    let lab = Lab::new(&Settings::default());
+    for (sent, replies) in [("1:42\n1:1", vec![io(42).0, io(1).0]), ("0:41", vec![137]), ("1:7\r", vec![io(7).0])] {
+        let mut client = lab.client();
+        client.send(sent).await;
+        assert_eq!(client.finish().await, (replies, "finished"), "{sent}");
+    }
+    let mut client = lab.client();
+    client.send("0:41\n0:").await;
+    assert_eq!(client.finish().await, (vec![137], "bad line"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn text_is_answered_in_lines_and_outlives_bad_ones() {
+    let lab = Lab::new(&Settings::default());
+    let mut client = lab.client();
+    client.send("0:41\nHELLO 2\n0:41\nnonsense\n1:42\n\n0:").await;
+    assert_eq!(client.receive(1).await, [137]);
+    assert_eq!(client.line().await, "OK 137");
+    assert_eq!(client.line().await, "ERR the type is 'nonsense'; it must be 0 (CPU) or 1 (I/O), as in 0:42");
+    assert_eq!(client.line().await, format!("OK {}", io(42).0));
+    assert!(client.line().await.starts_with("ERR the type is ''"));
+    client.send("0\n").await;
+    assert_eq!(client.line().await, "OK 0", "the line is 0:0, after what came before");
+    client.send("z".repeat(5000)).await;
+    client.send("\n0:41").await;
+    assert!(client.line().await.starts_with("ERR the line is longer than 256 bytes"));
+    let (rest, reason) = client.finish().await;
+    assert_eq!((String::from_utf8_lossy(&rest).into_owned(), reason), ("OK 137\n".to_owned(), "finished"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_read_while_the_limit_of_requests_is_in_flight() {
+    let lab = limited(Limits { in_flight: 3, ..Limits::default() });
+    let mut client = lab.client();
+    let start = Instant::now();
+    client.send("1:1\n1:42\n1:2\n1:7\n1:0\n").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(lab.metric("quire_tasks_in_flight"), 2, "two of the three wait; the rest has not begun");
+    assert_eq!(client.finish().await.0, [1, 42, 2, 7, 0].map(|seed| io(seed).0));
+    took(start, io(1).1 + io(0).1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_requests_stays_outside_until_there_is_room() {
+    let lab = limited(Limits { in_flight: 2, ..Limits::default() });
+    let mut client = lab.client();
+    let flood = b"1:1\n".repeat(100_000);
+    let sent = tokio::time::timeout(Duration::from_millis(100), client.stream.write_all(&flood)).await;
+    assert!(sent.is_err(), "the connection is full");
+    assert!(client.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cpu_tasks_beyond_the_limit_wait_for_their_turn_and_are_answered() {
+    let lab = limited(Limits { cpu_tasks: 2, in_flight: 1000, ..Limits::default() });
+    let mut client = lab.client();
+    client.send((0..100).fold(String::new(), |lines, seed| lines + &format!("0:{seed}\n"))).await;
+    let replies = client.receive(100).await;
+    assert_eq!((replies[41], replies[68]), (137, 180));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_asks_nothing_is_sent_away() {
+    let lab = limited(Limits { idle: Duration::from_secs(5), ..Limits::default() });
+    let mut client = lab.client();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    client.send("1:42\n").await;
+    assert_eq!(client.receive(1).await, [io(42).0]);
+    let start = Instant::now();
+    assert_eq!(client.end().await, (vec![], "idle"));
+    took(start, Duration::from_secs(5));
+    assert_eq!(lab.metric("quire_tasks_closed_total{reason=\"idle\"}"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_a_line_byte_by_byte_for_ever_is_idle() {
+    let lab = limited(Limits { idle: Duration::from_secs(5), ..Limits::default() });
+    let mut client = lab.client();
+    for _ in 0..4 {
+        client.send("0").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(client.is_open());
+    client.send("0").await;
+    assert_eq!(client.end().await.1, "idle");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_reads_holds_little_and_is_sent_away() {
+    let lab = limited(Limits { unread: Duration::from_secs(5), ..Limits::default() });
+    let (mut deaf, mut other) = (lab.client(), lab.client());
+    deaf.send("HELLO 2\n").await;
+    let start = Instant::now();
+    let mut taken = 0;
+    let flood = b"\n".repeat(1 << 20);
+    while let Ok(wrote) = tokio::time::timeout(Duration::from_millis(1), deaf.stream.write(&flood[taken..])).await {
+        taken += wrote.expect("the server reads or waits");
+    }
+    // A read of 8 KiB is cut until 16 KiB of replies wait, some 70 bytes each.
+    assert!(taken < 16 * 1024 + PIPE_BYTES, "{taken} lines were taken");
+    other.send("0:41\n").await;
+    assert_eq!(other.receive(1).await, [137], "nobody else notices");
+    assert_eq!(deaf.closed().await, "unread");
+    assert!(start.elapsed() < Duration::from_secs(6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_flight_is_answered_when_the_server_stops() {
+    for concurrency in [Concurrency::None, Concurrency::Client, Concurrency::Task] {
+        let lab = Lab::new(&Settings { concurrency, ..Settings::default() });
+        let (mut client, idle) = (lab.client(), lab.client());
+        client.send("1:42\n").await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let start = Instant::now();
+        lab.stop.send_replace(true);
+        assert_eq!(idle.end().await, (vec![], "drained"));
+        assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for a client that is just there");
+        client.send("1:1\n").await;
+        assert_eq!(client.end().await, (vec![io(42).0], "drained"), "{concurrency:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_on_after_its_bad_line_is_listened_to_for_a_second() {
+    let lab = Lab::new(&Settings::default());
+    let mut client = lab.client();
+    client.send("0:41\nx\n").await;
+    assert_eq!(client.receive(1).await, [137]);
+    let start = Instant::now();
+    assert_eq!(client.stream.read(&mut [0]).await.expect("an end"), 0);
+    assert_eq!(start.elapsed(), Duration::ZERO, "it is told at once");
+    while client.is_open() {
+        // Taken and thrown away, or refused because the server has closed.
+        let _ = client.stream.write_all(b"0:41\n").await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() < Duration::from_millis(1100), "{:?}", start.elapsed());
+}
