@@ -4,7 +4,7 @@
 
 use std::{num::NonZeroU64, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::{
     clock::Clock,
@@ -68,6 +68,8 @@ struct Inner {
     /// Held for whole calls with [`StoreKind::Mutex`], and by nobody otherwise.
     lock: Mutex<()>,
     journal: Option<Journal>,
+    /// Memory does not fail.
+    always_sound: watch::Sender<bool>,
 }
 
 impl KeyValue {
@@ -78,7 +80,9 @@ impl KeyValue {
             Durability::Memory => None,
             Durability::Log => Some(Journal::open(folder, Arc::clone(&table), &settings.limits)?),
         };
-        Ok(Self { inner: Arc::new(Inner { settings, table, lock: Mutex::new(()), journal }) })
+        let (lock, always_sound) = (Mutex::new(()), watch::Sender::new(true));
+        let inner = Inner { settings, table, lock, journal, always_sound };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The limits.
@@ -232,6 +236,14 @@ impl KeyValue {
         self.inner.table.clock.now_ms()
     }
 
+    /// Whether writes are taken; not while a failed journal is read back.
+    pub fn sound(&self) -> watch::Receiver<bool> {
+        match &self.inner.journal {
+            Some(journal) => journal.sound(),
+            None => self.inner.always_sound.subscribe(),
+        }
+    }
+
     /// What is in use.
     pub fn levels(&self) -> Levels {
         let (table, journal) = (&self.inner.table, self.inner.journal.as_ref());
@@ -241,7 +253,7 @@ impl KeyValue {
             watchers: table.hub.count(),
             writes_queued: journal.map_or(0, Journal::queued),
             failures: journal.map_or(0, Journal::failures),
-            sound: journal.is_none_or(Journal::is_sound),
+            sound: *self.sound().borrow(),
         }
     }
 

@@ -121,7 +121,8 @@ impl Table {
                 Ok(Outcome::Put(version))
             }
             (Effect::Remove, _) => {
-                let kind = if matches!(action, Action::Expire { .. }) { EventKind::Expired } else { EventKind::Deleted };
+                let kind =
+                    if matches!(action, Action::Expire { .. }) { EventKind::Expired } else { EventKind::Deleted };
                 self.take_out(place, kind, self.next_version());
                 Ok(Outcome::Removed)
             }

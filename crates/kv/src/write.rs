@@ -10,11 +10,22 @@ use crate::{
 /// What a caller wants done to a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Create { value: Value, expires_at_ms: Option<NonZeroU64> },
-    Update { value: Value, expires_at_ms: Option<NonZeroU64>, expected: Option<Version> },
-    Delete { expected: Option<Version> },
+    Create {
+        value: Value,
+        expires_at_ms: Option<NonZeroU64>,
+    },
+    Update {
+        value: Value,
+        expires_at_ms: Option<NonZeroU64>,
+        expected: Option<Version>,
+    },
+    Delete {
+        expected: Option<Version>,
+    },
     /// Removes the entry with this version, because its time is over.
-    Expire { version: Version },
+    Expire {
+        version: Version,
+    },
 }
 
 /// What comes of it.

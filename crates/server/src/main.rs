@@ -7,6 +7,7 @@ mod console;
 mod data;
 mod http;
 mod serve;
+mod services;
 mod shell;
 mod table;
 mod telemetry;

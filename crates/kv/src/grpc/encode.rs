@@ -67,8 +67,7 @@ impl Parts {
         let empty = Bytes::new();
         let value = if with_value { entry.value.bytes() } else { &empty };
         let bytes_len = |length: usize| if length == 0 { 0 } else { 1 + encoded_len_varint(length as u64) + length };
-        let numbers_len =
-            1 + encoded_len_varint(entry.version.0) + left.map_or(0, |left| 1 + encoded_len_varint(left));
+        let numbers_len = 1 + encoded_len_varint(entry.version.0) + left.map_or(0, |left| 1 + encoded_len_varint(left));
         put_length(1, bytes_len(name.len()) + bytes_len(value.len()) + numbers_len, &mut self.open);
         if !name.is_empty() {
             put_length(1, name.len(), &mut self.open);
@@ -113,7 +112,9 @@ pub(super) fn requested_key(message: &[u8]) -> Option<&[u8]> {
     match message {
         [] => Some(message),
         // A length below 128 is its own varint.
-        [tag, length, key @ ..] if *tag == key_tag() && *length < 0x80 && key.len() == usize::from(*length) => Some(key),
+        [tag, length, key @ ..] if *tag == key_tag() && *length < 0x80 && key.len() == usize::from(*length) => {
+            Some(key)
+        }
         _ => None,
     }
 }

@@ -44,9 +44,8 @@ impl Disk {
             .manual_journal_persist(true)
             .open()?;
         let apart = KvSeparationOptions::default().separation_threshold(VALUE_APART_BYTES);
-        let options = move || {
-            KeyspaceCreateOptions::default().max_memtable_size(TABLE_BYTES).with_kv_separation(Some(apart))
-        };
+        let options =
+            move || KeyspaceCreateOptions::default().max_memtable_size(TABLE_BYTES).with_kv_separation(Some(apart));
         let entries = database.keyspace("entries", options)?;
         Ok(Self { database, entries })
     }
@@ -134,7 +133,10 @@ mod tests {
         let mut found = Vec::new();
         disk.each(|key, entry| found.push((key, entry))).unwrap();
         assert_eq!(found.len(), 1);
-        assert_eq!((&found[0].0, found[0].1.version, found[0].1.expires_at_ms), (&large, Version(2), NonZeroU64::new(77)));
+        assert_eq!(
+            (&found[0].0, found[0].1.version, found[0].1.expires_at_ms),
+            (&large, Version(2), NonZeroU64::new(77))
+        );
         assert_eq!(found[0].1.value.bytes(), &vec![1; 100_000]);
         assert!(disk.get(&empty).unwrap().is_none());
     }

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use self::{
     disk::Disk,
@@ -74,6 +74,7 @@ impl OpenError {
 struct Shared {
     queue: Queue,
     failures: AtomicU64,
+    sound: watch::Sender<bool>,
 }
 
 /// The callers' end.
@@ -95,7 +96,11 @@ impl Journal {
         })
         .map_err(refused)?;
         table.skip_versions(disk.version().map_err(refused)?);
-        let shared = Arc::new(Shared { queue: Queue::new(limits.writes_queued), failures: AtomicU64::new(0) });
+        let shared = Arc::new(Shared {
+            queue: Queue::new(limits.writes_queued),
+            failures: AtomicU64::new(0),
+            sound: watch::Sender::new(true),
+        });
         let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shared));
         let (ending, ended) = mpsc::channel();
         let run = move || {
@@ -123,8 +128,8 @@ impl Journal {
         self.shared.failures.load(Relaxed)
     }
 
-    pub(crate) fn is_sound(&self) -> bool {
-        self.shared.queue.is_open()
+    pub(crate) fn sound(&self) -> watch::Receiver<bool> {
+        self.shared.sound.subscribe()
     }
 
     /// Takes no more, and waits until what was taken is on disk; returns whether that was in time.

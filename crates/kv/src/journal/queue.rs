@@ -64,10 +64,6 @@ impl Queue {
         self.lock().jobs.len()
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.lock().mode == Mode::Open
-    }
-
     pub(super) fn push(&self, job: Job) -> Result<(), Fault> {
         let mut state = self.lock();
         match state.mode {

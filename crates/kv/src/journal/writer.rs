@@ -70,6 +70,7 @@ impl Writer {
             let Err(error) = self.work(&open) else { return };
             self.shared.failures.fetch_add(1, Relaxed);
             tracing::error!(%error, folder = %self.folder.display(), "the key-value journal failed; it takes nothing until it has been read back");
+            self.shared.sound.send_replace(false);
             for job in self.shared.queue.suspend() {
                 answer((job.reply, Err(Fault::Unavailable("recovering from a disk that failed"))));
             }
@@ -90,6 +91,7 @@ impl Writer {
                 Ok(disk) => {
                     tracing::info!(folder = %self.folder.display(), "the key-value journal was read back and takes writes again");
                     self.shared.queue.resume();
+                    self.shared.sound.send_replace(true);
                     return Some(disk);
                 }
                 Err(error) if !told => {

@@ -1,6 +1,7 @@
 //! The configuration: raw values from a file, variables and flags, in rising order, turned once into valid ones.
 //! Must not know what the values are used for.
 
+mod kv;
 mod raw;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -22,6 +23,8 @@ pub(crate) struct Config {
     pub threads: usize,
     pub transport: TransportLimits,
     pub store: bookstore::Settings,
+    /// `None` when the key-value service is off.
+    pub kv: Option<::kv::Settings>,
     pub tls: Option<Tls>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
@@ -153,6 +156,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
+        kv: kv::validate(&raw.kv)?,
         tls: tls(raw.tls)?,
         admin_token: admin_token.map(Into::into),
         log: Log { filter: raw.log.level, json: matches!(raw.log.format, Format::Json) },

@@ -19,6 +19,7 @@ pub(super) struct Raw {
     pub limits: Limits,
     pub ledger: Ledger,
     pub catalogue: Catalogue,
+    pub kv: super::kv::Raw,
     pub admin: Admin,
     pub tls: Tls,
     pub log: Log,

@@ -1,0 +1,3 @@
+//! The services beside the bookstore: each is opened, served, counted and closed in a file of its own.
+
+pub(crate) mod kv;
