@@ -1,6 +1,6 @@
 //! Load on a server's key-value service, a closed loop each: `load http://host:port experiment SECONDS` is the
 //! published workload (100 calls in flight, random kinds, exponential sizes); `load http://host:port read CONNECTIONS
-//! IN_FLIGHT SECONDS` reads values of 100 bytes under keys of 16. For the service's own work; comparisons are the
+//! IN_FLIGHT SECONDS` reads values of 100 bytes under keys of 16; `load http://host:port fill COUNT` makes that many. For the service's own work; comparisons are the
 //! bench's.
 
 use std::{
@@ -87,8 +87,19 @@ async fn read(load: Arc<Load>, seed: u64) -> Result<(), Status> {
     Ok(())
 }
 
-async fn fill(client: &KeyValueServiceClient) -> Result<(), Status> {
-    for number in 0..KEYS {
+/// Creates entries, some of them at a time.
+async fn fill(client: &KeyValueServiceClient, keys: u64) -> Result<(), Status> {
+    const AT_ONCE: u64 = 64;
+    let callers: Vec<_> =
+        (0..AT_ONCE).map(|first| tokio::spawn(fill_part(client.clone(), first, AT_ONCE, keys))).collect();
+    for caller in callers {
+        caller.await.map_err(|error| Status::internal(error.to_string()))??;
+    }
+    Ok(())
+}
+
+async fn fill_part(client: KeyValueServiceClient, first: u64, step: u64, keys: u64) -> Result<(), Status> {
+    for number in (first..keys).step_by(usize::try_from(step).unwrap_or(1)) {
         let request = CreateRequest { key: key(number), value: vec![b'v'; 100].into(), ..CreateRequest::default() };
         match client.create(request).await {
             Err(status) if status.code() != Code::AlreadyExists => return Err(status),
@@ -103,16 +114,24 @@ async fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (address, connections, in_flight, seconds) = match words[..] {
+        [address, "fill", keys] => {
+            let client = KeyValueServiceClient::new(Channel::builder(address)?.connect().await?);
+            return Ok(fill(&client, keys.parse()?).await?);
+        }
         [address, "experiment", seconds] => (address, 4, 25, seconds.parse()?),
         [address, "read", connections, in_flight, seconds] => {
             (address, connections.parse()?, in_flight.parse()?, seconds.parse()?)
         }
-        _ => return Err("usage: load ADDRESS experiment SECONDS | read CONNECTIONS IN_FLIGHT SECONDS".into()),
+        _ => {
+            return Err(
+                "usage: load ADDRESS experiment SECONDS | read CONNECTIONS IN_FLIGHT SECONDS | fill COUNT".into()
+            );
+        }
     };
     let settings = Settings { connections, message_bytes_max: 8 << 20, ..Settings::default() };
     let client = KeyValueServiceClient::new(Channel::builder(address)?.settings(settings).connect().await?);
     if words[1] == "read" {
-        fill(&client).await?;
+        fill(&client, KEYS).await?;
     }
     let load = Arc::new(Load { client, done: AtomicU64::new(0), stop: AtomicBool::new(false) });
     let callers: Vec<_> = (0..connections as u64 * in_flight)

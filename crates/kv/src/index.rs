@@ -101,7 +101,9 @@ mod tests {
             most in 0usize..1500,
         ) {
             let index = Index::default();
-            keys.iter().for_each(|key| index.insert(&Key::from(&key[..])));
+            for key in &keys {
+                index.insert(&Key::from(&key[..]));
+            }
             let wanted = keys.iter().filter(|key| key.starts_with(&prefix) && after.as_ref().is_none_or(|after| *key > after));
             let wanted: Vec<_> = wanted.take(most).map(|key| Key::from(&key[..])).collect();
             prop_assert_eq!(index.keys(&prefix, after.as_deref(), most), wanted);

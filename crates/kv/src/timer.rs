@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_gives_up_leaves_the_line() {
-        let long = tokio::spawn(sleep(Duration::from_secs(3600)));
+        let long = tokio::spawn(sleep(Duration::from_hours(1)));
         sleep(Duration::from_micros(100)).await;
         let timer = Timer::here().unwrap();
         assert_eq!(timer.lock().by_time.len(), 1);

@@ -53,12 +53,21 @@ impl Event {
     }
 }
 
+/// Why no more events come.
+#[derive(Clone, Debug)]
+enum End {
+    /// The service ends, or the watcher knows already.
+    Quiet,
+    /// The watcher did not keep up.
+    CutOff(Fault),
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<Event>,
     bytes: usize,
-    /// No more will come, and why if it is the watcher's fault.
-    end: Option<Option<Fault>>,
+    /// No more will come.
+    end: Option<End>,
     reader: Option<Waker>,
 }
 
@@ -73,12 +82,12 @@ impl Watcher {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, fault: Option<Fault>) {
+    fn end(&self, end: End) {
         let mut waiting = self.lock();
-        if fault.is_some() {
+        if matches!(end, End::CutOff(_)) {
             (waiting.events, waiting.bytes) = (VecDeque::new(), 0);
         }
-        waiting.end.get_or_insert(fault);
+        waiting.end.get_or_insert(end);
         let reader = waiting.reader.take();
         drop(waiting);
         if let Some(reader) = reader {
@@ -164,7 +173,7 @@ impl Hub {
         };
         if let Some(fault) = over {
             drop(waiting);
-            watcher.end(Some(fault));
+            watcher.end(End::CutOff(fault));
             return false;
         }
         waiting.bytes += event.bytes();
@@ -180,7 +189,7 @@ impl Hub {
     /// Ends every watch, because the service does.
     pub(crate) fn end(&self) {
         self.retain(|watcher| {
-            watcher.end(None);
+            watcher.end(End::Quiet);
             false
         });
     }
@@ -206,7 +215,10 @@ impl Watch {
             return Poll::Ready(Some(Ok(event)));
         }
         if let Some(end) = &mut waiting.end {
-            return Poll::Ready(end.take().map(Err));
+            return Poll::Ready(match std::mem::replace(end, End::Quiet) {
+                End::Quiet => None,
+                End::CutOff(fault) => Some(Err(fault)),
+            });
         }
         waiting.reader = Some(cx.waker().clone());
         Poll::Pending

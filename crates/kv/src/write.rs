@@ -63,14 +63,13 @@ impl Action {
         };
         match (self, live) {
             (Self::Create { .. }, Some(_)) => Err(Fault::Exists),
-            (Self::Create { .. }, None) => Ok(Effect::Put),
             (Self::Update { .. }, None) => Err(Fault::Missing),
             (Self::Update { expected: Some(expected), .. } | Self::Delete { expected: Some(expected) }, Some(is))
                 if is != *expected =>
             {
                 Err(Fault::Conflict(is))
             }
-            (Self::Update { .. }, Some(_)) => Ok(Effect::Put),
+            (Self::Create { .. }, None) | (Self::Update { .. }, Some(_)) => Ok(Effect::Put),
             (Self::Delete { .. }, Some(_)) => Ok(Effect::Remove),
             (Self::Delete { .. }, None) => Ok(Effect::Nothing),
             (Self::Expire { version }, _) => {

@@ -124,7 +124,7 @@ mod tests {
         };
         let (empty, large) = (Key::from(&b""[..]), Key::from(&[7; 9000][..]));
         let disk = Disk::open(folder.path()).unwrap();
-        let (first, second) = (entry(1, b"", 0), entry(2, &[1; 100_000], 77));
+        let (first, second) = (entry(1, b"", 0), entry(2, &vec![1; 100_000], 77));
         disk.commit([Record::Put(&empty, &first), Record::Put(&large, &second)].into_iter(), Version(2)).unwrap();
         disk.commit([Record::Remove(&empty)].into_iter(), Version(3)).unwrap();
         drop(disk);

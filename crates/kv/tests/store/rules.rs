@@ -155,7 +155,7 @@ async fn a_scan_gives_the_keys_with_a_prefix_in_order_page_by_page() {
 async fn what_was_acknowledged_is_there_after_a_restart_with_its_version_and_its_time() {
     for kind in KINDS.into_iter().filter(|kind| kind.1 == Durability::Log) {
         let mut store = Store::open(kind, Limits::default());
-        let kept = store.kv.create(b"kept", value(&[7; 100_000]), None).await.unwrap();
+        let kept = store.kv.create(b"kept", value(&vec![7; 100_000]), None).await.unwrap();
         store.kv.create(b"short", value(b"1"), SECOND).await.unwrap();
         store.kv.create(b"gone", value(b"1"), None).await.unwrap();
         store.kv.delete(b"gone", None).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_closed_journal_takes_no_more_and_reads_go_on() {
 }
 
 /// Simulated work of a call that never ends: whoever waits for it waits for ever.
-const FOR_EVER: Duration = Duration::from_secs(3600);
+const FOR_EVER: Duration = Duration::from_hours(1);
 
 async fn slow(store: StoreKind) -> (KeyValue, tokio::task::JoinHandle<()>) {
     let settings = Settings { store, write_delay: FOR_EVER, ..Settings::default() };

@@ -116,7 +116,9 @@ async fn report_health(
         }
         if let Some(sound) = &mut kv_sound {
             let serving = *sound.borrow_and_update();
-            kv::NAMES.iter().for_each(|name| health.set_serving(name, serving));
+            for name in kv::NAMES {
+                health.set_serving(name, serving);
+            }
         }
         let kv_changed = async {
             match &mut kv_sound {

@@ -57,13 +57,17 @@ fn random(below: u32) -> u32 {
     OsRng.next_u32() % below
 }
 
+/// What a write was to lead to: a value, or none.
+#[derive(Clone, Debug, PartialEq)]
+struct Wanted(Option<Vec<u8>>);
+
 /// What a key's only writer knows of it.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// As acknowledged; the version is 0 when it was learnt by reading.
     acknowledged: Option<(Vec<u8>, u64)>,
     /// A write under way when the server was killed: it may have happened.
-    unanswered: Option<Option<Vec<u8>>>,
+    unanswered: Option<Wanted>,
 }
 
 /// Writes to keys of its own until the server is gone.
@@ -102,7 +106,7 @@ async fn write(
             Ok(version) => state.acknowledged = wanted.map(|value| (value, version)),
             Err(status) => {
                 assert!(!matches!(status.code(), Code::AlreadyExists | Code::NotFound | Code::Aborted), "{status}");
-                state.unanswered = Some(wanted);
+                state.unanswered = Some(Wanted(wanted));
                 return known;
             }
         }
@@ -134,7 +138,7 @@ async fn settle(client: &KeyValueServiceClient, known: &mut HashMap<String, Know
             let Some(unanswered) = &state.unanswered else {
                 panic!("acknowledged and lost: {name} {:?}, found {found:?}", state.acknowledged)
             };
-            let value = found.as_ref().map(|(value, _)| value.clone());
+            let value = Wanted(found.as_ref().map(|(value, _)| value.clone()));
             assert_eq!(&value, unanswered, "neither what was acknowledged nor what was under way: {name}");
             happened += 1;
         }
