@@ -15,7 +15,7 @@ const SLACK_PARTS: usize = 8;
 
 /// What an entry takes beside its key and its value: its places in the map and in the index, and what the allocator
 /// adds to the two blocks. Measured with a million entries, see docs/kv.md.
-pub(crate) const ENTRY_BYTES: usize = 192;
+pub(crate) const ENTRY_BYTES: usize = 264;
 
 /// Number of the write that made an entry; greater for later writes of the same key, and never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
