@@ -154,7 +154,18 @@ fn trait_method(method: &Method) -> String {
     )]);
     if !method.client_streaming && !method.server_streaming {
         out.extend([format!(
-            "        /// The door for an answer that is at hand: answers without a future, or declines with `None`.
+            "        /// The door for a request that is read where it lies: gets the encoded message, and answers or declines
+        /// with `None`; then it is decoded. Not asked when the message came compressed or in several frames.
+        #[inline]
+        #[allow(unused_variables)]
+        fn {plain}_raw(
+            &self,
+            message: &[u8],
+            answer: ::grpc::server::Answer<'_, '_, {output}>,
+        ) -> ::std::option::Option<::grpc::server::Answered> {{
+            None
+        }}
+        /// The door for an answer that is at hand: answers without a future, or declines with `None`.
         #[inline]
         #[allow(unused_variables)]
         fn {plain}_now(
@@ -176,7 +187,11 @@ fn table_entry(method: &Method) -> String {
     let plain = name.trim_start_matches("r#");
     let shape = shape(method);
     let now = if shape == "unary" {
-        format!("\n                    |service: &T, request, answer| service.{plain}_now(request, answer),")
+        format!(
+            "
+                    |service: &T, message, answer| service.{plain}_raw(message, answer),
+                    |service: &T, request, answer| service.{plain}_now(request, answer),"
+        )
     } else {
         String::new()
     };

@@ -27,6 +27,7 @@ pub struct Request<T> {
     metadata: Metadata,
     deadline: Option<Instant>,
     peer: Option<Arc<Peer>>,
+    pub(crate) buffer_bytes: usize,
     pub(crate) is_safe_to_retry: bool,
     pub(crate) waits_for_ready: bool,
 }
@@ -39,13 +40,14 @@ impl<T> Request<T> {
             metadata: Metadata::new(),
             deadline: None,
             peer: None,
+            buffer_bytes: 0,
             is_safe_to_retry: false,
             waits_for_ready: false,
         }
     }
 
     pub(crate) fn received(message: T, metadata: Metadata, deadline: Option<Instant>, peer: Arc<Peer>) -> Self {
-        Self { message, metadata, deadline, peer: Some(peer), is_safe_to_retry: false, waits_for_ready: false }
+        Self { metadata, deadline, peer: Some(peer), ..Self::new(message) }
     }
 
     /// The message.
@@ -113,10 +115,17 @@ impl<T> Request<T> {
         self.peer.as_ref().and_then(|peer| peer.address)
     }
 
+    /// Bytes of memory that any field of type `Bytes` keeps alive, because the fields share the buffer the message came
+    /// in; 0 when each has memory of its own. On the server only, for whoever keeps a field.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
-        let Self { message, metadata, deadline, peer, is_safe_to_retry, waits_for_ready } = self;
-        Request { message: change(message), metadata, deadline, peer, is_safe_to_retry, waits_for_ready }
+        let Self { message, metadata, deadline, peer, buffer_bytes, is_safe_to_retry, waits_for_ready } = self;
+        let message = change(message);
+        Request { message, metadata, deadline, peer, buffer_bytes, is_safe_to_retry, waits_for_ready }
     }
 }
 
@@ -127,16 +136,26 @@ pub struct Response<T> {
     metadata: Metadata,
     trailers: Metadata,
     compress: bool,
+    segments: Option<Vec<Bytes>>,
+}
+
+/// What a [`Response`] consists of.
+pub(crate) struct ResponseParts<T> {
+    pub(crate) message: T,
+    pub(crate) metadata: Metadata,
+    pub(crate) trailers: Metadata,
+    pub(crate) compress: bool,
+    pub(crate) segments: Option<Vec<Bytes>>,
 }
 
 impl<T> Response<T> {
     /// Without metadata.
     pub fn new(message: T) -> Self {
-        Self { message, metadata: Metadata::new(), trailers: Metadata::new(), compress: true }
+        Self { message, metadata: Metadata::new(), trailers: Metadata::new(), compress: true, segments: None }
     }
 
     pub(crate) fn received(message: T, metadata: Metadata, trailers: Metadata) -> Self {
-        Self { message, metadata, trailers, compress: true }
+        Self { message, metadata, trailers, compress: true, segments: None }
     }
 
     /// The message.
@@ -179,14 +198,23 @@ impl<T> Response<T> {
         self.compress = false;
     }
 
-    pub(crate) fn into_parts(self) -> (T, Metadata, Metadata, bool) {
-        (self.message, self.metadata, self.trailers, self.compress)
+    pub(crate) fn into_parts(self) -> ResponseParts<T> {
+        let Self { message, metadata, trailers, compress, segments } = self;
+        ResponseParts { message, metadata, trailers, compress, segments }
     }
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Response<U> {
-        let Self { message, metadata, trailers, compress } = self;
-        Response { message: change(message), metadata, trailers, compress }
+        let Self { message, metadata, trailers, compress, segments } = self;
+        Response { message: change(message), metadata, trailers, compress, segments }
+    }
+}
+
+impl<T: Default> Response<T> {
+    /// An answer that was encoded before, in parts that together must be a valid `T`. A unary method sends large parts
+    /// from where they lie, without a copy; [`Response::get_ref`] knows nothing of them.
+    pub fn from_segments(segments: Vec<Bytes>) -> Self {
+        Self { segments: Some(segments), ..Self::new(T::default()) }
     }
 }
 

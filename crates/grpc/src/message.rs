@@ -19,27 +19,36 @@ pub(crate) struct Framed<T> {
     pub(crate) bytes: T,
 }
 
-/// Either where it lay, or gathered from several frames.
+/// Either where it lay, or gathered from several frames into a buffer of its own.
 #[derive(Debug)]
 pub(crate) enum Payload<'a> {
     Borrowed(&'a [u8]),
-    Gathered(Vec<u8>),
+    Owned(Bytes),
 }
 
 impl Payload<'_> {
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    #[cfg(test)]
+    fn as_slice(&self) -> &[u8] {
         match self {
             Self::Borrowed(bytes) => bytes,
-            Self::Gathered(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
         }
     }
 
     pub(crate) fn into_bytes(self) -> Bytes {
         match self {
             Self::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
-            Self::Gathered(bytes) => bytes.into(),
+            Self::Owned(bytes) => bytes,
         }
     }
+}
+
+/// A decoded message, and the buffer that its fields of type `Bytes` are slices of.
+#[derive(Debug)]
+pub(crate) struct Decoded<T> {
+    pub(crate) message: T,
+    /// 0 when the fields have memory of their own.
+    pub(crate) buffer_bytes: usize,
 }
 
 /// What came of a message so far.
@@ -81,10 +90,12 @@ impl Assembler {
             }
         }
         let (compressed, length) = read_prefix(self.prefix, bytes_max)?;
-        if self.body.capacity() == 0 {
-            self.body.reserve(length.min(RESERVE_BYTES_MAX));
-        }
         let count = data.len().min(length - self.body.len());
+        if self.body.capacity() - self.body.len() < count {
+            // Twice as much each time, but never more than the message has: whoever keeps a part of it keeps all.
+            let more = self.body.len().max(RESERVE_BYTES_MAX).max(count);
+            self.body.reserve_exact(more.min(length - self.body.len()));
+        }
         self.body.extend_from_slice(&data[..count]);
         *data = &data[count..];
         if self.body.len() < length {
@@ -92,7 +103,7 @@ impl Assembler {
         }
         self.prefix_length = 0;
         let body = std::mem::take(&mut self.body);
-        Ok(Some(Framed { compressed, bytes: Payload::Gathered(body) }))
+        Ok(Some(Framed { compressed, bytes: Payload::Owned(body.into()) }))
     }
 
     /// Nothing is half received: the stream may end here.
@@ -119,18 +130,38 @@ fn read_prefix(prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, us
     }
 }
 
-/// Decodes a message as it came, decompressing if its flag says so.
+/// Decodes a message as it came, decompressing if its flag says so. Fields of type `Bytes` share the message's
+/// buffer, where it has one of its own.
 #[inline]
 pub(crate) fn decode<T: prost::Message + Default>(
-    message: &Framed<&[u8]>,
+    message: Framed<Payload<'_>>,
     encoding: Option<Encoding>,
     bytes_max: usize,
-) -> Result<T, Status> {
-    let decoded = match unpack(message, encoding, bytes_max)? {
-        Some(unpacked) => T::decode(&unpacked[..]),
-        None => T::decode(message.bytes),
+) -> Result<Decoded<T>, Status> {
+    let owned = match (message.compressed, message.bytes) {
+        (false, Payload::Borrowed(bytes)) => {
+            let message = T::decode(bytes).map_err(undecodable)?;
+            return Ok(Decoded { message, buffer_bytes: 0 });
+        }
+        (false, Payload::Owned(bytes)) => bytes,
+        (true, packed) => {
+            let bytes = match &packed {
+                Payload::Borrowed(bytes) => bytes,
+                Payload::Owned(bytes) => &bytes[..],
+            };
+            let mut plain = unpack(&Framed { compressed: true, bytes }, encoding, bytes_max)?.unwrap_or_default();
+            plain.shrink_to_fit();
+            plain.into()
+        }
     };
-    decoded.map_err(|error| Status::internal(format!("the message cannot be decoded: {error}")))
+    let buffer_bytes = owned.len();
+    let message = T::decode(owned).map_err(undecodable)?;
+    Ok(Decoded { message, buffer_bytes })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
+fn undecodable(error: prost::DecodeError) -> Status {
+    Status::internal(format!("the message cannot be decoded: {error}"))
 }
 
 /// Decompresses a message if its flag says so; `None` if it is as it should be.
@@ -213,6 +244,38 @@ mod tests {
         let error = assembler.next(&mut &[0, 0, 0, 0, 101][..], 100).unwrap_err();
         assert_eq!(error.code(), Code::ResourceExhausted);
         assert!(assembler.next(&mut &[2, 0, 0, 0, 0][..], 100).is_err(), "an unknown flag");
+    }
+
+    #[test]
+    fn gathered_message_takes_no_more_memory_than_it_has_bytes() {
+        for length in [0usize, 1, 70_000, 1_000_000] {
+            let bytes = framed(&[&vec![7; length]]);
+            let mut assembler = Assembler::default();
+            let mut whole = None;
+            for mut chunk in bytes.chunks(16_384 - 5) {
+                if chunk.len() == bytes.len() {
+                    // In two parts, so that it is gathered.
+                    assert!(assembler.next(&mut &chunk[..1], usize::MAX).unwrap().is_none());
+                    chunk = &chunk[1..];
+                }
+                whole = assembler.next(&mut chunk, usize::MAX).unwrap();
+                assert!(assembler.body.capacity() <= length);
+            }
+            let Some(Framed { bytes: Payload::Owned(body), .. }) = whole else { panic!("gathered: {length}") };
+            assert_eq!(body.len(), length);
+        }
+    }
+
+    #[test]
+    fn bytes_of_a_gathered_message_share_its_buffer() {
+        let body = Bytes::from(vec![10, 3, 1, 2, 3]);
+        let place = body[2..].as_ptr();
+        let message = Framed { compressed: false, bytes: Payload::Owned(body) };
+        let decoded: Decoded<Bytes> = decode(message, None, 100).unwrap();
+        assert_eq!((&decoded.message[..], decoded.message.as_ptr()), (&[1, 2, 3][..], place));
+        assert_eq!(decoded.buffer_bytes, 5);
+        let message = Framed { compressed: false, bytes: Payload::Borrowed(&[10, 1, 9]) };
+        assert_eq!(decode::<Bytes>(message, None, 100).unwrap().buffer_bytes, 0);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::compression::Encoding;
-use crate::message::{self, Framed};
+use crate::message::{self, Framed, Payload};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
@@ -190,8 +190,8 @@ impl<T: prost::Message + Default> Stream for Streaming<T> {
             Poll::Ready(Err(None)) => None,
             Poll::Ready(Err(Some(status))) => Some(Err(status)),
             Poll::Ready(Ok(framed)) => {
-                let framed = Framed { compressed: framed.compressed, bytes: &framed.bytes[..] };
-                Some(message::decode(&framed, self.encoding, self.message_bytes_max))
+                let framed = Framed { compressed: framed.compressed, bytes: Payload::Owned(framed.bytes) };
+                Some(message::decode(framed, self.encoding, self.message_bytes_max).map(|decoded| decoded.message))
             }
         };
         self.failed = matches!(next, Some(Err(_)));

@@ -28,7 +28,8 @@ use crate::{
     config::Config,
     console, http,
     process::Process,
-    services, telemetry,
+    services::{self, kv::Kv},
+    telemetry,
     transport::{self, Counts, Front},
 };
 
@@ -69,6 +70,14 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let opening = tokio::task::spawn_blocking(move || Bookstore::open(&path, settings, metrics));
     let store = opening.await??;
     store.answer_on(&Handle::current());
+    let kv = match config.kv.clone() {
+        Some(settings) => Some(Kv::open(&config.data, settings).await?),
+        None => None,
+    };
+    if let Some(kv) = &kv {
+        ours.register_collector(Box::new(kv.clone()));
+    }
+    let sweeping = kv.as_ref().map(Kv::sweep);
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));
     let stop = watch::Sender::new(false);
@@ -77,6 +86,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let front = Front {
         store: store.clone(),
         access: access(&config, address),
+        kv: kv.clone(),
         limits: config.transport,
         counts,
         pages,
@@ -102,7 +112,11 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
-    drain(&store, &stop, serving, config.drain).await
+    let stopped = drain(&store, kv.as_ref(), &stop, serving, config.drain).await;
+    if let Some(sweeping) = sweeping {
+        sweeping.abort();
+    }
+    stopped
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -163,6 +177,7 @@ fn answering(patience: Duration) -> Duration {
 /// Stops accepting, answers what is in flight, commits, checkpoints and closes, within the deadline.
 async fn drain(
     store: &Bookstore,
+    kv: Option<&Kv>,
     stop: &watch::Sender<bool>,
     serving: tokio::task::JoinHandle<anyhow::Result<()>>,
     patience: Duration,
@@ -170,6 +185,9 @@ async fn drain(
     let deadline = Instant::now() + patience;
     stop.send_replace(true);
     store.end_tails();
+    if let Some(kv) = kv {
+        kv.end_watches();
+    }
     let answered = match tokio::time::timeout(answering(patience), serving).await {
         Ok(served) => {
             served??;
@@ -177,8 +195,10 @@ async fn drain(
         }
         Err(_) => false,
     };
-    let (closing, left) = (store.clone(), deadline.saturating_duration_since(Instant::now()));
-    let closed = tokio::task::spawn_blocking(move || closing.close(left)).await?;
+    let (closing, closing_kv) = (store.clone(), kv.cloned());
+    let left = move || deadline.saturating_duration_since(Instant::now());
+    let close = move || closing.close(left()) & closing_kv.is_none_or(|kv| kv.close(left()));
+    let closed = tokio::task::spawn_blocking(close).await?;
     tracing::info!(answered, closed, "stopped");
     if !answered {
         tracing::warn!("the deadline was over before every call was answered; connections were cut");

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::lane::Lane;
 use super::{Channel, Path};
 use crate::compression::Encoding;
-use crate::envelope::{Request, Response};
-use crate::message::{self, Framed};
+use crate::envelope::{Request, Response, ResponseParts};
+use crate::message::{self, Framed, Payload};
 use crate::metadata::Metadata;
 use crate::status::{Code, Status};
 use crate::streaming::{Inbox, Streaming};
@@ -210,8 +210,8 @@ where
 }
 
 fn finish<Res: prost::Message + Default>(reply: RawReply, message_bytes_max: usize) -> Result<Response<Res>, Status> {
-    let framed = Framed { compressed: reply.message.compressed, bytes: &reply.message.bytes[..] };
-    let message = message::decode(&framed, reply.encoding, message_bytes_max)?;
+    let framed = Framed { compressed: reply.message.compressed, bytes: Payload::Owned(reply.message.bytes) };
+    let message = message::decode(framed, reply.encoding, message_bytes_max)?.message;
     Ok(Response::received(message, Metadata::received(reply.head), Metadata::received(reply.trailers)))
 }
 
@@ -254,7 +254,7 @@ where
 pub(super) async fn only_message<Res: prost::Message + Default>(
     reply: Response<Streaming<Res>>,
 ) -> Result<Response<Res>, Status> {
-    let (mut stream, metadata, _, _) = reply.into_parts();
+    let ResponseParts { message: mut stream, metadata, .. } = reply.into_parts();
     let Some(message) = stream.message().await? else {
         return Err(Status::new(Code::Internal, "the answer holds no message"));
     };

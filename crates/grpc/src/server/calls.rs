@@ -21,7 +21,7 @@ use super::plan::{CallPlan, Plan};
 use super::reply::{ReplyState, Templates};
 use super::report::Ended;
 use crate::envelope::Peer;
-use crate::message::{Assembler, Framed};
+use crate::message::{Assembler, Framed, Payload};
 use crate::metadata::Metadata;
 use crate::status::{Code, Status};
 use crate::streaming::Inbox;
@@ -268,7 +268,6 @@ impl Calls {
             }
             if end {
                 let (plan, head) = (gathering.plan, Arc::clone(&gathering.head));
-                let framed = Framed { compressed: framed.compressed, bytes: framed.bytes.as_slice() };
                 return self.start(stream, plan, &head, Intake::Message(framed), Feed::None);
             }
             let kept = framed.bytes.into_bytes();
@@ -297,7 +296,7 @@ impl Calls {
         let method = Some(gathering.plan.method);
         match gathering.message {
             Some(message) if gathering.assembler.is_empty() => {
-                let framed = Framed { compressed: message.compressed, bytes: &message.bytes[..] };
+                let framed = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
                 self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
             }
             _ if !gathering.assembler.is_empty() => {

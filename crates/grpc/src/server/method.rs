@@ -15,8 +15,8 @@ use futures_core::Stream;
 
 use super::reply::{Answer, Answered, Reply};
 use crate::compression::Encoding;
-use crate::envelope::{Request, Response};
-use crate::message::{self, Framed};
+use crate::envelope::{Request, Response, ResponseParts};
+use crate::message::{self, Framed, Payload};
 use crate::metadata::Metadata;
 use crate::status::Status;
 use crate::streaming::{Inbox, Streaming};
@@ -26,7 +26,7 @@ const MESSAGES_PER_POLL_MAX: usize = 64;
 
 /// A request's messages, not yet decoded.
 pub(crate) enum Intake<'a> {
-    Message(Framed<&'a [u8]>),
+    Message(Framed<Payload<'a>>),
     Stream(Arc<Inbox>),
 }
 
@@ -75,10 +75,12 @@ impl std::fmt::Debug for Method {
 }
 
 impl Method {
-    /// One message in, one out. `now` may answer at once; what it declines goes to `call`.
+    /// One message in, one out. `raw` may answer from the encoded request, `now` from the decoded one, both at once;
+    /// what they decline goes to `call`.
     pub fn unary<S, Req, Res, Fut>(
         name: &'static str,
         service: Arc<S>,
+        raw: impl for<'a, 'b> Fn(&S, &[u8], Answer<'a, 'b, Res>) -> Option<Answered> + Send + Sync + 'static,
         now: impl for<'a, 'b> Fn(&S, &Request<Req>, Answer<'a, 'b, Res>) -> Option<Answered> + Send + Sync + 'static,
         call: impl Fn(Arc<S>, Request<Req>) -> Fut + Send + Sync + 'static,
     ) -> Self
@@ -88,6 +90,10 @@ impl Method {
         Res: prost::Message + 'static,
         Fut: Future<Output = Result<Response<Res>, Status>> + Send + 'static,
     {
+        let whole = Arc::clone(&service);
+        let peek = move |message: &[u8], reply: &mut Reply<'_>| {
+            raw(&whole, message, Answer { reply, message: PhantomData }).is_some()
+        };
         let begin = move |request: Request<Req>, reply: &mut Reply<'_>| match now(
             &service,
             &request,
@@ -96,7 +102,7 @@ impl Method {
             Some(Answered { .. }) => None,
             None => Some(call(Arc::clone(&service), request)),
         };
-        let handler = Whole { begin, types: PhantomData::<fn(Req) -> One<Fut>> };
+        let handler = Whole { peek, begin, types: PhantomData::<fn(Req) -> One<Fut>> };
         Self { name, handler: Arc::new(handler) }
     }
 
@@ -114,7 +120,8 @@ impl Method {
         Fut: Future<Output = Result<Response<St>, Status>> + Send + 'static,
     {
         let begin = move |request: Request<Req>, _: &mut Reply<'_>| Some(call(Arc::clone(&service), request));
-        let handler = Whole { begin, types: PhantomData::<fn(Req) -> Many<Fut, St>> };
+        let peek = |_: &[u8], _: &mut Reply<'_>| false;
+        let handler = Whole { peek, begin, types: PhantomData::<fn(Req) -> Many<Fut, St>> };
         Self { name, handler: Arc::new(handler) }
     }
 
@@ -155,7 +162,9 @@ impl Method {
 }
 
 /// A handler that takes its request whole.
-struct Whole<B, Req, R> {
+struct Whole<P, B, Req, R> {
+    /// Answers from the encoded request, or not.
+    peek: P,
     begin: B,
     types: PhantomData<fn(Req) -> R>,
 }
@@ -183,8 +192,9 @@ fn begin_in<R: Drive>(spare: Option<Box<dyn Running>>, future: R::Future) -> Sta
     Started::Running(Box::new(R::new(future)))
 }
 
-impl<B, Req, R> Handler for Whole<B, Req, R>
+impl<P, B, Req, R> Handler for Whole<P, B, Req, R>
 where
+    P: Fn(&[u8], &mut Reply<'_>) -> bool + Send + Sync,
     B: Fn(Request<Req>, &mut Reply<'_>) -> Option<R::Future> + Send + Sync,
     Req: prost::Message + Default,
     R: Drive,
@@ -194,14 +204,21 @@ where
     }
 
     fn start(&self, spare: Option<Box<dyn Running>>, incoming: Incoming<'_>, reply: &mut Reply<'_>) -> Started {
-        let Intake::Message(framed) = &incoming.intake else {
+        let Intake::Message(framed) = incoming.intake else {
             reply.finish(&Status::internal("a stream where a message was expected"));
             return Started::Done(spare);
         };
+        if let Framed { compressed: false, bytes: Payload::Borrowed(bytes) } = framed
+            && (self.peek)(bytes, reply)
+        {
+            return Started::Done(spare);
+        }
         match message::decode(framed, incoming.encoding, incoming.message_bytes_max) {
             Err(status) => reply.finish(&status),
-            Ok(message) => {
-                if let Some(future) = (self.begin)(incoming.envelope.map(|()| message), reply) {
+            Ok(decoded) => {
+                let mut request = incoming.envelope.map(|()| decoded.message);
+                request.buffer_bytes = decoded.buffer_bytes;
+                if let Some(future) = (self.begin)(request, reply) {
                     return begin_in::<R>(spare, future);
                 }
             }
@@ -261,12 +278,15 @@ where
         let Poll::Ready(result) = future.poll(cx) else { return Poll::Pending };
         match result {
             Ok(response) => {
-                let (message, metadata, trailers, compress) = response.into_parts();
+                let ResponseParts { message, metadata, trailers, compress, segments } = response.into_parts();
                 if !compress {
                     reply.state.compression = None;
                 }
                 reply.head(&metadata);
-                reply.message(&message);
+                match segments {
+                    None => reply.message(&message),
+                    Some(segments) => reply.segments(segments),
+                }
                 reply.finish_ok(&trailers);
             }
             Err(status) => reply.finish(&status),
@@ -319,7 +339,7 @@ where
             self.future.set(None);
             match result {
                 Ok(response) => {
-                    let (stream, metadata, trailers, compress) = response.into_parts();
+                    let ResponseParts { message: stream, metadata, trailers, compress, .. } = response.into_parts();
                     if !compress {
                         reply.state.compression = None;
                     }

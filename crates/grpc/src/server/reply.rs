@@ -125,6 +125,30 @@ impl Reply<'_> {
         self.templates.scratch = scratch;
     }
 
+    /// A message that is encoded already, in parts: large ones leave from where they lie.
+    pub(crate) fn segments(&mut self, segments: Vec<Bytes>) {
+        let length: usize = segments.iter().map(Bytes::len).sum();
+        let packs = self.state.compression.is_some_and(|(_, bytes_min)| length >= bytes_min);
+        if packs || length <= COPY_BYTES_MAX {
+            return self.encoded(&segments.concat());
+        }
+        let mut prefix = [0; PREFIX_BYTES];
+        prefix[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        // Small parts gather until a large one comes, so that frames are not cut into crumbs.
+        let mut small = prefix.to_vec();
+        for segment in segments {
+            if segment.len() <= COPY_BYTES_MAX {
+                small.extend_from_slice(&segment);
+                continue;
+            }
+            let _ = self.connection.send_bytes(self.stream, Bytes::from(std::mem::take(&mut small)), false);
+            let _ = self.connection.send_bytes(self.stream, segment, false);
+        }
+        if !small.is_empty() {
+            let _ = self.connection.send_bytes(self.stream, Bytes::from(small), false);
+        }
+    }
+
     /// Ends the answer well.
     #[inline]
     pub(crate) fn finish_ok(&mut self, trailers: &Metadata) {
@@ -184,6 +208,14 @@ impl<T: prost::Message> Answer<'_, '_, T> {
     pub fn encoded(self, message: &[u8]) -> Answered {
         self.reply.head(&Metadata::new());
         self.reply.encoded(message);
+        self.reply.finish_ok(&Metadata::new());
+        Answered(())
+    }
+
+    /// As [`Answer::encoded`], in parts: large ones are sent from where they lie, without a copy.
+    pub fn segments(self, segments: Vec<Bytes>) -> Answered {
+        self.reply.head(&Metadata::new());
+        self.reply.segments(segments);
         self.reply.finish_ok(&Metadata::new());
         Answered(())
     }

@@ -1,6 +1,7 @@
 //! The configuration: raw values from a file, variables and flags, in rising order, turned once into valid ones.
 //! Must not know what the values are used for.
 
+mod kv;
 mod raw;
 mod tasks;
 
@@ -26,6 +27,8 @@ pub(crate) struct Config {
     pub store: bookstore::Settings,
     /// None if the service is off.
     pub tasks: Option<Tasks>,
+    /// `None` when the key-value service is off.
+    pub kv: Option<::kv::Settings>,
     pub tls: Option<Tls>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
@@ -158,6 +161,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         transport,
         store,
         tasks: tasks::validate(&raw.tasks)?,
+        kv: kv::validate(&raw.kv)?,
         tls: tls(raw.tls)?,
         admin_token: admin_token.map(Into::into),
         log: Log { filter: raw.log.level, json: matches!(raw.log.format, Format::Json) },

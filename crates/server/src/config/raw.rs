@@ -20,6 +20,7 @@ pub(super) struct Raw {
     pub ledger: Ledger,
     pub catalogue: Catalogue,
     pub tasks: super::tasks::Raw,
+    pub kv: super::kv::Raw,
     pub admin: Admin,
     pub tls: Tls,
     pub log: Log,
@@ -258,6 +259,7 @@ pub(super) fn print(figment: &Figment) -> anyhow::Result<String> {
                 // A secret does not belong into a terminal or a bug report.
                 Value::String(..) if key == "admin.token" => "\"(set)\"".to_owned(),
                 Value::String(_, text) => serde_json::to_string(text)?,
+                Value::Bool(_, is) => is.to_string(),
                 Value::Num(_, number) => {
                     // A number's kind depends on the source it came from.
                     let (unsigned, signed) = (number.to_u128(), number.to_i128());

@@ -1,3 +1,4 @@
-//! Services that listen on a port of their own, beside the bookstore.
+//! The services beside the bookstore: each is opened, served, counted and closed in a file of its own.
 
+pub(crate) mod kv;
 pub(crate) mod tasks;

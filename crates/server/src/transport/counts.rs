@@ -19,7 +19,7 @@ use prometheus_client::{
 };
 
 /// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 10] = [
+const METHODS: [&str; 16] = [
     "/bookstore.BookStore/Lookup",
     "/bookstore.BookStore/Buy",
     "/bookstore.BookStore/Search",
@@ -29,6 +29,12 @@ const METHODS: [&str; 10] = [
     "/bookstore.Admin/UpdatePrice",
     "/bookstore.Admin/Log",
     "/bookstore.Admin/TailLog",
+    kv::grpc::METHODS[0],
+    kv::grpc::METHODS[1],
+    kv::grpc::METHODS[2],
+    kv::grpc::METHODS[3],
+    kv::grpc::METHODS[4],
+    kv::grpc::METHODS[5],
     "other",
 ];
 

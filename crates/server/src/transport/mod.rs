@@ -23,12 +23,17 @@ use wire::{admin_server::AdminServer, book_store_server::BookStoreServer};
 
 pub(crate) use self::counts::Counts;
 use self::{threads::Threads, watch::Observed};
-use crate::config::TransportLimits;
+use crate::{
+    config::TransportLimits,
+    services::kv::{self, Kv},
+};
 
 /// What is served, and how.
 pub(crate) struct Front {
     pub store: Bookstore,
     pub access: Access,
+    /// `None` when the key-value service is off.
+    pub kv: Option<Kv>,
     pub limits: TransportLimits,
     pub counts: Counts,
     /// Answers HTTP/1.1, and HTTP/2 that is not gRPC.
@@ -44,11 +49,20 @@ pub(crate) struct Front {
 /// Serves until `stop` turns true and every call in flight has been answered or cut off.
 pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bool>) -> anyhow::Result<()> {
     let (reporter, health_service) = HealthReporter::new();
-    let watching = tokio::spawn(report_health(reporter, front.store.sound(), stop.clone()));
-    let contracts = Reflection::new().descriptors(wire::DESCRIPTORS)?.descriptors(health::DESCRIPTORS)?;
+    let watching =
+        tokio::spawn(report_health(reporter, front.store.sound(), front.kv.as_ref().map(Kv::sound), stop.clone()));
+    let mut contracts = Reflection::new().descriptors(wire::DESCRIPTORS)?.descriptors(health::DESCRIPTORS)?;
+    if front.kv.is_some() {
+        contracts = Kv::describe(contracts)?;
+    }
     let (reflection, reflection_alpha) = contracts.services();
     let threads = Threads::start(front.threads, &front.store)?;
-    let builder = Server::builder()
+    let builder = Server::builder();
+    let builder = match &front.kv {
+        Some(kv) => kv.serve_on(builder),
+        None => builder,
+    };
+    let builder = builder
         .add_service(BookStoreServer::new(ShopService::new(front.store.clone())))
         .add_service(AdminServer::new(AdminService::new(front.store.clone(), front.access)))
         .add_service(health_service)
@@ -88,7 +102,12 @@ async fn stopped(mut stop: Receiver<bool>) {
 }
 
 /// Tells health watchers how the store is, until the server stops.
-async fn report_health(health: HealthReporter, mut sound: Receiver<bool>, stop: Receiver<bool>) {
+async fn report_health(
+    health: HealthReporter,
+    mut sound: Receiver<bool>,
+    mut kv_sound: Option<Receiver<bool>>,
+    stop: Receiver<bool>,
+) {
     const NAMES: [&str; 3] = ["", "bookstore.BookStore", "bookstore.Admin"];
     let mut stop = std::pin::pin!(stopped(stop));
     loop {
@@ -96,8 +115,21 @@ async fn report_health(health: HealthReporter, mut sound: Receiver<bool>, stop: 
         for name in NAMES {
             health.set_serving(name, serving);
         }
+        if let Some(sound) = &mut kv_sound {
+            let serving = *sound.borrow_and_update();
+            for name in kv::NAMES {
+                health.set_serving(name, serving);
+            }
+        }
+        let kv_changed = async {
+            match &mut kv_sound {
+                Some(sound) => sound.changed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             changed = sound.changed() => if changed.is_err() { break },
+            changed = kv_changed => if changed.is_err() { break },
             () = &mut stop => break,
         }
     }

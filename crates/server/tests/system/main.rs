@@ -15,6 +15,7 @@ mod full_disk;
 mod http;
 mod idle;
 mod import;
+mod kv;
 mod limits;
 mod probe;
 mod shutdown;

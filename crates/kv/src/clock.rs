@@ -1,0 +1,31 @@
+//! What time it is, for entries that expire. Wall-clock time, because entries outlive the process.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Milliseconds since 1970.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The machine's.
+    #[default]
+    Wall,
+    /// Shows what it was set to.
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    pub(crate) fn now_ms(&self) -> u64 {
+        match self {
+            Self::Wall => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            }
+            Self::Manual(time) => time.load(Ordering::SeqCst),
+        }
+    }
+}

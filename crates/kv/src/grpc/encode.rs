@@ -1,0 +1,189 @@
+//! Answers with values, written straight from the map: a small value into the answer's bytes, a large one as a part of
+//! its own that nobody copies. Must agree to the byte with what prost makes of the same message.
+
+use bytes::Bytes;
+use prost::encoding::{encode_varint, encoded_len_varint};
+
+use crate::entry::Entry;
+
+/// Values from this size on are sent from where they lie.
+pub(super) const APART_BYTES: usize = 8 << 10;
+
+/// A key is the field's number and its wire type: 0 for a varint, 2 for a length and bytes.
+const fn key(field: u8, wire_type: u8) -> u8 {
+    field << 3 | wire_type
+}
+
+fn put_varint(field: u8, value: u64, out: &mut Vec<u8>) {
+    out.push(key(field, 0));
+    encode_varint(value, out);
+}
+
+fn put_length(field: u8, length: usize, out: &mut Vec<u8>) {
+    out.push(key(field, 2));
+    encode_varint(length as u64, out);
+}
+
+/// What is left of an entry's life: `None` for ever, at least a millisecond otherwise, because it is not over.
+fn time_to_live_ms(entry: &Entry, now_ms: impl FnOnce() -> u64) -> Option<u64> {
+    entry.expires_at_ms.map(|at| at.get().saturating_sub(now_ms()).max(1))
+}
+
+/// The bytes of an answer: those at hand, and large values between them.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    done: Vec<Bytes>,
+    open: Vec<u8>,
+}
+
+impl Parts {
+    fn put_bytes(&mut self, field: u8, bytes: &Bytes) {
+        if bytes.is_empty() {
+            return;
+        }
+        put_length(field, bytes.len(), &mut self.open);
+        if bytes.len() < APART_BYTES {
+            self.open.extend_from_slice(bytes);
+        } else {
+            self.done.push(std::mem::take(&mut self.open).into());
+            self.done.push(bytes.clone());
+        }
+    }
+
+    pub(super) fn into_segments(mut self) -> Vec<Bytes> {
+        self.done.push(self.open.into());
+        self.done
+    }
+
+    /// `RetrieveResponse`.
+    pub(super) fn retrieved(&mut self, entry: &Entry, now_ms: impl FnOnce() -> u64) {
+        self.put_bytes(1, entry.value.bytes());
+        retrieved_tail(entry, now_ms, &mut self.open);
+    }
+
+    /// One `Entry` of a `ScanResponse`.
+    pub(super) fn scanned(&mut self, name: &[u8], entry: &Entry, with_value: bool, now_ms: impl FnOnce() -> u64) {
+        let left = time_to_live_ms(entry, now_ms);
+        let empty = Bytes::new();
+        let value = if with_value { entry.value.bytes() } else { &empty };
+        let bytes_len = |length: usize| if length == 0 { 0 } else { 1 + encoded_len_varint(length as u64) + length };
+        let numbers_len = 1 + encoded_len_varint(entry.version.0) + left.map_or(0, |left| 1 + encoded_len_varint(left));
+        put_length(1, bytes_len(name.len()) + bytes_len(value.len()) + numbers_len, &mut self.open);
+        if !name.is_empty() {
+            put_length(1, name.len(), &mut self.open);
+            self.open.extend_from_slice(name);
+        }
+        self.put_bytes(2, value);
+        put_varint(3, entry.version.0, &mut self.open);
+        if let Some(left) = left {
+            put_varint(4, left, &mut self.open);
+        }
+    }
+
+    /// The end of a `ScanResponse` that is not the last page.
+    pub(super) fn next(&mut self, start_after: &[u8]) {
+        put_length(2, start_after.len(), &mut self.open);
+        self.open.extend_from_slice(start_after);
+    }
+}
+
+fn retrieved_tail(entry: &Entry, now_ms: impl FnOnce() -> u64, out: &mut Vec<u8>) {
+    // Versions begin at 1, so the field is never left out.
+    put_varint(2, entry.version.0, out);
+    if let Some(left) = time_to_live_ms(entry, now_ms) {
+        put_varint(3, left, out);
+    }
+}
+
+/// `RetrieveResponse` with a small value.
+#[inline]
+pub(super) fn retrieved(entry: &Entry, now_ms: impl FnOnce() -> u64, out: &mut Vec<u8>) {
+    let value = entry.value.bytes();
+    if !value.is_empty() {
+        put_length(1, value.len(), out);
+        out.extend_from_slice(value);
+    }
+    retrieved_tail(entry, now_ms, out);
+}
+
+/// The key in an encoded `RetrieveRequest` that has nothing else in it.
+#[inline]
+pub(super) fn requested_key(message: &[u8]) -> Option<&[u8]> {
+    match message {
+        [] => Some(message),
+        // A length below 128 is its own varint.
+        [tag, length, key @ ..] if *tag == key_tag() && *length < 0x80 && key.len() == usize::from(*length) => {
+            Some(key)
+        }
+        _ => None,
+    }
+}
+
+const fn key_tag() -> u8 {
+    key(1, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    use super::{super::wire, *};
+    use crate::entry::{Value, Version};
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let size = prop_oneof![Just(0usize), 1..300usize, APART_BYTES - 2..APART_BYTES + 2, Just(100_000)];
+        (size, 1u64.., prop::option::of(1001u64..u64::MAX)).prop_map(|(size, version, at)| Entry {
+            value: Value::copied(&vec![7; size]),
+            version: Version(version),
+            expires_at_ms: at.and_then(NonZeroU64::new),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn answers_are_what_prost_makes_of_them(
+            entries in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), entry()), 0..5),
+            with_values: bool,
+            next in prop::option::of(prop::collection::vec(any::<u8>(), 0..200)),
+        ) {
+            let (mut parts, mut page) = (Parts::default(), wire::ScanResponse::default());
+            for (name, entry) in &entries {
+                let left = entry.expires_at_ms.map(|at| at.get() - 1000);
+                let reply = wire::RetrieveResponse {
+                    value: entry.value.bytes().clone(),
+                    version: entry.version.0,
+                    time_to_live_ms: left,
+                };
+                let (mut small, mut large) = (Vec::new(), Parts::default());
+                retrieved(entry, || 1000, &mut small);
+                large.retrieved(entry, || 1000);
+                prop_assert_eq!(&small, &reply.encode_to_vec());
+                prop_assert_eq!(large.into_segments().concat(), small);
+                parts.scanned(name, entry, with_values, || 1000);
+                page.entries.push(wire::Entry {
+                    key: name.clone().into(),
+                    value: if with_values { reply.value } else { Bytes::new() },
+                    version: reply.version,
+                    time_to_live_ms: left,
+                });
+            }
+            if let Some(next) = &next {
+                parts.next(next);
+                page.next_start_after = Some(next.clone().into());
+            }
+            prop_assert_eq!(parts.into_segments().concat(), page.encode_to_vec());
+        }
+
+        #[test]
+        fn key_is_found_or_left_to_the_decoder(key in prop::collection::vec(any::<u8>(), 0..200), noise: Vec<u8>) {
+            let message = wire::RetrieveRequest { key: key.clone().into() }.encode_to_vec();
+            prop_assert_eq!(requested_key(&message), (key.len() < 128).then_some(&key[..]));
+            if let Some(found) = requested_key(&noise) {
+                prop_assert_eq!(wire::RetrieveRequest::decode(&noise[..]).unwrap().key, found);
+            }
+        }
+    }
+}

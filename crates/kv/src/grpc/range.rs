@@ -1,0 +1,84 @@
+//! `io.grpc.KeyRangeService`: scans and watches of the keys with a prefix.
+
+use std::{ops::ControlFlow, pin::Pin};
+
+use ::grpc::{Request, Response, Status};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+
+use super::{
+    encode::Parts,
+    wire::{
+        ScanRequest, ScanResponse, WatchEvent, WatchEventKind, WatchRequest, key_range_service_server::KeyRangeService,
+    },
+};
+use crate::{
+    service::{KeyValue, Scan},
+    watch::{Event, EventKind, Watch},
+};
+
+/// Serves a store.
+#[derive(Clone, Debug)]
+pub struct RangeService {
+    store: KeyValue,
+}
+
+impl RangeService {
+    /// Serves `store`.
+    pub fn new(store: KeyValue) -> Self {
+        Self { store }
+    }
+}
+
+impl KeyRangeService for RangeService {
+    async fn scan(&self, request: Request<ScanRequest>) -> Result<Response<ScanResponse>, Status> {
+        let request = request.into_inner();
+        let scan = Scan {
+            prefix: &request.prefix,
+            start_after: request.start_after.as_deref(),
+            entries: usize::try_from(request.page_size).unwrap_or(usize::MAX),
+            keys_only: request.keys_only,
+        };
+        let mut parts = Parts::default();
+        let next = self.store.scan(&scan, |key, entry| {
+            parts.scanned(key, entry, !request.keys_only, || self.store.now_ms());
+            ControlFlow::Continue(())
+        });
+        if let Some(next) = next.await? {
+            parts.next(&next);
+        }
+        Ok(Response::from_segments(parts.into_segments()))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let watch = self.store.watch(&request.get_ref().prefix)?;
+        let started = WatchEvent { kind: WatchEventKind::Started.into(), ..WatchEvent::default() };
+        let started = stream::once(std::future::ready(Ok(started)));
+        Ok(Response::new(Box::pin(started.chain(events(watch)))))
+    }
+}
+
+fn events(watch: Watch) -> impl Stream<Item = Result<WatchEvent, Status>> {
+    stream::unfold(watch, |mut watch| async move {
+        let event = watch.next().await?;
+        Some((event.map(Into::into).map_err(Into::into), watch))
+    })
+}
+
+impl From<Event> for WatchEvent {
+    fn from(event: Event) -> Self {
+        let kind = match event.kind {
+            EventKind::Put => WatchEventKind::Put,
+            EventKind::Deleted => WatchEventKind::Deleted,
+            EventKind::Expired => WatchEventKind::Expired,
+        };
+        Self {
+            kind: kind.into(),
+            key: Bytes::copy_from_slice(&event.key),
+            value: event.value,
+            version: event.version.0,
+        }
+    }
+}

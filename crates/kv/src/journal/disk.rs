@@ -1,0 +1,143 @@
+//! What lies on disk, and the only module that knows by whose means: an append-only log of batches and sorted tables
+//! that it is written out to, both by fjall. A batch is there whole or not at all.
+//!
+//!     'k' key   ->  version (8 bytes, little-endian), expiry in ms since 1970 or 0 (8 bytes), value
+//!     'v'       ->  the greatest version ever given (8 bytes)
+
+use std::{num::NonZeroU64, path::Path};
+
+use bytes::Bytes;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
+
+use crate::entry::{Entry, Key, Value, Version};
+
+const ENTRY_TAG: u8 = b'k';
+const VERSION_KEY: [u8; 1] = [b'v'];
+const NUMBER_BYTES: usize = 8;
+
+/// Blocks are read at a start and hardly ever after.
+const CACHE_BYTES: u64 = 4 << 20;
+/// Of the log, which is also what a start reads at the most beside the tables.
+const LOG_BYTES_MAX: u64 = 128 << 20;
+/// Entries that are held in memory until they are written out as a table.
+const TABLE_BYTES: u64 = 16 << 20;
+/// Values from this size on are written once, and left alone when tables are merged.
+const VALUE_APART_BYTES: u32 = 4 << 10;
+
+/// A change to write.
+pub(super) enum Record<'a> {
+    Put(&'a Key, &'a Entry),
+    Remove(&'a Key),
+}
+
+pub(super) struct Disk {
+    database: Database,
+    entries: Keyspace,
+}
+
+impl Disk {
+    pub(super) fn open(folder: &Path) -> Result<Self, fjall::Error> {
+        let database = Database::builder(folder)
+            .worker_threads(1)
+            .cache_size(CACHE_BYTES)
+            .max_journaling_size(LOG_BYTES_MAX)
+            .manual_journal_persist(true)
+            .open()?;
+        let apart = KvSeparationOptions::default().separation_threshold(VALUE_APART_BYTES);
+        let options =
+            move || KeyspaceCreateOptions::default().max_memtable_size(TABLE_BYTES).with_kv_separation(Some(apart));
+        let entries = database.keyspace("entries", options)?;
+        Ok(Self { database, entries })
+    }
+
+    /// The greatest version ever given.
+    pub(super) fn version(&self) -> Result<Version, fjall::Error> {
+        let found = self.entries.get(VERSION_KEY)?;
+        Ok(Version(found.and_then(|bytes| number(&bytes)).unwrap_or(0)))
+    }
+
+    /// Shows every entry.
+    pub(super) fn each(&self, mut visit: impl FnMut(Key, Entry)) -> Result<(), fjall::Error> {
+        for item in self.entries.prefix([ENTRY_TAG]) {
+            let (key, bytes) = item.into_inner()?;
+            if let Some(entry) = entry_from(&bytes) {
+                visit(Key::from(&key[1..]), entry);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Result<Option<Entry>, fjall::Error> {
+        Ok(self.entries.get(stored_key(key))?.and_then(|bytes| entry_from(&bytes)))
+    }
+
+    /// Writes a batch; when it returns, the batch is on disk. After an error nobody knows, and the disk must be opened
+    /// anew.
+    pub(super) fn commit<'a>(
+        &self,
+        records: impl Iterator<Item = Record<'a>>,
+        version: Version,
+    ) -> Result<(), fjall::Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for record in records {
+            match record {
+                Record::Put(key, entry) => batch.insert(&self.entries, stored_key(key), stored_entry(entry)),
+                Record::Remove(key) => batch.remove(&self.entries, stored_key(key)),
+            }
+        }
+        batch.insert(&self.entries, VERSION_KEY, version.0.to_le_bytes());
+        batch.commit()
+    }
+}
+
+fn stored_key(key: &[u8]) -> Vec<u8> {
+    [&[ENTRY_TAG], key].concat()
+}
+
+fn stored_entry(entry: &Entry) -> Vec<u8> {
+    let expiry = entry.expires_at_ms.map_or(0, NonZeroU64::get);
+    [&entry.version.0.to_le_bytes()[..], &expiry.to_le_bytes(), entry.value.bytes()].concat()
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+fn entry_from(bytes: &[u8]) -> Option<Entry> {
+    let version = Version(number(bytes)?);
+    let expires_at_ms = NonZeroU64::new(number(bytes.get(NUMBER_BYTES..)?)?);
+    let value = Value::received(Bytes::copy_from_slice(bytes.get(2 * NUMBER_BYTES..)?), 0);
+    Some(Entry { value, version, expires_at_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_committed_is_there_when_the_folder_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = |version, value: &[u8], expires| Entry {
+            value: Value::copied(value),
+            version: Version(version),
+            expires_at_ms: NonZeroU64::new(expires),
+        };
+        let (empty, large) = (Key::from(&b""[..]), Key::from(&[7; 9000][..]));
+        let disk = Disk::open(folder.path()).unwrap();
+        let (first, second) = (entry(1, b"", 0), entry(2, &vec![1; 100_000], 77));
+        disk.commit([Record::Put(&empty, &first), Record::Put(&large, &second)].into_iter(), Version(2)).unwrap();
+        disk.commit([Record::Remove(&empty)].into_iter(), Version(3)).unwrap();
+        drop(disk);
+        let disk = Disk::open(folder.path()).unwrap();
+        assert_eq!(disk.version().unwrap(), Version(3));
+        let mut found = Vec::new();
+        disk.each(|key, entry| found.push((key, entry))).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (&found[0].0, found[0].1.version, found[0].1.expires_at_ms),
+            (&large, Version(2), NonZeroU64::new(77))
+        );
+        assert_eq!(found[0].1.value.bytes(), &vec![1; 100_000]);
+        assert!(disk.get(&empty).unwrap().is_none());
+    }
+}

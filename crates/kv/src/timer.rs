@@ -1,0 +1,195 @@
+//! Waiting to within some microseconds. The runtime's own timer rounds up to whole milliseconds, which makes 10 ms
+//! nearly 11 and would hide what simulated work costs; a timer of the kernel's, watched by the runtime, does not.
+//!
+//! One timer a thread that waits, armed for the earliest time. Must not know what is waited for.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tokio::{net::unix::pipe::Receiver, task::AbortHandle};
+
+thread_local! {
+    static HERE: RefCell<Option<Driven>> = const { RefCell::new(None) };
+}
+
+/// A timer and the task that reads it, which ends with its runtime.
+struct Driven {
+    timer: Arc<Timer>,
+    driver: AbortHandle,
+}
+
+#[derive(Default)]
+struct Waiters {
+    by_time: BTreeMap<(Instant, u64), Waker>,
+    number: u64,
+}
+
+struct Timer {
+    /// The kernel's timer. It is read as a pipe is, and the runtime can watch a pipe without `unsafe` of ours.
+    file: Receiver,
+    waiters: Mutex<Waiters>,
+}
+
+impl Timer {
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The timer of this thread's runtime, made when it is first needed.
+    fn here() -> io::Result<Arc<Self>> {
+        HERE.with_borrow_mut(|here| {
+            if let Some(driven) = here.as_ref().filter(|driven| !driven.driver.is_finished()) {
+                return Ok(Arc::clone(&driven.timer));
+            }
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            let file = Receiver::from_owned_fd_unchecked(timerfd_create(TimerfdClockId::Monotonic, flags)?)?;
+            let timer = Arc::new(Self { file, waiters: Mutex::default() });
+            let driver = tokio::spawn(drive(Arc::clone(&timer))).abort_handle();
+            *here = Some(Driven { timer: Arc::clone(&timer), driver });
+            Ok(timer)
+        })
+    }
+
+    /// Rings at the earliest time.
+    fn arm(&self, waiters: &Waiters) {
+        let Some(((earliest, _), _)) = waiters.by_time.first_key_value() else { return };
+        // All zeros would disarm it, so a time that is over is a nanosecond away.
+        let left = earliest.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let once = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+        let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: once };
+        if let Err(error) = timerfd_settime(&self.file, TimerfdTimerFlags::empty(), &spec) {
+            // A valid descriptor and a valid time leave no reason to fail.
+            tracing::error!(%error, "a timer could not be set");
+        }
+    }
+
+    fn ring(&self) {
+        let mut waiters = self.lock();
+        let now = Instant::now();
+        while let Some(first) = waiters.by_time.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            first.remove().wake();
+        }
+        self.arm(&waiters);
+    }
+}
+
+async fn drive(timer: Arc<Timer>) {
+    while timer.file.readable().await.is_ok() {
+        // How often it rang does not matter, and reading is what stops it.
+        let _ = timer.file.try_read(&mut [0; 8]);
+        timer.ring();
+    }
+}
+
+/// What [`sleep`] waits with.
+struct Sleep {
+    until: Instant,
+    /// Where we stand in line, once we do.
+    place: Option<(Arc<Timer>, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if Instant::now() >= self.until {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some((timer, number)) = &self.place {
+            let mut waiters = timer.lock();
+            waiters.by_time.insert((self.until, *number), cx.waker().clone());
+            timer.arm(&waiters);
+            return Poll::Pending;
+        }
+        let timer = Timer::here()?;
+        let mut waiters = timer.lock();
+        waiters.number += 1;
+        let number = waiters.number;
+        waiters.by_time.insert((self.until, number), cx.waker().clone());
+        if waiters.by_time.first_key_value().is_some_and(|((_, first), _)| *first == number) {
+            timer.arm(&waiters);
+        }
+        drop(waiters);
+        self.place = Some((timer, number));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some((timer, number)) = &self.place {
+            timer.lock().by_time.remove(&(self.until, *number));
+        }
+    }
+}
+
+/// Waits that long and hardly longer, and never shorter. In a runtime with I/O and time enabled.
+pub async fn sleep(duration: Duration) {
+    if duration.is_zero() {
+        return;
+    }
+    let Some(until) = Instant::now().checked_add(duration) else { return std::future::pending().await };
+    // Without descriptors to spare there is the runtime's timer.
+    if (Sleep { until, place: None }).await.is_err() {
+        tokio::time::sleep_until(until.into()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    async fn waiters_wake_after_their_time(most: u64) {
+        let waits = (0..most).map(|number| async move {
+            let (start, wanted) = (Instant::now(), Duration::from_micros(200 * (number % 50)));
+            sleep(wanted).await;
+            assert!(start.elapsed() >= wanted);
+        });
+        join_all(waits).await;
+    }
+
+    #[tokio::test]
+    async fn nobody_wakes_early_and_everybody_wakes() {
+        waiters_wake_after_their_time(500).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn waiters_may_move_between_threads() {
+        let tasks = (0..8).map(|_| tokio::spawn(waiters_wake_after_their_time(200)));
+        assert!(join_all(tasks).await.iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn thread_may_have_one_runtime_after_another() {
+        for _ in 0..3 {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(waiters_wake_after_their_time(20));
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_gives_up_leaves_the_line() {
+        let long = tokio::spawn(sleep(Duration::from_hours(1)));
+        sleep(Duration::from_micros(100)).await;
+        let timer = Timer::here().unwrap();
+        assert_eq!(timer.lock().by_time.len(), 1);
+        long.abort();
+        assert!(long.await.is_err());
+        assert_eq!(timer.lock().by_time.len(), 0);
+    }
+}

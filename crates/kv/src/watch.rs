@@ -1,0 +1,232 @@
+//! Who is told of changes. A watcher has a queue with a bound; whoever does not keep up is cut off, and no writer waits.
+//!
+//! Must not know transports: a [`Watch`] is polled by whoever sends its events on.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    entry::{Key, Value, Version},
+    fault::{Fault, Limit},
+    settings::Limits,
+};
+
+/// What an event takes beside its key and its value.
+const EVENT_BYTES: usize = 96;
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// It has a new value.
+    Put,
+    /// Somebody deleted it.
+    Deleted,
+    /// Its time was over.
+    Expired,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// To which key.
+    pub key: Key,
+    /// The new value; empty unless it was put.
+    pub value: Bytes,
+    /// Never smaller than that of an earlier change of the same key.
+    pub version: Version,
+}
+
+impl Event {
+    fn bytes(&self) -> usize {
+        EVENT_BYTES + self.key.len() + self.value.len()
+    }
+}
+
+/// Why no more events come.
+#[derive(Clone, Debug)]
+enum End {
+    /// The service ends, or the watcher knows already.
+    Quiet,
+    /// The watcher did not keep up.
+    CutOff(Fault),
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    bytes: usize,
+    /// No more will come.
+    end: Option<End>,
+    reader: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    prefix: Key,
+    waiting: Mutex<Waiting>,
+}
+
+impl Watcher {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, end: End) {
+        let mut waiting = self.lock();
+        if matches!(end, End::CutOff(_)) {
+            (waiting.events, waiting.bytes) = (VecDeque::new(), 0);
+        }
+        waiting.end.get_or_insert(end);
+        let reader = waiting.reader.take();
+        drop(waiting);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}
+
+/// All watchers.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    /// As many as there are in the list, so that writers need not look into it while there is none.
+    count: AtomicUsize,
+    watchers: Mutex<Vec<Arc<Watcher>>>,
+    watchers_max: usize,
+    events_max: usize,
+    bytes_max: usize,
+}
+
+impl Hub {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            watchers: Mutex::default(),
+            watchers_max: limits.watchers,
+            events_max: limits.watch_events,
+            bytes_max: limits.watch_bytes,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Watcher>>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    pub(crate) fn watch(self: &Arc<Self>, prefix: &[u8]) -> Result<Watch, Fault> {
+        let mut watchers = self.lock();
+        if watchers.len() >= self.watchers_max {
+            return Err(Fault::Limit { limit: Limit::Watchers, at: self.watchers_max });
+        }
+        let watcher = Arc::new(Watcher { prefix: Key::from(prefix), waiting: Mutex::default() });
+        watchers.push(Arc::clone(&watcher));
+        self.count.store(watchers.len(), SeqCst);
+        Ok(Watch { hub: Arc::clone(self), watcher })
+    }
+
+    fn retain(&self, keep: impl FnMut(&Arc<Watcher>) -> bool) {
+        let mut watchers = self.lock();
+        watchers.retain(keep);
+        self.count.store(watchers.len(), SeqCst);
+    }
+
+    /// Tells those who watch the key. Called while the key's place in the map is held, which keeps its events in order.
+    pub(crate) fn tell(&self, kind: EventKind, key: &Key, value: Option<&Value>, version: Version) {
+        if self.count() == 0 {
+            return;
+        }
+        let mut event = None;
+        self.retain(|watcher| {
+            if !key.starts_with(&watcher.prefix) {
+                return true;
+            }
+            let event = event.get_or_insert_with(|| {
+                let value = value.map(Value::share).unwrap_or_default();
+                Event { kind, key: Key::clone(key), value, version }
+            });
+            self.push(watcher, event)
+        });
+    }
+
+    /// Returns whether the watcher goes on.
+    fn push(&self, watcher: &Watcher, event: &Event) -> bool {
+        let mut waiting = watcher.lock();
+        let over = if waiting.events.len() >= self.events_max {
+            Some(Fault::Limit { limit: Limit::WatchEvents, at: self.events_max })
+        } else if waiting.bytes + event.bytes() > self.bytes_max {
+            Some(Fault::Limit { limit: Limit::WatchBytes, at: self.bytes_max })
+        } else {
+            None
+        };
+        if let Some(fault) = over {
+            drop(waiting);
+            watcher.end(End::CutOff(fault));
+            return false;
+        }
+        waiting.bytes += event.bytes();
+        waiting.events.push_back(event.clone());
+        let reader = waiting.reader.take();
+        drop(waiting);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        true
+    }
+
+    /// Ends every watch, because the service does.
+    pub(crate) fn end(&self) {
+        self.retain(|watcher| {
+            watcher.end(End::Quiet);
+            false
+        });
+    }
+}
+
+/// The changes of the keys with a prefix, from when it was made; dropping it ends it.
+#[derive(Debug)]
+pub struct Watch {
+    hub: Arc<Hub>,
+    watcher: Arc<Watcher>,
+}
+
+impl Watch {
+    /// The next change; `None` when the service ends. After a fault there is nothing more.
+    pub async fn next(&mut self) -> Option<Result<Event, Fault>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Fault>>> {
+        let mut waiting = self.watcher.lock();
+        if let Some(event) = waiting.events.pop_front() {
+            waiting.bytes -= event.bytes();
+            return Poll::Ready(Some(Ok(event)));
+        }
+        if let Some(end) = &mut waiting.end {
+            return Poll::Ready(match std::mem::replace(end, End::Quiet) {
+                End::Quiet => None,
+                End::CutOff(fault) => Some(Err(fault)),
+            });
+        }
+        waiting.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.hub.retain(|watcher| !Arc::ptr_eq(watcher, &self.watcher));
+    }
+}

@@ -1,0 +1,90 @@
+//! What a write does, given what is there. Must not know how the map is kept.
+
+use std::num::NonZeroU64;
+
+use crate::{
+    entry::{Value, Version},
+    fault::Fault,
+};
+
+/// What a caller wants done to a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Create {
+        value: Value,
+        expires_at_ms: Option<NonZeroU64>,
+    },
+    Update {
+        value: Value,
+        expires_at_ms: Option<NonZeroU64>,
+        expected: Option<Version>,
+    },
+    Delete {
+        expected: Option<Version>,
+    },
+    /// Removes the entry with this version, because its time is over.
+    Expire {
+        version: Version,
+    },
+}
+
+/// What comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Put(Version),
+    Removed,
+    /// There was nothing to remove.
+    Nothing,
+}
+
+/// What is to be done with the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Put,
+    Remove,
+    Nothing,
+}
+
+/// What a key has at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Present {
+    Absent,
+    Live(Version),
+    /// Its time is over, and nobody has removed it yet.
+    Expired(Version),
+}
+
+impl Action {
+    /// The rules of the four calls.
+    pub(crate) fn decide(&self, present: Present) -> Result<Effect, Fault> {
+        let live = match present {
+            Present::Live(version) => Some(version),
+            Present::Absent | Present::Expired(_) => None,
+        };
+        match (self, live) {
+            (Self::Create { .. }, Some(_)) => Err(Fault::Exists),
+            (Self::Update { .. }, None) => Err(Fault::Missing),
+            (Self::Update { expected: Some(expected), .. } | Self::Delete { expected: Some(expected) }, Some(is))
+                if is != *expected =>
+            {
+                Err(Fault::Conflict(is))
+            }
+            (Self::Create { .. }, None) | (Self::Update { .. }, Some(_)) => Ok(Effect::Put),
+            (Self::Delete { .. }, Some(_)) => Ok(Effect::Remove),
+            (Self::Delete { .. }, None) => Ok(Effect::Nothing),
+            (Self::Expire { version }, _) => {
+                Ok(if present == Present::Expired(*version) { Effect::Remove } else { Effect::Nothing })
+            }
+        }
+    }
+
+    /// The value to put, if there is one.
+    pub(crate) fn value(&self) -> Option<(&Value, Option<NonZeroU64>)> {
+        match self {
+            Self::Create { value, expires_at_ms } | Self::Update { value, expires_at_ms, .. } => {
+                Some((value, *expires_at_ms))
+            }
+            Self::Delete { .. } | Self::Expire { .. } => None,
+        }
+    }
+}

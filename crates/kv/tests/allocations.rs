@@ -1,0 +1,98 @@
+//! A small retrieval allocates nothing once the connection is warm, and a large value is sent from where it lies.
+//!
+//! Counting needs an allocator, an allocator needs `unsafe`, and ours has none: the counter comes from a crate.
+
+use std::{alloc::System, future::pending, path::Path};
+
+use grpc::Server;
+use kv::{
+    Clock, KeyValue, Settings, Value,
+    grpc::{PairsService, wire::key_value_service_server::KeyValueServiceServer},
+};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const LARGE_BYTES: usize = 1 << 20;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A head that goes into the table the first time and is four indexes afterwards.
+fn head(first: bool) -> Vec<u8> {
+    if !first {
+        return vec![0x83, 0x86, 0xbf, 0xbe];
+    }
+    let path = "/io.grpc.KeyValueService/Retrieve";
+    let content_type = [&[0x5f, 16][..], b"application/grpc"].concat();
+    [&[0x83, 0x86, 0x44, u8::try_from(path.len()).unwrap()][..], path.as_bytes(), &content_type].concat()
+}
+
+fn request(number: u32, key: &[u8; 16]) -> Vec<u8> {
+    let id = number * 2 + 1;
+    let body = [&[0, 0, 0, 0, 18, 10, 16][..], key].concat();
+    [frame(1, 4, id, &head(number == 0)), frame(0, 1, id, &body)].concat()
+}
+
+/// A connection to a store that holds a small value and a large one.
+async fn connect() -> DuplexStream {
+    let kv = KeyValue::open(Path::new("unused"), Settings::default(), Clock::Wall).unwrap();
+    kv.create(b"sixteen bytes 01", Value::copied(&[7; 100]), None).await.unwrap();
+    kv.create(b"sixteen bytes 02", Value::copied(&vec![7; LARGE_BYTES]), None).await.unwrap();
+    let server = Server::builder().add_service(KeyValueServiceServer::new(PairsService::new(kv))).build();
+    let (mut io, theirs) = tokio::io::duplex(64 * 1024);
+    tokio::spawn(async move { server.serve_connection(theirs, grpc::Peer::default(), pending()).await });
+    // Settings with a window of 16 MiB for each stream, and as much more for the connection.
+    let settings = frame(4, 0, 0, &[0, 4, 1, 0, 0, 0]);
+    let window = frame(8, 0, 0, &(1u32 << 30).to_be_bytes());
+    io.write_all(&[&grpc::http2::PREFACE[..], &settings, &window].concat()).await.unwrap();
+    io
+}
+
+/// Reads frames up to the trailers, which end their stream.
+async fn answer(io: &mut DuplexStream) {
+    let mut buffer = [0; 4096];
+    loop {
+        let mut head = [0; 9];
+        io.read_exact(&mut head).await.unwrap();
+        let mut left = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        while left > 0 {
+            let part = left.min(buffer.len());
+            left -= io.read_exact(&mut buffer[..part]).await.unwrap();
+        }
+        if head[3] == 1 && head[4] & 1 == 1 {
+            return;
+        }
+    }
+}
+
+/// Makes the calls one after the other.
+async fn calls(io: &mut DuplexStream, requests: &[Vec<u8>]) {
+    for request in requests {
+        io.write_all(request).await.unwrap();
+        answer(io).await;
+    }
+}
+
+async fn count(io: &mut DuplexStream, requests: &[Vec<u8>]) -> Stats {
+    let region = Region::new(ALLOCATOR);
+    calls(io, requests).await;
+    region.change()
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_small_retrieval_allocates_nothing_and_a_large_one_copies_nothing() {
+    let mut io = connect().await;
+    let small: Vec<_> = (0..600).map(|number| request(number, b"sixteen bytes 01")).collect();
+    calls(&mut io, &small[..100]).await;
+    let change = count(&mut io, &small[100..]).await;
+    assert_eq!(change.allocations + change.reallocations, 0, "{change:?}");
+    let large: Vec<_> = (600..620).map(|number| request(number, b"sixteen bytes 02")).collect();
+    calls(&mut io, &large[..10]).await;
+    let change = count(&mut io, &large[10..]).await;
+    assert!(change.bytes_allocated < LARGE_BYTES / 2, "ten large answers: {change:?}");
+}

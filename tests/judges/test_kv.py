@@ -1,0 +1,243 @@
+"""The key-value service, judged by a client that knows the contract's tables and nothing else, and by porcupine, which
+looks for an order of what really happened that a map would have answered the same way."""
+
+import concurrent.futures
+import importlib
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from grpc_tools import protoc
+
+from conftest import Server
+
+HERE = pathlib.Path(__file__).parent
+CODE = grpc.StatusCode
+PLAIN, GZIP = grpc.Compression.NoCompression, grpc.Compression.Gzip
+OPTIONS = [("grpc.max_receive_message_length", 8 << 20), ("grpc.max_send_message_length", 8 << 20)]
+
+
+@pytest.fixture(scope="session")
+def wire(tmp_path_factory):
+    """The messages and the stubs, generated from the contract's tables."""
+    into = tmp_path_factory.mktemp("kv_stubs")
+    arguments = ["protoc", f"-I{HERE / 'contract'}", f"--python_out={into}", f"--grpc_python_out={into}", "kv.proto"]
+    assert protoc.main(arguments) == 0
+    sys.path.insert(0, str(into))
+    return importlib.import_module("kv_pb2"), importlib.import_module("kv_pb2_grpc")
+
+
+@pytest.fixture(params=[PLAIN, GZIP], ids=["plain", "gzip"])
+def kv(request, server, wire):
+    with grpc.insecure_channel(server.address, options=OPTIONS, compression=request.param) as channel:
+        yield wire[1].KeyValueServiceStub(channel)
+
+
+def refusal(call, request):
+    with pytest.raises(grpc.RpcError) as refused:
+        call(request)
+    return refused.value.code(), refused.value.details()
+
+
+def test_the_four_calls_do_what_the_contract_says(kv, wire):
+    messages = wire[0]
+    key = b"\x00key\xff"
+    assert refusal(kv.Retrieve, messages.RetrieveRequest(key=key)) == (CODE.NOT_FOUND, "")
+    assert refusal(kv.Update, messages.UpdateRequest(key=key, value=b"x")) == (CODE.NOT_FOUND, "")
+    kv.Create(messages.CreateRequest(key=key, value=b"first"))
+    assert refusal(kv.Create, messages.CreateRequest(key=key, value=b"x")) == (CODE.ALREADY_EXISTS, "")
+    assert kv.Retrieve(messages.RetrieveRequest(key=key)).value == b"first"
+    kv.Update(messages.UpdateRequest(key=key, value=b"second"))
+    assert kv.Retrieve(messages.RetrieveRequest(key=key)).value == b"second"
+    for _ in range(2):
+        kv.Delete(messages.DeleteRequest(key=key))
+    assert refusal(kv.Retrieve, messages.RetrieveRequest(key=key)) == (CODE.NOT_FOUND, "")
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 65536, (4 << 20) - 512])
+def test_keys_and_values_of_any_size_and_any_bytes(kv, wire, size):
+    messages = wire[0]
+    # Half of it random, so that gzip sends some of it smaller and some of it as it is.
+    value = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+    for key in [b"", bytes(range(256))]:
+        kv.Create(messages.CreateRequest(key=key, value=value))
+        assert kv.Retrieve(messages.RetrieveRequest(key=key)).value == value
+        kv.Delete(messages.DeleteRequest(key=key))
+
+
+def test_a_value_beyond_the_limit_is_refused_by_its_name(quire, wire, tmp_path):
+    server = Server(quire, tmp_path, "--set", "kv.value_bytes=1000")
+    with grpc.insecure_channel(server.address) as channel:
+        create = wire[1].KeyValueServiceStub(channel).Create
+        code, said = refusal(create, wire[0].CreateRequest(key=b"k", value=bytes(1001)))
+    assert code == CODE.RESOURCE_EXHAUSTED and "kv.value_bytes is 1000" in said
+    server.stop()
+
+
+def test_of_many_creators_at_once_one_wins(server, wire):
+    messages, stubs = wire
+    with grpc.insecure_channel(server.address) as channel, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        create = stubs.KeyValueServiceStub(channel).Create
+
+        def wins(number):
+            try:
+                create(messages.CreateRequest(key=b"k", value=b"%d" % number))
+                return True
+            except grpc.RpcError as refused:
+                assert refused.code() == CODE.ALREADY_EXISTS
+                return False
+        assert sum(pool.map(wins, range(100))) == 1
+
+
+def test_reflection_gives_both_services(channel):
+    database = ProtoReflectionDescriptorDatabase(channel)
+    assert {"io.grpc.KeyValueService", "io.grpc.KeyRangeService"} <= set(database.get_services())
+    service = DescriptorPool(database).FindServiceByName("io.grpc.KeyValueService")
+    assert [method.name for method in service.methods] == ["Create", "Retrieve", "Update", "Delete"]
+
+
+class Calls:
+    """Calls with the fields beyond the contract, made from what reflection tells."""
+
+    def __init__(self, channel):
+        pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
+        self.calls = {}
+        for method in pool.FindServiceByName("io.grpc.KeyValueService").methods:
+            request, reply = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+            call = channel.unary_unary(f"/io.grpc.KeyValueService/{method.name}",
+                                       request_serializer=request.SerializeToString, response_deserializer=reply.FromString)
+            self.calls[method.name.lower()] = (request, call)
+
+    def __call__(self, op, **fields):
+        request, call = self.calls[op]
+        return call(request(**fields), timeout=30)
+
+
+RESULTS = {CODE.ALREADY_EXISTS: "exists", CODE.NOT_FOUND: "missing", CODE.ABORTED: "conflict"}
+
+
+def record(address, history, seed, operations, stop=None):
+    """What one client did and was told, with the times; ends when the server is gone."""
+    rng, seen = random.Random(seed), {}
+    with grpc.insecure_channel(address) as channel:
+        calls = Calls(channel)
+        for number in range(operations):
+            if stop and stop.is_set():
+                return
+            key, value = f"key {rng.randrange(3)}", f"{seed}.{number}"
+            op = rng.choice(["create", "retrieve", "retrieve", "update", "update", "delete"])
+            entry = {"client": seed, "op": op, "key": key, "value": value, "result": "ok"}
+            fields = {"key": key.encode()}
+            if op in ("create", "update"):
+                fields["value"] = value.encode()
+            if op == "update" and key in seen and rng.random() < 0.5:
+                fields["expected_version"] = entry["expected"] = seen[key]
+            entry["call"] = time.monotonic_ns()
+            try:
+                reply = calls(op, **fields)
+                entry["version"] = getattr(reply, "version", 0)
+                if op == "retrieve":
+                    entry["value"] = reply.value.decode()
+                if op != "delete":
+                    seen[key] = reply.version
+            except grpc.RpcError as refused:
+                entry["result"] = RESULTS.get(refused.code(), "unknown")
+            entry["return"] = time.monotonic_ns()
+            history.append(entry)
+            if entry["result"] == "unknown":
+                return
+
+
+def run(address, history, first_seed, operations, clients=8):
+    threads = [threading.Thread(target=record, args=(address, history, first_seed + number, operations))
+               for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+@pytest.fixture(scope="session")
+def porcupine(tmp_path_factory):
+    path = tmp_path_factory.mktemp("porcupine") / "porcupine"
+    subprocess.run(["go", "build", "-o", path, "."], cwd=HERE / "porcupine", check=True)
+
+    def judge(history):
+        lines = "\n".join(json.dumps(entry) for entry in history)
+        done = subprocess.run([path], input=lines, capture_output=True, text=True, timeout=120)
+        assert done.returncode in (0, 1), done.stderr
+        return done.returncode == 0
+    return judge
+
+
+@pytest.mark.parametrize("settings", [
+    ["kv.store=concurrent"], ["kv.store=mutex"], ["kv.durability=log"],
+    ["kv.read_delay_ms=1", "kv.write_delay_ms=2"],
+], ids=lambda settings: settings[0])
+def test_what_happened_could_have_happened_in_an_order(quire, porcupine, tmp_path, settings):
+    server = Server(quire, tmp_path, *(word for setting in settings for word in ("--set", setting)))
+    history = []
+    for thread in run(server.address, history, 0, 250):
+        thread.join()
+    server.stop()
+    assert len(history) == 2000 and all(entry["result"] != "unknown" for entry in history)
+    assert {"ok", "exists", "missing", "conflict"} <= {entry["result"] for entry in history}
+    assert porcupine(history)
+
+
+def test_what_happened_around_two_kills_could_have_happened_in_an_order(quire, porcupine, tmp_path):
+    history = []
+    for life in range(3):
+        server = Server(quire, tmp_path, "--set", "kv.durability=log")
+        before = len(history)
+        threads = run(server.address, history, life * 100, 150 if life == 2 else 100_000)
+        while life < 2 and len(history) < before + 500:
+            time.sleep(0.01)
+        if life < 2:
+            server.process.kill()
+            server.process.wait()
+        for thread in threads:
+            thread.join()
+    server.stop()
+    assert any(entry["result"] == "unknown" for entry in history)
+    assert porcupine(history)
+
+
+def broken_by_a_stale_read(history):
+    puts = [entry for entry in history if entry["op"] in ("create", "update") and entry["result"] == "ok"]
+    for read in reversed(history):
+        older = [put for put in puts if put["key"] == read["key"]]
+        if read["op"] == "retrieve" and read["result"] == "ok" and len(older) > 2:
+            return [dict(entry, value=older[0]["value"], version=older[0]["version"]) if entry is read else entry
+                    for entry in history]
+
+
+def broken_by_a_lost_write(history):
+    # Everybody who read it was mistaken, and the writer was told that it was done.
+    read = next(entry for entry in history if entry["op"] == "retrieve" and entry["result"] == "ok")
+    return [entry for entry in history
+            if entry["version"] != read["version"] or entry["op"] == "retrieve"] if read.get("version") else None
+
+
+def broken_by_two_winners(history):
+    loser = next(entry for entry in history if entry["op"] == "create" and entry["result"] == "exists")
+    return [dict(entry, result="ok", version=10**9) if entry is loser else entry for entry in history]
+
+
+@pytest.mark.parametrize("breaking", [broken_by_a_stale_read, broken_by_a_lost_write, broken_by_two_winners])
+def test_the_judge_sees_a_history_that_was_broken_on_purpose(server, porcupine, breaking):
+    history = []
+    for thread in run(server.address, history, 0, 150, clients=4):
+        thread.join()
+    for entry in history:
+        entry.setdefault("version", 0)
+    assert porcupine(history)
+    assert not porcupine(breaking(history))
