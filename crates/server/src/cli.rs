@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A bookstore that sells over gRPC and never oversells.
 #[derive(Debug, Parser)]
@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Talks to a server: one command as arguments, or a prompt
     Client(ClientArgs),
+    /// Plays the RPC game: sends the lines of a file as numbered messages and compares the checksums of both sides
+    Game(GameArgs),
     /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
     Import(ImportArgs),
     /// Makes up data of any size
@@ -44,6 +46,9 @@ pub(crate) struct ServeArgs {
     /// Any other setting by its name in the configuration, as ledger.commit=each; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Stop when a first RPC game has ended
+    #[arg(long)]
+    pub once: bool,
     /// Print the configuration that holds and where each value came from, and stop
     #[arg(long)]
     pub print_config: bool,
@@ -80,6 +85,41 @@ pub(crate) struct ClientArgs {
     /// ADDRESS (host:port, http://host:port or https://host:port, default 127.0.0.1:10086), then COMMAND
     #[arg(value_name = "ADDRESS] [COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage.")]
+pub(crate) struct GameArgs {
+    /// Where the game is served [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
+    #[arg(value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// Text file of name,count lines; other lines are skipped
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+    /// How many messages to send, from the first line again after the last
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    pub messages: u64,
+    /// How messages travel
+    #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
+    pub transport: GameTransport,
+    /// Messages under way at once, 1 for unary [default: 256 windowed, 16384 stream and lean]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub window: Option<u64>,
+    /// Longest time for the whole game
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum GameTransport {
+    /// A call for each, one at a time
+    Unary,
+    /// A call for each, many at a time
+    Windowed,
+    /// Many to a frame of one gRPC stream
+    Stream,
+    /// The lean protocol over TCP
+    Lean,
 }
 
 #[derive(Debug, Args)]

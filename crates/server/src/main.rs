@@ -5,8 +5,10 @@ mod client;
 mod config;
 mod console;
 mod data;
+mod game;
 mod http;
 mod serve;
+mod services;
 mod shell;
 mod table;
 mod telemetry;
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Serve(args) => serve::command(&args),
         cli::Command::Client(args) => Ok(client::command(&args)),
+        cli::Command::Game(args) => Ok(game::command(&args)),
         cli::Command::Import(args) => data::import(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };

@@ -157,6 +157,11 @@ impl Games {
         self.shared.ended.subscribe()
     }
 
+    /// Games that a transport plays by itself have ended.
+    pub(crate) fn note_ended(&self, games: u64) {
+        self.shared.ended.send_modify(|ended| *ended += games);
+    }
+
     /// The room of the caller's game, a new one if there is none.
     pub fn room(&self, caller: Caller<'_>) -> Result<Arc<Room>, Refusal> {
         let (key, connection) = self.key(caller)?;
@@ -171,7 +176,9 @@ impl Games {
                 return Err(Refusal::TooManyGames { games_max });
             }
         }
-        let room = self.separate_room();
+        let settings = &self.shared.settings;
+        let (waiting, ended) = (Arc::clone(&self.shared.waiting_bytes), self.shared.ended.clone());
+        let room = Arc::new(Room::new(settings, waiting, ended));
         let entry = Entry {
             room: Arc::clone(&room),
             connection: connection.map(Arc::downgrade),
@@ -179,12 +186,6 @@ impl Games {
         };
         entries.insert(key, entry);
         Ok(room)
-    }
-
-    /// A room that nobody else can find, for a transport that has one to each connection.
-    pub fn separate_room(&self) -> Arc<Room> {
-        let settings = &self.shared.settings;
-        Arc::new(Room::new(settings, Arc::clone(&self.shared.waiting_bytes), self.shared.ended.clone()))
     }
 
     fn key<'a>(&self, caller: Caller<'a>) -> Result<(Key, Option<&'a Connection>), Refusal> {

@@ -2,6 +2,7 @@
 //! Must not know what the values are used for.
 
 mod raw;
+mod rpcgame;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,6 +10,7 @@ use anyhow::{Context, bail};
 use figment::Figment;
 
 use self::raw::{Format, Raw};
+pub(crate) use self::rpcgame::RpcGame;
 use crate::cli::ServeArgs;
 
 /// What `serve` works with; every value is valid.
@@ -25,6 +27,8 @@ pub(crate) struct Config {
     pub tls: Option<Tls>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
+    /// Set when the RPC game is served.
+    pub rpcgame: Option<RpcGame>,
 }
 
 /// Bounds on what callers may hold open.
@@ -146,6 +150,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         message_bytes: within("limits.message_bytes", limits.message_bytes, 1024, 1 << 30)?,
         first_byte: seconds("limits.first_byte_seconds", limits.first_byte_seconds)?,
     };
+    let tls = tls(raw.tls)?;
     Ok(Config {
         listen,
         data: raw.server.data,
@@ -153,7 +158,8 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
-        tls: tls(raw.tls)?,
+        rpcgame: raw.rpcgame.validate(tls.is_some())?,
+        tls,
         admin_token: admin_token.map(Into::into),
         log: Log { filter: raw.log.level, json: matches!(raw.log.format, Format::Json) },
     })

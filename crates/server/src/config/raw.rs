@@ -22,6 +22,7 @@ pub(super) struct Raw {
     pub admin: Admin,
     pub tls: Tls,
     pub log: Log,
+    pub rpcgame: super::rpcgame::Raw,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -222,6 +223,9 @@ pub(super) fn figment(args: &ServeArgs) -> anyhow::Result<Figment> {
             figment = figment.merge(Flag { name: name.to_owned(), key: key.to_owned(), value: value.clone().into() });
         }
     }
+    if args.once {
+        figment = figment.merge(Flag { name: "--once".to_owned(), key: "rpcgame.once".to_owned(), value: true.into() });
+    }
     Ok(figment)
 }
 
@@ -256,6 +260,7 @@ pub(super) fn print(figment: &Figment) -> anyhow::Result<String> {
                 // A secret does not belong into a terminal or a bug report.
                 Value::String(..) if key == "admin.token" => "\"(set)\"".to_owned(),
                 Value::String(_, text) => serde_json::to_string(text)?,
+                Value::Bool(_, yes) => yes.to_string(),
                 Value::Num(_, number) => {
                     // A number's kind depends on the source it came from.
                     let (unsigned, signed) = (number.to_u128(), number.to_i128());

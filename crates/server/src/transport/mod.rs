@@ -17,12 +17,12 @@ use grpc::{
     reflection::Reflection,
     rustls::ServerConfig,
 };
-use tokio::{net::TcpListener, sync::watch::Receiver};
+use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 use wire::{admin_server::AdminServer, book_store_server::BookStoreServer};
 
 use self::threads::Threads;
-pub(crate) use self::watch::Counts;
-use crate::config::TransportLimits;
+pub(crate) use self::watch::{Counts, Observed};
+use crate::{config::TransportLimits, services::rpcgame::{Ports, RpcGame}};
 
 /// What is served, and how.
 pub(crate) struct Front {
@@ -38,25 +38,42 @@ pub(crate) struct Front {
     pub threads: usize,
     /// How long calls may go on once the server stops.
     pub drain: Duration,
+    /// Set when the RPC game is served.
+    pub game: Option<RpcGame>,
 }
 
 /// Serves until `stop` turns true and every call in flight has been answered or cut off.
 pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bool>) -> anyhow::Result<()> {
     let (reporter, health_service) = HealthReporter::new();
-    let watching = tokio::spawn(report_health(reporter, front.store.sound(), stop.clone()));
     let contracts = Reflection::new().descriptors(wire::DESCRIPTORS)?.descriptors(health::DESCRIPTORS)?;
+    let contracts = match &front.game {
+        Some(game) => game.describe(&reporter, contracts)?,
+        None => contracts,
+    };
+    let watching = tokio::spawn(report_health(reporter, front.store.sound(), stop.clone()));
     let (reflection, reflection_alpha) = contracts.services();
     let threads = Threads::start(front.threads, &front.store)?;
+    let (limits, observer) = (limits(&front.limits, front.drain), front.counts.observer(front.store.clone(), front.limits));
     let builder = Server::builder()
         .add_service(BookStoreServer::new(ShopService::new(front.store.clone())))
         .add_service(AdminServer::new(AdminService::new(front.store.clone(), front.access)))
         .add_service(health_service)
         .add_service(reflection)
         .add_service(reflection_alpha)
-        .limits(limits(&front.limits, front.drain))
-        .observer(front.counts.observer(front.store, front.limits))
+        .limits(limits.clone())
+        .observer(observer.clone())
         .http(front.pages)
         .workers(threads.handles());
+    let mut playing = JoinSet::new();
+    let builder = match front.game {
+        None => builder,
+        Some(game) => {
+            let builder = game.serve_beside(builder);
+            let here = Ports { limits, observer, tls: front.tls.clone(), workers: threads.handles() };
+            game.serve_apart(here, &stop, &mut playing)?;
+            builder
+        }
+    };
     let server = match front.tls {
         None => builder,
         Some(tls) => builder.tls(tls),
@@ -64,6 +81,9 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     .build();
     front.counts.levels_of(&server);
     let served = server.serve(listener, stopped(stop)).await;
+    while let Some(ended) = playing.join_next().await {
+        ended??;
+    }
     watching.abort();
     threads.stop();
     served?;
@@ -81,7 +101,7 @@ fn limits(configured: &TransportLimits, drain: Duration) -> Limits {
     }
 }
 
-async fn stopped(mut stop: Receiver<bool>) {
+pub(crate) async fn stopped(mut stop: Receiver<bool>) {
     // The sender outlives the server; were it gone, stopping would be right as well.
     drop(stop.wait_for(|stop| *stop).await);
 }

@@ -25,7 +25,7 @@ use prometheus_client::{
 use crate::config::TransportLimits;
 
 /// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 10] = [
+const METHODS: [&str; 13] = [
     "/bookstore.BookStore/Lookup",
     "/bookstore.BookStore/Buy",
     "/bookstore.BookStore/Search",
@@ -35,6 +35,9 @@ const METHODS: [&str; 10] = [
     "/bookstore.Admin/UpdatePrice",
     "/bookstore.Admin/Log",
     "/bookstore.Admin/TailLog",
+    "/RPCGame/Try",
+    "/RPCGame/Done",
+    "/RPCGameStream/Play",
     "other",
 ];
 
