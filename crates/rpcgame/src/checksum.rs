@@ -13,22 +13,10 @@ pub fn hash(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Small pieces are gathered up to so many bytes before they are hashed: a call of the hash costs as much as the
-/// hashing of a few hundred bytes.
-const GATHERED_BYTES: usize = 4096;
-
 /// XXH3-64 over all bytes that were added, however they were cut.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Checksum {
     state: XxHash3_64,
-    gathered: Box<[u8; GATHERED_BYTES]>,
-    length: usize,
-}
-
-impl Default for Checksum {
-    fn default() -> Self {
-        Self { state: XxHash3_64::new(), gathered: Box::new([0; GATHERED_BYTES]), length: 0 }
-    }
 }
 
 impl fmt::Debug for Checksum {
@@ -41,15 +29,7 @@ impl Checksum {
     /// Adds bytes.
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
-        if self.gathered.len() - self.length < bytes.len() {
-            self.state.write(&self.gathered[..self.length]);
-            self.length = 0;
-            if bytes.len() > GATHERED_BYTES / 2 {
-                return self.state.write(bytes);
-            }
-        }
-        self.gathered[self.length..self.length + bytes.len()].copy_from_slice(bytes);
-        self.length += bytes.len();
+        self.state.write(bytes);
     }
 
     /// Adds a number as 8 bytes, least significant first.
@@ -60,15 +40,12 @@ impl Checksum {
 
     /// The hash of all that was added.
     pub fn value(&self) -> u64 {
-        let mut state = self.state.clone();
-        state.write(&self.gathered[..self.length]);
-        state.finish()
+        self.state.finish()
     }
 
     /// Forgets all that was added.
     pub fn clear(&mut self) {
-        self.state = XxHash3_64::new();
-        self.length = 0;
+        *self = Self::default();
     }
 }
 

@@ -108,7 +108,8 @@ mod tests {
         fn numbers_are_read_and_written_as_the_standard_library_does(number: u64) {
             let text = number.to_string();
             prop_assert_eq!(parse(text.as_bytes()), Ok(number));
-            prop_assert_eq!(format(number, &mut [0; DIGITS_MAX]), text.as_bytes());
+            let mut room = [0; DIGITS_MAX];
+            prop_assert_eq!(format(number, &mut room), text.as_bytes());
         }
 
         #[test]
