@@ -69,9 +69,7 @@ impl Metadata {
     /// nothing.
     pub fn is_same_block(&self, other: &Self) -> bool {
         match (&self.received, &other.received) {
-            (Some(ours), Some(theirs)) => {
-                Arc::ptr_eq(ours, theirs) && self.added.is_empty() && other.added.is_empty()
-            }
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) && self.added.is_empty() && other.added.is_empty(),
             _ => false,
         }
     }

@@ -50,7 +50,13 @@ pub struct Game<A> {
 
 impl<A> Default for Game<A> {
     fn default() -> Self {
-        Self { handled: 0, client: Checksum::default(), server: Checksum::default(), early: BTreeMap::new(), tickets: 0 }
+        Self {
+            handled: 0,
+            client: Checksum::default(),
+            server: Checksum::default(),
+            early: BTreeMap::new(),
+            tickets: 0,
+        }
     }
 }
 

@@ -98,7 +98,9 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()), Err(fault), "{text:?}");
         }
-        for (text, number) in [("0", 0), ("0001", 1), ("0000000000000000000000007", 7), ("18446744073709551615", u64::MAX)] {
+        for (text, number) in
+            [("0", 0), ("0001", 1), ("0000000000000000000000007", 7), ("18446744073709551615", u64::MAX)]
+        {
             assert_eq!(parse(text.as_bytes()), Ok(number), "{text:?}");
         }
     }

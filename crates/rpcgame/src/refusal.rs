@@ -43,7 +43,9 @@ pub enum Refusal {
         next: u64,
     },
     /// A name that has to be text and is not.
-    #[error("the name is not UTF-8: this transport takes text only; RPCGameStream and the lean protocol take any bytes")]
+    #[error(
+        "the name is not UTF-8: this transport takes text only; RPCGameStream and the lean protocol take any bytes"
+    )]
     NotText,
     /// A name over the limit.
     #[error("the name has {bytes} bytes: name_bytes_max is {bytes_max}")]
@@ -65,7 +67,9 @@ pub enum Refusal {
         counts: usize,
     },
     /// So far ahead that it is not worth waiting for what is missing.
-    #[error("serial {missing} is missing, and serial {serial} is {window_messages} or more ahead of it: window_messages")]
+    #[error(
+        "serial {missing} is missing, and serial {serial} is {window_messages} or more ahead of it: window_messages"
+    )]
     TooFarAhead {
         /// The serial that was refused.
         serial: u64,
@@ -75,7 +79,9 @@ pub enum Refusal {
         window_messages: u64,
     },
     /// What waits already, in all games, leaves no room.
-    #[error("serial {missing} is missing, and there is no room for more to wait for it: waiting_bytes_max is {bytes_max}")]
+    #[error(
+        "serial {missing} is missing, and there is no room for more to wait for it: waiting_bytes_max is {bytes_max}"
+    )]
     NoRoomToWait {
         /// The serial that is missing.
         missing: u64,

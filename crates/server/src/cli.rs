@@ -88,7 +88,9 @@ pub(crate) struct ClientArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage.")]
+#[command(
+    after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage."
+)]
 pub(crate) struct GameArgs {
     /// Where the game is served [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
     #[arg(value_name = "ADDRESS")]

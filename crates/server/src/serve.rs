@@ -71,6 +71,9 @@ async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let opening = tokio::task::spawn_blocking(move || Bookstore::open(&path, settings, metrics));
     let store = opening.await??;
     store.answer_on(&Handle::current());
+    if let Some(game) = &game {
+        game.announce()?;
+    }
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     registry.register_collector(Box::new(levels));
     let pages = http::router(http::Pages { store: store.clone(), registry: Arc::new(registry) });

@@ -160,7 +160,9 @@ impl Player {
         self.connection.receive(&mut rest, |event| match event {
             Event::Welcome(_) => {}
             Event::Values(values) => {
-                values.iter().for_each(|value| received.value(u64::from_le_bytes(*value)));
+                for value in values {
+                    received.value(u64::from_le_bytes(*value));
+                }
             }
             Event::Sums { messages, sums } => *theirs = Some((messages, sums)),
         })?;

@@ -11,8 +11,8 @@ mod unary;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use ::grpc::client::{Channel, ConnectError, Settings};
 use ::grpc::Status;
+use ::grpc::client::{Channel, ConnectError, Settings};
 
 pub use input::{Input, InputError, Pair};
 
@@ -145,9 +145,7 @@ pub async fn play(input: &Input, options: &Options, progress: impl FnMut(u64) + 
     let playing = play_on(input, options, progress);
     match timeout {
         None => playing.await,
-        Some(timeout) => {
-            tokio::time::timeout(timeout, playing).await.unwrap_or(Err(Failure::Late(timeout)))
-        }
+        Some(timeout) => tokio::time::timeout(timeout, playing).await.unwrap_or(Err(Failure::Late(timeout))),
     }
 }
 

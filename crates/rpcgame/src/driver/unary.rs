@@ -92,7 +92,7 @@ where
             if calls.is_empty() && !is_more {
                 return Poll::Ready(Ok(()));
             }
-            if calls.len() == before || !calls.front().is_some_and(|first| first.result.is_some()) {
+            if calls.len() == before || calls.front().is_none_or(|first| first.result.is_none()) {
                 return Poll::Pending;
             }
         }

@@ -277,3 +277,103 @@ impl<'a> Played<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+
+    /// The contract once more, as prost has it.
+    #[derive(Clone, PartialEq, Message)]
+    struct TryRequest {
+        #[prost(string, tag = "1")]
+        serial: String,
+        #[prost(string, tag = "2")]
+        name: String,
+        #[prost(string, tag = "3")]
+        count: String,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct TryResponse {
+        #[prost(string, tag = "1")]
+        value: String,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct PlayRequest {
+        #[prost(uint64, tag = "1")]
+        first_serial: u64,
+        #[prost(bytes = "vec", repeated, tag = "2")]
+        names: Vec<Vec<u8>>,
+        #[prost(fixed64, repeated, tag = "3")]
+        counts: Vec<u64>,
+        #[prost(bool, tag = "4")]
+        done: bool,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct PlayResponse {
+        #[prost(uint64, tag = "1")]
+        first_serial: u64,
+        #[prost(fixed64, repeated, tag = "2")]
+        values: Vec<u64>,
+        #[prost(bytes = "vec", tag = "3")]
+        client_checksum: Vec<u8>,
+        #[prost(bytes = "vec", tag = "4")]
+        server_checksum: Vec<u8>,
+    }
+
+    proptest! {
+        #[test]
+        fn single_messages_are_what_prost_makes_of_them(serial in 1..u64::MAX, name: String, count: u64) {
+            let theirs = TryRequest { serial: serial.to_string(), name: name.clone(), count: count.to_string() };
+            let ours = Try { serial, name: name.as_bytes(), count };
+            let mut out = Vec::new();
+            ours.write(&mut out);
+            prop_assert_eq!(&out, &theirs.encode_to_vec());
+            prop_assert_eq!(Try::read(&out, usize::MAX), Ok(ours));
+            let theirs = TryResponse { value: count.to_string() };
+            let mut room = [0; TRY_RESPONSE_BYTES_MAX];
+            prop_assert_eq!(write_value(count, &mut room), &theirs.encode_to_vec()[..]);
+            prop_assert_eq!(read_value(&theirs.encode_to_vec()), Ok(count));
+        }
+
+        #[test]
+        fn frames_are_what_prost_makes_of_them(
+            first_serial: u64,
+            messages: Vec<(Vec<u8>, u64)>,
+            done: bool,
+            checksums: [Vec<u8>; 2],
+        ) {
+            let (names, counts): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
+            let theirs = PlayRequest { first_serial, names: names.clone(), counts: counts.clone(), done };
+            let mut out = Vec::new();
+            let borrowed: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+            write_play(first_serial, borrowed.iter().copied(), &counts, done, &mut out);
+            prop_assert_eq!(&out, &theirs.encode_to_vec());
+            let ours = Play { first_serial, names: borrowed, counts: counts.clone(), done };
+            prop_assert_eq!(Play::read(&out, usize::MAX), Ok(ours));
+            let [client_checksum, server_checksum] = checksums.clone();
+            let theirs = PlayResponse { first_serial, values: counts.clone(), client_checksum, server_checksum };
+            let ours = Played { first_serial, values: counts, checksums: [&checksums[0], &checksums[1]] };
+            out.clear();
+            ours.write(&mut out);
+            prop_assert_eq!(&out, &theirs.encode_to_vec());
+            prop_assert_eq!(Played::read(&out), Ok(ours));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused_and_prost_reads_what_we_read(bytes: Vec<u8>) {
+            let _ = Try::read(&bytes, usize::MAX);
+            let _ = read_value(&bytes);
+            let _ = Played::read(&bytes);
+            if let (Ok(ours), Ok(theirs)) = (Play::read(&bytes, usize::MAX), PlayRequest::decode(&bytes[..])) {
+                prop_assert_eq!(ours.names, theirs.names);
+                prop_assert_eq!(ours.counts, theirs.counts);
+            }
+        }
+    }
+}

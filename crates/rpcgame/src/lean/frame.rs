@@ -101,11 +101,14 @@ fn take_long_varint(input: &mut &[u8]) -> Result<u64, Fault> {
 #[inline]
 pub(super) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
-        // The lowest seven bits and the mark.
-        out.push((number & 0x7f) as u8 | 0x80);
+        out.push(low_byte(number) | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.push(low_byte(number));
+}
+
+const fn low_byte(number: u64) -> u8 {
+    number.to_le_bytes()[0]
 }
 
 #[inline]

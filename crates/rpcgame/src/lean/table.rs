@@ -73,8 +73,11 @@ impl<T> Ring<T> {
     #[inline]
     pub fn get(&self, slot: u64) -> Option<&T> {
         let slot = usize::try_from(slot).ok().filter(|slot| *slot < self.limits.names_max)?;
-        let place =
-            if slot >= self.first_slot { slot - self.first_slot } else { slot + self.limits.names_max - self.first_slot };
+        let place = if slot >= self.first_slot {
+            slot - self.first_slot
+        } else {
+            slot + self.limits.names_max - self.first_slot
+        };
         self.entries.get(place).map(|(_, entry)| entry)
     }
 

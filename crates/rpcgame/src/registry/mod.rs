@@ -119,12 +119,8 @@ pub struct Games {
 impl Games {
     /// None yet.
     pub fn new(settings: Settings) -> Self {
-        let shared = Shared {
-            settings,
-            entries: Mutex::default(),
-            waiting_bytes: Arc::default(),
-            ended: watch::Sender::new(0),
-        };
+        let shared =
+            Shared { settings, entries: Mutex::default(), waiting_bytes: Arc::default(), ended: watch::Sender::new(0) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -179,11 +175,8 @@ impl Games {
         let settings = &self.shared.settings;
         let (waiting, ended) = (Arc::clone(&self.shared.waiting_bytes), self.shared.ended.clone());
         let room = Arc::new(Room::new(settings, waiting, ended));
-        let entry = Entry {
-            room: Arc::clone(&room),
-            connection: connection.map(Arc::downgrade),
-            idle_since: Instant::now(),
-        };
+        let entry =
+            Entry { room: Arc::clone(&room), connection: connection.map(Arc::downgrade), idle_since: Instant::now() };
         entries.insert(key, entry);
         Ok(room)
     }

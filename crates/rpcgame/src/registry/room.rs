@@ -209,14 +209,11 @@ impl Waiting {
     /// Waits until the message was handled, or for as long as a message may wait.
     pub async fn outcome(mut self) -> Outcome {
         let wait = self.room.wait;
-        match timeout(wait, &mut self.told).await {
-            Ok(Ok(outcome)) => outcome,
-            // Nobody answers: the room is given up.
-            Ok(Err(_)) | Err(_) => {
-                let missing = self.room.lock().game.next();
-                Err(Refusal::Missing { missing, wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) })
-            }
+        if let Ok(Ok(outcome)) = timeout(wait, &mut self.told).await {
+            return outcome;
         }
+        let missing = self.room.lock().game.next();
+        Err(Refusal::Missing { missing, wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) })
     }
 }
 

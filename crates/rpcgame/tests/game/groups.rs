@@ -16,7 +16,7 @@ fn group(group: Group) -> Settings {
 fn shuffled(most: u64) -> impl Iterator<Item = u64> {
     // A multiplier without a common factor visits every residue.
     let prime = 7919;
-    assert!(most % prime != 0);
+    assert!(!most.is_multiple_of(prime));
     (0..most).map(move |place| place * prime % most + 1)
 }
 

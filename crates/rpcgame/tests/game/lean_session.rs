@@ -1,9 +1,7 @@
 //! The lean protocol without sockets: both ends face to face, bytes cut anywhere, and each fault by its code.
 
 use proptest::prelude::*;
-use rpcgame::lean::{
-    Connection, Event, Fault, FaultCode, Hello, Keep, Session, SessionLimits, TableLimits, VERSION,
-};
+use rpcgame::lean::{Connection, Event, Fault, FaultCode, Hello, Keep, Session, SessionLimits, TableLimits, VERSION};
 use rpcgame::{Sums, hash};
 
 const HELLO: Hello = Hello {

@@ -26,7 +26,11 @@ async fn a_missing_serial_is_waited_for_so_long_and_then_named() {
     let (address, games) = serve(Settings { wait: Duration::from_millis(30), ..Settings::default() }).await;
     let client = client(address).await;
     send(&client, 1, "one", 1).await.unwrap();
-    refused(send(&client, 4, "four", 4).await, Code::FailedPrecondition, "serial 2 is missing: it did not come within 30 ms");
+    refused(
+        send(&client, 4, "four", 4).await,
+        Code::FailedPrecondition,
+        "serial 2 is missing: it did not come within 30 ms",
+    );
     assert_eq!(games.waiting_bytes(), 0, "what was refused is not held");
     // Serial 4 was not handled, so it may come again.
     for (serial, name) in [(2, "two"), (3, "three"), (4, "four")] {
@@ -41,7 +45,11 @@ async fn a_message_too_far_ahead_is_refused_with_the_serial_that_is_missing() {
     let client = client(address).await;
     let (third, second) = (later(&client, 3), later(&client, 2));
     wait_for("two that wait", || games.waiting_bytes() == 2 * (EARLY_BYTES + "early".len())).await;
-    refused(send(&client, 4, "four", 4).await, Code::ResourceExhausted, "serial 1 is missing, and serial 4 is 3 or more ahead");
+    refused(
+        send(&client, 4, "four", 4).await,
+        Code::ResourceExhausted,
+        "serial 1 is missing, and serial 4 is 3 or more ahead",
+    );
     refused(send(&client, u64::MAX, "", 0).await, Code::ResourceExhausted, "window_messages");
     send(&client, 1, "one", 1).await.unwrap();
     second.await.unwrap().unwrap();

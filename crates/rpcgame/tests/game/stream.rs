@@ -67,11 +67,12 @@ async fn a_stream_and_calls_of_a_connection_play_one_game() {
 
 #[tokio::test]
 async fn a_refused_frame_ends_the_stream_and_not_the_game() {
-    let (channel, _) = channel(Settings { name_bytes_max: 10, wait: Duration::from_millis(20), ..Settings::default() }).await;
+    let (channel, _) =
+        channel(Settings { name_bytes_max: 10, wait: Duration::from_millis(20), ..Settings::default() }).await;
     let client = RpcGameClient::new(channel.clone());
     send(&client, 1, "one", 1).await.unwrap();
-    let cases: [(u64, &[&str], &[u64], Code, &str); 5] = [
-        (2, &["a", "b"], &[1], Code::InvalidArgument, "2 names and 1 counts"),
+    let cases = [
+        (2, &["a", "b"][..], &[1][..], Code::InvalidArgument, "2 names and 1 counts"),
         (2, &["a", "longer than ten"], &[1, 2], Code::InvalidArgument, "name_bytes_max"),
         (1, &["a"], &[1], Code::InvalidArgument, "serial 1 came before"),
         (0, &["a"], &[1], Code::InvalidArgument, "serial is 0"),

@@ -14,12 +14,7 @@ use rpcgame::{
     grpc::{GameService, StreamService, wire},
     lean,
 };
-use tokio::{
-    net::TcpListener,
-    runtime::Handle,
-    sync::watch::Receiver,
-    task::JoinSet,
-};
+use tokio::{net::TcpListener, runtime::Handle, sync::watch::Receiver, task::JoinSet};
 use wire::{rpc_game_server::RpcGameServer, rpc_game_stream_server::RpcGameStreamServer};
 
 use crate::{
@@ -62,14 +57,25 @@ impl RpcGame {
         Ok(Self { games: Games::new(settings.games.clone()), grpc, lean, once: settings.once })
     }
 
+    /// Tells the log where the game is; addresses with port 0 have got a port by now.
+    pub(crate) fn announce(&self) -> std::io::Result<()> {
+        let address = |listener: &TcpListener| listener.local_addr().map(|address| address.to_string());
+        let grpc = self.grpc.as_ref().map(address).transpose()?;
+        let lean = self.lean.as_ref().map(|(listener, _)| address(listener)).transpose()?;
+        tracing::info!(grpc, lean, "the RPC game has ports of its own");
+        Ok(())
+    }
+
     /// Counts the games that ended, if the server is to stop after the first.
     pub(crate) fn over(&self) -> Option<Receiver<u64>> {
         self.once.then(|| self.games.ended())
     }
 
-    /// Adds the game to what the main port tells of itself.
-    pub(crate) fn describe(&self, health: &HealthReporter, contracts: Reflection) -> anyhow::Result<Reflection> {
-        wire::SERVICES.iter().for_each(|service| health.set_serving(service, true));
+    /// Adds the game to what a port tells of itself.
+    pub(crate) fn describe(health: &HealthReporter, contracts: Reflection) -> anyhow::Result<Reflection> {
+        for service in wire::SERVICES {
+            health.set_serving(service, true);
+        }
         Ok(contracts.descriptors(wire::DESCRIPTORS)?)
     }
 
@@ -87,10 +93,6 @@ impl RpcGame {
         stop: &Receiver<bool>,
         tasks: &mut JoinSet<anyhow::Result<()>>,
     ) -> anyhow::Result<()> {
-        let address = |listener: &TcpListener| listener.local_addr().map(|address| address.to_string());
-        let grpc_at = self.grpc.as_ref().map(address).transpose()?;
-        let lean_at = self.lean.as_ref().map(|(listener, _)| address(listener)).transpose()?;
-        tracing::info!(grpc = grpc_at, lean = lean_at, "the RPC game is served on ports of its own");
         let (games, mut until) = (self.games.clone(), stop.clone());
         tasks.spawn(async move {
             tokio::select! {
@@ -118,7 +120,7 @@ impl RpcGame {
         tasks: &mut JoinSet<anyhow::Result<()>>,
     ) -> anyhow::Result<()> {
         let (health, health_service) = HealthReporter::new();
-        let contracts = self.describe(&health, Reflection::new().descriptors(health::DESCRIPTORS)?)?;
+        let contracts = Self::describe(&health, Reflection::new().descriptors(health::DESCRIPTORS)?)?;
         let (reflection, reflection_alpha) = contracts.services();
         let mut limits = ports.limits;
         limits.http2.concurrent_streams_max = CALLS_PER_CONNECTION;

@@ -22,7 +22,10 @@ use wire::{admin_server::AdminServer, book_store_server::BookStoreServer};
 
 use self::threads::Threads;
 pub(crate) use self::watch::{Counts, Observed};
-use crate::{config::TransportLimits, services::rpcgame::{Ports, RpcGame}};
+use crate::{
+    config::TransportLimits,
+    services::rpcgame::{Ports, RpcGame},
+};
 
 /// What is served, and how.
 pub(crate) struct Front {
@@ -47,13 +50,14 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     let (reporter, health_service) = HealthReporter::new();
     let contracts = Reflection::new().descriptors(wire::DESCRIPTORS)?.descriptors(health::DESCRIPTORS)?;
     let contracts = match &front.game {
-        Some(game) => game.describe(&reporter, contracts)?,
+        Some(_) => RpcGame::describe(&reporter, contracts)?,
         None => contracts,
     };
     let watching = tokio::spawn(report_health(reporter, front.store.sound(), stop.clone()));
     let (reflection, reflection_alpha) = contracts.services();
     let threads = Threads::start(front.threads, &front.store)?;
-    let (limits, observer) = (limits(&front.limits, front.drain), front.counts.observer(front.store.clone(), front.limits));
+    let (limits, observer) =
+        (limits(&front.limits, front.drain), front.counts.observer(front.store.clone(), front.limits));
     let builder = Server::builder()
         .add_service(BookStoreServer::new(ShopService::new(front.store.clone())))
         .add_service(AdminServer::new(AdminService::new(front.store.clone(), front.access)))

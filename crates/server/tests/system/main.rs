@@ -16,6 +16,7 @@ mod http;
 mod idle;
 mod import;
 mod limits;
+mod rpcgame;
 mod shutdown;
 mod terminal;
 mod two_servers;
