@@ -58,7 +58,8 @@ class Server:
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
         self.process = subprocess.Popen(
             [quire, "serve", "--listen", "127.0.0.1:0", "--tasks-listen", "127.0.0.1:0", "--data", "data",
-             "--log-format", "json", *flags],
+             "--log-format", "json",
+             "--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0", *flags],
             cwd=folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:

@@ -110,6 +110,11 @@ impl<T> Request<T> {
         self.peer.as_deref()
     }
 
+    /// As [`Request::peer`]; all calls of a connection share one, which lives as long as the connection or a call of it.
+    pub fn shared_peer(&self) -> Option<&Arc<Peer>> {
+        self.peer.as_ref()
+    }
+
     /// The caller's address.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.peer.as_ref().and_then(|peer| peer.address)

@@ -65,6 +65,15 @@ impl Metadata {
         self.wire().filter_map(|f| Some((std::str::from_utf8(f.name()).ok()?, std::str::from_utf8(f.value()).ok()?)))
     }
 
+    /// Whether both are the very same received block, so that what was read off one holds for the other. False says
+    /// nothing.
+    pub fn is_same_block(&self, other: &Self) -> bool {
+        match (&self.received, &other.received) {
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) && self.added.is_empty() && other.added.is_empty(),
+            _ => false,
+        }
+    }
+
     /// The first text of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         let field = self.wire().find(|field| field.name() == name.as_bytes())?;

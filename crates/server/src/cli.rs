@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A bookstore that sells over gRPC and never oversells.
 #[derive(Debug, Parser)]
@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Client(ClientArgs),
     /// Asks chains of tasks of a server, each with the last reply as its seed, and says how long they took
     Tasks(ChainArgs),
+    /// Plays the RPC game: sends the lines of a file as numbered messages and compares the checksums of both sides
+    Game(GameArgs),
     /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
     Import(ImportArgs),
     /// Makes up data of any size
@@ -49,6 +51,9 @@ pub(crate) struct ServeArgs {
     /// Any other setting by its name in the configuration, as ledger.commit=each; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Stop when a first RPC game has ended
+    #[arg(long)]
+    pub once: bool,
     /// Print the configuration that holds and where each value came from, and stop
     #[arg(long)]
     pub print_config: bool,
@@ -101,6 +106,43 @@ pub(crate) struct ChainArgs {
     /// The same seed makes the same chains
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage."
+)]
+pub(crate) struct GameArgs {
+    /// Where the game is served [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
+    #[arg(value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// Text file of name,count lines; other lines are skipped
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+    /// How many messages to send, from the first line again after the last
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    pub messages: u64,
+    /// How messages travel
+    #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
+    pub transport: GameTransport,
+    /// Messages under way at once, 1 for unary [default: 256 windowed, 16384 stream and lean]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub window: Option<u64>,
+    /// Longest time for the whole game
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum GameTransport {
+    /// A call for each, one at a time
+    Unary,
+    /// A call for each, many at a time
+    Windowed,
+    /// Many to a frame of one gRPC stream
+    Stream,
+    /// The lean protocol over TCP
+    Lean,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod client;
 mod config;
 mod console;
 mod data;
+mod game;
 mod http;
 mod process;
 mod serve;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::command(&args),
         cli::Command::Client(args) => Ok(client::command(&args)),
         cli::Command::Tasks(args) => services::tasks::command(&args),
+        cli::Command::Game(args) => Ok(game::command(&args)),
         cli::Command::Import(args) => data::import(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };

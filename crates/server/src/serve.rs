@@ -28,7 +28,7 @@ use crate::{
     config::Config,
     console, http,
     process::Process,
-    services::{self, kv::Kv},
+    services::{self, kv::Kv, rpcgame::RpcGame},
     telemetry,
     transport::{self, Counts, Front},
 };
@@ -56,7 +56,12 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 
 async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     // Before the store, so that a second server started by mistake changes nothing.
-    let listener = listen(config.listen).await?;
+    let listener = listen(config.listen, "--listen").await?;
+    let game = match &config.rpcgame {
+        Some(settings) => Some(RpcGame::open(settings).await?),
+        None => None,
+    };
+    let over = game.as_ref().and_then(RpcGame::over);
     let address = listener.local_addr()?;
     let tasks_listener = services::tasks::listen(config.tasks.as_ref()).await?;
     let mut registry = Registry::default();
@@ -78,6 +83,9 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         ours.register_collector(Box::new(kv.clone()));
     }
     let sweeping = kv.as_ref().map(Kv::sweep);
+    if let Some(game) = &game {
+        game.announce()?;
+    }
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));
     let stop = watch::Sender::new(false);
@@ -93,6 +101,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         tls: config.tls.as_ref().map(transport::tls::server).transpose()?,
         threads: config.threads,
         drain: answering(config.drain),
+        game,
     };
     // Before anybody is told that the server is there: whoever knows may also stop it. Not earlier, so that a
     // signal ends a server that still loads.
@@ -108,7 +117,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     tracing::info!(%address, books = store.books(), loaded_ms = opened_at.elapsed().as_millis(), "listening");
     let console = console::start(store.clone());
     let reason = tokio::select! {
-        reason = told_to_stop(console, signals) => reason,
+        reason = told_to_stop(console, signals, over) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
@@ -119,12 +128,13 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     stopped
 }
 
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+/// `how` says what chooses the address.
+pub(crate) async fn listen(address: SocketAddr, how: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "cannot listen on {address}: another program does; end it or choose another port with --listen"
+            "cannot listen on {address}: another program does; end it or choose another port with {how}"
         ),
-        _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose an address of this machine with --listen"),
+        _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose an address of this machine with {how}"),
     })
 }
 
@@ -155,14 +165,28 @@ impl Signals {
 }
 
 /// The reason why.
-async fn told_to_stop(console: tokio::sync::oneshot::Receiver<()>, mut signals: Signals) -> &'static str {
+async fn told_to_stop(
+    console: tokio::sync::oneshot::Receiver<()>,
+    mut signals: Signals,
+    over: Option<watch::Receiver<u64>>,
+) -> &'static str {
     let left = async {
         // A console that ended without a word (the end of a pipe) leaves the server running.
         if console.await.is_err() {
             std::future::pending::<()>().await;
         }
     };
+    let over = async {
+        if let Some(mut ended) = over
+            && ended.wait_for(|ended| *ended > 0).await.is_ok()
+        {
+            return;
+        }
+        // Without the games nobody can end one any more.
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
+        () = over => "the game is over",
         _ = signals.interrupt.recv() => "SIGINT",
         _ = signals.terminate.recv() => "SIGTERM",
         () = left => "console",

@@ -3,6 +3,7 @@
 
 mod kv;
 mod raw;
+mod rpcgame;
 mod tasks;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -11,6 +12,7 @@ use anyhow::{Context, bail};
 use figment::Figment;
 
 use self::raw::{Format, Raw};
+pub(crate) use self::rpcgame::RpcGame;
 pub(crate) use self::tasks::Tasks;
 use crate::cli::ServeArgs;
 
@@ -32,6 +34,8 @@ pub(crate) struct Config {
     pub tls: Option<Tls>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
+    /// Set when the RPC game is served.
+    pub rpcgame: Option<RpcGame>,
 }
 
 /// Bounds on what callers may hold open.
@@ -153,6 +157,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         message_bytes: within("limits.message_bytes", limits.message_bytes, 1024, 1 << 30)?,
         first_byte: seconds("limits.first_byte_seconds", limits.first_byte_seconds)?,
     };
+    let tls = tls(raw.tls)?;
     Ok(Config {
         listen,
         data: raw.server.data,
@@ -160,9 +165,10 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
+        rpcgame: raw.rpcgame.validate(tls.is_some())?,
         tasks: tasks::validate(&raw.tasks)?,
         kv: kv::validate(&raw.kv)?,
-        tls: tls(raw.tls)?,
+        tls,
         admin_token: admin_token.map(Into::into),
         log: Log { filter: raw.log.level, json: matches!(raw.log.format, Format::Json) },
     })

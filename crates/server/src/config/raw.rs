@@ -24,6 +24,7 @@ pub(super) struct Raw {
     pub admin: Admin,
     pub tls: Tls,
     pub log: Log,
+    pub rpcgame: super::rpcgame::Raw,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -205,9 +206,11 @@ pub(super) fn figment(args: &ServeArgs) -> anyhow::Result<Figment> {
     // QUIRE_LEDGER_COMMIT is ledger.commit: the first underscore ends the section.
     let variables = Env::prefixed("QUIRE_").ignore(&["config"]).map(|name| name.as_str().replacen('_', ".", 1).into());
     figment = figment.merge(variables);
+    // Asked instead of all that was merged: a file that cannot be read is told later, and by its own name.
+    let defaults = Figment::from(Serialized::defaults(Raw::default()));
     for text in &args.set {
         let (key, value) = super::assignment(text)?;
-        if figment.find_value(key).is_err() && !ABSENT_BY_DEFAULT.contains(&key) {
+        if defaults.find_value(key).is_err() && !ABSENT_BY_DEFAULT.contains(&key) {
             bail!("--set {text}: there is no setting {key}; --print-config shows them all");
         }
         figment = figment.merge(Flag { name: "--set".to_owned(), key: key.to_owned(), value });
@@ -224,6 +227,9 @@ pub(super) fn figment(args: &ServeArgs) -> anyhow::Result<Figment> {
         if let Some(value) = value {
             figment = figment.merge(Flag { name: name.to_owned(), key: key.to_owned(), value: value.clone().into() });
         }
+    }
+    if args.once {
+        figment = figment.merge(Flag { name: "--once".to_owned(), key: "rpcgame.once".to_owned(), value: true.into() });
     }
     Ok(figment)
 }

@@ -18,14 +18,18 @@ use grpc::{
     reflection::Reflection,
     rustls::ServerConfig,
 };
-use tokio::{net::TcpListener, sync::watch::Receiver};
+use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 use wire::{admin_server::AdminServer, book_store_server::BookStoreServer};
 
 pub(crate) use self::counts::Counts;
-use self::{threads::Threads, watch::Observed};
+use self::threads::Threads;
+pub(crate) use self::watch::Observed;
 use crate::{
     config::TransportLimits,
-    services::kv::{self, Kv},
+    services::{
+        kv::{self, Kv},
+        rpcgame::{Ports, RpcGame},
+    },
 };
 
 /// What is served, and how.
@@ -44,19 +48,27 @@ pub(crate) struct Front {
     pub threads: usize,
     /// How long calls may go on once the server stops.
     pub drain: Duration,
+    /// Set when the RPC game is served.
+    pub game: Option<RpcGame>,
 }
 
 /// Serves until `stop` turns true and every call in flight has been answered or cut off.
 pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bool>) -> anyhow::Result<()> {
     let (reporter, health_service) = HealthReporter::new();
-    let watching =
-        tokio::spawn(report_health(reporter, front.store.sound(), front.kv.as_ref().map(Kv::sound), stop.clone()));
     let mut contracts = Reflection::new().descriptors(wire::DESCRIPTORS)?.descriptors(health::DESCRIPTORS)?;
     if front.kv.is_some() {
         contracts = Kv::describe(contracts)?;
     }
+    if front.game.is_some() {
+        contracts = RpcGame::describe(&reporter, contracts)?;
+    }
+    let watching =
+        tokio::spawn(report_health(reporter, front.store.sound(), front.kv.as_ref().map(Kv::sound), stop.clone()));
     let (reflection, reflection_alpha) = contracts.services();
     let threads = Threads::start(front.threads, &front.store)?;
+    let limits = limits(&front.limits, front.drain);
+    let observer =
+        Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone(), limits: front.limits.clone() });
     let builder = Server::builder();
     let builder = match &front.kv {
         Some(kv) => kv.serve_on(builder),
@@ -68,10 +80,20 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
         .add_service(health_service)
         .add_service(reflection)
         .add_service(reflection_alpha)
-        .limits(limits(&front.limits, front.drain))
-        .observer(Arc::new(Observed { counts: front.counts.clone(), store: front.store, limits: front.limits }))
+        .limits(limits.clone())
+        .observer(observer.clone())
         .http(front.pages)
         .workers(threads.handles());
+    let mut playing = JoinSet::new();
+    let builder = match front.game {
+        None => builder,
+        Some(game) => {
+            let builder = game.serve_beside(builder);
+            let here = Ports { limits, observer, tls: front.tls.clone(), workers: threads.handles() };
+            game.serve_apart(here, &stop, &mut playing)?;
+            builder
+        }
+    };
     let server = match front.tls {
         None => builder,
         Some(tls) => builder.tls(tls),
@@ -79,6 +101,9 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     .build();
     front.counts.levels_of(&server);
     let served = server.serve(listener, stopped(stop)).await;
+    while let Some(ended) = playing.join_next().await {
+        ended??;
+    }
     watching.abort();
     threads.stop();
     served?;
@@ -96,7 +121,7 @@ fn limits(configured: &TransportLimits, drain: Duration) -> Limits {
     }
 }
 
-async fn stopped(mut stop: Receiver<bool>) {
+pub(crate) async fn stopped(mut stop: Receiver<bool>) {
     // The sender outlives the server; were it gone, stopping would be right as well.
     drop(stop.wait_for(|stop| *stop).await);
 }

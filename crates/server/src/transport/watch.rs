@@ -12,7 +12,7 @@ use super::counts::Counts;
 use crate::config::TransportLimits;
 
 /// The engine's witness.
-pub(super) struct Observed {
+pub(crate) struct Observed {
     pub(super) counts: Counts,
     pub(super) store: Bookstore,
     pub(super) limits: TransportLimits,

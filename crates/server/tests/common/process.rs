@@ -134,6 +134,8 @@ impl Start {
         if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
             command.args(["--tasks-listen", "127.0.0.1:0"]);
         }
+        // Many servers run at once in tests; only settings that come later can give them ports that collide.
+        command.args(["--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0"]);
         command.args(&self.flags);
         command.args(self.settings.iter().flat_map(|assignment| ["--set", assignment]));
         command.envs(self.variables.iter().cloned());

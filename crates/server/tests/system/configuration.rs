@@ -92,7 +92,8 @@ fn flags_come_before_variables_before_the_file_and_each_source_is_shown() {
     assert!(shown.status.success(), "{shown:?}");
     let shown = String::from_utf8(shown.stdout).expect("text");
     let line = |name: &str| {
-        let line = shown.lines().find(|line| line.starts_with(&format!("{name} = ")));
+        // Sections come in the order of the alphabet, and a name of [server] may be one of an earlier section's.
+        let line = shown.lines().rfind(|line| line.starts_with(&format!("{name} = ")));
         line.unwrap_or_else(|| panic!("no {name} in\n{shown}"))
     };
     let holds = |name: &str, value: &str, source: &str| {

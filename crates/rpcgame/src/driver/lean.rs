@@ -1,0 +1,173 @@
+//! The lean protocol on a socket, from the client's side: fills the window, writes, reads, and takes the values.
+
+use std::io;
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::{Failure, Input, Options, Outcome, Received};
+use crate::checksum::{Checksum, Sums};
+use crate::lean::{Connection, Event, Fault, Hello, Keep, TableLimits, VERSION};
+
+/// Why it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LeanFailure {
+    /// The socket.
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+    /// The server's word, or ours.
+    #[error("{0}")]
+    Fault(#[from] Fault),
+    /// It hung up.
+    #[error("the server closed the connection before the end of the game")]
+    Closed,
+    /// Sums of another number of messages.
+    #[error("the server counts {theirs} messages, and {ours} were sent")]
+    Count {
+        /// What was sent.
+        ours: u64,
+        /// What the server says.
+        theirs: u64,
+    },
+}
+
+/// What this client would like to refer to; the server may grant less.
+const TABLE: TableLimits = TableLimits { names_max: 1 << 16, bytes_max: 64 << 20 };
+/// Output is written when there is so much.
+const OUTPUT_BYTES_TARGET: usize = 64 * 1024;
+/// Room for a read.
+const READ_BYTES: usize = 64 * 1024;
+
+pub(super) async fn play(
+    input: &Input,
+    options: &Options,
+    window: u64,
+    received: Received<impl FnMut(u64)>,
+) -> Result<Outcome, Failure> {
+    let failed = |error| Failure::Lean { address: options.address.clone(), error };
+    let played = run(input, options, window, received).await;
+    played.map_err(failed)
+}
+
+async fn run(
+    input: &Input,
+    options: &Options,
+    window: u64,
+    mut received: Received<impl FnMut(u64)>,
+) -> Result<Outcome, LeanFailure> {
+    let stream = TcpStream::connect(&options.address).await?;
+    stream.set_nodelay(true)?;
+    received.start();
+    let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages: window, table: TABLE };
+    let mut player = Player {
+        connection: Connection::new(hello, Keep::First),
+        client: Checksum::default(),
+        place: 0,
+        sent: 0,
+        is_done: false,
+        theirs: None,
+    };
+    let mut buffer = vec![0; READ_BYTES];
+    let mut filled = 0;
+    loop {
+        player.fill(input, options.messages, &received)?;
+        let wrote = player.write(&stream)?;
+        if filled == buffer.len() {
+            buffer.resize(2 * filled, 0);
+        }
+        let read = match stream.try_read(&mut buffer[filled..]) {
+            Ok(0) => return Err(LeanFailure::Closed),
+            Ok(count) => {
+                filled += count;
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => return Err(error.into()),
+        };
+        if read {
+            filled = player.take_in(&mut buffer[..filled], &mut received)?;
+            if let Some((messages, theirs)) = player.theirs {
+                if messages != options.messages {
+                    return Err(LeanFailure::Count { ours: options.messages, theirs: messages });
+                }
+                return Ok(received.outcome(player.client.value(), theirs));
+            }
+        } else if !wrote {
+            let wanted = if player.connection.output().is_empty() {
+                Interest::READABLE
+            } else {
+                Interest::READABLE | Interest::WRITABLE
+            };
+            stream.ready(wanted).await?;
+        }
+    }
+}
+
+struct Player {
+    connection: Connection,
+    client: Checksum,
+    place: usize,
+    sent: u64,
+    is_done: bool,
+    theirs: Option<(u64, Sums)>,
+}
+
+impl Player {
+    /// Frames, as far as window and output go; at the end the game's.
+    fn fill<F: FnMut(u64)>(&mut self, input: &Input, messages: u64, received: &Received<F>) -> Result<(), Fault> {
+        let pairs = input.pairs();
+        while self.sent < messages && self.connection.room() > 0 {
+            if self.connection.output().len() >= OUTPUT_BYTES_TARGET {
+                return Ok(());
+            }
+            let left = usize::try_from(messages - self.sent).unwrap_or(usize::MAX);
+            let (client, place) = (&mut self.client, &mut self.place);
+            let next = std::iter::repeat_with(|| {
+                let key = *place;
+                let pair = &pairs[key];
+                *place = if key + 1 == pairs.len() { 0 } else { key + 1 };
+                client.add(&pair.name);
+                client.add_number(pair.count);
+                (key, &*pair.name, pair.count)
+            });
+            self.sent += self.connection.send(next.take(left))?;
+        }
+        let is_answered = self.sent == messages && self.connection.unanswered() == 0;
+        if is_answered && !self.is_done && self.connection.welcome().is_some() {
+            self.is_done = true;
+            self.connection.done(Sums { client: self.client.value(), server: received.server.value() });
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        let mut wrote = false;
+        while !self.connection.output().is_empty() {
+            match stream.try_write(self.connection.output()) {
+                Ok(count) => self.connection.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            wrote = true;
+        }
+        Ok(wrote)
+    }
+
+    /// Returns how many bytes, moved to the front, are no whole frame yet.
+    fn take_in(&mut self, bytes: &mut [u8], received: &mut Received<impl FnMut(u64)>) -> Result<usize, Fault> {
+        let mut rest = &*bytes;
+        let theirs = &mut self.theirs;
+        self.connection.receive(&mut rest, |event| match event {
+            Event::Welcome(_) => {}
+            Event::Values(values) => {
+                for value in values {
+                    received.value(u64::from_le_bytes(*value));
+                }
+            }
+            Event::Sums { messages, sums } => *theirs = Some((messages, sums)),
+        })?;
+        let (left, end) = (rest.len(), bytes.len());
+        bytes.copy_within(end - left.., 0);
+        Ok(left)
+    }
+}

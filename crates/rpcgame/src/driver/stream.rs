@@ -1,0 +1,148 @@
+//! Many messages to a frame of one gRPC stream.
+//!
+//! The connection asks for frames as it has room for them; the window holds them back until values have come.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use ::grpc::Stream;
+use ::grpc::client::Channel;
+
+use super::{Failure, Input, Outcome, Received, checksum};
+use crate::checksum::{Checksum, Sums};
+use crate::grpc::messages::{Played, write_play};
+use crate::grpc::raw::RawPlayRequest;
+use crate::grpc::wire::rpc_game_stream_client::RpcGameStreamClient;
+
+/// Names of a frame together, about: with the rest it stays below the 16 KiB of an HTTP/2 frame, and is then never
+/// gathered from pieces.
+const FRAME_NAME_BYTES: usize = 14 * 1024;
+/// Messages of a frame, however short their names are.
+const FRAME_MESSAGES_MAX: usize = 1024;
+
+#[derive(Default)]
+struct Window {
+    answered: u64,
+    waiting: Option<Waker>,
+    /// Over all that was sent, once all is.
+    client: Option<u64>,
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Window>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Window> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) async fn play(
+    channel: &Channel,
+    input: &Input,
+    messages: u64,
+    window: u64,
+    mut received: Received<impl FnMut(u64)>,
+) -> Result<Outcome, Failure> {
+    let shared = Shared::default();
+    let frames = Frames {
+        // The stream lives in the connection's task, apart from whoever lent us the input.
+        input: input.clone(),
+        place: 0,
+        sent: 0,
+        messages,
+        window,
+        counts: Vec::new(),
+        client: Checksum::default(),
+        shared: shared.clone(),
+        is_done: false,
+    };
+    received.start();
+    let refused = |status| Failure::Refused { what: "a frame".to_owned(), status };
+    let mut answers = RpcGameStreamClient::new(channel.clone()).play(frames).await.map_err(refused)?.into_inner();
+    loop {
+        let frame = answers.message().await.map_err(refused)?;
+        let Some(frame) = frame else { return Err(Failure::Nonsense("the stream's end before the checksums".into())) };
+        let played = Played::read(frame.bytes()).map_err(|fault| Failure::Nonsense(fault.to_string()))?;
+        if !played.values.is_empty() && played.first_serial != received.count + 1 {
+            let (wanted, came) = (received.count + 1, played.first_serial);
+            return Err(Failure::Nonsense(format!("values from serial {came} where {wanted} was due")));
+        }
+        played.values.iter().for_each(|value| received.value(*value));
+        let mut window = shared.lock();
+        window.answered = received.count;
+        if let Some(waiting) = window.waiting.take() {
+            waiting.wake();
+        }
+        if !played.checksums[0].is_empty() {
+            let theirs = Sums { client: checksum(played.checksums[0])?, server: checksum(played.checksums[1])? };
+            return Ok(received.outcome(window.client.unwrap_or_default(), theirs));
+        }
+    }
+}
+
+struct Frames {
+    input: Input,
+    place: usize,
+    sent: u64,
+    messages: u64,
+    window: u64,
+    counts: Vec<u64>,
+    client: Checksum,
+    shared: Shared,
+    is_done: bool,
+}
+
+impl Frames {
+    fn frame(&mut self, room: u64) -> RawPlayRequest {
+        let pairs = self.input.pairs();
+        let (first, mut bytes) = (self.place, 0);
+        self.counts.clear();
+        while (self.counts.len() as u64) < room && self.counts.len() < FRAME_MESSAGES_MAX {
+            let pair = &pairs[self.place];
+            if bytes + pair.name.len() > FRAME_NAME_BYTES && bytes > 0 {
+                break;
+            }
+            bytes += pair.name.len();
+            self.client.add(&pair.name);
+            self.client.add_number(pair.count);
+            self.counts.push(pair.count);
+            self.place = if self.place + 1 == pairs.len() { 0 } else { self.place + 1 };
+        }
+        let from_there = pairs[first..].iter().chain(pairs.iter().cycle());
+        let names = from_there.take(self.counts.len()).map(|pair| &*pair.name);
+        let first_serial = self.sent + 1;
+        self.sent += self.counts.len() as u64;
+        self.is_done = self.sent == self.messages;
+        let mut frame = RawPlayRequest::default();
+        write_play(first_serial, names, &self.counts, self.is_done, frame.bytes_mut());
+        frame
+    }
+}
+
+impl Stream for Frames {
+    type Item = RawPlayRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<RawPlayRequest>> {
+        if self.is_done {
+            return Poll::Ready(None);
+        }
+        let left = self.messages - self.sent;
+        let room = {
+            let mut window = self.shared.lock();
+            let room = self.window - (self.sent - window.answered);
+            if room == 0 && left > 0 {
+                window.waiting = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            room
+        };
+        let frame = self.frame(room.min(left));
+        if self.is_done {
+            let client = self.client.value();
+            self.shared.lock().client = Some(client);
+        }
+        Poll::Ready(Some(frame))
+    }
+}

@@ -1,0 +1,222 @@
+//! The rules: messages are handled in the order of their serials, and everything handled is hashed.
+//!
+//! Knows neither who sends a message nor how, and waits for nothing: what comes too early is kept until its turn, and
+//! whoever is to be told is told through [`Answer`].
+
+use std::collections::BTreeMap;
+
+use crate::checksum::{Checksum, Sums, hash};
+use crate::refusal::Refusal;
+
+/// How the outcome of a message that had to wait reaches whoever asked.
+pub trait Answer {
+    /// The message was handled, or its turn has come, or it will not.
+    fn tell(self, outcome: Result<u64, Refusal>);
+}
+
+/// What waits for its turn.
+#[derive(Debug)]
+enum Early<A> {
+    /// A whole message; it is handled as soon as all before it are.
+    Message { name: Box<[u8]>, count: u64, answer: A },
+    /// Somebody who has messages from this serial on and keeps them until then.
+    Turn { answer: A },
+}
+
+impl<A> Early<A> {
+    fn bytes(&self) -> usize {
+        let name = match self {
+            Self::Message { name, .. } => name.len(),
+            Self::Turn { .. } => 0,
+        };
+        name + EARLY_BYTES
+    }
+}
+
+/// What a message that waits costs beside its name: its place in the map and the means to answer.
+pub const EARLY_BYTES: usize = 256;
+
+/// One game after another, of one group of callers.
+#[derive(Debug)]
+pub struct Game<A> {
+    /// Messages handled.
+    handled: u64,
+    client: Checksum,
+    server: Checksum,
+    early: BTreeMap<u64, (u64, Early<A>)>,
+    /// Tells entries apart that had the same serial at different times.
+    tickets: u64,
+}
+
+impl<A> Default for Game<A> {
+    fn default() -> Self {
+        Self {
+            handled: 0,
+            client: Checksum::default(),
+            server: Checksum::default(),
+            early: BTreeMap::new(),
+            tickets: 0,
+        }
+    }
+}
+
+/// How a message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is the next.
+    Now,
+    /// Others have to come before.
+    Later,
+}
+
+/// A message that waits, for [`Game::forget`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    serial: u64,
+    number: u64,
+}
+
+/// The value of a message: `hash` is that of its name, `handled` the number of messages before.
+#[inline]
+pub const fn value(hash: u64, count: u64, handled: u64) -> u64 {
+    hash.wrapping_add(count).wrapping_add(handled)
+}
+
+impl<A: Answer> Game<A> {
+    /// The serial of the message that comes next.
+    pub fn next(&self) -> u64 {
+        self.handled + 1
+    }
+
+    /// Messages that wait.
+    pub fn waiting(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Bytes that waiting messages cost.
+    pub fn waiting_bytes(&self) -> usize {
+        self.early.values().map(|(_, early)| early.bytes()).sum()
+    }
+
+    /// Whether a message may come now, has to wait, or is refused.
+    #[inline]
+    pub fn turn(&self, serial: u64, window_messages: u64) -> Result<Turn, Refusal> {
+        let next = self.next();
+        if serial == next {
+            return Ok(Turn::Now);
+        }
+        if serial == 0 {
+            return Err(Refusal::SerialZero);
+        }
+        if serial < next || self.early.contains_key(&serial) {
+            return Err(Refusal::Duplicate { serial, next });
+        }
+        if serial - next >= window_messages {
+            return Err(Refusal::TooFarAhead { serial, missing: next, window_messages });
+        }
+        Ok(Turn::Later)
+    }
+
+    /// Handles the next message and returns its value. [`Game::turn`] said that it is the next.
+    #[inline]
+    pub fn handle(&mut self, name: &[u8], count: u64) -> u64 {
+        self.handle_hashed(hash(name), name, count)
+    }
+
+    /// As [`Game::handle`], for a name whose hash is known.
+    #[inline]
+    pub fn handle_hashed(&mut self, hash: u64, name: &[u8], count: u64) -> u64 {
+        let value = value(hash, count, self.handled);
+        self.handled += 1;
+        self.client.add(name);
+        self.client.add_number(count);
+        self.server.add_number(value);
+        value
+    }
+
+    /// Keeps a message until its turn. [`Game::turn`] said that it has to wait.
+    pub fn keep(&mut self, serial: u64, name: &[u8], count: u64, answer: A) -> Ticket {
+        self.put(serial, Early::Message { name: name.into(), count, answer })
+    }
+
+    /// As [`Game::keep`], for somebody who keeps the messages himself.
+    pub fn keep_turn(&mut self, serial: u64, answer: A) -> Ticket {
+        self.put(serial, Early::Turn { answer })
+    }
+
+    fn put(&mut self, serial: u64, early: Early<A>) -> Ticket {
+        self.tickets += 1;
+        self.early.insert(serial, (self.tickets, early));
+        Ticket { serial, number: self.tickets }
+    }
+
+    /// Drops a message that waits, if it still does; returns the bytes it cost.
+    pub fn forget(&mut self, ticket: Ticket) -> usize {
+        match self.early.get(&ticket.serial) {
+            Some((number, early)) if *number == ticket.number => {
+                let bytes = early.bytes();
+                self.early.remove(&ticket.serial);
+                bytes
+            }
+            _ => 0,
+        }
+    }
+
+    /// Handles what waited for the messages handled last; returns the bytes it cost.
+    #[inline]
+    pub fn catch_up(&mut self) -> usize {
+        if self.early.is_empty() { 0 } else { self.catch_up_slowly() }
+    }
+
+    #[cold]
+    fn catch_up_slowly(&mut self) -> usize {
+        let mut bytes = 0;
+        while let Some(first) = self.early.first_entry().filter(|first| *first.key() <= self.handled + 1) {
+            let serial = *first.key();
+            let (_, early) = first.remove();
+            bytes += early.bytes();
+            match early {
+                // Its turn is over: another message with this serial came while it waited for nothing but to run.
+                Early::Message { answer, .. } | Early::Turn { answer } if serial <= self.handled => {
+                    answer.tell(Err(Refusal::Duplicate { serial, next: self.next() }));
+                }
+                Early::Message { name, count, answer } => {
+                    let value = self.handle(&name, count);
+                    answer.tell(Ok(value));
+                }
+                // Whoever waits goes on when he runs; nothing behind him can be handled before.
+                Early::Turn { answer } => {
+                    answer.tell(Ok(serial));
+                    break;
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The checksums of all that was handled.
+    pub fn sums(&self) -> Sums {
+        Sums { client: self.client.value(), server: self.server.value() }
+    }
+
+    /// Messages handled in this game.
+    pub fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// Ends the game and begins the next. What waits is refused; the bytes it cost are returned.
+    pub fn end(&mut self) -> (Sums, usize) {
+        let (sums, missing) = (self.sums(), self.next());
+        let mut bytes = 0;
+        for (_, early) in std::mem::take(&mut self.early).into_values() {
+            bytes += early.bytes();
+            match early {
+                Early::Message { answer, .. } | Early::Turn { answer } => answer.tell(Err(Refusal::Over { missing })),
+            }
+        }
+        self.handled = 0;
+        self.client.clear();
+        self.server.clear();
+        (sums, bytes)
+    }
+}

@@ -1,0 +1,63 @@
+//! Which game a call belongs to: looked up once for each connection and head, and remembered by the thread that serves
+//! them, since the next call is nearly always of the same.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use ::grpc::{Metadata, Peer, Request};
+
+use crate::refusal::Refusal;
+use crate::registry::{Attempt, Caller, Connection, Games, Room};
+
+/// Metadata of a call that names the game it belongs to.
+pub const GAME_METADATA: &str = "quire-game";
+
+/// What the last call of this thread was found to be.
+struct Seat {
+    games: usize,
+    peer: Weak<Peer>,
+    metadata: Metadata,
+    room: Arc<Room>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Seat>> = const { RefCell::new(None) };
+}
+
+/// The caller's room, by asking the registry.
+pub(super) fn find(games: &Games, peer: Option<&Arc<Peer>>, metadata: &Metadata) -> Result<Arc<Room>, Refusal> {
+    let connection = peer.map(|peer| Arc::clone(peer) as Connection);
+    let address = peer.and_then(|peer| peer.address).map(|address| address.ip());
+    games.room(Caller { game: metadata.get(GAME_METADATA), connection: connection.as_ref(), address })
+}
+
+/// Tries something in the caller's room; a room that was given up is replaced.
+#[inline]
+pub(super) fn attempt<T>(games: &Games, request: &Request<T>, attempt: impl Fn(&Room) -> Attempt) -> Attempt {
+    let remembered = LAST.with_borrow(|last| {
+        let seat = last.as_ref()?;
+        let peer = request.shared_peer()?;
+        let same = std::ptr::eq(seat.peer.as_ptr(), Arc::as_ptr(peer))
+            && seat.metadata.is_same_block(request.metadata())
+            && seat.games == games.identity();
+        same.then(|| attempt(&seat.room))
+    });
+    match remembered {
+        None | Some(Attempt::Closed) => attempt_anew(games, request, attempt),
+        Some(attempt) => attempt,
+    }
+}
+
+#[cold]
+fn attempt_anew<T>(games: &Games, request: &Request<T>, attempt: impl Fn(&Room) -> Attempt) -> Attempt {
+    let room = match find(games, request.shared_peer(), request.metadata()) {
+        Ok(room) => room,
+        Err(refusal) => return Attempt::Refused(refusal),
+    };
+    let attempted = attempt(&room);
+    if let Some(peer) = request.shared_peer() {
+        let (peer, metadata) = (Arc::downgrade(peer), request.metadata().clone());
+        LAST.set(Some(Seat { games: games.identity(), peer, metadata, room }));
+    }
+    attempted
+}

@@ -1,0 +1,90 @@
+//! `RPCGameStream`: frames of messages in, frames of values out, in one call.
+
+use std::sync::Arc;
+
+use ::grpc::{Metadata, Peer, Request, Response, Status, Stream, Streaming, unfold};
+
+use super::messages::{Play, Played};
+use super::raw::{RawPlayRequest, RawPlayResponse};
+use super::wire::rpc_game_stream_server::RpcGameStream;
+use super::{desk, digits};
+use crate::refusal::Refusal;
+use crate::registry::{Attempt, Games, Room};
+
+/// Serves games.
+#[derive(Clone, Debug)]
+pub struct StreamService {
+    games: Games,
+}
+
+impl StreamService {
+    /// Serves `games`.
+    pub fn new(games: Games) -> Self {
+        Self { games }
+    }
+}
+
+type Frames = std::pin::Pin<Box<dyn Stream<Item = Result<RawPlayResponse, Status>> + Send>>;
+
+impl RpcGameStream for StreamService {
+    type PlayStream = Frames;
+
+    async fn play(&self, request: Request<Streaming<RawPlayRequest>>) -> Result<Response<Frames>, Status> {
+        let (peer, metadata) = (request.shared_peer().cloned(), request.metadata().clone());
+        let room = desk::find(&self.games, peer.as_ref(), &metadata)?;
+        let frames = request.into_inner();
+        let player = Player { games: self.games.clone(), peer, metadata, room, frames };
+        Ok(Response::new(Box::pin(unfold(player, Player::step))))
+    }
+}
+
+/// One stream.
+struct Player {
+    games: Games,
+    peer: Option<Arc<Peer>>,
+    metadata: Metadata,
+    room: Arc<Room>,
+    frames: Streaming<RawPlayRequest>,
+}
+
+impl Player {
+    async fn step(mut self) -> Option<(Result<RawPlayResponse, Status>, Self)> {
+        let frame = match self.frames.message().await {
+            Ok(frame) => frame?,
+            Err(status) => return Some((Err(status), self)),
+        };
+        let answer = self.play(&frame).await.map_err(Status::from);
+        Some((answer, self))
+    }
+
+    async fn play(&mut self, frame: &RawPlayRequest) -> Result<RawPlayResponse, Refusal> {
+        let play = Play::read(frame.bytes(), self.games.settings().name_bytes_max)?;
+        let mut played = Played { first_serial: play.first_serial, ..Played::default() };
+        if !play.names.is_empty() {
+            played.values.reserve_exact(play.names.len());
+            self.handle(&play, &mut played.values).await?;
+        }
+        let checksums = play.done.then(|| {
+            let sums = self.room.end();
+            [digits(sums.client), digits(sums.server)]
+        });
+        if let Some([client, server]) = &checksums {
+            played.checksums = [client, server];
+        }
+        let mut answer = RawPlayResponse::default();
+        played.write(answer.bytes_mut());
+        Ok(answer)
+    }
+
+    async fn handle(&mut self, play: &Play<'_>, values: &mut Vec<u64>) -> Result<(), Refusal> {
+        loop {
+            let messages = play.names.iter().copied().zip(play.counts.iter().copied());
+            match self.room.attempt_all(play.first_serial, messages, |value| values.push(value)) {
+                Attempt::Handled(_) => return Ok(()),
+                Attempt::Early => drop(self.room.wait_for_turn(play.first_serial)?.outcome().await?),
+                Attempt::Refused(refusal) => return Err(refusal),
+                Attempt::Closed => self.room = desk::find(&self.games, self.peer.as_ref(), &self.metadata)?,
+            }
+        }
+    }
+}

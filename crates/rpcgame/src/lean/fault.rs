@@ -1,0 +1,66 @@
+//! Why a lean connection is ended. The other side is told in an ERROR frame.
+
+use std::borrow::Cow;
+
+/// The kind of a fault, as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultCode {
+    /// Bytes that are no frame, or a frame that may not come now.
+    Malformed = 1,
+    /// No version that both sides speak.
+    Version = 2,
+    /// More than a limit allows.
+    Limit = 3,
+    /// A serial that is not the next.
+    Serial = 4,
+    /// A reference to a name that is not in the table.
+    Reference = 5,
+    /// More messages than the window allows.
+    Window = 6,
+    /// Nothing came for too long, or nothing was read.
+    Idle = 7,
+    /// The server stops.
+    Stopping = 8,
+    /// A code this side does not know.
+    Other = 0,
+}
+
+impl FaultCode {
+    pub(super) fn read(number: u64) -> Self {
+        let known = [
+            Self::Malformed,
+            Self::Version,
+            Self::Limit,
+            Self::Serial,
+            Self::Reference,
+            Self::Window,
+            Self::Idle,
+            Self::Stopping,
+        ];
+        known.into_iter().find(|code| *code as u64 == number).unwrap_or(Self::Other)
+    }
+}
+
+/// Why the connection is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Fault {
+    /// Its kind.
+    pub code: FaultCode,
+    /// What was wrong and what would be right.
+    pub text: Cow<'static, str>,
+}
+
+impl Fault {
+    pub(super) fn new(code: FaultCode, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(super) fn malformed(text: &'static str) -> Self {
+        Self::new(FaultCode::Malformed, text)
+    }
+
+    pub(super) fn limit(what: &str, value: usize, most: usize) -> Self {
+        Self::new(FaultCode::Limit, format!("{what} is {value}: it may be {most}"))
+    }
+}

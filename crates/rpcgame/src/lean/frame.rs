@@ -1,0 +1,310 @@
+//! Frames: their heads, their numbers, and the bodies that are read whole. Must not know what state a side is in.
+
+use super::fault::{Fault, FaultCode};
+use super::table::TableLimits;
+
+/// The version this side speaks.
+pub const VERSION: u64 = 1;
+
+/// What a HELLO begins with, so that a client of another protocol is found out by its first frame.
+pub(super) const MAGIC: &[u8; 10] = b"quire-lean";
+
+/// Length of the body, least significant byte first, and the kind.
+pub(super) const HEAD_BYTES: usize = 5;
+
+/// Before the versions are agreed on nobody has to send more.
+pub(super) const HELLO_BYTES_MAX: usize = 64;
+
+/// The text of an ERROR is cut here.
+const ERROR_TEXT_BYTES_MAX: usize = 1024;
+
+/// Kinds of frames.
+pub(super) mod kind {
+    pub(in super::super) const HELLO: u8 = 0x01;
+    pub(in super::super) const TRY: u8 = 0x02;
+    pub(in super::super) const DONE: u8 = 0x03;
+    pub(in super::super) const WELCOME: u8 = 0x81;
+    pub(in super::super) const VALUES: u8 = 0x82;
+    pub(in super::super) const SUMS: u8 = 0x83;
+    pub(in super::super) const ERROR: u8 = 0xff;
+}
+
+/// Takes a whole frame off the front, or nothing while it is not whole. A body over `bytes_max` is refused by its head.
+#[inline]
+pub(super) fn take<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<Option<(u8, &'a [u8])>, Fault> {
+    let Some((head, rest)) = input.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    if length > bytes_max {
+        return Err(Fault::limit("the frame's length", length, bytes_max));
+    }
+    let Some((body, rest)) = rest.split_at_checked(length) else { return Ok(None) };
+    *input = rest;
+    Ok(Some((head[4], body)))
+}
+
+/// Appends a frame whose body `write` appends.
+#[inline]
+pub(super) fn put(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0, 0, 0, 0, kind]);
+    write(out);
+    seal(out, start, kind);
+}
+
+/// Fills in the head of a frame that begins at `start`.
+#[inline]
+pub(super) fn seal(out: &mut [u8], start: usize, kind: u8) {
+    // Senders keep to the limit of a frame, which fits.
+    let length = u32::try_from(out.len() - start - HEAD_BYTES).unwrap_or(u32::MAX);
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    out[start + 4] = kind;
+}
+
+/// A name follows and is not kept.
+pub(super) const LITERAL: u64 = 0;
+/// A name follows and goes into the table.
+pub(super) const LITERAL_KEPT: u64 = 1;
+/// From here on the number of a slot, so much higher.
+pub(super) const REFERENCES: u64 = 2;
+
+const CUT: &str = "the frame ends inside a field";
+
+/// A number in groups of seven bits, the lowest first; the top bit says that more follow.
+#[inline]
+pub(super) fn take_varint(input: &mut &[u8]) -> Result<u64, Fault> {
+    if let Some((&byte, rest)) = input.split_first()
+        && byte < 0x80
+    {
+        *input = rest;
+        return Ok(byte.into());
+    }
+    take_long_varint(input)
+}
+
+fn take_long_varint(input: &mut &[u8]) -> Result<u64, Fault> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = input.split_first().ok_or_else(|| Fault::malformed(CUT))?;
+        *input = rest;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            break;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Fault::malformed("a number has more than 64 bits"))
+}
+
+#[inline]
+pub(super) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(low_byte(number) | 0x80);
+        number >>= 7;
+    }
+    out.push(low_byte(number));
+}
+
+const fn low_byte(number: u64) -> u8 {
+    number.to_le_bytes()[0]
+}
+
+#[inline]
+pub(super) fn take_eight(input: &mut &[u8]) -> Result<u64, Fault> {
+    let (bytes, rest) = input.split_first_chunk().ok_or_else(|| Fault::malformed(CUT))?;
+    *input = rest;
+    Ok(u64::from_le_bytes(*bytes))
+}
+
+#[inline]
+pub(super) fn take_bytes<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8], Fault> {
+    let (bytes, rest) = input.split_at_checked(length).ok_or_else(|| Fault::malformed(CUT))?;
+    *input = rest;
+    Ok(bytes)
+}
+
+fn take_size(input: &mut &[u8]) -> Result<usize, Fault> {
+    Ok(usize::try_from(take_varint(input)?).unwrap_or(usize::MAX))
+}
+
+fn put_size(size: usize, out: &mut Vec<u8>) {
+    put_varint(u64::try_from(size).unwrap_or(u64::MAX), out);
+}
+
+fn nothing_more(rest: &[u8]) -> Result<(), Fault> {
+    if rest.is_empty() { Ok(()) } else { Err(Fault::malformed("the frame goes on after its last field")) }
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The lowest version the client speaks.
+    pub version_min: u64,
+    /// The highest.
+    pub version_max: u64,
+    /// Messages it would like to have unanswered.
+    pub window_messages: u64,
+    /// The table it would like to refer to.
+    pub table: TableLimits,
+}
+
+impl Hello {
+    pub(super) fn read(mut body: &[u8]) -> Result<Self, Fault> {
+        let magic = take_bytes(&mut body, MAGIC.len()).ok().filter(|magic| magic == MAGIC);
+        magic.ok_or_else(|| Fault::malformed("the first frame is no HELLO of the lean protocol"))?;
+        let hello = Self {
+            version_min: take_varint(&mut body)?,
+            version_max: take_varint(&mut body)?,
+            window_messages: take_varint(&mut body)?,
+            table: TableLimits { names_max: take_size(&mut body)?, bytes_max: take_size(&mut body)? },
+        };
+        // Later versions may say more in a HELLO, and still want an answer.
+        Ok(hello)
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put(kind::HELLO, out, |out| {
+            out.extend_from_slice(MAGIC);
+            put_varint(self.version_min, out);
+            put_varint(self.version_max, out);
+            put_varint(self.window_messages, out);
+            put_size(self.table.names_max, out);
+            put_size(self.table.bytes_max, out);
+        });
+    }
+}
+
+/// What the server grants: never more than was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The version that is spoken from here on.
+    pub version: u64,
+    /// Messages that may be unanswered.
+    pub window_messages: u64,
+    /// The table of names.
+    pub table: TableLimits,
+    /// The longest body of a frame.
+    pub frame_bytes_max: usize,
+    /// The longest name.
+    pub name_bytes_max: usize,
+}
+
+impl Welcome {
+    pub(super) fn read(mut body: &[u8]) -> Result<Self, Fault> {
+        let welcome = Self {
+            version: take_varint(&mut body)?,
+            window_messages: take_varint(&mut body)?,
+            table: TableLimits { names_max: take_size(&mut body)?, bytes_max: take_size(&mut body)? },
+            frame_bytes_max: take_size(&mut body)?,
+            name_bytes_max: take_size(&mut body)?,
+        };
+        nothing_more(body)?;
+        Ok(welcome)
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put(kind::WELCOME, out, |out| {
+            put_varint(self.version, out);
+            put_varint(self.window_messages, out);
+            put_size(self.table.names_max, out);
+            put_size(self.table.bytes_max, out);
+            put_size(self.frame_bytes_max, out);
+            put_size(self.name_bytes_max, out);
+        });
+    }
+}
+
+/// The end of a game: DONE from the client, SUMS from the server, with what each has counted and hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) messages: u64,
+    pub(super) sums: crate::checksum::Sums,
+}
+
+impl End {
+    pub(super) fn read(mut body: &[u8]) -> Result<Self, Fault> {
+        let messages = take_varint(&mut body)?;
+        let sums = crate::checksum::Sums { client: take_eight(&mut body)?, server: take_eight(&mut body)? };
+        nothing_more(body)?;
+        Ok(Self { messages, sums })
+    }
+
+    pub(super) fn put(&self, kind: u8, out: &mut Vec<u8>) {
+        put(kind, out, |out| {
+            put_varint(self.messages, out);
+            out.extend_from_slice(&self.sums.client.to_le_bytes());
+            out.extend_from_slice(&self.sums.server.to_le_bytes());
+        });
+    }
+}
+
+impl Fault {
+    pub(super) fn read(mut body: &[u8]) -> Result<Self, Self> {
+        let code = FaultCode::read(take_varint(&mut body)?);
+        let text = &body[..body.len().min(ERROR_TEXT_BYTES_MAX)];
+        Ok(Self::new(code, String::from_utf8_lossy(text).into_owned()))
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put(kind::ERROR, out, |out| {
+            put_varint(self.code as u64, out);
+            out.extend_from_slice(&self.text.as_bytes()[..self.text.len().min(ERROR_TEXT_BYTES_MAX)]);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(number: u64, after: Vec<u8>) {
+            let mut bytes = Vec::new();
+            put_varint(number, &mut bytes);
+            bytes.extend_from_slice(&after);
+            let mut rest = &bytes[..];
+            prop_assert_eq!(take_varint(&mut rest), Ok(number));
+            prop_assert_eq!(rest, &after[..]);
+        }
+
+        #[test]
+        fn any_bytes_are_a_number_or_a_fault(bytes: Vec<u8>) {
+            let mut rest = &bytes[..];
+            if take_varint(&mut rest).is_ok() {
+                prop_assert!(bytes.len() - rest.len() <= 10);
+            }
+        }
+
+        #[test]
+        fn handshakes_come_back(numbers: [u64; 4], sizes: [u32; 4]) {
+            let sizes = sizes.map(|size| size as usize);
+            let table = TableLimits { names_max: sizes[0], bytes_max: sizes[1] };
+            let [version_min, version_max, window_messages, version] = numbers;
+            let hello = Hello { version_min, version_max, window_messages, table };
+            let mut out = Vec::new();
+            hello.put(&mut out);
+            let (frame, body) = take(&mut &out[..], HELLO_BYTES_MAX).unwrap().unwrap();
+            prop_assert_eq!((frame, Hello::read(body)), (kind::HELLO, Ok(hello)));
+            let welcome =
+                Welcome { version, window_messages, table, frame_bytes_max: sizes[2], name_bytes_max: sizes[3] };
+            out.clear();
+            welcome.put(&mut out);
+            let (frame, body) = take(&mut &out[..], HELLO_BYTES_MAX).unwrap().unwrap();
+            prop_assert_eq!((frame, Welcome::read(body)), (kind::WELCOME, Ok(welcome)));
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_refused() {
+        let wide = [0xff; 9];
+        assert_eq!(take_varint(&mut &[&wide[..], &[1]].concat()[..]), Ok(u64::MAX));
+        for end in [&[2][..], &[0x81, 0], &[0xff, 0xff]] {
+            assert!(take_varint(&mut &[&wide[..], end].concat()[..]).is_err());
+        }
+    }
+}

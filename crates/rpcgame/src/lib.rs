@@ -1,0 +1,17 @@
+//! The RPC game: numbered messages, handled in order, hashed at both ends.
+//!
+//! [`game`] holds the rules and [`Games`] tells games apart; [`grpc`] and [`lean`] speak to clients, and [`driver`] is
+//! the client. Must not read a configuration, print, or choose an address.
+
+mod checksum;
+pub mod driver;
+pub mod game;
+pub mod grpc;
+pub mod lean;
+mod number;
+mod refusal;
+pub mod registry;
+
+pub use checksum::{Checksum, Sums, hash};
+pub use refusal::Refusal;
+pub use registry::{Games, Group, Settings};

@@ -1,0 +1,223 @@
+//! The games that are played now, told apart by their groups: how many there may be, and when one is given up.
+//!
+//! Must not know a transport: callers come as a [`Caller`], and what waits is told through a channel.
+
+mod room;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::refusal::Refusal;
+pub use room::{Attempt, Room, Waiting};
+
+/// Which callers play one game together when they name none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Group {
+    /// Those of one connection.
+    #[default]
+    Connection,
+    /// Those of one address, however many connections it has.
+    Address,
+    /// All.
+    Server,
+}
+
+/// What games are allowed.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which callers play together.
+    pub group: Group,
+    /// How far ahead of the next serial a message may be and wait.
+    pub window_messages: u64,
+    /// How long a message waits for those before it.
+    pub wait: Duration,
+    /// What the waiting messages of all games cost together.
+    pub waiting_bytes_max: usize,
+    /// The longest name of a message.
+    pub name_bytes_max: usize,
+    /// Games at once.
+    pub games_max: usize,
+    /// A game in which nothing happens is given up after this long.
+    pub idle: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            group: Group::default(),
+            window_messages: 65_536,
+            wait: Duration::from_secs(10),
+            waiting_bytes_max: 64 << 20,
+            name_bytes_max: 1 << 20,
+            games_max: 1024,
+            idle: Duration::from_mins(5),
+        }
+    }
+}
+
+/// Who calls, as far as it tells games apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller<'a> {
+    /// The game's name, if he gives one.
+    pub game: Option<&'a str>,
+    /// What lives as long as his connection.
+    pub connection: Option<&'a Connection>,
+    /// Where he is.
+    pub address: Option<IpAddr>,
+}
+
+/// Something that lives as long as a connection.
+pub type Connection = Arc<dyn Any + Send + Sync>;
+
+/// The longest name of a game.
+pub const GAME_NAME_BYTES_MAX: usize = 128;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Named(Box<str>),
+    /// Where the connection's part lies; the room keeps the place from being used again.
+    Connection(usize),
+    Address(IpAddr),
+    Server,
+}
+
+/// A game's room, and the connection it ends with.
+#[derive(Debug)]
+struct Entry {
+    room: Arc<Room>,
+    connection: Option<Weak<dyn Any + Send + Sync>>,
+    idle_since: Instant,
+}
+
+impl Entry {
+    fn is_left(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.strong_count() == 0)
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    entries: Mutex<HashMap<Key, Entry>>,
+    waiting_bytes: Arc<AtomicUsize>,
+    ended: watch::Sender<u64>,
+}
+
+/// All games of a server; clones share them.
+#[derive(Clone, Debug)]
+pub struct Games {
+    shared: Arc<Shared>,
+}
+
+impl Games {
+    /// None yet.
+    pub fn new(settings: Settings) -> Self {
+        let shared =
+            Shared { settings, entries: Mutex::default(), waiting_bytes: Arc::default(), ended: watch::Sender::new(0) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What is allowed.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that clones share and no other games of the process have while these live.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
+    /// Games that have a room now.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// What waiting messages cost now.
+    pub fn waiting_bytes(&self) -> usize {
+        self.shared.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many games have ended by `Done`, now and whenever it changes.
+    pub fn ended(&self) -> watch::Receiver<u64> {
+        self.shared.ended.subscribe()
+    }
+
+    /// Games that a transport plays by itself have ended.
+    pub(crate) fn note_ended(&self, games: u64) {
+        self.shared.ended.send_modify(|ended| *ended += games);
+    }
+
+    /// The room of the caller's game, a new one if there is none.
+    pub fn room(&self, caller: Caller<'_>) -> Result<Arc<Room>, Refusal> {
+        let (key, connection) = self.key(caller)?;
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get(&key) {
+            return Ok(Arc::clone(&entry.room));
+        }
+        let games_max = self.shared.settings.games_max;
+        if entries.len() >= games_max {
+            entries.retain(|_, entry| !entry.is_left() || entry.room.close());
+            if entries.len() >= games_max {
+                return Err(Refusal::TooManyGames { games_max });
+            }
+        }
+        let settings = &self.shared.settings;
+        let (waiting, ended) = (Arc::clone(&self.shared.waiting_bytes), self.shared.ended.clone());
+        let room = Arc::new(Room::new(settings, waiting, ended));
+        let entry =
+            Entry { room: Arc::clone(&room), connection: connection.map(Arc::downgrade), idle_since: Instant::now() };
+        entries.insert(key, entry);
+        Ok(room)
+    }
+
+    fn key<'a>(&self, caller: Caller<'a>) -> Result<(Key, Option<&'a Connection>), Refusal> {
+        if let Some(name) = caller.game {
+            let (bytes, bytes_max) = (name.len(), GAME_NAME_BYTES_MAX);
+            if bytes == 0 || bytes > bytes_max {
+                return Err(Refusal::GameName { bytes, bytes_max });
+            }
+            return Ok((Key::Named(name.into()), None));
+        }
+        Ok(match (self.shared.settings.group, caller.connection, caller.address) {
+            (Group::Connection, Some(connection), _) => {
+                (Key::Connection(Arc::as_ptr(connection).cast::<()>().addr()), Some(connection))
+            }
+            (Group::Address, _, Some(address)) => (Key::Address(address), None),
+            _ => (Key::Server, None),
+        })
+    }
+
+    /// Gives up the games whose connection is gone and those in which nothing happened for too long.
+    pub fn expire(&self) {
+        let (now, idle) = (Instant::now(), self.shared.settings.idle);
+        self.lock().retain(|_, entry| {
+            if entry.room.take_touched() {
+                entry.idle_since = now;
+            }
+            let over = entry.is_left() || now.duration_since(entry.idle_since) >= idle;
+            !over || entry.room.close()
+        });
+    }
+
+    /// Calls [`Games::expire`] as often as it takes, for ever.
+    pub async fn keep_expiring(&self) {
+        loop {
+            tokio::time::sleep((self.shared.settings.idle / 4).max(EXPIRE_PAUSE_MIN)).await;
+            self.expire();
+        }
+    }
+}
+
+/// However short the idle time is.
+const EXPIRE_PAUSE_MIN: Duration = Duration::from_millis(10);

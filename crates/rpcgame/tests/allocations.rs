@@ -1,0 +1,100 @@
+//! A message that comes in order allocates nothing, by a call of its own or by a lean frame, once all is warm.
+//!
+//! Counting needs an allocator, an allocator needs `unsafe`, and ours has none: the counter comes from a crate.
+
+use std::alloc::System;
+use std::future::pending;
+
+use grpc::Server;
+use rpcgame::grpc::GameService;
+use rpcgame::grpc::messages::Try;
+use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
+use rpcgame::lean::{Connection, Hello, Keep, Session, SessionLimits, TableLimits, VERSION};
+use rpcgame::{Games, Settings};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A head that goes into the table the first time and is four indexes afterwards.
+fn head(is_first: bool) -> Vec<u8> {
+    if !is_first {
+        return vec![0x83, 0x86, 0xbf, 0xbe];
+    }
+    let path = "/RPCGame/Try";
+    let content_type = [&[0x5f, 16][..], b"application/grpc"].concat();
+    [&[0x83, 0x86, 0x44, u8::try_from(path.len()).unwrap()][..], path.as_bytes(), &content_type].concat()
+}
+
+fn requests(serials: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    let request = |serial: u32| {
+        let id = serial * 2 - 1;
+        let mut body = vec![0; 5];
+        Try { serial: serial.into(), name: &[b'n'; 345], count: u64::MAX }.write(&mut body);
+        body[4] = u8::try_from((body.len() - 5) & 0xff).unwrap();
+        body[3] = u8::try_from((body.len() - 5) >> 8).unwrap();
+        [frame(1, 4, id, &head(serial == 1)), frame(0, 1, id, &body)].concat()
+    };
+    serials.map(request).collect()
+}
+
+/// Makes the calls, each when the one before is answered.
+async fn calls(io: &mut DuplexStream, requests: &[Vec<u8>]) {
+    let mut buffer = [0; 4096];
+    for request in requests {
+        io.write_all(request).await.unwrap();
+        let mut seen = 0;
+        // Head and trailers of a warm connection come to 11 and 10 bytes, and a message to 16 or more.
+        while seen < 37 {
+            seen += io.read(&mut buffer).await.unwrap();
+        }
+    }
+}
+
+/// One test, since the counter counts what all threads do.
+#[tokio::test(flavor = "current_thread")]
+async fn a_message_in_order_allocates_nothing() {
+    let service = GameService::new(Games::new(Settings::default()));
+    let server = Server::builder().add_service(RpcGameServer::new(service)).build();
+    let (mut io, theirs) = tokio::io::duplex(64 * 1024);
+    tokio::spawn(async move { server.serve_connection(theirs, grpc::Peer::default(), pending()).await });
+    io.write_all(&[&grpc::http2::PREFACE[..], &frame(4, 0, 0, &[])].concat()).await.unwrap();
+    let settings = io.read(&mut [0; 1024]).await.unwrap();
+    assert!(settings > 0);
+    let (warm, counted) = (requests(1..100), requests(100..1100));
+    calls(&mut io, &warm).await;
+    let region = Region::new(ALLOCATOR);
+    calls(&mut io, &counted).await;
+    let change = region.change();
+    assert_eq!(change.allocations + change.reallocations, 0, "a call: {change:?}");
+    lean();
+}
+
+fn lean() {
+    let table = TableLimits { names_max: 64, bytes_max: 64 << 10 };
+    let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages: 1000, table };
+    let mut client = Connection::new(hello, Keep::First);
+    let mut server = Session::new(SessionLimits::default());
+    let names: Vec<Vec<u8>> = (0..64_usize).map(|length| vec![b'n'; length * 10]).collect();
+    let mut round = || {
+        let messages = names.iter().enumerate().cycle().map(|(key, name)| (key, &name[..], 7));
+        let sent = client.send(messages.take(1000)).unwrap();
+        server.receive(&mut client.output()).unwrap();
+        client.advance(client.output().len());
+        client.receive(&mut server.output(), |_| {}).unwrap();
+        server.advance(server.output().len());
+        sent
+    };
+    assert!((0..20).all(|_| round() > 0));
+    let region = Region::new(ALLOCATOR);
+    let sent: u64 = (0..20).map(|_| round()).sum();
+    let change = region.change();
+    assert!(sent >= 20_000);
+    assert_eq!(change.allocations + change.reallocations, 0, "lean: {change:?}");
+}

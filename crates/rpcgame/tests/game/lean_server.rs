@@ -1,0 +1,152 @@
+//! The lean protocol on sockets: slow, silent and superfluous clients, and the server's own end.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rpcgame::driver::{Input, Options, Pair, Transport, play};
+use rpcgame::lean::{Connection, FaultCode, Hello, Keep, Limits, Server, TableLimits, VERSION};
+use rpcgame::{Games, Settings, Sums};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::support::{PATIENCE, serve_lean, wait_for};
+
+fn hello() -> Connection {
+    let table = TableLimits { names_max: 8, bytes_max: 1 << 20 };
+    let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages: 1 << 20, table };
+    Connection::new(hello, Keep::First)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Writes all that the client has to say.
+fn say(stream: &mut TcpStream, client: &mut Connection) {
+    stream.write_all(client.output()).unwrap();
+    client.advance(client.output().len());
+}
+
+/// Reads to the end and returns the fault that the server told.
+fn told(mut stream: TcpStream) -> FaultCode {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    hello().receive(&mut &bytes[..], |_| {}).unwrap_err().code
+}
+
+async fn plays(address: SocketAddr) -> bool {
+    let input = Input::new(vec![Pair { name: b"a".as_slice().into(), count: 1 }]).unwrap();
+    let (transport, timeout) = (Transport::Lean, Some(PATIENCE));
+    let options = Options { address: address.to_string(), transport, messages: 10, window: 4, timeout };
+    play(&input, &options, |_| {}).await.is_ok_and(|outcome| outcome.matches())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_too_many_is_told_and_closed() {
+    let (address, server) = serve_lean(Limits { connections_max: 1, ..Limits::default() }).await;
+    let first = connect(address);
+    wait_for("the first connection", || server.connections() == 1).await;
+    assert_eq!(told(connect(address)), FaultCode::Limit);
+    drop(first);
+    wait_for("its place", || server.connections() == 0).await;
+    assert!(plays(address).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_finishes_no_frame_is_told_and_closed() {
+    let (address, server) = serve_lean(Limits { idle: Duration::from_millis(50), ..Limits::default() }).await;
+    let silent = connect(address);
+    let mut greeted = connect(address);
+    say(&mut greeted, &mut hello());
+    let mut within_a_frame = connect(address);
+    within_a_frame.write_all(&[40, 0, 0, 0, 1, b'q']).unwrap();
+    for stream in [silent, within_a_frame] {
+        assert_eq!(told(stream), FaultCode::Idle);
+    }
+    greeted.read_to_end(&mut Vec::new()).unwrap();
+    wait_for("their places", || server.connections() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_reads_nothing_is_cut_off_and_holds_up_nobody() {
+    let limits = Limits { write_timeout: Duration::from_millis(100), ..Limits::default() };
+    let (address, server) = serve_lean(limits).await;
+    let mut deaf = connect(address);
+    deaf.set_write_timeout(Some(PATIENCE)).unwrap();
+    say(&mut deaf, &mut hello());
+    // Messages without a name, as many to a frame as the window allows at all, for as long as somebody takes them.
+    let mut serial = 1_u64;
+    let sending = tokio::task::spawn_blocking(move || {
+        loop {
+            let count = 1000_u64;
+            let mut body = Vec::new();
+            for mut number in [serial, count] {
+                while number >= 0x80 {
+                    body.push(u8::try_from(number & 0x7f).unwrap() | 0x80);
+                    number >>= 7;
+                }
+                body.push(u8::try_from(number).unwrap());
+            }
+            body.extend([0; 10].repeat(1000));
+            let head = [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &[2]].concat();
+            if deaf.write_all(&[head, body].concat()).is_err() {
+                return;
+            }
+            serial += count;
+        }
+    });
+    assert!(plays(address).await, "meanwhile others play");
+    sending.await.unwrap();
+    wait_for("its place", || server.connections() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_vanishes_leaves_nothing() {
+    let (address, server) = serve_lean(Limits::default()).await;
+    let mut vanishing = connect(address);
+    say(&mut vanishing, &mut hello());
+    wait_for("the connection", || server.connections() == 1).await;
+    drop(vanishing);
+    wait_for("its place", || server.connections() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_lets_the_game_end_and_tells_the_others() {
+    let games = Games::new(Settings::default());
+    let server = Server::new(games.clone(), Limits::default(), PATIENCE);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(listener, Vec::new(), async { drop(stopped.await) }).await }
+    });
+    let between_games = connect(address);
+    let mut playing = connect(address);
+    let mut client = hello();
+    let mut answers = Vec::new();
+    say(&mut playing, &mut client);
+    while client.welcome().is_none() {
+        let mut piece = [0; 100];
+        let count = playing.read(&mut piece).unwrap();
+        answers.extend_from_slice(&piece[..count]);
+        let mut rest = &answers[..];
+        client.receive(&mut rest, |_| {}).unwrap();
+        answers = rest.to_vec();
+    }
+    client.send([(0, &b"name"[..], 1)].into_iter()).unwrap();
+    say(&mut playing, &mut client);
+    playing.read_exact(&mut [0; 15]).unwrap();
+    stop.send(()).unwrap();
+    assert_eq!(told(between_games), FaultCode::Stopping);
+    client.done(Sums { client: 0, server: 0 });
+    say(&mut playing, &mut client);
+    let mut end = Vec::new();
+    playing.read_to_end(&mut end).unwrap();
+    assert_eq!(end[4], 0x83, "the sums come before the end");
+    serving.await.unwrap().unwrap();
+    assert_eq!(*games.ended().borrow(), 1);
+}

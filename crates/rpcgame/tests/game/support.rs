@@ -1,0 +1,118 @@
+//! Servers on ports of their own, and messages.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use grpc::client::{Channel, Settings as ChannelSettings};
+use grpc::{Encoding, Request, Status};
+use rpcgame::grpc::messages::{Try, read_value};
+use rpcgame::grpc::raw::RawTryRequest;
+use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
+use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
+use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
+use rpcgame::grpc::wire::{DoneRequest, DoneResponse};
+use rpcgame::grpc::{GameService, StreamService};
+use rpcgame::{Games, Settings, Sums, hash, lean};
+use tokio::net::TcpListener;
+
+/// Far longer than anything here takes; only a failing test waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The pairs of the tests' own input.
+pub(crate) fn input_path() -> PathBuf {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/lines.txt").into()
+}
+
+/// Serves games over gRPC on a port of their own.
+pub(crate) async fn serve(settings: Settings) -> (SocketAddr, Games) {
+    let games = Games::new(settings);
+    let server = grpc::Server::builder()
+        .add_service(RpcGameServer::new(GameService::new(games.clone())))
+        .add_service(RpcGameStreamServer::new(StreamService::new(games.clone())));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(server.serve(listener, pending()));
+    (address, games)
+}
+
+/// Serves the lean protocol on a port of its own.
+pub(crate) async fn serve_lean(limits: lean::Limits) -> (SocketAddr, lean::Server) {
+    let server = lean::Server::new(Games::new(Settings::default()), limits, PATIENCE);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, serving) = (listener.local_addr().unwrap(), server.clone());
+    tokio::spawn(async move { serving.serve(listener, Vec::new(), pending()).await });
+    (address, server)
+}
+
+/// A connection of its own.
+pub(crate) async fn client(address: SocketAddr) -> RpcGameClient {
+    client_with(address, ChannelSettings::default()).await
+}
+
+/// As the existing client is: requests are compressed.
+pub(crate) async fn gzip_client(address: SocketAddr) -> RpcGameClient {
+    client_with(address, ChannelSettings { compression: Some((Encoding::Gzip, 0)), ..ChannelSettings::default() }).await
+}
+
+async fn client_with(address: SocketAddr, settings: ChannelSettings) -> RpcGameClient {
+    let channel = Channel::builder(&format!("http://{address}")).unwrap().settings(settings);
+    RpcGameClient::new(channel.connect().await.unwrap())
+}
+
+/// A message as a client of the contract writes it.
+pub(crate) fn message(serial: u64, name: &str, count: u64) -> Request<RawTryRequest> {
+    let mut request = RawTryRequest::default();
+    Try { serial, name: name.as_bytes(), count }.write(request.bytes_mut());
+    Request::new(request)
+}
+
+/// A message with any fields, text or not.
+pub(crate) fn fields(serial: &[u8], name: &[u8], count: &[u8]) -> Request<RawTryRequest> {
+    let mut request = RawTryRequest::default();
+    for (key, value) in [(0x0a, serial), (0x12, name), (0x1a, count)] {
+        request.bytes_mut().push(key);
+        prost::encoding::encode_varint(value.len() as u64, request.bytes_mut());
+        request.bytes_mut().extend_from_slice(value);
+    }
+    Request::new(request)
+}
+
+/// The value of a message.
+pub(crate) async fn send(client: &RpcGameClient, serial: u64, name: &str, count: u64) -> Result<u64, Status> {
+    let answer = client.r#try(message(serial, name, count)).await?;
+    Ok(read_value(answer.get_ref().bytes()).unwrap())
+}
+
+/// The checksums at the game's end.
+pub(crate) async fn done(client: &RpcGameClient) -> Sums {
+    let DoneResponse { client_checksum, server_checksum } = client.done(DoneRequest {}).await.unwrap().into_inner();
+    let number = |digits: &[u8]| {
+        assert_eq!(digits.len(), 16);
+        u64::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap()
+    };
+    Sums { client: number(&client_checksum), server: number(&server_checksum) }
+}
+
+/// What a game comes to in which these were the messages, in this order.
+pub(crate) fn expected<'a>(messages: impl IntoIterator<Item = (&'a str, u64)>) -> Sums {
+    let (mut client, mut server) = (Vec::new(), Vec::new());
+    for (place, (name, count)) in messages.into_iter().enumerate() {
+        client.extend_from_slice(name.as_bytes());
+        client.extend_from_slice(&count.to_le_bytes());
+        let value = hash(name.as_bytes()).wrapping_add(count).wrapping_add(place as u64);
+        server.extend_from_slice(&value.to_le_bytes());
+    }
+    Sums { client: hash(&client), server: hash(&server) }
+}
+
+/// Looks until `condition` holds.
+pub(crate) async fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "waited in vain for {what}");
+}

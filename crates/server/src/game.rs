@@ -1,0 +1,51 @@
+//! `quire game`: plays the RPC game and says how it went.
+
+use std::{io::Write as _, process::ExitCode};
+
+use rpcgame::driver::{self, Input, Options, Transport};
+use tokio::runtime::Builder;
+
+use crate::cli::{GameArgs, GameTransport};
+
+const ADDRESS_DEFAULT: &str = "127.0.0.1:29381";
+const LEAN_ADDRESS_DEFAULT: &str = "127.0.0.1:29382";
+const USAGE: u8 = 2;
+
+/// `quire game`.
+pub(crate) fn command(args: &GameArgs) -> ExitCode {
+    match play(args) {
+        Ok(outcome) => {
+            // A reader that has gone does not want the rest.
+            let _ = writeln!(std::io::stdout(), "{outcome}");
+            if outcome.matches() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("quire: {error:#}");
+            if error.is::<driver::Failure>() { ExitCode::FAILURE } else { USAGE.into() }
+        }
+    }
+}
+
+fn play(args: &GameArgs) -> anyhow::Result<driver::Outcome> {
+    let input = Input::read(&args.input)?;
+    let transport = match args.transport {
+        GameTransport::Unary => Transport::Unary,
+        GameTransport::Windowed => Transport::Windowed,
+        GameTransport::Stream => Transport::Stream,
+        GameTransport::Lean => Transport::Lean,
+    };
+    let default = if transport == Transport::Lean { LEAN_ADDRESS_DEFAULT } else { ADDRESS_DEFAULT };
+    let options = Options {
+        address: args.address.clone().unwrap_or_else(|| default.to_owned()),
+        transport,
+        messages: args.messages,
+        window: args.window.unwrap_or_else(|| transport.window_default()),
+        timeout: args.timeout,
+    };
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let messages = args.messages;
+    let progress = |done| {
+        let _ = writeln!(std::io::stdout(), "{done} of {messages}");
+    };
+    Ok(runtime.block_on(driver::play(&input, &options, progress))?)
+}

@@ -1,0 +1,151 @@
+//! The RPC game: on the main port, on one of its own, and by the lean protocol on a third. Must not hold a rule.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use grpc::{
+    Limits, Server,
+    health::{self, HealthReporter},
+    reflection::Reflection,
+    rustls::ServerConfig,
+    server::Builder,
+};
+use rpcgame::{
+    Games,
+    grpc::{GameService, StreamService, wire},
+    lean,
+};
+use tokio::{net::TcpListener, runtime::Handle, sync::watch::Receiver, task::JoinSet};
+use wire::{rpc_game_server::RpcGameServer, rpc_game_stream_server::RpcGameStreamServer};
+
+use crate::{
+    config, serve,
+    transport::{Observed, stopped},
+};
+
+/// Calls at once on a connection to the game's own port, where windows are wide.
+const CALLS_PER_CONNECTION: u32 = 4096;
+/// A stream's window on that port: frames of many messages are the usual traffic.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+
+/// The games, and the ports they are played on.
+pub(crate) struct RpcGame {
+    games: Games,
+    grpc: Option<TcpListener>,
+    lean: Option<(TcpListener, lean::Limits)>,
+    once: bool,
+}
+
+/// What the game's own ports share with the main one.
+pub(crate) struct Ports {
+    pub limits: Limits,
+    pub observer: Arc<Observed>,
+    pub tls: Option<Arc<ServerConfig>>,
+    pub workers: Vec<Handle>,
+}
+
+impl RpcGame {
+    /// Takes the ports.
+    pub(crate) async fn open(settings: &config::RpcGame) -> anyhow::Result<Self> {
+        let listen = async |address: Option<SocketAddr>, how: &str| match address {
+            Some(address) => serve::listen(address, how).await.map(Some),
+            None => Ok(None),
+        };
+        let grpc = listen(settings.listen, "--set rpcgame.listen=ADDRESS").await?;
+        let lean = listen(settings.lean_listen, "--set rpcgame.lean_listen=ADDRESS").await?;
+        let lean = lean.map(|listener| (listener, settings.lean.clone()));
+        Ok(Self { games: Games::new(settings.games.clone()), grpc, lean, once: settings.once })
+    }
+
+    /// Tells the log where the game is; addresses with port 0 have got a port by now.
+    pub(crate) fn announce(&self) -> std::io::Result<()> {
+        let address = |listener: &TcpListener| listener.local_addr().map(|address| address.to_string());
+        let grpc = self.grpc.as_ref().map(address).transpose()?;
+        let lean = self.lean.as_ref().map(|(listener, _)| address(listener)).transpose()?;
+        tracing::info!(grpc, lean, "the RPC game has ports of its own");
+        Ok(())
+    }
+
+    /// Counts the games that ended, if the server is to stop after the first.
+    pub(crate) fn over(&self) -> Option<Receiver<u64>> {
+        self.once.then(|| self.games.ended())
+    }
+
+    /// Adds the game to what a port tells of itself.
+    pub(crate) fn describe(health: &HealthReporter, contracts: Reflection) -> anyhow::Result<Reflection> {
+        for service in wire::SERVICES {
+            health.set_serving(service, true);
+        }
+        Ok(contracts.descriptors(wire::DESCRIPTORS)?)
+    }
+
+    /// Adds the game to a server.
+    pub(crate) fn serve_beside(&self, builder: Builder) -> Builder {
+        builder
+            .add_service(RpcGameServer::new(GameService::new(self.games.clone())))
+            .add_service(RpcGameStreamServer::new(StreamService::new(self.games.clone())))
+    }
+
+    /// Serves the game's own ports until `stop` turns true.
+    pub(crate) fn serve_apart(
+        mut self,
+        ports: Ports,
+        stop: &Receiver<bool>,
+        tasks: &mut JoinSet<anyhow::Result<()>>,
+    ) -> anyhow::Result<()> {
+        let (games, mut until) = (self.games.clone(), stop.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = games.keep_expiring() => {}
+                _ = until.wait_for(|stop| *stop) => {}
+            }
+            Ok(())
+        });
+        if let Some((listener, limits)) = self.lean.take() {
+            let server = lean::Server::new(self.games.clone(), limits, ports.limits.drain_timeout);
+            let (workers, stop) = (ports.workers.clone(), stop.clone());
+            tasks.spawn(async move { Ok(server.serve(listener, workers, stopped(stop)).await?) });
+        }
+        if let Some(listener) = self.grpc.take() {
+            self.serve_grpc(listener, ports, stop.clone(), tasks)?;
+        }
+        Ok(())
+    }
+
+    fn serve_grpc(
+        &self,
+        listener: TcpListener,
+        ports: Ports,
+        stop: Receiver<bool>,
+        tasks: &mut JoinSet<anyhow::Result<()>>,
+    ) -> anyhow::Result<()> {
+        let (health, health_service) = HealthReporter::new();
+        let contracts = Self::describe(&health, Reflection::new().descriptors(health::DESCRIPTORS)?)?;
+        let (reflection, reflection_alpha) = contracts.services();
+        let mut limits = ports.limits;
+        limits.http2.concurrent_streams_max = CALLS_PER_CONNECTION;
+        limits.http2.stream_window_bytes = STREAM_WINDOW_BYTES;
+        limits.http2.connection_window_bytes = CONNECTION_WINDOW_BYTES;
+        let builder = self
+            .serve_beside(Server::builder())
+            .add_service(health_service)
+            .add_service(reflection)
+            .add_service(reflection_alpha)
+            .limits(limits)
+            .observer(ports.observer)
+            .workers(ports.workers);
+        let server = match ports.tls {
+            None => builder,
+            Some(tls) => builder.tls(tls),
+        }
+        .build();
+        tasks.spawn(async move {
+            let stopping = async {
+                stopped(stop).await;
+                health.shutdown();
+            };
+            Ok(server.serve(listener, stopping).await?)
+        });
+        Ok(())
+    }
+}
