@@ -1,7 +1,7 @@
 # One command for each habit; `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help run test check bench bench-engine fuzz clean
+.PHONY: help run test check bench bench-engine bench-tools reproduce fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -18,6 +18,7 @@ VENV := $(TOOLS)/venv/requirements.txt
 
 # How long each fuzz target runs.
 FUZZ_SECONDS := 600
+FUZZ_TARGETS := frames hpack connection task_lines lean_session lean_client game_messages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -42,10 +43,22 @@ bench-engine: ## our gRPC engine beside tonic: requests a second and CPU a call,
 	command -v h2load >/dev/null || { apt-get update -qq && apt-get install -y -qq nghttp2-client; }
 	python3 peers/bench_engine.py
 
+bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same servers, some minutes
+	cargo build --release -p bench
+	command -v h2load >/dev/null || { apt-get update -qq && apt-get install -y -qq nghttp2-client; }
+	command -v wrk >/dev/null || { apt-get update -qq && apt-get install -y -qq wrk; }
+	python3 peers/bench_tools.py
+
+EXPERIMENT := bookstore
+reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
+	cargo build --release --bin quire --bin quire-bench
+	cargo build --release --manifest-path peers/Cargo.toml
+	target/release/quire-bench reproduce $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
+
 # cargo-fuzz wants a nightly compiler only for the sanitizers' flags, which the stable one has behind this variable.
 fuzz: ## feed the engine's state machines random bytes and commands, ten minutes a target
 	command -v cargo-fuzz >/dev/null || cargo install --quiet cargo-fuzz
-	for target in frames hpack connection; do \
+	for target in $(FUZZ_TARGETS); do \
 		RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
