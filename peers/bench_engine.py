@@ -22,6 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOADS = [(1, 1), (1, 10), (1, 100), (10, 100), (100, 1)]
 BOOK = 53477
 FLOOR = str(ROOT / "peers/target/release/tcp-floor")
+# The other services stay out, with the ports they would take.
+ALONE = ["--set", "kv.enabled=false", "--set", "rpcgame.enabled=false", "--set", "tasks.enabled=false"]
 PATH = "/bookstore.BookStore/Lookup"
 
 
@@ -104,7 +106,7 @@ def main() -> None:
         payload = pathlib.Path(folder, "lookup.bin")
         payload.write_bytes(message())
         ports = [free_port() for _ in range(3)]
-        quire = [ROOT / "target/release/quire", "serve", "--set", "tasks.enabled=false", "--data", f"{folder}/quire"]
+        quire = [ROOT / "target/release/quire", "serve", *ALONE, "--data", f"{folder}/quire"]
         quire += ["--listen", f"127.0.0.1:{ports[0]}", "--log-level", "error"]
         tonic = [ROOT / "peers/target/release/tonic-bookstore", f"127.0.0.1:{ports[1]}", f"{folder}/tonic.db"]
         servers = [Server("quire", [str(word) for word in quire], ports[0])]

@@ -35,6 +35,9 @@ const TOPIC: &str = "distributed systems";
 /// How long a point of the curve over the number of clients is measured, and a load with calls in flight.
 const POINT: Duration = Duration::from_secs(1);
 
+/// The other services stay out, with the ports they would take.
+const ALONE: [&str; 3] = ["kv.enabled=false", "rpcgame.enabled=false", "tasks.enabled=false"];
+
 /// The numbers of clients of the curve.
 pub(super) const CURVE: std::ops::RangeInclusive<usize> = 1..=20;
 
@@ -158,7 +161,7 @@ fn start(options: &Options, folder: &Path) -> anyhow::Result<Vec<Server>> {
     let quire = |name: &str, settings: &[&str]| {
         let mut command = Command::new(&options.quire);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data(name)?);
-        for setting in settings {
+        for setting in ALONE.iter().chain(settings) {
             command.args(["--set", setting]);
         }
         Server::start(name, &mut command)
