@@ -240,6 +240,7 @@ async fn a_fallback_answers_what_no_service_has_and_nothing_else() {
     let fallback = Method::unary(
         "fallback",
         Arc::new(()),
+        |(), _: &[u8], _: Answer<'_, '_, ()>| None,
         |(), _: &Request<()>, answer: Answer<'_, '_, ()>| Some(answer.message(&())),
         |_, _| async { Ok(Response::new(())) },
     );

@@ -68,7 +68,8 @@ pub(super) fn server(answer_bytes: usize, streams: Streams, delay: Duration, wor
         Streams::No => Method::unary(
             NAME,
             answerer,
-            |own: &Answerer, _: &grpc::Request<()>, answer| own.delay.is_zero().then(|| answer.encoded(&own.encoded)),
+            |own: &Answerer, _: &[u8], answer| own.delay.is_zero().then(|| answer.encoded(&own.encoded)),
+            |_: &Answerer, _: &grpc::Request<()>, _| None,
             |own, _| async move {
                 tokio::time::sleep(own.delay).await;
                 Ok(Response::new(own.message.clone()))

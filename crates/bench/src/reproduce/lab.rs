@@ -47,13 +47,16 @@ pub struct Results {
     measured: Vec<Measured>,
 }
 
-/// Puts `loads` to `subjects` for so many rounds. `measure` makes one run and says what the server spent on it.
+/// Makes one run of a load on the subject of this number, and says what CPU time its process spent.
+pub type Measure<'a, L> = dyn FnMut(usize, &L) -> anyhow::Result<(Run, Duration)> + 'a;
+
+/// Puts `loads` to `subjects` for so many rounds.
 pub fn in_turns<L>(
     rounds: usize,
     seed: u64,
     subjects: &[&'static str],
     loads: &[(String, L)],
-    measure: &mut dyn FnMut(usize, &L) -> anyhow::Result<(Run, Duration)>,
+    measure: &mut Measure<'_, L>,
 ) -> anyhow::Result<Results> {
     let mut orders = Orders::new(seed);
     let mut results = Results::default();

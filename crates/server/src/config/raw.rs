@@ -272,7 +272,6 @@ pub(super) fn print(figment: &Figment) -> anyhow::Result<String> {
                     let whole = unsigned.map(|whole| whole.to_string()).or(signed.map(|whole| whole.to_string()));
                     whole.or(number.to_f64().map(|real| real.to_string())).unwrap_or_default()
                 }
-                Value::Bool(_, flag) => flag.to_string(),
                 other => format!("{other:?}"),
             };
             lines.push(format!("{:<40} # {}", format!("{name} = {shown}"), source_of(figment, &key)));

@@ -68,7 +68,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     let threads = Threads::start(front.threads, &front.store)?;
     let limits = limits(&front.limits, front.drain);
     let observer =
-        Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone(), limits: front.limits.clone() });
+        Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone(), limits: front.limits });
     let builder = Server::builder();
     let builder = match &front.kv {
         Some(kv) => kv.serve_on(builder),
