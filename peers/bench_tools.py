@@ -79,7 +79,7 @@ def ours(protocol: str, address: str, connections: int, in_flight: int, seconds:
             command += [address, METHOD, "--proto", str(PROTO), "--data", '{"id": 53477}']
         else:
             command += [f"http://{address}/"]
-        command += ["-c", str(connections), "--workers", "1", "--cores", "none", "-d", f"{seconds}s", "--json", out.name, "-q"]
+        command += ["-c", str(connections), "--workers", "1", "--cores", "none", "--warm-up", "0s", "-d", f"{seconds}s", "--json", out.name, "-q"]
         command += ["-r", str(rate), "--arrivals", "constant"] if rate else ["-m", str(in_flight)]
         _, cpu = run(command)
         measured = json.loads(pathlib.Path(out.name).read_text())["runs"][0]
