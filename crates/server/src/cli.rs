@@ -125,7 +125,7 @@ pub(crate) struct GameArgs {
     /// How messages travel
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
-    /// Messages under way at once, 1 for unary [default: 256 windowed, 16384 stream and lean]
+    /// Messages under way at once, 1 for unary [default: 1024 windowed, 65536 stream and lean]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
     /// Longest time for the whole game

@@ -52,8 +52,8 @@ impl Transport {
     pub fn window_default(self) -> u64 {
         match self {
             Self::Unary => 1,
-            Self::Windowed => 256,
-            Self::Stream | Self::Lean => 16_384,
+            Self::Windowed => 1024,
+            Self::Stream | Self::Lean => 65_536,
         }
     }
 }

@@ -273,3 +273,18 @@ fn a_server_that_grants_more_than_was_asked_for_is_refused() {
     let welcome = frame(0x81, &[1, 101, 0, 0, 0x80, 0x80, 0x80, 1, 0x80, 8]);
     assert_eq!(client.receive(&mut &welcome[..], |_| {}).unwrap_err().code, FaultCode::Malformed);
 }
+
+#[test]
+fn bytes_are_those_of_the_documentation() {
+    let mut client = Connection::new(HELLO, Keep::First);
+    assert_eq!(client.output(), [&[16, 0, 0, 0, 1][..], b"quire-lean", &[1, 1, 100, 8, 0xe8, 7]].concat());
+    let mut server = Session::new(SessionLimits::default());
+    server.receive(&mut client.output()).unwrap();
+    client.advance(client.output().len());
+    client.receive(&mut server.output(), |_| {}).unwrap();
+    server.advance(server.output().len());
+    client.send([(0, &b"reef"[..], 5), (0, b"reef", 7)].into_iter()).unwrap();
+    let literal = [&[1, 4][..], b"reef", &[5, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let frame = [&[0x19, 0, 0, 0, 2, 1, 2][..], &literal, &[2, 7, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(client.output(), frame);
+}
