@@ -113,8 +113,20 @@ fn a_row_is_written_for_every_request_in_the_order_of_its_times() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows = folder.path().join("rows.csv").display().to_string();
     let address = address.to_string();
-    let output =
-        bench(&["tcp", &address, "--line", "a{{number}}", "--reply", "bytes:1", "-n", "5000", "-c", "3", "--csv", &rows]);
+    let output = bench(&[
+        "tcp",
+        &address,
+        "--line",
+        "a{{number}}",
+        "--reply",
+        "bytes:1",
+        "-n",
+        "5000",
+        "-c",
+        "3",
+        "--csv",
+        &rows,
+    ]);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
     let mut numbers = Vec::new();
     for row in csv::Reader::from_path(&rows).expect("the file").records() {

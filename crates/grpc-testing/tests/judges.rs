@@ -226,7 +226,8 @@ async fn interrupted_cases(client: &TestServiceClient) -> Result<(), Status> {
             Err(status) => break status,
         }
     };
-    assert_eq!(status.code(), Code::DeadlineExceeded);
+    // The server keeps the deadline too, and cancels the stream if its clock is the first.
+    assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled), "{status:?}");
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! What lies on disk, and the only module that knows by whose means: an append-only log of batches and sorted tables
 //! that it is written out to, both by fjall. A batch is there whole or not at all.
 //!
-//!     'k' key   ->  version (8 bytes, little-endian), expiry in ms since 1970 or 0 (8 bytes), value
-//!     'v'       ->  the greatest version ever given (8 bytes)
+//! ```text
+//! 'k' key   ->  version (8 bytes, little-endian), expiry in ms since 1970 or 0 (8 bytes), value
+//! 'v'       ->  the greatest version ever given (8 bytes)
+//! ```
 
 use std::{num::NonZeroU64, path::Path};
 
