@@ -79,7 +79,7 @@ fn objectives_decide_the_exit_code() {
     };
     // A busy machine may leave the client without a core to spare, which is INVALID; what is never right is another's
     // outcome.
-    assert!(matches!(run("p50<1m,errors<1%"), Some(0 | 3)));
+    assert!(matches!(run("p50<60s,errors<1%"), Some(0 | 3)));
     assert!(matches!(run("p50<1ns"), Some(1 | 3)));
 }
 
