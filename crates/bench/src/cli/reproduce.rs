@@ -11,7 +11,7 @@ use crate::reproduce::{EXPERIMENTS, Options, reproduce};
 /// Repeats a published experiment on servers that it starts itself
 #[derive(Clone, Debug, Args)]
 pub struct ReproduceArgs {
-    /// Which: bookstore
+    /// Which; a name that is none lists them
     pub experiment: String,
     /// Folder for index.html, the rows as CSV and summary.json [default: reproduce-EXPERIMENT]
     #[arg(long, value_name = "DIR")]
@@ -32,7 +32,7 @@ pub struct ReproduceArgs {
 
 /// Runs it.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<Exit> {
-    let known = || EXPERIMENTS.map(|experiment| experiment.name).join(", ");
+    let known = || EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
     let experiment = EXPERIMENTS
         .iter()
         .find(|experiment| experiment.name == args.experiment)

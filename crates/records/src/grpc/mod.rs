@@ -1,0 +1,16 @@
+//! Record queries over gRPC: wire messages in, domain calls, shared slices out. No rule and no limit lives here.
+
+/// The messages and services of `proto/records.proto`.
+#[allow(
+    missing_docs,
+    clippy::pedantic,
+    unreachable_pub,
+    unused_qualifications,
+    reason = "generated from the contract, which has the comments"
+)]
+pub mod wire {
+    include!(concat!(env!("OUT_DIR"), "/_.rs"));
+
+    /// The contract in the form that reflection serves.
+    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/records.bin"));
+}
