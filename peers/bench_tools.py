@@ -27,7 +27,11 @@ STALL_MS, EVERY_MS, STALLED_RATE = 100, 1000, 1000
 LOADS = {
     "gRPC, 1 connection, 1 call": ("grpc", 1, 1),
     "gRPC, 10 connections, 10 calls each": ("grpc", 10, 10),
+    "gRPC, 10 connections, 100 calls each": ("grpc", 10, 100),
     "HTTP/1.1, 10 connections": ("http", 10, 1),
+    "HTTP/2, 10 connections, 100 requests each": ("http2", 10, 100),
+    "TCP lines, 10 connections": ("tcp", 10, 1),
+    "TCP lines, 10 connections, 100 lines each": ("tcp", 10, 100),
 }
 
 
@@ -74,11 +78,12 @@ def quantile(sorted_values: list[float], share: float) -> float:
 
 def ours(protocol: str, address: str, connections: int, in_flight: int, seconds: float, rate: int | None) -> dict:
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        command = [str(BENCH), protocol]
-        if protocol == "grpc":
-            command += [address, METHOD, "--proto", str(PROTO), "--data", '{"id": 53477}']
-        else:
-            command += [f"http://{address}/"]
+        command = [str(BENCH), *{
+            "grpc": ["grpc", address, METHOD, "--proto", str(PROTO), "--data", '{"id": 53477}'],
+            "http": ["http", f"http://{address}/"],
+            "http2": ["http", f"http://{address}/", "--http2"],
+            "tcp": ["tcp", address, "--line", "x", "--reply", "bytes:1"],
+        }[protocol]]
         command += ["-c", str(connections), "--workers", "1", "--cores", "none", "--warm-up", "0s", "-d", f"{seconds}s", "--json", out.name, "-q"]
         command += ["-r", str(rate), "--arrivals", "constant"] if rate else ["-m", str(in_flight)]
         _, cpu = run(command)
@@ -98,7 +103,7 @@ def h2load(protocol: str, address: str, connections: int, in_flight: int, second
         if protocol == "grpc":
             command += ["-d", str(payload), "-H", "content-type: application/grpc", "-H", "te: trailers", f"http://{address}/{METHOD}"]
         else:
-            command += ["--h1", f"http://{address}/"]
+            command += [*(["--h1"] if protocol == "http" else []), f"http://{address}/"]
         out, cpu = run(command)
         took = sorted(int(line.split("\t")[2]) for line in log.read_text().splitlines())
     done = len(took)
@@ -124,7 +129,12 @@ def ghz(_: str, address: str, connections: int, in_flight: int, seconds: float, 
 
 
 TOOLS = {"quire-bench": ours, "h2load": h2load, "ghz": ghz, "wrk": wrk}
-SPEAKS = {"grpc": ["quire-bench", "h2load", "ghz"], "http": ["quire-bench", "h2load", "wrk"]}
+SPEAKS = {
+    "grpc": ["quire-bench", "h2load", "ghz"],
+    "http": ["quire-bench", "h2load", "wrk"],
+    "http2": ["quire-bench", "h2load"],
+    "tcp": ["quire-bench"],
+}
 
 
 def median(rounds: list[dict], name: str) -> float:
@@ -135,7 +145,7 @@ def side_by_side(rounds: int, seconds: float) -> None:
     print("| load | tool | req/s | p50 µs | p99 µs | µs of tool's CPU a request | µs of server's CPU |")
     print("|---|---|---|---|---|---|---|")
     for load, (protocol, connections, in_flight) in LOADS.items():
-        server = Null(protocol)
+        server = Null(protocol.removesuffix("2"))
         with contextlib.closing(contextlib.ExitStack()) as stack:
             stack.callback(server.stop)
             seen: dict[str, list[dict]] = {tool: [] for tool in SPEAKS[protocol]}

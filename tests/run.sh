@@ -32,7 +32,8 @@ suite() { # NAME COMMAND...
 export ENGINE_TOOLS=$JUDGES_BIN
 suite rust cargo test --workspace --no-fail-fast
 suite benches cargo test --workspace --bench '*'
-suite engine cargo test -p grpc-testing --test judges -- --ignored --test-threads=1
+# The whole workspace, so that nothing is built again with other features.
+suite engine cargo test --workspace --test judges -- --ignored --test-threads=1
 export JUDGED_BINARY=$target/debug/quire
 suite judges target/tools/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
 

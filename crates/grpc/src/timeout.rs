@@ -23,13 +23,13 @@ pub(crate) fn parse(value: &[u8]) -> Option<Duration> {
     })
 }
 
-/// The finest unit whose number fits in eight digits.
+/// The finest unit whose number fits in eight digits, rounded up: a server must not give up before its caller does.
 pub(crate) fn format(timeout: Duration) -> String {
     let nanos = timeout.as_nanos();
     let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
-    match units.into_iter().find(|(size, _)| nanos / size <= VALUE_MAX) {
-        Some((size, unit)) => format!("{}{unit}", nanos / size),
-        None => format!("{}H", (nanos / 3_600_000_000_000).min(VALUE_MAX)),
+    match units.into_iter().find(|(size, _)| nanos.div_ceil(*size) <= VALUE_MAX) {
+        Some((size, unit)) => format!("{}{unit}", nanos.div_ceil(size)),
+        None => format!("{}H", nanos.div_ceil(3_600_000_000_000).min(VALUE_MAX)),
     }
 }
 
@@ -55,10 +55,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_never_longer_than_what_was_meant() {
+    fn what_is_written_is_never_shorter_than_what_was_meant() {
         for timeout in [0, 1, 99_999_999, 100_000_000, 123_456_789_012, u64::MAX].map(Duration::from_nanos) {
             let read = parse(format(timeout).as_bytes()).unwrap();
-            assert!(read <= timeout && timeout.saturating_sub(read) <= timeout / 50_000);
+            assert!(read >= timeout && read - timeout <= timeout / 50_000);
         }
         assert_eq!(format(Duration::MAX), "99999999H");
     }

@@ -45,6 +45,7 @@ pub(super) struct Active {
     number: u64,
     pub(super) stream: StreamKey,
     pub(super) reply: Reply,
+    deadline: Option<Instant>,
     head: Option<(Arc<Head>, Option<Encoding>)>,
     is_timed: bool,
     head_at: Option<std::time::Instant>,
@@ -214,8 +215,9 @@ impl Calls {
             self.wakes.mark(stream.index());
         }
         let assembler = Assembler::default();
+        let (head, head_at, unreleased) = (None, None, 0);
         let active =
-            Active { number, stream, reply, head: None, is_timed, head_at: None, assembler, outgoing, unreleased: 0 };
+            Active { number, stream, reply, deadline, head, is_timed, head_at, assembler, outgoing, unreleased };
         self.slots[stream.index()] = Some(active);
     }
 
@@ -237,7 +239,8 @@ impl Calls {
                 Event::Trailers { stream, head } => self.finish(stream, &head),
                 Event::Reset { stream, code, by_us } => {
                     let untouched = code == ErrorCode::REFUSED_STREAM && !by_us;
-                    self.fail(stream, Status::from_reset(code), untouched);
+                    let status = self.deadline_kept(stream, code).unwrap_or_else(|| Status::from_reset(code));
+                    self.fail(stream, status, untouched);
                 }
                 Event::Pong(_) => self.pong_seen = true,
                 Event::GoAway { .. } => {}
@@ -249,6 +252,13 @@ impl Calls {
 
     pub(super) fn active(&mut self, stream: StreamKey) -> Option<&mut Active> {
         self.slots.get_mut(stream.index())?.as_mut().filter(|active| active.stream == stream)
+    }
+
+    /// A server keeps the deadline too and cancels the stream; its clock may be looked at before the caller's.
+    fn deadline_kept(&mut self, stream: StreamKey, code: ErrorCode) -> Option<Status> {
+        let deadline = self.active(stream)?.deadline?;
+        let is_kept = code == ErrorCode::CANCEL && Instant::now() >= deadline;
+        is_kept.then(|| Status::deadline_exceeded("time is up; the server cancelled the call"))
     }
 
     fn take(&mut self, stream: StreamKey) -> Option<Active> {
