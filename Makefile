@@ -44,7 +44,7 @@ bench-engine: ## our gRPC engine beside tonic: requests a second and CPU a call,
 	python3 peers/bench_engine.py
 
 bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same servers, some minutes
-	cargo build --release -p bench
+	cargo build --release --bin quire --bin quire-bench
 	command -v h2load >/dev/null || { apt-get update -qq && apt-get install -y -qq nghttp2-client; }
 	command -v wrk >/dev/null || { apt-get update -qq && apt-get install -y -qq wrk; }
 	python3 peers/bench_tools.py

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """quire-bench beside h2load, wrk and ghz on the same server: what each says of the same load, and what it costs.
 
-The servers do nothing but answer (`quire-bench null`), on core 0; the tools run on core 1, in turns. A second part
-puts a constant rate to a server that stops for 100 ms of every second, where the answer is known: one request in ten
-is due in a stall and waits for what is left of it, so the 99th percentile is 90 ms and the 95th is 50 ms.
+`tools`: the servers do nothing but answer (`quire-bench null`), on core 0; the tools run on core 1, in turns.
+`stalls`: a constant rate put to a server that stops for 800 ms of every second, where the answer is known: whoever is
+due in a stall waits for what is left of it, so a fifth waits for nothing and the rest evenly from 0 to 800 ms.
+`same`: a hundred short comparisons of `quire` with itself; how many find a difference?
 """
 
 import argparse
@@ -19,10 +20,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BENCH = ROOT / "target/release/quire-bench"
+QUIRE = ROOT / "target/release/quire"
 GHZ = ROOT / "target/tools/bin/ghz"
 METHOD = "bookstore.BookStore/Lookup"
 PROTO = ROOT / "proto/bookstore.proto"
-STALL_MS, EVERY_MS, STALLED_RATE = 100, 1000, 1000
+STALL_MS, EVERY_MS, STALLED_RATE = 800, 1000, 1000
+THEORY_MS = {"p50": 300, "p99": 790}
 
 LOADS = {
     "gRPC, 1 connection, 1 call": ("grpc", 1, 1),
@@ -35,18 +38,18 @@ LOADS = {
 }
 
 
-class Null:
-    """A server that only answers, on core 0."""
+class Server:
+    """A server on core 0."""
 
-    def __init__(self, protocol: str, *more: str):
-        command = ["taskset", "-c", "0", str(BENCH), "null", protocol, "--listen", "127.0.0.1:0", *more]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    def __init__(self, *command: str):
+        command = ["taskset", "-c", "0", *command]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for line in self.process.stdout:
-            found = re.search(r"listening on (127\.0\.0\.1:\d+)", line)
+            found = re.search(r"listening\b.*?(127\.0\.0\.1:\d+)", line)
             if found:
                 self.address = found.group(1)
                 return
-        raise SystemExit("the null server ended before it listened")
+        raise SystemExit(f"{' '.join(command)} ended before it listened")
 
     def cpu_ns(self) -> int:
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
@@ -55,6 +58,11 @@ class Null:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(30)
+
+
+def null(protocol: str, *more: str) -> Server:
+    """A server that only answers."""
+    return Server(str(BENCH), "null", protocol, "--listen", "127.0.0.1:0", *more)
 
 
 def run(command: list[str]) -> tuple[str, float]:
@@ -145,7 +153,7 @@ def side_by_side(rounds: int, seconds: float) -> None:
     print("| load | tool | req/s | p50 µs | p99 µs | µs of tool's CPU a request | µs of server's CPU |")
     print("|---|---|---|---|---|---|---|")
     for load, (protocol, connections, in_flight) in LOADS.items():
-        server = Null(protocol.removesuffix("2"))
+        server = null(protocol.removesuffix("2"))
         with contextlib.closing(contextlib.ExitStack()) as stack:
             stack.callback(server.stop)
             seen: dict[str, list[dict]] = {tool: [] for tool in SPEAKS[protocol]}
@@ -162,30 +170,50 @@ def side_by_side(rounds: int, seconds: float) -> None:
                 print("|", " | ".join([load, tool, *cells]), "|", flush=True)
 
 
-def stalled(rounds: int) -> None:
+def stalled(seconds: float) -> None:
     print(f"\n{STALLED_RATE} calls/s at a constant rate, the server stops for {STALL_MS} ms of every {EVERY_MS} ms:\n")
-    print("| tool | p50 ms | p99 ms | by theory |")
+    print("| tool | loop | p50 ms | p99 ms |")
     print("|---|---|---|---|")
-    server = Null("grpc", "--stall", f"{STALL_MS}ms", "--every", f"{EVERY_MS}ms")
+    print(f"| by theory | open | {THEORY_MS['p50']} | {THEORY_MS['p99']} |")
+    server = null("grpc", "--stall", f"{STALL_MS}ms", "--every", f"{EVERY_MS}ms")
     with contextlib.closing(contextlib.ExitStack()) as stack:
         stack.callback(server.stop)
-        for tool in SPEAKS["grpc"]:
-            results = [TOOLS[tool]("grpc", server.address, 1, 1, 10, STALLED_RATE) for _ in range(rounds)]
-            print(f"| {tool}, open | {median(results, 'p50') / 1e3:.2f} | {median(results, 'p99') / 1e3:.1f} | 90 |", flush=True)
-        for tool in SPEAKS["grpc"]:
-            results = [TOOLS[tool]("grpc", server.address, 1, 1, 10, None) for _ in range(rounds)]
-            print(f"| {tool}, closed | {median(results, 'p50') / 1e3:.2f} | {median(results, 'p99') / 1e3:.1f} | 90 |", flush=True)
+        for loop, rate in [("open", STALLED_RATE), ("closed", None)]:
+            for tool in SPEAKS["grpc"]:
+                seen = TOOLS[tool]("grpc", server.address, 1, 1, seconds, rate)
+                print(f"| {tool} | {loop} | {seen['p50'] / 1e3:.2f} | {seen['p99'] / 1e3:.1f} |", flush=True)
+
+
+def same(tries: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        others = [f"--set={name}.enabled=false" for name in ("kv", "rpcgame", "tasks")]
+        server = Server(str(QUIRE), "serve", "--listen", "127.0.0.1:0", "--data", folder, *others)
+        with contextlib.closing(contextlib.ExitStack()) as stack:
+            stack.callback(server.stop)
+            load = f"grpc {server.address} {METHOD} --proto {PROTO} --data '{{\"id\":53477}}' -c 4 -m 8 -d 150ms --warm-up 50ms --workers 1 --cores 1"
+            different = 0
+            for seed in range(1, tries + 1):
+                command = [str(BENCH), "ab", load, load, "--rounds", "5", "--seed", str(seed), "--json", "-q"]
+                out = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+                different += any(effect["verdict"] != "no-difference-seen" for effect in json.loads(out)["effects"])
+    print(f"\nA server compared with itself {tries} times: a difference in rate, p50 or p99 found {different} times")
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--part", choices=["tools", "stalls", "same"], help="only this one")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=float, default=2)
+    arguments.add_argument("--tries", type=int, default=100)
     arguments = arguments.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         raise SystemExit("this comparison needs two cores: one for the server, one for the tool")
-    side_by_side(arguments.rounds, arguments.seconds)
-    stalled(1)
+    if arguments.part in (None, "tools"):
+        side_by_side(arguments.rounds, arguments.seconds)
+    if arguments.part in (None, "stalls"):
+        stalled(10)
+    if arguments.part in (None, "same"):
+        same(arguments.tries)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ pub(super) fn findings(results: &Results, limited: &Results) -> anyhow::Result<F
         .heading("Against the classic design")
         .paragraph("Requests a second, and how many times the classic design's rate that is, with the 95% interval over rounds.")
         .table(ratios(results))
+        .table(costs(results))
         .heading("Limited stock")
         .paragraph(format!(
             "5,000 purchases of a book with {STOCK} copies, on an empty database each time. Every server sold exactly \
@@ -123,18 +124,7 @@ fn questions(results: &Results) -> Table {
 }
 
 fn ratios(results: &Results) -> Table {
-    let heads = [
-        "load",
-        NAMES[0],
-        NAMES[1],
-        NAMES[2],
-        "ratio",
-        "95% interval",
-        "p99, ms",
-        "p99 classic, ms",
-        "CPU a request, µs",
-        "classic, µs",
-    ];
+    let heads = ["load", NAMES[0], NAMES[1], NAMES[2], "ratio", "95% interval"];
     RATIOS.iter().fold(Table::of_numbers("Requests a second", heads), |table, load| {
         let rates = SUBJECTS.iter().map(|subject| {
             let rate = results.median(subject, load, rate);
@@ -147,6 +137,13 @@ fn ratios(results: &Results) -> Table {
             ),
             None => (Value::text(""), "needs two rounds".to_owned()),
         };
+        table.row([Value::text(load_name(load))].into_iter().chain(rates).chain([ratio, Value::text(interval)]))
+    })
+}
+
+fn costs(results: &Results) -> Table {
+    let heads = ["load", "p99, ms: Quire", "classic design", "CPU a request, µs: Quire", "classic design"];
+    RATIOS.iter().fold(Table::of_numbers("What a request takes", heads), |table, load| {
         let p99 = |subject| {
             let ms = results.median(subject, load, |one| one.run.response.quantile_us(0.99)) / 1e3;
             Value::figure(format!("{load}_{subject}_p99_ms"), ms, format!("{ms:.2}"))
@@ -155,10 +152,13 @@ fn ratios(results: &Results) -> Table {
             let cpu = results.median(subject, load, Measured::server_cpu_us);
             Value::figure(format!("{load}_{subject}_cpu_us"), cpu, format!("{cpu:.1}"))
         };
-        let more =
-            [ratio, Value::text(interval), p99(SUBJECTS[0]), p99(SUBJECTS[2]), cpu(SUBJECTS[0]), cpu(SUBJECTS[2])];
-        table.row([Value::text(load.replace('_', ", "))].into_iter().chain(rates).chain(more))
+        let [ours, _, classic] = SUBJECTS;
+        table.row([Value::text(load_name(load)), p99(ours), p99(classic), cpu(ours), cpu(classic)])
     })
+}
+
+fn load_name(load: &str) -> String {
+    load.replace('_', ", ")
 }
 
 fn limited_table(limited: &Results) -> Table {
