@@ -118,6 +118,8 @@ struct Shared {
     queue: Queue<Job>,
     shelf: Arc<Shelf>,
     state: Mutex<State>,
+    /// Held by the thread that has a transaction.
+    turn: Mutex<()>,
     last_number: watch::Sender<i64>,
     /// False while a failed file has not been read back.
     sound: watch::Sender<bool>,
@@ -162,6 +164,7 @@ impl Ledger {
             last_number: watch::Sender::new(state.last_number),
             sound: watch::Sender::new(true),
             state: Mutex::new(state),
+            turn: Mutex::default(),
             metrics,
             couriers: Couriers::default(),
         });

@@ -201,6 +201,9 @@ impl Worker<'_, '_> {
         &mut self,
         decide: impl Fn(&mut Batch<'_>, &mut Writer<'_>) -> Result<R, Trouble>,
     ) -> Result<R, Failure> {
+        // SQLite's own wait for the write lock is not fair: a thread could lose to the others until its patience ends.
+        let shared = self.shared;
+        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reload = false;
         // The second try is for a file that was changed without a trace in the log.
         for _ in 0..2 {
