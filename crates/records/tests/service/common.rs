@@ -125,7 +125,7 @@ impl Page {
 /// A request on a connection of its own; `head` is further header lines.
 pub(crate) async fn http(address: SocketAddr, method: &str, path: &str, head: &[&str]) -> Page {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let lines: String = head.iter().map(|line| format!("{line}\r\n")).collect();
+    let lines = head.iter().map(|line| format!("{line}\r\n")).collect::<Vec<_>>().concat();
     let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{lines}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -148,7 +148,7 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Page {
 
 /// As a query string has it.
 pub(crate) fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat()
 }
 
 /// What the text form says, read by others' rules.

@@ -124,7 +124,7 @@ async fn a_reload_that_fails_leaves_everything_as_it_is() {
 #[tokio::test]
 async fn a_stream_stays_with_the_file_it_began_with() {
     let rows = 2000;
-    let old: String = (0..rows).map(|row| format!("x,{row}\n")).collect();
+    let old = (0..rows).map(|row| format!("x,{row}\n")).collect::<Vec<_>>().concat();
     let served = serve(format!("a,b\n{old}"), Settings::default()).await;
     let request = records::grpc::wire::StreamRequest {
         key: "a".to_owned(),

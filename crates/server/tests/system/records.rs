@@ -96,10 +96,8 @@ fn a_hangup_loads_the_file_anew_and_a_bad_one_is_told_and_left() {
 #[tokio::test]
 async fn answers_keep_coming_while_the_file_is_loaded_anew() {
     let folder = folder();
-    let mut csv = TICKETS.to_owned();
-    for row in 0..20_000 {
-        csv.push_str(&format!("P{row},Other\n"));
-    }
+    let rows = (0..20_000).map(|row| format!("P{row},Other\n")).collect::<Vec<_>>().concat();
+    let csv = TICKETS.to_owned() + &rows;
     let server = serve(folder.path(), &csv);
     let client = ReaderServiceClient::new(server.channel());
     for round in 1..=3 {
