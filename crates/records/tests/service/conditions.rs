@@ -81,6 +81,10 @@ async fn kept_answers_stay_within_their_bound() {
     }
     let held = served.records.levels().cache_bytes;
     assert!((1..=10_000).contains(&held), "{held}");
+    let limits = Limits { cache_bytes: 0, ..Limits::default() };
+    let served = serve(file(), Settings { limits, ..Settings::default() }).await;
+    let page = http(served.address, "GET", QUERY, &["Accept-Encoding: zstd"]).await;
+    assert_eq!((page.header("content-encoding"), served.records.levels().cache_bytes), ("zstd", 0));
 }
 
 /// What came over the wire, compressed or not.
