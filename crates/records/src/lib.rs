@@ -2,4 +2,5 @@
 //!
 //! [`grpc`] speaks to clients. Nothing here opens a socket, reads a configuration file or prints.
 
+pub mod generate;
 pub mod grpc;
