@@ -39,6 +39,9 @@ pub(crate) struct ServeArgs {
     /// Folder that holds bookstore.db; made with the sample catalogue if absent [default: quire-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// CSV file with a header row for the record queries
+    #[arg(long, value_name = "FILE")]
+    pub records_csv: Option<PathBuf>,
     /// Configuration in TOML [default: quire.toml if it is there]
     #[arg(long, value_name = "FILE", env = "QUIRE_CONFIG")]
     pub config: Option<PathBuf>,

@@ -28,7 +28,7 @@ use crate::{
     config::Config,
     console, http,
     process::Process,
-    services::{self, kv::Kv, rpcgame::RpcGame},
+    services::{self, kv::Kv, records::Records, rpcgame::RpcGame},
     telemetry,
     transport::{self, Counts, Front},
 };
@@ -83,6 +83,14 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         ours.register_collector(Box::new(kv.clone()));
     }
     let sweeping = kv.as_ref().map(Kv::sweep);
+    let records = match config.records.clone() {
+        Some(settings) => Some(Records::open(settings).await?),
+        None => None,
+    };
+    if let Some(records) = &records {
+        ours.register_collector(Box::new(records.clone()));
+    }
+    let reloading = records.as_ref().map(Records::reload_when_told).transpose()?.flatten();
     if let Some(game) = &game {
         game.announce()?;
     }
@@ -91,10 +99,15 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let stop = watch::Sender::new(false);
     let tasks = services::tasks::start(tasks_listener, config.tasks.as_ref(), ours, &stop.subscribe())?;
     let pages = http::router(http::Pages { store: store.clone(), registry: Arc::new(registry) });
+    let pages = match &records {
+        Some(records) => pages.merge(records.pages()),
+        None => pages,
+    };
     let front = Front {
         store: store.clone(),
         access: access(&config, address),
         kv: kv.clone(),
+        records,
         limits: config.transport,
         counts,
         pages,
@@ -122,8 +135,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     };
     tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
     let stopped = drain(&store, kv.as_ref(), &stop, serving, config.drain).await;
-    if let Some(sweeping) = sweeping {
-        sweeping.abort();
+    for task in [sweeping, reloading].into_iter().flatten() {
+        task.abort();
     }
     stopped
 }

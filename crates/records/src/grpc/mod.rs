@@ -1,5 +1,14 @@
 //! Record queries over gRPC: wire messages in, domain calls, shared slices out. No rule and no limit lives here.
 
+mod reader;
+mod shape;
+mod stream;
+
+use ::grpc::Status;
+
+pub use self::{reader::ReaderGrpc, stream::StreamGrpc};
+use crate::fault::Fault;
+
 /// The messages and services of `proto/records.proto`.
 #[allow(
     missing_docs,
@@ -13,4 +22,23 @@ pub mod wire {
 
     /// The contract in the form that reflection serves.
     pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/records.bin"));
+}
+
+/// The services' names, for health.
+pub const SERVICES: [&str; 2] = ["ReaderService", "RecordStreamService"];
+
+/// The methods, as metrics name them.
+pub const METHODS: [&str; 3] =
+    ["/ReaderService/GetRecord", "/ReaderService/GetRecordString", "/RecordStreamService/StreamRecords"];
+
+impl From<Fault> for Status {
+    fn from(fault: Fault) -> Self {
+        let said = fault.to_string();
+        match fault {
+            Fault::NoFile => Self::failed_precondition(said),
+            Fault::Invalid(_) | Fault::NoColumn { .. } => Self::invalid_argument(said),
+            Fault::AnswerBytes { .. } | Fault::Busy { .. } => Self::resource_exhausted(said),
+            Fault::Failed => Self::internal(said),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 mod kv;
 mod raw;
+mod records;
 mod rpcgame;
 mod tasks;
 
@@ -31,6 +32,8 @@ pub(crate) struct Config {
     pub tasks: Option<Tasks>,
     /// `None` when the key-value service is off.
     pub kv: Option<::kv::Settings>,
+    /// `None` when the record queries are off.
+    pub records: Option<::records::Settings>,
     pub tls: Option<Tls>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
@@ -168,6 +171,7 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         rpcgame: raw.rpcgame.validate(tls.is_some())?,
         tasks: tasks::validate(&raw.tasks)?,
         kv: kv::validate(&raw.kv)?,
+        records: records::validate(&raw.records)?,
         tls,
         admin_token: admin_token.map(Into::into),
         log: Log { filter: raw.log.level, json: matches!(raw.log.format, Format::Json) },

@@ -21,6 +21,7 @@ pub(super) struct Raw {
     pub catalogue: Catalogue,
     pub tasks: super::tasks::Raw,
     pub kv: super::kv::Raw,
+    pub records: super::records::Raw,
     pub admin: Admin,
     pub tls: Tls,
     pub log: Log,
@@ -189,7 +190,7 @@ impl Provider for Flag {
 }
 
 /// Settings that have no default and so cannot be found among the defaults.
-const ABSENT_BY_DEFAULT: [&str; 4] = ["admin.token", "tls.certificate", "tls.key", "tls.client_ca"];
+const ABSENT_BY_DEFAULT: [&str; 5] = ["admin.token", "records.csv", "tls.certificate", "tls.key", "tls.client_ca"];
 
 /// The file read when none is named.
 const DEFAULT_FILE: &str = "quire.toml";
@@ -216,10 +217,12 @@ pub(super) fn figment(args: &ServeArgs) -> anyhow::Result<Figment> {
         figment = figment.merge(Flag { name: "--set".to_owned(), key: key.to_owned(), value });
     }
     let data = args.data.as_ref().map(|data| data.to_string_lossy().into_owned());
+    let records_csv = args.records_csv.as_ref().map(|path| path.to_string_lossy().into_owned());
     let flags = [
         ("--listen", "server.listen", &args.listen),
         ("--tasks-listen", "tasks.listen", &args.tasks_listen),
         ("--data", "server.data", &data),
+        ("--records-csv", "records.csv", &records_csv),
         ("--log-level", "log.level", &args.log_level),
         ("--log-format", "log.format", &args.log_format),
     ];

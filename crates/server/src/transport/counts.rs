@@ -19,7 +19,7 @@ use prometheus_client::{
 };
 
 /// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 19] = [
+const METHODS: [&str; 22] = [
     "/bookstore.BookStore/Lookup",
     "/bookstore.BookStore/Buy",
     "/bookstore.BookStore/Search",
@@ -35,6 +35,9 @@ const METHODS: [&str; 19] = [
     kv::grpc::METHODS[3],
     kv::grpc::METHODS[4],
     kv::grpc::METHODS[5],
+    records::grpc::METHODS[0],
+    records::grpc::METHODS[1],
+    records::grpc::METHODS[2],
     "/RPCGame/Try",
     "/RPCGame/Done",
     "/RPCGameStream/Play",

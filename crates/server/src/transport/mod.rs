@@ -28,6 +28,7 @@ use crate::{
     config::TransportLimits,
     services::{
         kv::{self, Kv},
+        records::Records,
         rpcgame::{Ports, RpcGame},
     },
 };
@@ -38,6 +39,8 @@ pub(crate) struct Front {
     pub access: Access,
     /// `None` when the key-value service is off.
     pub kv: Option<Kv>,
+    /// `None` when the record queries are off.
+    pub records: Option<Records>,
     pub limits: TransportLimits,
     pub counts: Counts,
     /// Answers HTTP/1.1, and HTTP/2 that is not gRPC.
@@ -59,6 +62,9 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     if front.kv.is_some() {
         contracts = Kv::describe(contracts)?;
     }
+    if let Some(records) = &front.records {
+        contracts = records.describe(&reporter, contracts)?;
+    }
     if front.game.is_some() {
         contracts = RpcGame::describe(&reporter, contracts)?;
     }
@@ -72,6 +78,10 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     let builder = Server::builder();
     let builder = match &front.kv {
         Some(kv) => kv.serve_on(builder),
+        None => builder,
+    };
+    let builder = match &front.records {
+        Some(records) => records.serve_on(builder),
         None => builder,
     };
     let builder = builder

@@ -1,0 +1,168 @@
+//! An answer: bytes that are shared with the table where many lie together, and gathered where they lie scattered.
+//! Must not know what the bytes mean.
+
+use bytes::Bytes;
+
+use crate::{
+    encode::Format,
+    selection::Selection,
+    table::{Encoded, Place},
+};
+
+/// Rows that lie together and have as many bytes are sent from where they lie. Fewer are gathered: a write of many
+/// small pieces costs more than copying them into one that stays in the cache.
+const SHARE_BYTES: usize = 32 << 10;
+/// A piece that is sent from where it lies has at most about as many.
+const RUN_BYTES: usize = 1 << 20;
+/// What is gathered is handed on at this size.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Bytes to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    head: Bytes,
+    body: Body,
+    tail: Bytes,
+    len: usize,
+    rows: usize,
+    matching: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    /// Rows that lie ready in this form.
+    Rows(Selection, Format),
+    Whole(Bytes),
+}
+
+/// What stands around the rows: given their bytes, their number, and how many match.
+pub(crate) type Frame = fn(usize, usize, usize) -> (Bytes, Bytes);
+
+impl Answer {
+    /// Of rows that lie ready; `None` if they do not.
+    pub(crate) fn of_ready(selection: Selection, format: Format, frame: Frame) -> Option<Self> {
+        let len = body_bytes(selection.table().encoded(format)?, selection.rows(), format);
+        let (rows, matching) = (selection.rows().len(), selection.matching());
+        let (head, tail) = frame(len, rows, matching);
+        let len = head.len() + len + tail.len();
+        Some(Self { head, body: Body::Rows(selection, format), tail, len, rows, matching })
+    }
+
+    /// Of bytes that were made for it.
+    pub(crate) fn whole(bytes: Bytes, rows: usize, matching: usize) -> Self {
+        let len = bytes.len();
+        Self { head: Bytes::new(), body: Body::Whole(bytes), tail: Bytes::new(), len, rows, matching }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn matching(&self) -> usize {
+        self.matching
+    }
+
+    /// The bytes, in pieces that are worth a write of their own.
+    pub(crate) fn chunks(self) -> Chunks {
+        Chunks { answer: self, next_row: 0, stage: Stage::Head, waiting: None }
+    }
+}
+
+fn body_bytes(encoded: &Encoded, rows: &[u32], format: Format) -> usize {
+    let all: usize = rows.iter().map(|row| encoded.place(*row).len()).sum();
+    if rows.is_empty() { 0 } else { all - format.separator_bytes() }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Head,
+    Body,
+    Over,
+}
+
+/// The bytes of an answer, piece by piece.
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    answer: Answer,
+    next_row: usize,
+    stage: Stage,
+    /// A run that was found while another chunk was filled.
+    waiting: Option<Place>,
+}
+
+impl Chunks {
+    /// What the rows from the next one on have in one place.
+    fn run(&mut self, encoded: &Encoded, rows: &[u32], format: Format) -> Option<Place> {
+        if let Some(waiting) = self.waiting.take() {
+            return Some(waiting);
+        }
+        let mut run = encoded.place(*rows.get(self.next_row)?);
+        self.next_row += 1;
+        while run.len() < RUN_BYTES
+            && let Some(next) = rows.get(self.next_row)
+            && run.join(encoded.place(*next))
+        {
+            self.next_row += 1;
+        }
+        if self.next_row == rows.len() {
+            run.cut(format.separator_bytes());
+        }
+        Some(run)
+    }
+
+    /// Adds rows to `chunk` until it is full, or until rows come that are better shared.
+    fn gather(&mut self, selection: &Selection, format: Format, chunk: &mut Vec<u8>) -> Option<Bytes> {
+        let encoded = selection.table().encoded(format)?;
+        while chunk.len() < CHUNK_BYTES {
+            let Some(run) = self.run(encoded, selection.rows(), format) else {
+                self.stage = Stage::Over;
+                chunk.extend_from_slice(&self.answer.tail);
+                return None;
+            };
+            if run.len() >= SHARE_BYTES {
+                if chunk.is_empty() {
+                    return Some(encoded.share(run));
+                }
+                self.waiting = Some(run);
+                return None;
+            }
+            if chunk.capacity() == 0 {
+                chunk.reserve_exact(CHUNK_BYTES + SHARE_BYTES);
+            }
+            chunk.extend_from_slice(encoded.bytes_at(run));
+        }
+        None
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.stage == Stage::Over {
+            return None;
+        }
+        let mut chunk = Vec::new();
+        if self.stage == Stage::Head {
+            self.stage = Stage::Body;
+            if !self.answer.head.is_empty() {
+                chunk.reserve_exact(CHUNK_BYTES + SHARE_BYTES);
+                chunk.extend_from_slice(&self.answer.head);
+            }
+        }
+        match self.answer.body.clone() {
+            Body::Whole(bytes) => {
+                self.stage = Stage::Over;
+                Some(bytes)
+            }
+            Body::Rows(selection, format) => {
+                let shared = self.gather(&selection, format, &mut chunk);
+                shared.or_else(|| (!chunk.is_empty()).then(|| chunk.into()))
+            }
+        }
+    }
+}

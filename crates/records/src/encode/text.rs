@@ -1,0 +1,43 @@
+//! Rows as lines of CSV, with a line feed at the end of each.
+//!
+//! Implements: RFC 4180 section 2 (quoting).
+
+/// Whether a value with this byte has to be quoted.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    special[b',' as usize] = true;
+    special[b'"' as usize] = true;
+    special[b'\r' as usize] = true;
+    special[b'\n' as usize] = true;
+    special
+};
+
+pub(super) fn row<'a>(values: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
+    let start = out.len();
+    for (place, value) in values.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        if value.bytes().any(|byte| SPECIAL[usize::from(byte)]) {
+            quoted(value, out);
+        } else {
+            out.extend_from_slice(value.as_bytes());
+        }
+    }
+    // An empty line would be no row at all.
+    if out.len() == start {
+        out.extend_from_slice(b"\"\"");
+    }
+    out.push(b'\n');
+}
+
+fn quoted(value: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for (place, part) in value.as_bytes().split(|byte| *byte == b'"').enumerate() {
+        if place > 0 {
+            out.extend_from_slice(b"\"\"");
+        }
+        out.extend_from_slice(part);
+    }
+    out.push(b'"');
+}

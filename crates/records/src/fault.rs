@@ -1,0 +1,54 @@
+//! Why a query was not answered. Must not know any transport's codes.
+
+/// What a caller is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// There is nothing to ask.
+    #[error("the server has no records: name a CSV file with the setting records.csv and start it again")]
+    NoFile,
+    /// The question is none; the text says what would be.
+    #[error("{0}")]
+    Invalid(String),
+    /// The file has no such column.
+    #[error("there is no column '{wanted}'; the columns are {columns}")]
+    NoColumn {
+        /// As asked.
+        wanted: String,
+        /// All names, as a list to read.
+        columns: String,
+    },
+    /// The answer is too large to be one.
+    #[error(
+        "the answer has {bytes} bytes in {rows} rows, and the server's limit records.answer_bytes is {at}: \
+         ask for pages with offset and limit, for a smaller result_size, or for a stream with \
+         RecordStreamService/StreamRecords"
+    )]
+    AnswerBytes {
+        /// Of the answer.
+        bytes: usize,
+        /// Of the answer.
+        rows: usize,
+        /// The limit.
+        at: usize,
+    },
+    /// Too many queries wait.
+    #[error("the server's limit records.jobs_queued is {at}: try again after a pause")]
+    Busy {
+        /// The limit.
+        at: usize,
+    },
+    /// A worker ended without an answer.
+    #[error("the query failed inside the server")]
+    Failed,
+}
+
+/// Column names, as many as can be read.
+pub(crate) fn name_list<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const SHOWN_MAX: usize = 100;
+    let count = names.len();
+    let mut list = names.take(SHOWN_MAX).collect::<Vec<_>>().join(", ");
+    if count > SHOWN_MAX {
+        list.push_str(&format!(" and {} more", count - SHOWN_MAX));
+    }
+    list
+}

@@ -1,0 +1,142 @@
+//! `RecordStreamService`: an answer in as many messages as it takes, all of one state of the file.
+
+use std::{pin::Pin, sync::Arc};
+
+use ::grpc::{
+    Request, Response, Status, Stream,
+    server::{Method, Service},
+    unfold,
+};
+use bytes::{Buf, BufMut};
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType},
+};
+
+use super::{SERVICES, shape::RECORDS, wire::StreamRequest};
+use crate::{
+    answer::Answer,
+    query::Query,
+    selection::Selection,
+    service::{Records, Shape},
+};
+
+/// Serves records.
+#[derive(Clone, Debug)]
+pub struct StreamGrpc {
+    records: Records,
+}
+
+impl StreamGrpc {
+    /// Serves `records`.
+    pub fn new(records: Records) -> Self {
+        Self { records }
+    }
+
+    async fn stream_records(&self, request: StreamRequest) -> Result<Response<Pages>, Status> {
+        let page_rows = usize::try_from(request.page_rows).unwrap_or(usize::MAX);
+        let query = Query {
+            column: request.key,
+            value: request.value,
+            share: request.result_size,
+            offset: request.offset,
+            limit: (request.limit > 0).then_some(request.limit),
+        };
+        let selection = self.records.select(query).await?;
+        let progress = Progress {
+            records: self.records.clone(),
+            selection,
+            next_row: 0,
+            is_begun: false,
+            page_rows: if page_rows == 0 { usize::MAX } else { page_rows },
+        };
+        Ok(Response::new(Box::pin(unfold(progress, Progress::step))))
+    }
+}
+
+type Pages = Pin<Box<dyn Stream<Item = Result<Page, Status>> + Send>>;
+
+impl Service for StreamGrpc {
+    fn name(&self) -> &'static str {
+        SERVICES[1]
+    }
+
+    fn methods(self) -> Vec<Method> {
+        let call = |service: Arc<Self>, request: Request<StreamRequest>| async move {
+            service.stream_records(request.into_inner()).await
+        };
+        vec![Method::server_streaming("StreamRecords", Arc::new(self), call)]
+    }
+}
+
+/// How far a stream has come.
+struct Progress {
+    records: Records,
+    selection: Selection,
+    next_row: usize,
+    is_begun: bool,
+    page_rows: usize,
+}
+
+impl Progress {
+    async fn step(mut self) -> Option<(Result<Page, Status>, Self)> {
+        let rows = self.selection.rows().len();
+        // Without any row there is still a message, which says so.
+        if self.next_row == rows && self.is_begun {
+            return None;
+        }
+        self.is_begun = true;
+        let start = self.next_row;
+        self.next_row = self.page_end(&RECORDS);
+        let page = self.records.part(&self.selection, start..self.next_row, &RECORDS).await;
+        Some((page.map(Page).map_err(Into::into), self))
+    }
+
+    /// The row after the last of the next message.
+    fn page_end(&self, shape: &Shape) -> usize {
+        let (table, rows) = (self.selection.table(), self.selection.rows());
+        let most = self.next_row.saturating_add(self.page_rows).min(rows.len());
+        let mut room = self.records.settings().limits.page_bytes;
+        let row_bytes = |row: u32| match table.encoded(shape.format) {
+            Some(encoded) => encoded.place(row).len(),
+            None => table.names().zip(table.values(row)).map(|(name, value)| name.len() + value.len()).sum(),
+        };
+        for (place, row) in rows[self.next_row..most].iter().enumerate() {
+            let bytes = row_bytes(*row);
+            if bytes > room && place > 0 {
+                return self.next_row + place;
+            }
+            room = room.saturating_sub(bytes);
+        }
+        most
+    }
+}
+
+/// A `ReaderResponse` that is only ever sent.
+#[derive(Debug)]
+struct Page(Answer);
+
+impl Message for Page {
+    fn encode_raw(&self, buffer: &mut impl BufMut) {
+        for chunk in self.0.clone().chunks() {
+            buffer.put_slice(&chunk);
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buffer: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        // Nobody decodes one: whatever comes is skipped.
+        prost::encoding::skip_field(wire_type, tag, buffer, context)
+    }
+
+    fn clear(&mut self) {}
+}

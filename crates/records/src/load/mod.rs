@@ -1,0 +1,180 @@
+//! A file becomes a table: one thread reads and checks it, one fills the columns, one encodes the rows. Must not know
+//! queries.
+
+mod error;
+mod rows;
+
+use std::{
+    fs::File,
+    hash::Hasher as _,
+    io::Read,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use twox_hash::xxhash3_64;
+
+pub use self::error::{LoadError, Problem};
+use self::rows::{Batch, Rows};
+use crate::{
+    encode::{Format, RowEncoder},
+    settings::{Encode, Limits, Settings},
+    table::{Column, Encoded, GrowingColumn, GrowingEncoded, Table},
+};
+
+/// Batches that may wait for each thread.
+const BATCHES_WAITING: usize = 8;
+/// How often the log says how far loading is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Loads a file. Blocks for as long as that takes.
+pub(crate) fn file(path: &Path, settings: &Settings) -> Result<Table, LoadError> {
+    let failed = |problem| LoadError { path: path.to_owned(), problem };
+    let file = File::open(path).map_err(|error| failed(Problem::Open(error)))?;
+    let size = file.metadata().map_or(0, |meta| meta.len());
+    let started = Instant::now();
+    let table = load(file, size, settings).map_err(failed)?;
+    tracing::info!(
+        file = %path.display(),
+        rows = table.rows(),
+        columns = table.columns().len(),
+        bytes = table.bytes(),
+        seconds = started.elapsed().as_secs_f64(),
+        "records are loaded"
+    );
+    Ok(table)
+}
+
+/// Which forms lie ready.
+fn kept(settings: &Settings) -> Vec<Format> {
+    let keep = settings.keep;
+    let wanted = |format: &Format| match format {
+        Format::Protobuf => keep.protobuf,
+        Format::Json => keep.json,
+        Format::Text => keep.text,
+    };
+    let formats = Format::ALL.into_iter().filter(wanted);
+    if settings.encode == Encode::Each { Vec::new() } else { formats.collect() }
+}
+
+type Batches = Receiver<Arc<Batch>>;
+
+pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<Table, Problem> {
+    let mut rows = Rows::open(source, &settings.limits)?;
+    let names = rows.header().to_vec();
+    let formats = kept(settings);
+    let held = Held::default();
+    let (to_columns, for_columns) = sync_channel(BATCHES_WAITING);
+    let (to_encoder, for_encoder) = sync_channel(BATCHES_WAITING);
+    thread::scope(|scope| {
+        let (names, held) = (&names, &held);
+        let columns = scope.spawn(move || fill_columns(names, &for_columns, &held.columns));
+        let encoded = scope.spawn(move || encode_rows(names, &formats, &for_encoder, &held.encoded));
+        // The senders end with the call, and with them the threads.
+        let read = read_all(&mut rows, [to_columns, to_encoder], held, size, &settings.limits);
+        let (columns, encoded) = (join(columns), join(encoded));
+        let Found { count, version } = read?;
+        Ok(Table::new(columns, count, encoded, version))
+    })
+}
+
+/// A worker's panic is a bug of ours, and goes on to whoever waits.
+fn join<T>(worker: thread::ScopedJoinHandle<'_, T>) -> T {
+    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Memory of what was loaded so far, told by each thread.
+#[derive(Debug, Default)]
+struct Held {
+    columns: AtomicUsize,
+    encoded: AtomicUsize,
+}
+
+/// What reading to the end found.
+struct Found {
+    count: u32,
+    version: u64,
+}
+
+fn read_all(
+    rows: &mut Rows<'_, impl Read>,
+    to: [SyncSender<Arc<Batch>>; 2],
+    held: &Held,
+    size: u64,
+    limits: &Limits,
+) -> Result<Found, Problem> {
+    let mut checksum = xxhash3_64::Hasher::new();
+    for name in rows.header() {
+        checksum.write(name.as_bytes());
+        checksum.write(&[0xff]);
+    }
+    let (mut count, mut told_at) = (0usize, Instant::now());
+    while let Some(batch) = rows.batch()? {
+        count += batch.rows();
+        let (text, ends) = batch.parts();
+        checksum.write(text);
+        for end in ends {
+            checksum.write(&end.to_le_bytes());
+        }
+        let batch = Arc::new(batch);
+        for to in &to {
+            // A thread that is gone has panicked, and is heard when it is joined.
+            let _ = to.send(Arc::clone(&batch));
+        }
+        let bytes = held.columns.load(Relaxed) + held.encoded.load(Relaxed);
+        if bytes > limits.total_bytes {
+            return Err(Problem::TotalBytes { line: rows.line(), bytes, at: limits.total_bytes });
+        }
+        if told_at.elapsed() >= PROGRESS_INTERVAL {
+            told_at = Instant::now();
+            let percent = (rows.bytes_read() * 100).checked_div(size);
+            tracing::info!(rows = count, percent, "records are being loaded");
+        }
+    }
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(Found { count, version: checksum.finish() })
+}
+
+fn fill_columns(names: &[Box<str>], batches: &Batches, held: &AtomicUsize) -> Vec<Column> {
+    let mut growing: Vec<GrowingColumn> = names.iter().map(|_| GrowingColumn::default()).collect();
+    for batch in batches {
+        for (place, column) in growing.iter_mut().enumerate() {
+            column.extend(batch.column(place));
+        }
+        held.store(growing.iter().map(GrowingColumn::bytes).sum(), Relaxed);
+    }
+    // Each column's index by value is a job of its own.
+    let mut columns: Vec<(GrowingColumn, &Box<str>)> = growing.into_iter().zip(names).collect();
+    let rest = columns.split_off(columns.len() / 2);
+    let finish = |columns: Vec<(GrowingColumn, &Box<str>)>| {
+        columns.into_iter().map(|(column, name)| column.finish(name.clone())).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let rest = scope.spawn(move || finish(rest));
+        let mut columns = finish(columns);
+        columns.extend(join(rest));
+        columns
+    })
+}
+
+fn encode_rows(names: &[Box<str>], formats: &[Format], batches: &Batches, held: &AtomicUsize) -> [Option<Encoded>; 3] {
+    let encoder = RowEncoder::new(names.iter().map(|name| &**name));
+    let mut growing: [Option<GrowingEncoded>; 3] =
+        Format::ALL.map(|format| formats.contains(&format).then(GrowingEncoded::default));
+    for batch in batches {
+        for (format, growing) in Format::ALL.into_iter().zip(&mut growing) {
+            let Some(growing) = growing else { continue };
+            for row in 0..batch.rows() {
+                growing.row(|out| encoder.row(format, batch.row(row), out));
+            }
+        }
+        held.store(growing.iter().flatten().map(GrowingEncoded::bytes).sum(), Relaxed);
+    }
+    growing.map(|growing| growing.map(GrowingEncoded::finish))
+}

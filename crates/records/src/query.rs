@@ -1,0 +1,85 @@
+//! What is asked, and which of the rows that match are answered. Must not know how rows are found.
+
+use crate::fault::Fault;
+
+/// A question.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Query {
+    /// A column's name.
+    pub column: String,
+    /// What its value has to be.
+    pub value: String,
+    /// The share of the matching rows to answer, from 0 to 1; none: all.
+    pub share: Option<f64>,
+    /// Rows left out at the start of that share.
+    pub offset: u64,
+    /// Rows answered then; none: as many as there are.
+    pub limit: Option<u64>,
+}
+
+impl Query {
+    /// Refuses what no file could answer.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        if let Some(share) = self.share
+            && !(0.0..=1.0).contains(&share)
+        {
+            return Err(Fault::Invalid(format!("result_size is {share}; it must be a number from 0 to 1")));
+        }
+        Ok(())
+    }
+
+    /// Which of so many matching rows are answered.
+    pub(crate) fn part_of(&self, matching: usize) -> std::ops::Range<usize> {
+        let end = self.share.map_or(matching, |share| share_of(matching, share));
+        let start = usize::try_from(self.offset).unwrap_or(usize::MAX).min(end);
+        let most = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        start..end.min(start.saturating_add(most))
+    }
+}
+
+/// Rounded down, as the product of two doubles.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rows are counted in 32 bits, and the share is from 0 to 1"
+)]
+fn share_of(rows: usize, share: f64) -> usize {
+    (rows as f64 * share) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(share: Option<f64>, offset: u64, limit: Option<u64>, matching: usize) -> std::ops::Range<usize> {
+        Query { share, offset, limit, ..Query::default() }.part_of(matching)
+    }
+
+    #[test]
+    fn a_share_is_rounded_down() {
+        assert_eq!(part(None, 0, None, 7), 0..7);
+        for (share, rows) in [(0.0, 0), (0.1, 0), (0.25, 1), (0.5, 3), (0.99, 6), (1.0, 7)] {
+            assert_eq!(part(Some(share), 0, None, 7), 0..rows, "{share}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_cut_from_the_share() {
+        assert_eq!(part(Some(0.5), 1, Some(10), 10), 1..5);
+        assert_eq!(part(None, 8, Some(3), 10), 8..10);
+        assert_eq!(part(None, 11, Some(3), 10), 10..10);
+        assert_eq!(part(None, u64::MAX, Some(u64::MAX), 10), 10..10);
+        assert_eq!(part(None, 2, Some(u64::MAX), 10), 2..10);
+        assert_eq!(part(None, 2, Some(0), 10), 2..2);
+    }
+
+    #[test]
+    fn a_share_that_is_none_is_refused() {
+        for share in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            let said = Query { share: Some(share), ..Query::default() }.check().unwrap_err().to_string();
+            assert!(said.contains("from 0 to 1"), "{said}");
+        }
+        Query { share: Some(-0.0), ..Query::default() }.check().unwrap();
+    }
+}

@@ -1,0 +1,139 @@
+//! Record queries over HTTP: a request's query string in, domain calls, shared slices out. No rule and no limit lives
+//! here.
+
+mod body;
+mod headers;
+mod openapi;
+mod parameters;
+mod shape;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use bytes::Bytes;
+
+use self::body::Pieces;
+pub(crate) use self::shape::lines;
+use crate::{
+    fault::Fault,
+    service::{Found, Records, Shape},
+};
+
+/// The paths that are answered.
+pub const PATHS: [&str; 3] = ["/search", "/search_string", "/openapi.json"];
+
+/// How many rows there are in an answer, and how many match: names of response headers.
+pub const ROWS_HEADER: &str = "num-record";
+/// As [`ROWS_HEADER`].
+pub const MATCHING_HEADER: &str = "num-matching";
+
+/// GET and HEAD on [`PATHS`].
+pub fn router(records: Records) -> Router {
+    let [json, text, contract] = PATHS;
+    Router::new()
+        .route(json, get(search))
+        .route(text, get(search_string))
+        .route(contract, get(contract_page))
+        .with_state(records)
+}
+
+async fn search(State(records): State<Records>, uri: Uri, headers: HeaderMap) -> Response {
+    answer(&records, &uri, &headers, &shape::OBJECT, "application/json").await
+}
+
+async fn search_string(State(records): State<Records>, uri: Uri, headers: HeaderMap) -> Response {
+    answer(&records, &uri, &headers, &shape::LINES, "text/plain; charset=utf-8").await
+}
+
+async fn contract_page(State(records): State<Records>) -> Response {
+    let page = openapi::document(records.names().as_deref(), records.settings().limits.answer_bytes);
+    ([(header::CONTENT_TYPE, "application/json")], page.to_string()).into_response()
+}
+
+async fn answer(
+    records: &Records,
+    uri: &Uri,
+    headers: &HeaderMap,
+    shape: &'static Shape,
+    content_type: &'static str,
+) -> Response {
+    let done = try_answer(records, uri, headers, shape, content_type).await;
+    records.rest_answered(done.is_ok());
+    done.unwrap_or_else(|fault| refusal(&fault))
+}
+
+async fn try_answer(
+    records: &Records,
+    uri: &Uri,
+    headers: &HeaderMap,
+    shape: &'static Shape,
+    content_type: &'static str,
+) -> Result<Response, Fault> {
+    let query = parameters::read(uri.query().unwrap_or_default())?;
+    let found = records.answer(query, shape).await?;
+    let coding = headers::coding(headers).filter(|_| records.packs(found.answer.len()));
+    let tag = headers::tag(&found.identity, coding);
+    let counts = [found.answer.rows(), found.answer.matching()];
+    let mut response = if headers::is_known(headers, &tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        content(records, found, coding, content_type).await?
+    };
+    let head = response.headers_mut();
+    head.insert(header::ETAG, value(&tag));
+    head.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    head.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    for (name, count) in [ROWS_HEADER, MATCHING_HEADER].into_iter().zip(counts) {
+        head.insert(name, count.into());
+    }
+    Ok(response)
+}
+
+async fn content(
+    records: &Records,
+    found: Found,
+    coding: Option<crate::packing::Coding>,
+    content_type: &'static str,
+) -> Result<Response, Fault> {
+    let (length, body) = match coding {
+        None => (found.answer.len(), Body::new(Pieces::new(found.answer))),
+        Some(coding) => {
+            let packed: Bytes = records.packed(found, coding).await?;
+            (packed.len(), packed.into())
+        }
+    };
+    let mut response = Response::new(body);
+    let head = response.headers_mut();
+    head.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    head.insert(header::CONTENT_LENGTH, length.into());
+    if let Some(coding) = coding {
+        head.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    }
+    Ok(response)
+}
+
+/// A value of visible ASCII, as ours are.
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// An object with the reason as `error`.
+fn refusal(fault: &Fault) -> Response {
+    let status = match fault {
+        Fault::NoFile | Fault::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::Invalid(_) | Fault::NoColumn { .. } => StatusCode::BAD_REQUEST,
+        Fault::AnswerBytes { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Fault::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let said = serde_json::json!({ "error": fault.to_string() }).to_string();
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], said).into_response();
+    if let Fault::Busy { .. } = fault {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

@@ -1,0 +1,104 @@
+//! The rows of an answer: where they come from in the table, found in one of three ways. Must not know forms.
+
+use std::{ops::Range, sync::Arc, thread};
+
+use crate::{
+    query::Query,
+    settings::Scan,
+    table::{Column, Table},
+};
+
+/// Rows a thread of a parallel scan has at least: fewer are compared sooner than a thread starts.
+const ROWS_PER_THREAD_MIN: usize = 10_000;
+
+/// Rows of one state of the file, in its order.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    table: Arc<Table>,
+    found: Found,
+    part: Range<usize>,
+    matching: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Found {
+    /// By a value of this column, whose list has them from here on.
+    Listed {
+        column: usize,
+        start: usize,
+    },
+    Scanned(Arc<[u32]>),
+}
+
+impl Selection {
+    /// Looks the value up.
+    pub(crate) fn indexed(table: Arc<Table>, column: usize, query: &Query) -> Self {
+        let place = table.columns()[column].place_of(&query.value);
+        let part = query.part_of(place.len());
+        Self { found: Found::Listed { column, start: place.start }, part, matching: place.len(), table }
+    }
+
+    /// Finds the rows as it is told to.
+    pub(crate) fn find(table: Arc<Table>, column: usize, query: &Query, scan: Scan, threads: usize) -> Self {
+        let rows = match scan {
+            Scan::Indexed => return Self::indexed(table, column, query),
+            Scan::Sequential => sequential(&table.columns()[column], &query.value, 0..table.rows()),
+            Scan::Parallel => parallel(&table.columns()[column], &query.value, table.rows(), threads),
+        };
+        let (part, matching) = (query.part_of(rows.len()), rows.len());
+        Self { table, found: Found::Scanned(rows.into()), part, matching }
+    }
+
+    /// How many rows match.
+    pub(crate) fn matching(&self) -> usize {
+        self.matching
+    }
+
+    /// The rows to answer.
+    pub(crate) fn rows(&self) -> &[u32] {
+        match &self.found {
+            Found::Listed { column, start } => {
+                &self.table.columns()[*column].rows()[start + self.part.start..start + self.part.end]
+            }
+            Found::Scanned(rows) => &rows[self.part.clone()],
+        }
+    }
+
+    pub(crate) fn part(&self) -> Range<usize> {
+        self.part.clone()
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The same with fewer rows, counted from its first.
+    pub(crate) fn slice(&self, part: Range<usize>) -> Self {
+        let start = self.part.start;
+        Self { part: start + part.start..start + part.end, ..self.clone() }
+    }
+}
+
+fn sequential(column: &Column, value: &str, rows: Range<u32>) -> Vec<u32> {
+    rows.filter(|row| column.value(*row) == value).collect()
+}
+
+fn parallel(column: &Column, value: &str, rows: u32, threads: usize) -> Vec<u32> {
+    let threads = threads.min(rows as usize / ROWS_PER_THREAD_MIN).max(1);
+    let each = rows.div_ceil(u32::try_from(threads).unwrap_or(u32::MAX)).max(1);
+    let parts: Vec<Range<u32>> =
+        (0..rows).step_by(each as usize).map(|start| start..start.saturating_add(each).min(rows)).collect();
+    thread::scope(|scope| {
+        let (first, rest) = match parts.split_first() {
+            None => return Vec::new(),
+            Some((first, rest)) => (first.clone(), rest),
+        };
+        let others: Vec<_> =
+            rest.iter().cloned().map(|part| scope.spawn(move || sequential(column, value, part))).collect();
+        let mut found = sequential(column, value, first);
+        for other in others {
+            found.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        found
+    })
+}
