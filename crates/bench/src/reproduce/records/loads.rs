@@ -133,17 +133,10 @@ impl Load {
 
     /// The same for the same load.
     pub(super) fn name(&self) -> String {
-        let mut name = format!("{}{}", self.series, self.call.key());
-        if self.share < 1.0 {
-            name += &format!("_{:.0}_percent", self.share * 100.0);
-        }
-        if self.coding != Coding::Plain {
-            name += &format!("_{}", self.coding.name());
-        }
-        if !self.series.is_empty() {
-            name += &format!("_{}_clients", self.clients);
-        }
-        name
+        let share = if self.share < 1.0 { format!("_{:.0}_percent", self.share * 100.0) } else { String::new() };
+        let coding = if self.coding == Coding::Plain { String::new() } else { format!("_{}", self.coding.name()) };
+        let clients = if self.series.is_empty() { String::new() } else { format!("_{}_clients", self.clients) };
+        format!("{}{}{share}{coding}{clients}", self.series, self.call.key())
     }
 
     fn plan(&self, end: End) -> Plan {
@@ -155,7 +148,7 @@ impl Load {
             in_flight: 1,
             workers: cores().len().min(self.clients),
             cores: None,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             seed: 1,
         }
     }
@@ -213,7 +206,13 @@ fn measured(server: &Server, load: &Load, workload: &impl Workload) -> anyhow::R
     let before = server.cpu()?;
     let measured = run(&load.plan(End::After(load.duration)), workload, &mut ())?;
     let spent = server.cpu()?.saturating_sub(before);
-    ensure!(measured.errors == 0, "{} of {} {load:?} failed: {:?}", measured.errors, measured.requests, measured.endings);
+    ensure!(
+        measured.errors == 0,
+        "{} of {} {load:?} failed: {:?}",
+        measured.errors,
+        measured.requests,
+        measured.endings
+    );
     Ok((measured, spent))
 }
 
@@ -229,7 +228,8 @@ mod tests {
     #[test]
     fn loads_have_names_of_their_own() {
         let one = Call::ALL.into_iter().flat_map(|call| SHARES.map(|share| Load::one_at_a_time(call).share(share)));
-        let packed = Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
+        let packed =
+            Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
         let points = Call::ALL.into_iter().flat_map(|call| POINTS.map(|clients| Load::point(call, clients)));
         let names: Vec<_> = one.chain(packed).chain(points).map(|load| load.name()).collect();
         let distinct: std::collections::HashSet<_> = names.iter().collect();

@@ -3,7 +3,7 @@
 //!
 //! Six servers have the same file, one for each way of finding rows and of encoding them. Both protocols are measured
 //! by the same clock, beside what the machine's loopback carries, nginx with the finished answer as a file, and the
-//! same query put to SQLite and DuckDB.
+//! same query put to `SQLite` and `DuckDB`.
 
 mod answers;
 mod loads;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
-use self::answers::{Answers, Decoding};
+use self::answers::Decoding;
 use self::loads::{Call, Coding, Load, POINTS, SHARES};
 use self::peers::{Asked, Engines, Nginx};
 use super::lab::{self, Results};
@@ -58,8 +58,7 @@ struct Measurements {
     /// From the start of each server until it listens.
     started_seconds: Vec<f64>,
     results: Results,
-    /// Bytes of each answer's body, and what it takes a client to make rows of them.
-    answers: Answers,
+    /// What it takes a client to make rows of each answer.
     decoding: Decoding,
     loopback: Vec<f64>,
     engines: Vec<Asked>,
@@ -96,7 +95,6 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
         started_seconds,
         results: Results::default(),
         decoding: answers::decoding(&answers)?,
-        answers,
         loopback: Vec::new(),
         engines: Vec::new(),
         missing,
@@ -163,7 +161,7 @@ fn measure_round(
     into: &mut Measurements,
 ) -> anyhow::Result<()> {
     let seed = options.seed + round as u64;
-    let mut series = |subjects: &[&'static str], loads: Vec<Load>, into: &mut Measurements| {
+    let series = |subjects: &[&'static str], loads: Vec<Load>, into: &mut Measurements| {
         into.loopback.push(loopback::bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
         let loads: Vec<_> = loads.into_iter().map(|load| (load.name(), load)).collect();
         let measured = lab::in_turns(1, seed, subjects, &loads, &mut |subject, load| match subjects[subject] {
@@ -176,7 +174,8 @@ fn measure_round(
     series(&SUBJECTS, Call::ALL.map(Load::one_at_a_time).into(), into)?;
     let parts = Call::ALL.into_iter().flat_map(|call| SHARES.map(|share| Load::one_at_a_time(call).share(share)));
     series(&[QUIRE, SLOWEST], parts.filter(|load| load.share < 1.0).collect(), into)?;
-    let coded = Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
+    let coded =
+        Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
     series(&[QUIRE], coded.collect(), into)?;
     let curve = Call::ALL.into_iter().flat_map(|call| POINTS.map(|clients| Load::point(call, clients)));
     series(&[QUIRE, AS_PUBLISHED], curve.collect(), into)?;

@@ -46,7 +46,9 @@ impl Nginx {
         std::fs::write(folder.join("nginx.conf"), configuration(&folder, address))?;
         // As the other servers do it says where it listens; and its process is the one whose CPU time is read.
         let mut command = Command::new("sh");
-        command.args(["-c", "echo \"listening on $0\"; exec nginx -p \"$1\" -c nginx.conf", &address.to_string()]).arg(&folder);
+        command
+            .args(["-c", "echo \"listening on $0\"; exec nginx -p \"$1\" -c nginx.conf", &address.to_string()])
+            .arg(&folder);
         let server = Server::start(NGINX, &mut command)?;
         let deadline = Instant::now() + PATIENCE;
         while let Err(error) = first_line(server.address) {
