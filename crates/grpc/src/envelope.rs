@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::compression::Encoding;
 use crate::metadata::Metadata;
 
 /// Who is at the other end of a connection.
@@ -20,6 +21,22 @@ pub struct Peer {
     pub certificates: Vec<Bytes>,
 }
 
+/// How a caller lets answers be compressed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accepted {
+    pub(crate) gzip: bool,
+    pub(crate) zstd: bool,
+}
+
+impl Accepted {
+    pub(crate) fn has(self, encoding: Encoding) -> bool {
+        match encoding {
+            Encoding::Gzip => self.gzip,
+            Encoding::Zstd => self.zstd,
+        }
+    }
+}
+
 /// A message, or a stream of them, on its way to a method.
 #[derive(Debug)]
 pub struct Request<T> {
@@ -28,6 +45,7 @@ pub struct Request<T> {
     deadline: Option<Instant>,
     peer: Option<Arc<Peer>>,
     pub(crate) buffer_bytes: usize,
+    accepted: Accepted,
     pub(crate) is_safe_to_retry: bool,
     pub(crate) waits_for_ready: bool,
 }
@@ -41,6 +59,7 @@ impl<T> Request<T> {
             deadline: None,
             peer: None,
             buffer_bytes: 0,
+            accepted: Accepted::default(),
             is_safe_to_retry: false,
             waits_for_ready: false,
         }
@@ -48,6 +67,16 @@ impl<T> Request<T> {
 
     pub(crate) fn received(message: T, metadata: Metadata, deadline: Option<Instant>, peer: Arc<Peer>) -> Self {
         Self { metadata, deadline, peer: Some(peer), ..Self::new(message) }
+    }
+
+    pub(crate) fn accepting(mut self, accepted: Accepted) -> Self {
+        self.accepted = accepted;
+        self
+    }
+
+    /// Whether the caller reads answers that are compressed so; on the server only.
+    pub fn accepts(&self, encoding: Encoding) -> bool {
+        self.accepted.has(encoding)
     }
 
     /// The message.
@@ -128,9 +157,10 @@ impl<T> Request<T> {
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
-        let Self { message, metadata, deadline, peer, buffer_bytes, is_safe_to_retry, waits_for_ready } = self;
+        let Self { message, metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready } =
+            self;
         let message = change(message);
-        Request { message, metadata, deadline, peer, buffer_bytes, is_safe_to_retry, waits_for_ready }
+        Request { message, metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready }
     }
 }
 
@@ -141,7 +171,31 @@ pub struct Response<T> {
     metadata: Metadata,
     trailers: Metadata,
     compress: bool,
-    segments: Option<Vec<Bytes>>,
+    encoded: Option<Encoded>,
+}
+
+/// A message that was encoded before.
+pub(crate) enum Encoded {
+    Segments(Vec<Bytes>),
+    Source(Source),
+}
+
+/// An encoded message that is sent as it is made.
+pub(crate) struct Source {
+    /// Of all chunks together.
+    pub(crate) length: usize,
+    /// Set when the chunks are compressed.
+    pub(crate) encoding: Option<Encoding>,
+    pub(crate) chunks: Box<dyn Iterator<Item = Bytes> + Send>,
+}
+
+impl std::fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Segments(segments) => write!(f, "Segments({})", segments.len()),
+            Self::Source(source) => write!(f, "Source({})", source.length),
+        }
+    }
 }
 
 /// What a [`Response`] consists of.
@@ -150,17 +204,17 @@ pub(crate) struct ResponseParts<T> {
     pub(crate) metadata: Metadata,
     pub(crate) trailers: Metadata,
     pub(crate) compress: bool,
-    pub(crate) segments: Option<Vec<Bytes>>,
+    pub(crate) encoded: Option<Encoded>,
 }
 
 impl<T> Response<T> {
     /// Without metadata.
     pub fn new(message: T) -> Self {
-        Self { message, metadata: Metadata::new(), trailers: Metadata::new(), compress: true, segments: None }
+        Self { message, metadata: Metadata::new(), trailers: Metadata::new(), compress: true, encoded: None }
     }
 
     pub(crate) fn received(message: T, metadata: Metadata, trailers: Metadata) -> Self {
-        Self { message, metadata, trailers, compress: true, segments: None }
+        Self { message, metadata, trailers, compress: true, encoded: None }
     }
 
     /// The message.
@@ -204,14 +258,14 @@ impl<T> Response<T> {
     }
 
     pub(crate) fn into_parts(self) -> ResponseParts<T> {
-        let Self { message, metadata, trailers, compress, segments } = self;
-        ResponseParts { message, metadata, trailers, compress, segments }
+        let Self { message, metadata, trailers, compress, encoded } = self;
+        ResponseParts { message, metadata, trailers, compress, encoded }
     }
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Response<U> {
-        let Self { message, metadata, trailers, compress, segments } = self;
-        Response { message: change(message), metadata, trailers, compress, segments }
+        let Self { message, metadata, trailers, compress, encoded } = self;
+        Response { message: change(message), metadata, trailers, compress, encoded }
     }
 }
 
@@ -219,7 +273,22 @@ impl<T: Default> Response<T> {
     /// An answer that was encoded before, in parts that together must be a valid `T`. A unary method sends large parts
     /// from where they lie, without a copy; [`Response::get_ref`] knows nothing of them.
     pub fn from_segments(segments: Vec<Bytes>) -> Self {
-        Self { segments: Some(segments), ..Self::new(T::default()) }
+        Self { encoded: Some(Encoded::Segments(segments)), ..Self::new(T::default()) }
+    }
+
+    /// An answer that is encoded while it is sent, in chunks that together have `length` bytes and must be a valid `T`.
+    /// A unary method asks for the next chunk when there is room for it, so that little of a large answer waits. What is
+    /// missing at the end, or too much, breaks the call off with `INTERNAL`.
+    pub fn from_chunks(length: usize, chunks: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+        let source = Source { length, encoding: None, chunks: Box::new(chunks) };
+        Self { encoded: Some(Encoded::Source(source)), ..Self::new(T::default()) }
+    }
+
+    /// An answer that was encoded and compressed before. The caller must accept the encoding; see [`Request::accepts`].
+    pub fn from_compressed(encoding: Encoding, packed: Bytes) -> Self {
+        let (length, chunks) = (packed.len(), Box::new(std::iter::once(packed)));
+        let source = Source { length, encoding: Some(encoding), chunks };
+        Self { encoded: Some(Encoded::Source(source)), ..Self::new(T::default()) }
     }
 }
 

@@ -172,7 +172,12 @@ impl Records {
     }
 
     /// The answer, if it can be given without holding up an I/O thread.
-    pub(crate) fn answer_now(&self, query: &Query, shape: &'static Shape) -> Option<Result<Found, Fault>> {
+    pub(crate) fn answer_now(
+        &self,
+        query: &Query,
+        shape: &'static Shape,
+        rows_max: usize,
+    ) -> Option<Result<Found, Fault>> {
         let (table, column) = match self.locate(query) {
             Ok(located) => located,
             Err(fault) => return Some(Err(fault)),
@@ -181,7 +186,7 @@ impl Records {
             return None;
         }
         let selection = Selection::indexed(table, column, query);
-        if selection.rows().len() > ROWS_AT_ONCE_MAX {
+        if selection.rows().len() > rows_max {
             return None;
         }
         Some(self.compose(selection, column, query, shape))
@@ -189,7 +194,7 @@ impl Records {
 
     /// The answer.
     pub(crate) async fn answer(&self, query: Query, shape: &'static Shape) -> Result<Found, Fault> {
-        if let Some(answer) = self.answer_now(&query, shape) {
+        if let Some(answer) = self.answer_now(&query, shape, ROWS_AT_ONCE_MAX) {
             return answer;
         }
         let records = self.clone();

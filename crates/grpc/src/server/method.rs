@@ -15,11 +15,14 @@ use futures_core::Stream;
 
 use super::reply::{Answer, Answered, Reply};
 use crate::compression::Encoding;
-use crate::envelope::{Request, Response, ResponseParts};
+use crate::envelope::{Encoded, Request, Response, ResponseParts, Source};
 use crate::message::{self, Framed, Payload};
 use crate::metadata::Metadata;
 use crate::status::Status;
 use crate::streaming::{Inbox, Streaming};
+
+/// Chunks an answer may send in one poll before other calls have their turn.
+const CHUNKS_PER_POLL_MAX: usize = 32;
 
 /// Messages a stream may send in one poll before other calls have their turn.
 const MESSAGES_PER_POLL_MAX: usize = 64;
@@ -250,6 +253,36 @@ where
 /// A future that yields the one answer.
 struct One<Fut> {
     future: Pin<Box<Option<Fut>>>,
+    /// What it yielded, while that is being sent, and what comes behind it.
+    sending: Option<(Source, Metadata)>,
+}
+
+impl<Fut> One<Fut> {
+    /// Sends what there is room for.
+    fn send(&mut self, cx: &mut Context<'_>, reply: &mut Reply<'_>) -> Poll<()> {
+        let Some((source, trailers)) = &mut self.sending else { return Poll::Ready(()) };
+        for _ in 0..CHUNKS_PER_POLL_MAX {
+            if !reply.has_room() {
+                return Poll::Pending;
+            }
+            match source.chunks.next() {
+                Some(chunk) if chunk.len() <= source.length => {
+                    source.length -= chunk.len();
+                    reply.chunk(chunk);
+                }
+                None if source.length == 0 => {
+                    reply.finish_ok(trailers);
+                    return Poll::Ready(());
+                }
+                _ => {
+                    reply.finish(&Status::internal("the answer has not the length it was said to have"));
+                    return Poll::Ready(());
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
 }
 
 impl<Fut, Res> Drive for One<Fut>
@@ -260,7 +293,7 @@ where
     type Future = Fut;
 
     fn new(future: Fut) -> Self {
-        Self { future: Box::pin(Some(future)) }
+        Self { future: Box::pin(Some(future)), sending: None }
     }
 
     fn refill(&mut self, future: Fut) {
@@ -274,18 +307,33 @@ where
     Res: prost::Message,
 {
     fn poll(&mut self, cx: &mut Context<'_>, reply: &mut Reply<'_>) -> Poll<()> {
+        if self.sending.is_some() {
+            return self.send(cx, reply);
+        }
         let Some(future) = self.future.as_mut().as_pin_mut() else { return Poll::Ready(()) };
         let Poll::Ready(result) = future.poll(cx) else { return Poll::Pending };
         match result {
             Ok(response) => {
-                let ResponseParts { message, metadata, trailers, compress, segments } = response.into_parts();
-                if !compress {
-                    reply.state.compression = None;
+                let ResponseParts { message, metadata, trailers, compress, encoded } = response.into_parts();
+                match &encoded {
+                    // No other compression than the one it has.
+                    Some(Encoded::Source(source)) => {
+                        reply.state.compression = source.encoding.map(|encoding| (encoding, usize::MAX));
+                    }
+                    _ if !compress => reply.state.compression = None,
+                    _ => {}
                 }
                 reply.head(&metadata);
-                match segments {
+                match encoded {
                     None => reply.message(&message),
-                    Some(segments) => reply.segments(segments),
+                    Some(Encoded::Segments(segments)) => reply.segments(segments),
+                    Some(Encoded::Source(source)) => {
+                        reply.prefix(source.length, source.encoding.is_some());
+                        // The future has done its work, and what it holds is needed no more.
+                        self.future.set(None);
+                        self.sending = Some((source, trailers));
+                        return self.send(cx, reply);
+                    }
                 }
                 reply.finish_ok(&trailers);
             }
@@ -296,6 +344,7 @@ where
 
     fn clear(&mut self) {
         self.future.set(None);
+        self.sending = None;
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

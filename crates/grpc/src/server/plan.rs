@@ -8,6 +8,7 @@ use http2::Head;
 
 use super::method::{Handler, Method};
 use crate::compression::Encoding;
+use crate::envelope::Accepted;
 use crate::status::Status;
 use crate::timeout;
 
@@ -74,8 +75,7 @@ pub(crate) struct CallPlan {
     pub(crate) method: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) encoding: Option<Encoding>,
-    pub(crate) accepts_gzip: bool,
-    pub(crate) accepts_zstd: bool,
+    pub(crate) accepted: Accepted,
 }
 
 pub(crate) enum Plan {
@@ -117,18 +117,8 @@ impl Plan {
             method,
             timeout,
             encoding,
-            accepts_gzip: Encoding::Gzip.is_in(accepted),
-            accepts_zstd: Encoding::Zstd.is_in(accepted),
+            accepted: Accepted { gzip: Encoding::Gzip.is_in(accepted), zstd: Encoding::Zstd.is_in(accepted) },
         })
-    }
-}
-
-impl CallPlan {
-    pub(crate) fn accepts(&self, encoding: Encoding) -> bool {
-        match encoding {
-            Encoding::Gzip => self.accepts_gzip,
-            Encoding::Zstd => self.accepts_zstd,
-        }
     }
 }
 

@@ -149,6 +149,19 @@ impl Reply<'_> {
         }
     }
 
+    /// What stands before a message's bytes.
+    pub(crate) fn prefix(&mut self, length: usize, compressed: bool) {
+        let mut prefix = [0; PREFIX_BYTES];
+        prefix[0] = compressed.into();
+        prefix[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        let _ = self.connection.send_slice(self.stream, &prefix, false);
+    }
+
+    /// Some of a message's bytes.
+    pub(crate) fn chunk(&mut self, chunk: Bytes) {
+        let _ = self.connection.send_bytes(self.stream, chunk, false);
+    }
+
     /// Ends the answer well.
     #[inline]
     pub(crate) fn finish_ok(&mut self, trailers: &Metadata) {

@@ -48,7 +48,7 @@ impl Calls {
         }
         let metadata = Metadata::received(Arc::clone(head));
         let incoming = Incoming {
-            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)),
+            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)).accepting(plan.accepted),
             intake,
             encoding: plan.encoding,
             message_bytes_max: self.shared.limits.message_bytes_max,
@@ -81,7 +81,7 @@ impl Calls {
 
     fn compression_for(&self, plan: CallPlan) -> Option<(Encoding, usize)> {
         let (encoding, bytes_min) = self.shared.compression?;
-        plan.accepts(encoding).then_some((encoding, bytes_min))
+        plan.accepted.has(encoding).then_some((encoding, bytes_min))
     }
 
     /// Polls a call for the first time, and gives it a slot if it waits.

@@ -1,7 +1,7 @@
 //! `ReaderService`: an answer in one message.
 
 use ::grpc::{
-    Request, Response, Status,
+    Encoding, Request, Response, Status,
     server::{Answer, Answered},
 };
 
@@ -10,9 +10,13 @@ use super::{
     wire::{ReaderRequest, ReaderResponse, ReaderResponseString, reader_service_server::ReaderService},
 };
 use crate::{
+    packing::Coding,
     query::Query,
     service::{Records, Shape},
 };
+
+/// Answers with more rows are sent as there is room for them.
+const ROWS_NOW_MAX: usize = 64;
 
 /// Serves records.
 #[derive(Clone, Debug)]
@@ -38,16 +42,18 @@ impl ReaderGrpc {
         Self { records }
     }
 
+    /// Small answers, at once.
     fn now<T: prost::Message>(
         &self,
         request: &Request<ReaderRequest>,
         answer: Answer<'_, '_, T>,
         shape: &'static Shape,
     ) -> Option<Answered> {
-        Some(match self.records.answer_now(&request.get_ref().into(), shape)? {
-            Ok(found) => answer.segments(found.answer.chunks().collect()),
-            Err(fault) => answer.status(&fault.into()),
-        })
+        match self.records.answer_now(&request.get_ref().into(), shape, ROWS_NOW_MAX)? {
+            Ok(found) if coding(request).is_some_and(|_| self.records.packs(found.answer.len())) => None,
+            Ok(found) => Some(answer.segments(found.answer.chunks().collect())),
+            Err(fault) => Some(answer.status(&fault.into())),
+        }
     }
 
     async fn later<T: Default>(
@@ -56,8 +62,21 @@ impl ReaderGrpc {
         shape: &'static Shape,
     ) -> Result<Response<T>, Status> {
         let found = self.records.answer(request.get_ref().into(), shape).await?;
-        Ok(Response::from_segments(found.answer.chunks().collect()))
+        let length = found.answer.len();
+        match coding(&request).filter(|_| self.records.packs(length)) {
+            None => Ok(Response::from_chunks(length, found.answer.chunks())),
+            Some((coding, encoding)) => {
+                let packed = self.records.packed(found, coding).await?;
+                Ok(Response::from_compressed(encoding, packed))
+            }
+        }
     }
+}
+
+/// zstd, which costs less, where the caller reads both.
+fn coding(request: &Request<ReaderRequest>) -> Option<(Coding, Encoding)> {
+    let known = [(Coding::Zstd, Encoding::Zstd), (Coding::Gzip, Encoding::Gzip)];
+    known.into_iter().find(|(_, encoding)| request.accepts(*encoding))
 }
 
 impl ReaderService for ReaderGrpc {
