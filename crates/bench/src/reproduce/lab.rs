@@ -100,6 +100,12 @@ impl Results {
         &self.measured
     }
 
+    /// Takes in a run.
+    #[cfg(test)]
+    pub(super) fn push(&mut self, measured: Measured) {
+        self.measured.push(measured);
+    }
+
     /// Takes in the runs of another series.
     pub fn extend(&mut self, other: Self) {
         self.measured.extend(other.measured);

@@ -348,3 +348,88 @@ fn summary(measured: &Measurements) -> Vec<(String, f64)> {
     debug_assert!(SUBJECTS.contains(&QUIRE) && !SUBJECTS.contains(&NGINX));
     summary
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::loads::{Coding, SHARES};
+    use super::super::peers::Asked;
+    use super::*;
+    use crate::report::{Run, fixtures};
+
+    /// Two rounds in which every load ran on every server, with 250 kB an answer.
+    fn measured(missing: &[&str]) -> Measurements {
+        let mut results = Results::default();
+        let one = Call::ALL.map(Load::one_at_a_time).into_iter();
+        let parts = Call::ALL.into_iter().flat_map(|call| SHARES.map(|share| Load::one_at_a_time(call).share(share)));
+        let packed =
+            Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|how| Load::one_at_a_time(call).coded(how)));
+        let curve = Call::ALL.into_iter().flat_map(|call| POINTS.map(|clients| Load::point(call, clients)));
+        let limit = [1, 8].map(|clients| Load::limit(Call::Search, clients)).into_iter();
+        for load in one.chain(parts.filter(|load| load.share < 1.0)).chain(packed).chain(curve).chain(limit) {
+            for round in 0..2 {
+                for subject in SUBJECTS.into_iter().chain([NGINX]) {
+                    let rate = if subject == SLOWEST { 20.0 } else { 500.0 };
+                    let run = Run { rate, received_bytes: 250_000_000, ..fixtures::busy() };
+                    let server_cpu = Duration::from_millis(10);
+                    results.push(Measured { subject, load: load.name(), round, run, server_cpu });
+                }
+            }
+        }
+        let asked = |round| Asked {
+            engine: "sqlite".to_owned(),
+            round,
+            rows: 5_000,
+            json_bytes: 2e6,
+            cpu_ms: 30.0,
+            rows_ms: vec![20.0, 30.0, 40.0],
+            json_ms: vec![50.0, 60.0, 70.0],
+        };
+        Measurements {
+            rows: 1_000_000,
+            matching: 5_000,
+            csv_bytes: 200_000_000,
+            generated_seconds: 2.0,
+            started_seconds: vec![9.0, 5.0, 9.0, 5.0, 9.0, 5.0],
+            results,
+            decoding: [9.0, 8.0, 0.2, 0.1],
+            loopback: vec![4e8, 2e8, 5e8],
+            engines: vec![asked(0), asked(1)],
+            missing: missing.iter().map(|&reason| reason.to_owned()).collect(),
+            versions: vec![("sqlite".to_owned(), "3.40.1".to_owned())],
+        }
+    }
+
+    #[test]
+    fn goals_are_judged_by_the_medians() {
+        let found = findings(&measured(&[])).expect("a page");
+        let figure = |name: &str| found.summary.iter().find(|(key, _)| key == name).map(|(_, figure)| *figure);
+        // 500 answers a second of 250 kB are 125 MB/s, which is 31.25% of 400 MB/s.
+        assert_eq!(figure("loopback_bytes_per_second"), Some(4e8));
+        assert_eq!(figure("record_loopback_share"), Some(0.3125));
+        assert_eq!(figure("search_speed_up"), Some(25.0));
+        assert_eq!(figure("record_per_byte"), Some(1.0));
+        assert_eq!(figure("sqlite_rows_ms"), Some(30.0));
+        assert!(figure("duckdb_rows_ms").is_none());
+    }
+
+    #[test]
+    fn what_is_missing_is_said_in_the_page() {
+        let found = findings(&measured(&["duckdb: no module"])).expect("a page");
+        assert!(found.page.contains("duckdb: no module"));
+        assert!(!findings(&measured(&[])).expect("a page").page.contains("Not measured"));
+    }
+
+    #[test]
+    fn every_run_and_every_query_is_a_row() {
+        let measured = measured(&[]);
+        let found = findings(&measured).expect("a page");
+        let rows = |name: &str| {
+            let (_, text) = found.csvs.iter().find(|(file, _)| file == name).expect("written");
+            csv::Reader::from_reader(text.as_bytes()).into_records().map(|row| row.expect("whole")).count()
+        };
+        assert_eq!(rows("runs.csv"), measured.results.all().len());
+        assert_eq!(rows("queries.csv"), 6);
+    }
+}
