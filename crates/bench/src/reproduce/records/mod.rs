@@ -9,6 +9,7 @@ mod answers;
 mod loads;
 mod page;
 mod peers;
+mod rows;
 mod tables;
 
 use std::path::Path;
