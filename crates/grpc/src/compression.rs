@@ -25,6 +25,12 @@ pub enum Encoding {
 /// What we can read, as `grpc-accept-encoding` says it.
 pub(crate) const ACCEPTED: &str = "identity,gzip,zstd";
 
+/// As `grpc-accept-encoding` says it.
+pub(crate) fn accepted(encodings: &[Encoding]) -> String {
+    let names = encodings.iter().map(|encoding| encoding.name());
+    std::iter::once("identity").chain(names).collect::<Vec<_>>().join(",")
+}
+
 impl Encoding {
     /// The name in `grpc-encoding`.
     pub fn name(self) -> &'static str {
@@ -104,6 +110,12 @@ mod tests {
                 assert_eq!(encoding.decompress(&packed, 100_000).unwrap(), message);
             }
         }
+    }
+
+    #[test]
+    fn all_encodings_are_named_as_the_server_names_them() {
+        assert_eq!(accepted(&[Encoding::Gzip, Encoding::Zstd]), ACCEPTED);
+        assert_eq!(accepted(&[]), "identity");
     }
 
     #[test]

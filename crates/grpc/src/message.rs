@@ -57,9 +57,16 @@ pub(crate) struct Assembler {
     prefix: [u8; PREFIX_BYTES],
     prefix_length: usize,
     body: Vec<u8>,
+    /// Set when nobody wants the messages' bytes: those of the unfinished one are counted here and not kept.
+    unread_bytes: Option<usize>,
 }
 
 impl Assembler {
+    /// Messages come out empty: who only counts bytes need not gather them.
+    pub(crate) fn unread() -> Self {
+        Self { unread_bytes: Some(0), ..Self::default() }
+    }
+
     /// Takes bytes off `data` until a message is whole; `None` when `data` is used up first.
     #[inline]
     pub(crate) fn next<'a>(
@@ -73,6 +80,7 @@ impl Assembler {
             let (compressed, length) = read_prefix(*prefix, bytes_max)?;
             if let Some((message, rest)) = rest.split_at_checked(length) {
                 *data = rest;
+                let message = if self.unread_bytes.is_some() { &[] } else { message };
                 return Ok(Some(Framed { compressed, bytes: Payload::Borrowed(message) }));
             }
         }
@@ -90,6 +98,16 @@ impl Assembler {
             }
         }
         let (compressed, length) = read_prefix(self.prefix, bytes_max)?;
+        if let Some(unread_bytes) = &mut self.unread_bytes {
+            let count = data.len().min(length - *unread_bytes);
+            *unread_bytes += count;
+            *data = &data[count..];
+            if *unread_bytes < length {
+                return Ok(None);
+            }
+            (self.prefix_length, *unread_bytes) = (0, 0);
+            return Ok(Some(Framed { compressed, bytes: Payload::Borrowed(&[]) }));
+        }
         let count = data.len().min(length - self.body.len());
         if self.body.capacity() - self.body.len() < count {
             // Twice as much each time, but never more than the message has: whoever keeps a part of it keeps all.
@@ -234,6 +252,24 @@ mod tests {
                 }
             }
             assert_eq!(seen, bodies);
+            assert!(assembler.is_empty());
+        }
+    }
+
+    #[test]
+    fn unread_messages_come_out_empty_and_hold_nothing_however_data_is_cut() {
+        let bytes = framed(&[&b"first"[..], b"", b"the third one"]);
+        for cut in 1..=bytes.len() {
+            let mut assembler = Assembler::unread();
+            let mut seen = 0;
+            for mut chunk in bytes.chunks(cut) {
+                while let Some(message) = assembler.next(&mut chunk, 100).unwrap() {
+                    assert!(message.bytes.as_slice().is_empty());
+                    seen += 1;
+                }
+                assert_eq!(assembler.body.capacity(), 0);
+            }
+            assert_eq!(seen, 3);
             assert!(assembler.is_empty());
         }
     }

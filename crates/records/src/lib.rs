@@ -7,6 +7,7 @@
 mod answer;
 mod encode;
 mod fault;
+pub mod generate;
 pub mod grpc;
 mod load;
 mod packing;

@@ -183,6 +183,18 @@ pub(crate) enum Generate {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+    /// A city's parking tickets in CSV, on standard output unless --out is given; locations1 is Jacobs in 0.5% of them
+    Records {
+        /// How many tickets
+        #[arg(long)]
+        rows: u64,
+        /// The same seed makes the same file
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The file to write
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

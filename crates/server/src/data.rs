@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
+    path::Path,
     process::ExitCode,
 };
 
@@ -34,17 +35,22 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 
 /// `quire generate`.
 pub(crate) fn generate(what: &Generate) -> anyhow::Result<ExitCode> {
-    let Generate::Catalogue { rows, seed, first_id, out } = what;
-    let done = match out {
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            bookstore::generate::catalogue(BufWriter::new(file), *first_id, *rows, *seed)
+    let done = match what {
+        Generate::Catalogue { rows, seed, first_id, out } => {
+            bookstore::generate::catalogue(place(out.as_deref())?, *first_id, *rows, *seed)
         }
-        None => bookstore::generate::catalogue(io::stdout().lock(), *first_id, *rows, *seed),
+        Generate::Records { rows, seed, out } => records::generate::tickets(place(out.as_deref())?, *rows, *seed),
     };
     match done {
         // Whoever reads a part of it, as `head` does, has what it wanted.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        done => done.map(|()| ExitCode::SUCCESS).context("cannot write the catalogue"),
+        done => done.map(|()| ExitCode::SUCCESS).context("cannot write what was made up"),
     }
+}
+
+/// The file of that name, or standard output.
+fn place(out: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
+    let Some(path) = out else { return Ok(Box::new(io::stdout().lock())) };
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Box::new(file))
 }

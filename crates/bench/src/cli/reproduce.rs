@@ -28,6 +28,9 @@ pub struct ReproduceArgs {
     /// Seed of the order in which subjects take turns
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Rows of the file that `records` asks for [default: 1000000]; fewer only to try it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(200..=100_000_000))]
+    pub rows: Option<u64>,
 }
 
 /// Runs it.
@@ -48,7 +51,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<Exit> {
     let out = args.out.clone().unwrap_or_else(|| format!("reproduce-{}", experiment.name).into());
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make the folder {}", out.display()))?;
     let peers = args.peers.clone().unwrap_or_else(|| peers_above(&own));
-    let options = Options { out: out.clone(), quire, peers, rounds: args.rounds, seed: args.seed };
+    let options = Options { out: out.clone(), quire, peers, rounds: args.rounds, seed: args.seed, rows: args.rows };
     let findings = reproduce(experiment, &options)?;
     for (name, figure) in &findings.summary {
         eprintln!("{name} {figure}");

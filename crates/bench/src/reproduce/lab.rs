@@ -35,6 +35,21 @@ impl Measured {
         self.server_cpu.as_secs_f64() * 1e6 / real(self.run.requests.max(1))
     }
 
+    /// Bytes of answers a second, as the sockets carried them.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.run.rate * self.bytes_a_request()
+    }
+
+    /// Bytes of an answer, as the sockets carried it.
+    pub fn bytes_a_request(&self) -> f64 {
+        real(self.run.received_bytes) / real(self.run.requests.max(1))
+    }
+
+    /// CPU time of the client a request, in microseconds.
+    pub fn client_cpu_us(&self) -> f64 {
+        self.run.client_cpu_seconds * 1e6 / real(self.run.requests.max(1))
+    }
+
     /// The run's time shared out over its requests, in milliseconds: what the published figures state.
     pub fn ms_a_request(&self) -> f64 {
         1e3 / self.run.rate
@@ -85,9 +100,22 @@ impl Results {
         &self.measured
     }
 
+    /// Takes in a run.
+    #[cfg(test)]
+    pub(super) fn push(&mut self, measured: Measured) {
+        self.measured.push(measured);
+    }
+
     /// Takes in the runs of another series.
     pub fn extend(&mut self, other: Self) {
         self.measured.extend(other.measured);
+    }
+
+    /// The same as the runs of one round, for a series that is measured a round at a time.
+    #[must_use]
+    pub fn in_round(mut self, round: usize) -> Self {
+        self.measured.iter_mut().for_each(|one| one.round = round);
+        self
     }
 
     /// The runs of a load on a subject, by round.

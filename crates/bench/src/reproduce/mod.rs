@@ -6,6 +6,8 @@
 mod bookstore;
 mod bookstore_page;
 pub mod lab;
+mod loopback;
+mod records;
 pub mod server;
 
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ pub struct Options {
     pub rounds: usize,
     /// Seed of the order of the subjects.
     pub seed: u64,
+    /// Rows of the data, for experiments that have such; none: as many as the experiment says.
+    pub rows: Option<u64>,
 }
 
 impl Options {
@@ -65,6 +69,7 @@ pub struct Experiment {
 pub const EXPERIMENTS: &[Experiment] = &[
     // One line each.
     Experiment { name: "bookstore", run: bookstore::run_experiment },
+    Experiment { name: "records", run: records::run_experiment },
 ];
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. Nothing is written

@@ -51,6 +51,8 @@ pub struct Settings {
     pub retry: Option<RetryPolicy>,
     /// Compresses requests of at least so many bytes.
     pub compression: Option<(Encoding, usize)>,
+    /// What answers may be compressed with, as the server is told. An answer that is compressed all the same is read.
+    pub accepts: Vec<Encoding>,
     /// Calls without a deadline of their own get this one.
     pub timeout: Option<Duration>,
 }
@@ -76,6 +78,7 @@ impl Default for Settings {
             keepalive_timeout: Duration::from_secs(20),
             retry: None,
             compression: None,
+            accepts: vec![Encoding::Gzip, Encoding::Zstd],
             timeout: None,
         }
     }

@@ -82,6 +82,8 @@ pub(super) struct Start {
     pub(super) compression: Option<Encoding>,
     /// The caller wants to know when the head of the answer was read.
     pub(super) is_timed: bool,
+    /// Nobody will look into the answer's message; it comes out empty.
+    pub(super) is_unread: bool,
     pub(super) body: Body,
     pub(super) reply_to: ReplyTo,
 }
@@ -189,6 +191,7 @@ where
             waits_for_ready: request.waits_for_ready,
             compression: settings.compression.map(|(encoding, _)| encoding),
             is_timed: false,
+            is_unread: false,
             body: Body::Message(if may_repeat { framed.clone() } else { std::mem::take(&mut framed) }),
             reply_to: ReplyTo::Unary(sender),
         };
@@ -238,6 +241,7 @@ where
         waits_for_ready,
         compression: settings.compression.map(|(encoding, _)| encoding),
         is_timed: false,
+        is_unread: false,
         body: Body::Messages(Box::new(messages)),
         reply_to: ReplyTo::Stream(sender),
     };

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::builder::{Settings, Target};
 use super::call::{Body, Command, Failure, Outgoing, RawReply, RawStream, ReplyTo, Start};
 use super::reply::{ReplyPlan, trailing_status};
-use crate::compression::{ACCEPTED, Encoding};
+use crate::compression::{self, Encoding};
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
 use crate::status::Status;
@@ -57,6 +57,8 @@ pub(super) struct Active {
 pub(super) struct Calls {
     pub(super) connection: Connection,
     target: Arc<Target>,
+    /// What `grpc-accept-encoding` says.
+    accepted: String,
     pub(super) settings: Arc<Settings>,
     pub(super) slots: Vec<Option<Active>>,
     pub(super) wakes: Arc<WakeSet>,
@@ -82,6 +84,7 @@ impl Calls {
         Self {
             connection: Connection::new(Side::Client, config, 0),
             target,
+            accepted: compression::accepted(&settings.accepts),
             slots: Vec::new(),
             wakes: WakeSet::new(settings.calls_per_connection_max),
             wakers: Vec::new(),
@@ -145,7 +148,7 @@ impl Calls {
     }
 
     fn start(&mut self, start: Start) {
-        let Start { number, path, metadata, deadline, compression, is_timed, body, reply_to, .. } = start;
+        let Start { number, path, metadata, deadline, compression, is_timed, is_unread, body, reply_to, .. } = start;
         let timeout = match deadline.map(|deadline| deadline.checked_duration_since(self.now)) {
             Some(None) => return reply_to.fail(Status::deadline_exceeded("time was up before the call began"), true),
             Some(left) => left,
@@ -159,7 +162,7 @@ impl Calls {
         let mut uncached = CachedBlock::default();
         let cache =
             if plain { &mut self.heads[head_number][usize::from(compression.is_some())] } else { &mut uncached };
-        let target = &self.target;
+        let (target, accepted) = (&self.target, &self.accepted);
         let scheme: &[u8] = if target.tls.is_some() { b"https" } else { b"http" };
         let opened = self.connection.open(cache, false, |put| {
             put(b":method", b"POST", Indexing::Insert);
@@ -169,7 +172,7 @@ impl Calls {
             put(b"te", b"trailers", Indexing::Insert);
             put(b"content-type", b"application/grpc", Indexing::Insert);
             put(b"user-agent", USER_AGENT, Indexing::Insert);
-            put(b"grpc-accept-encoding", ACCEPTED.as_bytes(), Indexing::Insert);
+            put(b"grpc-accept-encoding", accepted.as_bytes(), Indexing::Insert);
             if let Some(encoding) = compression {
                 put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
             }
@@ -214,7 +217,7 @@ impl Calls {
         if outgoing.is_some() {
             self.wakes.mark(stream.index());
         }
-        let assembler = Assembler::default();
+        let assembler = if is_unread { Assembler::unread() } else { Assembler::default() };
         let (head, head_at, unreleased) = (None, None, 0);
         let active =
             Active { number, stream, reply, deadline, head, is_timed, head_at, assembler, outgoing, unreleased };

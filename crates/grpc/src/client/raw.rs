@@ -71,6 +71,16 @@ impl Channel {
 
     /// One message there, one back; also says when the answer began.
     pub async fn unary_raw(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
+        self.raw(path, request, false).await
+    }
+
+    /// As [`Channel::unary_raw`], for loads: the answer's message is received and thrown away, and
+    /// [`RawReply::message`] is empty. Megabytes that nobody reads are then not gathered.
+    pub async fn unary_unread(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
+        self.raw(path, request, true).await
+    }
+
+    async fn raw(&self, path: &'static Path, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {
         let settings = &self.inner.settings;
         let (sender, receiver) = oneshot::channel();
         let deadline = call::deadline_of(self, &request);
@@ -84,6 +94,7 @@ impl Channel {
             waits_for_ready,
             compression: settings.compression.map(|(encoding, _)| encoding),
             is_timed: true,
+            is_unread,
             body: Body::Shared(message.0),
             reply_to: ReplyTo::Unary(sender),
         };

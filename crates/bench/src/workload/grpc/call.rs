@@ -40,7 +40,11 @@ impl GrpcSession {
         };
         let request = self.request_of(wire);
         let sent_at = Instant::now();
-        let answer = self.channel.unary_raw(self.shared.path, request).await;
+        let answer = if self.shared.endings.reads_replies() {
+            self.channel.unary_raw(self.shared.path, request).await
+        } else {
+            self.channel.unary_unread(self.shared.path, request).await
+        };
         let done_at = Instant::now();
         let ending = match answer.reply {
             Ok(reply) if self.shared.endings.reads_replies() => match reply.message() {

@@ -38,6 +38,10 @@ pub const REPLY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Pauses between tries to connect again: short, since a load wants to see the server come back.
 const RECONNECT_FIRST: Duration = Duration::from_millis(5);
 const RECONNECT_MAX: Duration = Duration::from_millis(50);
+/// Windows and frames so large that the client never is what an answer waits for, as in the HTTP load.
+const STREAM_WINDOW_BYTES: u32 = 64 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 256 << 20;
+const FRAME_BYTES_MAX: u32 = 256 << 10;
 /// Requests at once on a connection unless said otherwise.
 const IN_FLIGHT_DEFAULT: usize = 1024;
 
@@ -76,13 +80,20 @@ struct Shared {
 impl GrpcWorkload {
     /// Calls of `/package.Service/Method` with these requests.
     pub fn new(target: Target, path: &str, shape: Shape, requests: Requests) -> Self {
+        let defaults = Settings::default();
         let settings = Settings {
+            http2: grpc::http2::Config {
+                stream_window_bytes: STREAM_WINDOW_BYTES,
+                connection_window_bytes: CONNECTION_WINDOW_BYTES,
+                frame_bytes_max: FRAME_BYTES_MAX,
+                ..defaults.http2
+            },
             connections: 1,
             calls_per_connection_max: IN_FLIGHT_DEFAULT,
             message_bytes_max: REPLY_BYTES_MAX,
             reconnect_first: RECONNECT_FIRST,
             reconnect_max: RECONNECT_MAX,
-            ..Settings::default()
+            ..defaults
         };
         let (metadata, deadline, endings) = (Metadata::new(), None, Endings::default());
         let path = Path::named(path);
@@ -115,6 +126,12 @@ impl GrpcWorkload {
     #[must_use]
     pub fn compression(self, encoding: Option<grpc::Encoding>) -> Self {
         self.change(|shared| shared.settings.compression = encoding.map(|encoding| (encoding, 0)))
+    }
+
+    /// What answers may be compressed with, as the server is told.
+    #[must_use]
+    pub fn accepts(self, encodings: &[grpc::Encoding]) -> Self {
+        self.change(|shared| shared.settings.accepts = encodings.to_vec())
     }
 
     /// Calls at once on a connection; further ones would wait for their turn.

@@ -1,0 +1,208 @@
+//! The answers themselves: fetched once from every server, held against each other, and decoded as a client would.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
+use grpc::Request;
+use grpc::client::{Channel, Path, Settings};
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::TokioIo;
+use prost::Message;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+
+use super::super::server::Server;
+use super::loads::{Call, ReaderRequest, origin, resource};
+use crate::stats::interval;
+use crate::workload::grpc::REPLY_BYTES_MAX;
+
+/// How often each answer is decoded; the median counts.
+const DECODINGS: usize = 15;
+
+/// The whole answer to each call, by [`Call::place`].
+pub(super) struct Answers {
+    pub(super) bodies: [Bytes; 4],
+    pub(super) rows: u64,
+}
+
+/// Milliseconds to make rows of an answer, by [`Call::place`].
+pub(super) type Decoding = [f64; 4];
+
+#[derive(Clone, PartialEq, Message)]
+struct ReaderResponse {
+    #[prost(message, repeated, tag = "1")]
+    records: Vec<Record>,
+    #[prost(int64, tag = "2")]
+    num_record: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Record {
+    #[prost(message, repeated, tag = "1")]
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Field {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ReaderResponseString {
+    #[prost(string, tag = "1")]
+    data: String,
+}
+
+#[derive(Deserialize)]
+struct SearchAnswer {
+    records: Vec<HashMap<String, String>>,
+    num_record: u64,
+}
+
+/// Fetches each answer from every server; all of them must be the same to the byte.
+pub(super) fn of_all(servers: &[Server]) -> anyhow::Result<Answers> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let mut first: Option<[Bytes; 4]> = None;
+    for server in servers {
+        let bodies = runtime.block_on(fetch_all(server))?;
+        if let Some(first) = &first {
+            for call in Call::ALL {
+                let same = first[call.place()] == bodies[call.place()];
+                ensure!(same, "{}: two servers answer the same question differently", call.name());
+            }
+        }
+        first.get_or_insert(bodies);
+    }
+    let bodies = first.context("no server")?;
+    let rows = rows_of(&bodies)?;
+    Ok(Answers { bodies, rows })
+}
+
+async fn fetch_all(server: &Server) -> anyhow::Result<[Bytes; 4]> {
+    let mut bodies: [Bytes; 4] = Default::default();
+    for call in Call::ALL {
+        let body = if call.is_rest() { get(server, call).await } else { ask(server, call).await };
+        bodies[call.place()] = body.with_context(|| format!("{} is not answered", call.name()))?;
+    }
+    Ok(bodies)
+}
+
+async fn ask(server: &Server, call: Call) -> anyhow::Result<Bytes> {
+    let settings = Settings { message_bytes_max: REPLY_BYTES_MAX, accepts: Vec::new(), ..Settings::default() };
+    let channel = Channel::builder(&origin(server.address))?.settings(settings).connect().await?;
+    let request = channel.wire_message(&ReaderRequest::of(1.0).encode_to_vec());
+    let answer = channel.unary_raw(Path::named(call.path()), Request::new(request)).await;
+    Ok(answer.reply?.message()?)
+}
+
+async fn get(server: &Server, call: Call) -> anyhow::Result<Bytes> {
+    let stream = TcpStream::connect(server.address).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // It ends with its sender; what goes wrong with it is what the request ends with.
+    tokio::spawn(connection);
+    let request = http::Request::get(resource(call, 1.0)).header(http::header::HOST, server.address.to_string());
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    if !answer.status().is_success() {
+        bail!("{}", answer.status());
+    }
+    Ok(answer.into_body().collect().await?.to_bytes())
+}
+
+/// The number of rows, which all four answers must tell alike.
+fn rows_of(bodies: &[Bytes; 4]) -> anyhow::Result<u64> {
+    let counts = Call::ALL.map(|call| decode(call, &bodies[call.place()]).and_then(|decoded| decoded.rows()));
+    let counts = counts.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    ensure!(counts.iter().all(|count| *count == counts[0]), "the four answers have {counts:?} rows");
+    Ok(counts[0])
+}
+
+/// An answer as a client's program has it.
+enum Decoded {
+    Message(ReaderResponse),
+    Object(SearchAnswer),
+    Text(String),
+}
+
+impl Decoded {
+    fn rows(&self) -> anyhow::Result<u64> {
+        let (counted, told) = match self {
+            Self::Message(answer) => (answer.records.len(), u64::try_from(answer.num_record)?),
+            Self::Object(answer) => (answer.records.len(), answer.num_record),
+            Self::Text(text) => {
+                let mut lines = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+                let count = lines.records().try_fold(0, |count, line| line.map(|_| count + 1))?;
+                (count, u64::try_from(count)?)
+            }
+        };
+        ensure!(u64::try_from(counted)? == told, "an answer of {counted} rows says that it has {told}");
+        Ok(told)
+    }
+}
+
+fn decode(call: Call, body: &Bytes) -> anyhow::Result<Decoded> {
+    Ok(match call {
+        Call::Record => Decoded::Message(ReaderResponse::decode(&body[..])?),
+        Call::Search => Decoded::Object(serde_json::from_slice(body)?),
+        Call::RecordString => Decoded::Text(ReaderResponseString::decode(&body[..])?.data),
+        Call::SearchString => Decoded::Text(std::str::from_utf8(body)?.to_owned()),
+    })
+}
+
+/// Times what a client does with a whole answer: rows of strings of it, or one string.
+pub(super) fn decoding(answers: &Answers) -> anyhow::Result<Decoding> {
+    let mut medians = [0.0; 4];
+    for call in Call::ALL {
+        let mut times = Vec::with_capacity(DECODINGS);
+        for _ in 0..DECODINGS {
+            let began = Instant::now();
+            let decoded = decode(call, &answers.bodies[call.place()])?;
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+            drop(decoded);
+        }
+        medians[call.place()] = interval::median(&times);
+    }
+    Ok(medians)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bodies(rows: i64) -> [Bytes; 4] {
+        let field = |value: &str| Field { key: "a".to_owned(), value: value.to_owned() };
+        let record = Record { fields: vec![field("x, y")] };
+        let count = usize::try_from(rows).expect("few");
+        let message = ReaderResponse { records: vec![record; count], num_record: rows };
+        let list = vec![r#"{"a":"x, y"}"#; count].join(",");
+        let text = "\"x, y\"\n".repeat(count);
+        let string = ReaderResponseString { data: text.clone() };
+        [
+            message.encode_to_vec().into(),
+            format!(r#"{{"records":[{list}],"num_record":{rows}}}"#).into(),
+            string.encode_to_vec().into(),
+            text.into(),
+        ]
+    }
+
+    #[test]
+    fn rows_are_counted_in_all_four_forms() {
+        assert_eq!(rows_of(&bodies(3)).expect("alike"), 3);
+        assert_eq!(rows_of(&bodies(0)).expect("alike"), 0);
+    }
+
+    #[test]
+    fn answers_of_different_length_are_told_apart() {
+        let mut mixed = bodies(3);
+        mixed[3] = bodies(2)[3].clone();
+        let error = rows_of(&mixed).expect_err("not alike");
+        assert!(error.to_string().contains("[3, 3, 3, 2]"), "{error}");
+        let mut wrong = bodies(3);
+        wrong[1] = Bytes::from_static(br#"{"records":[{"a":"x"}],"num_record":2}"#);
+        assert!(rows_of(&wrong).expect_err("a false count").to_string().contains("1 rows says that it has 2"));
+    }
+}

@@ -1,0 +1,235 @@
+"""Record queries, judged by a plain reading of the same file with Python's csv, by stubs that know the contract's
+tables and nothing else, and by schemathesis, which makes requests up from the document that the server shows."""
+
+import csv
+import importlib
+import io
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import grpc
+import pytest
+from grpc_tools import protoc
+
+from conftest import Server
+
+HERE = pathlib.Path(__file__).parent
+OPTIONS = [("grpc.max_receive_message_length", 256 << 20)]
+# What csv, protobuf, JSON and a URL each have trouble with.
+HARD = ["", " ", "a,b", '"', '""', 'say "hi", twice', "line\nbreak", "carriage\r\nreturn", "\r", "tab\there", "\\", "\\n",
+        "\x00", "\x01\x02\x1f", "\x7f\x85", "\u2028\u2029", "😀", "𝒳 and 𐍈", "\U0010fffd", "e\u0301", "é", "%", "%2C", "+",
+        "a+b c&d=e#f?", "null", "0.1", "</script>", "'; DROP TABLE tickets; --", "ﷺ" * 50, "x" * 5000]
+csv.field_size_limit(1 << 30)
+
+
+class Table:
+    """The file as Python reads it."""
+
+    def __init__(self, path):
+        with open(path, newline="", encoding="utf-8") as file:
+            self.names, *self.rows = csv.reader(file)
+        self.by_column = []
+        for column in range(len(self.names)):
+            by_value = {}
+            for row in self.rows:
+                by_value.setdefault(row[column], []).append(row)
+            self.by_column.append(by_value)
+
+    def matching(self, name, value, share=None):
+        rows = self.by_column[self.names.index(name)].get(value, [])
+        return rows if share is None else rows[:int(len(rows) * share)]
+
+    def queries(self, count, seed):
+        """Columns, values that are and are not in them, and shares."""
+        rng = random.Random(seed)
+        for _ in range(count):
+            column = rng.randrange(len(self.names))
+            by_value = self.by_column[column]
+            if rng.random() < 0.75 or not self.rows:
+                # By row, so that what occurs often is asked for often.
+                value = rng.choice(self.rows)[column] if self.rows else ""
+            else:
+                there = rng.choice(self.rows)[rng.randrange(len(self.names))]
+                value = rng.choice([there, there + " ", there.upper(), there[:-1], *HARD])
+            share = rng.choice([None, None, 1.0, 0.5, 0.25, 0.0, rng.random()])
+            # An answer with most of the file is checked, but not again and again.
+            if len(by_value.get(value, [])) > 2000 and rng.random() < 0.9:
+                share = 0.001 * rng.random()
+            yield self.names[column], value, share
+
+
+class Both:
+    """A server with a file, asked over gRPC and over REST."""
+
+    def __init__(self, quire, folder, wire, file, *settings):
+        flags = [word for setting in settings for word in ("--set", setting)]
+        self.messages, stubs = wire
+        self.server = Server(quire, folder, "--set", f"records.csv={file}", *flags)
+        self.channel = grpc.insecure_channel(self.server.address, options=OPTIONS)
+        self.stub = stubs.ReaderServiceStub(self.channel)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.channel.close()
+        self.server.stop()
+
+    def request(self, name, value, share):
+        return self.messages.ReaderRequest(key=name, value=value, result_size=share)
+
+    def get(self, path, name, value, share):
+        query = {"headerKey": name, "headerValue": value} | ({} if share is None else {"result_size": repr(share)})
+        url = f"http://{self.server.address}{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.headers["content-type"], answer.read()
+
+    def records(self, name, value, share=None):
+        answer = self.stub.GetRecord(self.request(name, value, share), timeout=60)
+        assert answer.num_record == len(answer.records)
+        return [[(field.key, field.value) for field in record.fields] for record in answer.records]
+
+    def string(self, name, value, share=None):
+        return self.stub.GetRecordString(self.request(name, value, share), timeout=60).data
+
+    def search(self, name, value, share=None):
+        kind, body = self.get("/search", name, value, share)
+        assert kind.startswith("application/json")
+        # The strict reader of the standard library refuses control characters that are not escaped.
+        answer = json.loads(body.decode("utf-8"), object_pairs_hook=Pairs)
+        answer = dict(answer.pairs)
+        assert answer["num_record"] == len(answer["records"])
+        return [record.pairs for record in answer["records"]]
+
+    def search_string(self, name, value, share=None):
+        _, body = self.get("/search_string", name, value, share)
+        return body.decode("utf-8")
+
+
+class Pairs:
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+
+@pytest.fixture(scope="session")
+def wire(tmp_path_factory):
+    """The messages and the stubs, generated from the contract's tables."""
+    into = tmp_path_factory.mktemp("records_stubs")
+    arguments = ["protoc", f"-I{HERE / 'contract'}", f"--python_out={into}", f"--grpc_python_out={into}", "records.proto"]
+    assert protoc.main(arguments) == 0
+    sys.path.insert(0, str(into))
+    return importlib.import_module("records_pb2"), importlib.import_module("records_pb2_grpc")
+
+
+@pytest.fixture(scope="session")
+def tickets(quire, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tickets") / "tickets.csv"
+    subprocess.run([quire, "generate", "records", "--rows", "20000", "--seed", "6", "--out", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def nasty(tmp_path_factory):
+    """Written by hand: every hard value in every column, in all ways of quoting that are allowed."""
+    rng = random.Random(4)
+    names = ["id", "a b", "na\"me", "com,ma", "zeile\nzwei", "größe", "😀", "headerKey", "\\", " "]
+    file = io.StringIO()
+    # With a line feed alone this writer leaves a carriage return unquoted, which then ends a row.
+    styles = [("\r\n", csv.QUOTE_MINIMAL), ("\r\n", csv.QUOTE_ALL), ("\n", csv.QUOTE_ALL)]
+    for number in range(-1, 3000):
+        row = names if number < 0 else [str(number)] + [rng.choice(HARD) for _ in names[1:]]
+        end, quoting = rng.choice(styles)
+        csv.writer(file, lineterminator=end, quoting=quoting).writerow(row)
+    # Without a line end after the last row, and with quotes in the middle of a field that has none around it.
+    file.write('last,a"b,,"","c""d",,"",x,y,z')
+    path = tmp_path_factory.mktemp("nasty") / "nasty.csv"
+    path.write_bytes(file.getvalue().encode("utf-8"))
+    return path
+
+
+WAYS = [[f"records.scan={scan}", f"records.encode={encode}"]
+        for scan in ("indexed", "sequential", "parallel") for encode in ("once", "each")]
+
+
+def rows_of(text):
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize("file", ["tickets", "nasty"])
+def test_both_protocols_answer_what_a_plain_reading_of_the_file_says(quire, wire, tmp_path, request, file):
+    path = request.getfixturevalue(file)
+    table, found = Table(path), 0
+    with Both(quire, tmp_path, wire, path) as both:
+        for name, value, share in table.queries(1000, seed=1):
+            rows = table.matching(name, value, share)
+            expected = [list(zip(table.names, row)) for row in rows]
+            asked = (name, value, share)
+            assert both.records(*asked) == expected, asked
+            assert both.search(*asked) == expected, asked
+            text = both.string(*asked)
+            assert rows_of(text) == rows, asked
+            assert both.search_string(*asked) == text, asked
+            found += bool(rows)
+    assert 300 < found < 950, "values that are there and values that are not"
+
+
+@pytest.mark.parametrize("settings", WAYS, ids=["-".join(way.split("=")[1] for way in ways) for ways in WAYS])
+def test_every_way_of_finding_and_encoding_gives_the_same_answers(quire, wire, tmp_path, nasty, settings):
+    table = Table(nasty)
+    with Both(quire, tmp_path, wire, nasty, *settings) as both:
+        for name, value, share in table.queries(60, seed=2):
+            rows = table.matching(name, value, share)
+            expected = [list(zip(table.names, row)) for row in rows]
+            asked = (name, value, share)
+            assert both.records(*asked) == both.search(*asked) == expected, asked
+            assert rows_of(both.string(*asked)) == rows_of(both.search_string(*asked)) == rows, asked
+
+
+def test_the_known_street_is_in_one_row_of_two_hundred(quire, wire, tmp_path, tickets):
+    with Both(quire, tmp_path, wire, tickets) as both:
+        assert len(both.records("locations1", "Jacobs")) == 100
+        for share, rows in [(1.0, 100), (0.5, 50), (0.25, 25), (0.0, 0)]:
+            assert len(both.records("locations1", "Jacobs", share)) == rows
+            assert len(both.search("locations1", "Jacobs", share)) == rows
+
+
+def test_an_unknown_column_is_refused_with_the_columns_there_are(quire, wire, tmp_path, tickets):
+    with Both(quire, tmp_path, wire, tickets) as both:
+        for call in (both.records, both.string):
+            with pytest.raises(grpc.RpcError) as refused:
+                call("no such column", "x")
+            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            assert "locations1" in refused.value.details()
+        for call in (both.search, both.search_string):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                call("no such column", "x")
+            assert refused.value.code == 400 and "locations1" in refused.value.read().decode()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0001, float("nan"), float("inf")])
+def test_a_share_that_is_none_is_refused(quire, wire, tmp_path, nasty, share):
+    with Both(quire, tmp_path, wire, nasty) as both:
+        with pytest.raises(grpc.RpcError) as refused:
+            both.records("id", "1", share)
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            both.search("id", "1", share)
+        assert refused.value.code == 400
+
+
+def test_schemathesis_finds_nothing_wrong_with_the_document_or_the_answers(quire, wire, tmp_path, nasty):
+    with Both(quire, tmp_path, wire, nasty) as both:
+        url = f"http://{both.server.address}/openapi.json"
+        tool = pathlib.Path(sys.executable).with_name("schemathesis")
+        done = subprocess.run([tool, "run", url, "--checks", "all", "--seed", "6", "--max-examples", "60",
+                               "--generation-database", "none", "--max-time", "30", "--no-color"],
+                              cwd=tmp_path, capture_output=True, text=True, timeout=180)
+        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+        # After all of that it still answers.
+        assert len(both.records("id", "1")) == 1
