@@ -5,6 +5,7 @@
 
 mod bookstore;
 mod bookstore_page;
+mod kv;
 pub mod lab;
 pub mod server;
 
@@ -65,6 +66,7 @@ pub struct Experiment {
 pub const EXPERIMENTS: &[Experiment] = &[
     // One line each.
     Experiment { name: "bookstore", run: bookstore::run_experiment },
+    Experiment { name: "kv", run: kv::run_experiment },
 ];
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. Nothing is written
