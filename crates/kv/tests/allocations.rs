@@ -23,8 +23,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Of one update with a value of 100 bytes: the value and the key as the map keeps them, the call's future, and the
-/// message's buffer.
+/// Of one update with a value of 100 bytes, the copies of its key and its value among them.
 const UPDATE_ALLOCATIONS_MAX: usize = 4;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

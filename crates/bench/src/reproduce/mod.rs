@@ -3,6 +3,7 @@
 //!
 //! A further experiment is a file with a function from [`Options`] to [`Findings`], and a line in [`EXPERIMENTS`].
 
+pub mod awake;
 mod bookstore;
 mod bookstore_page;
 mod kv;

@@ -23,11 +23,13 @@ const KEY_BYTES_MIN: usize = 8;
 /// As much as a server takes in one message by default, less what is around it; one value in 10^27 would be larger.
 const VALUE_BYTES_MAX: usize = (4 << 20) - (8 << 10);
 
-/// A created key is used by others only after so many further calls: by then the creation has ended, in whatever
-/// order the server took those under way.
-const CALLS_UNTIL_USED: u64 = 4 * super::CALLS_IN_FLIGHT as u64;
-/// Keys that are there before the published load begins: more than wait to be used, so that there is always one.
-pub(super) const KEYS_FIRST: u64 = 200;
+/// So many calls of a kind lie between a key's creation and its first use, and between its last use and its deletion:
+/// one call in four is of a kind, so four times as many calls as are in flight, and in whatever order a server takes
+/// those, it finds the keys it is asked for.
+const CALLS_APART: usize = super::CALLS_IN_FLIGHT;
+/// Keys that are there before the published load begins: those to be deleted first, those that are missing while the
+/// first creations ripen, and some to draw from.
+pub(super) const KEYS_FIRST: u64 = 3 * CALLS_APART as u64;
 
 /// Keys and values of the small load; the keys are those that redis-benchmark makes.
 pub(super) const SMALL_KEYS: u64 = 100_000;
@@ -99,9 +101,10 @@ struct State {
     block: Vec<Kind>,
     /// Keys that anybody may use.
     known: Vec<Bytes>,
-    /// Those being created, and the call from which on they may be used.
-    fresh: VecDeque<(u64, Bytes)>,
-    calls: u64,
+    /// Those not to be used yet.
+    fresh: VecDeque<Bytes>,
+    /// Those not to be used any more, and to be deleted in turn.
+    doomed: VecDeque<Bytes>,
     keys: u64,
     noise: Bytes,
 }
@@ -111,8 +114,8 @@ impl Published {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut noise = vec![0; VALUE_BYTES_MAX];
         random.fill_bytes(&mut noise);
-        let (block, known, fresh) = (Vec::new(), Vec::new(), VecDeque::new());
-        let state = State { random, block, known, fresh, calls: 0, keys: 0, noise: noise.into() };
+        let (block, known, fresh, doomed) = (Vec::new(), Vec::new(), VecDeque::new(), VecDeque::new());
+        let state = State { random, block, known, fresh, doomed, keys: 0, noise: noise.into() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -121,9 +124,7 @@ impl Published {
         let state = Arc::clone(&self.state);
         Requests::Made(Arc::new(move |_| {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            let key = state.new_key();
-            state.known.push(key.clone());
-            let value = state.value();
+            let (key, value) = (state.first_key(), state.value());
             encoded(&PutRequest { key, value })
         }))
     }
@@ -141,15 +142,14 @@ impl Published {
 
 impl State {
     fn call(&mut self) -> (Kind, Bytes) {
-        self.calls += 1;
-        while self.fresh.front().is_some_and(|(from, _)| *from <= self.calls) {
-            self.known.extend(self.fresh.pop_front().map(|(_, key)| key));
-        }
         let kind = self.kind();
         let message = match kind {
             Kind::Create => {
                 let key = self.new_key();
-                self.fresh.push_back((self.calls + CALLS_UNTIL_USED, key.clone()));
+                self.fresh.push_back(key.clone());
+                if self.fresh.len() > CALLS_APART {
+                    self.known.extend(self.fresh.pop_front());
+                }
                 let value = self.value();
                 encoded(&PutRequest { key, value })
             }
@@ -161,7 +161,9 @@ impl State {
             }
             Kind::Delete => {
                 let place = self.place();
-                encoded(&KeyRequest { key: self.known.swap_remove(place) })
+                let doomed = self.known.swap_remove(place);
+                self.doomed.push_back(doomed);
+                encoded(&KeyRequest { key: self.doomed.pop_front().unwrap_or_default() })
             }
         };
         (kind, message)
@@ -180,6 +182,16 @@ impl State {
 
     fn place(&mut self) -> usize {
         below(&mut self.random, self.known.len())
+    }
+
+    fn first_key(&mut self) -> Bytes {
+        let key = self.new_key();
+        if self.doomed.len() < CALLS_APART {
+            self.doomed.push_back(key.clone());
+        } else {
+            self.known.push(key.clone());
+        }
+        key
     }
 
     fn known_key(&mut self) -> Bytes {
@@ -286,11 +298,10 @@ mod tests {
         let mut state = published.state.lock().expect("nobody panicked");
         let mut there: HashMap<Bytes, u64> = HashMap::new();
         for _ in 0..KEYS_FIRST {
-            let key = state.new_key();
-            state.known.push(key.clone());
-            there.insert(key, 0);
+            there.insert(state.first_key(), 0);
         }
         let (mut counts, mut key_bytes, mut value_bytes) = ([0u64; 4], 0usize, 0usize);
+        let (mut used, apart) = (HashMap::new(), 4 * CALLS_APART as u64 - 4);
         for call in 1..=40_000u64 {
             let (kind, message) = state.call();
             counts[kind as usize] += 1;
@@ -303,9 +314,13 @@ mod tests {
                 }
                 Kind::Retrieve | Kind::Update => {
                     let since = there.get(&key).expect("the key was created and not deleted");
-                    assert!(*since == 0 || *since + CALLS_UNTIL_USED <= call);
+                    assert!(*since == 0 || *since + apart <= call);
+                    used.insert(key, call);
                 }
-                Kind::Delete => assert!(there.remove(&key).is_some()),
+                Kind::Delete => {
+                    assert!(there.remove(&key).is_some());
+                    assert!(used.remove(&key).is_none_or(|last| last + apart <= call));
+                }
             }
         }
         assert_eq!(counts, [10_000; 4]);

@@ -29,6 +29,13 @@ pub(super) fn findings(found: &Measurements) -> anyhow::Result<Findings> {
             WORK_MS[0], WORK_MS[1], allowed()
         ))
         .table(published_table(with_work, "with_work", true))
+        .paragraph(format!(
+            "With both cores kept from resting by threads that give way to everybody, {} did {:.0} calls a second: the \
+             difference is how long a core of this machine takes to come back from a rest, which every wake-up of a \
+             waiting thread pays.",
+            STORES[1],
+            with_work.median(STORES[1], "with_work_awake", rate)
+        ))
         .heading("The same without simulated work")
         .paragraph("What is left is moving the values: the client's core is full, and a lock that is held for a microsecond is waited for by nobody.")
         .table(published_table(without_work, "without_work", false))
@@ -213,6 +220,9 @@ fn summary(found: &Measurements) -> Vec<(String, f64)> {
             summary.push((format!("{load}_{store}_mean_ms"), mean_ms));
         }
     }
+    let awake = |figure: &dyn Fn(&Measured) -> f64| found.with_work.median(STORES[1], "with_work_awake", figure);
+    summary.push(("with_work_awake_concurrent_per_second".to_owned(), awake(&rate)));
+    summary.push(("with_work_awake_concurrent_mean_ms".to_owned(), awake(&|one| one.run.response.mean_us() / 1e3)));
     for (kind, _) in SMALL_KINDS {
         for batching in BATCHINGS {
             for subject in SMALL_SUBJECTS {
