@@ -3,7 +3,7 @@
 //! What a template makes depends on the [`Turn`] and the seed alone, never on the order of calls or the number of
 //! workers, so a seed makes the same requests again. Must not know what the text is for.
 
-mod random;
+pub(crate) mod random;
 mod rows;
 
 use std::sync::Arc;

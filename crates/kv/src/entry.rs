@@ -58,11 +58,6 @@ impl Value {
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
-
-    /// The value to keep beside the map. The first time a small one is shared costs memory for good, so it is copied.
-    pub(crate) fn share(&self) -> Bytes {
-        if self.bytes.len() < SHARED_BYTES_MIN { Bytes::copy_from_slice(&self.bytes) } else { self.bytes.clone() }
-    }
 }
 
 /// What a key has.

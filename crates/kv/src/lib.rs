@@ -3,6 +3,24 @@
 //! The way of a request: a transport ([`grpc`]) turns what it was sent into domain types, asks a [`KeyValue`], and
 //! turns the answer back. The [`KeyValue`] reads the table and writes to it, through the journal where writes are to
 //! last. Nothing here opens a socket, reads a configuration file or prints.
+//!
+//! ```
+//! use kv::{Clock, Fault, KeyValue, Settings, Value};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! // In memory, so the folder is not looked at.
+//! let kv = KeyValue::open("unused".as_ref(), Settings::default(), Clock::Wall)?;
+//! let first = kv.create(b"stock", Value::copied(b"7"), None).await?;
+//! let second = kv.update(b"stock", Value::copied(b"6"), Some(first), None).await?;
+//! // Whoever has not seen the second version overwrites nothing.
+//! let late = kv.update(b"stock", Value::copied(b"5"), Some(first), None).await;
+//! assert_eq!(late, Err(Fault::Conflict(second)));
+//! assert_eq!(kv.retrieve(b"stock").await?.value.bytes(), "6");
+//! assert!(kv.delete(b"stock", None).await?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod clock;
 mod entry;

@@ -154,7 +154,7 @@ impl Hub {
                 return true;
             }
             let event = event.get_or_insert_with(|| {
-                let value = value.map(Value::share).unwrap_or_default();
+                let value = value.map(Value::bytes).cloned().unwrap_or_default();
                 Event { kind, key: Key::clone(key), value, version }
             });
             self.push(watcher, event)

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use axum::{Router, extract::State, http::StatusCode, http::header, response::IntoResponse, routing::get};
 use bookstore::Bookstore;
 use prometheus_client::{encoding::text, registry::Registry};
+use tokio::sync::watch::Receiver;
 
 /// What the pages show.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub store: Bookstore,
+    /// Whether the key-value service takes writes; `None` when it is off.
+    pub kv_sound: Option<Receiver<bool>>,
     pub registry: Arc<Registry>,
 }
 
@@ -18,11 +21,18 @@ pub(crate) fn router(pages: Pages) -> Router {
 }
 
 async fn healthz(State(pages): State<Pages>) -> impl IntoResponse {
-    if *pages.store.sound().borrow() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the store failed and is being read back; purchases are refused\n")
-    }
+    let kv_sound = pages.kv_sound.is_none_or(|sound| *sound.borrow());
+    let words = unsound(*pages.store.sound().borrow(), kv_sound);
+    if words.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, words) }
+}
+
+/// What is not well, a line each.
+fn unsound(store: bool, kv: bool) -> String {
+    let lines = [
+        (store, "the store failed and is being read back; purchases are refused\n"),
+        (kv, "the key-value journal failed and is being read back; writes of keys are refused\n"),
+    ];
+    lines.into_iter().filter(|(sound, _)| !sound).map(|(_, line)| line).collect()
 }
 
 async fn metrics_page(State(pages): State<Pages>) -> impl IntoResponse {
@@ -35,3 +45,16 @@ async fn metrics_page(State(pages): State<Pages>) -> impl IntoResponse {
 
 /// What Prometheus asks for since version 2.5.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[cfg(test)]
+mod tests {
+    use super::unsound;
+
+    #[test]
+    fn health_names_whatever_failed() {
+        assert_eq!(unsound(true, true), "");
+        assert!(unsound(true, false).starts_with("the key-value journal failed"));
+        assert!(unsound(false, true).starts_with("the store failed"));
+        assert_eq!(unsound(false, false).lines().count(), 2);
+    }
+}

@@ -228,7 +228,8 @@ fn curve(results: &Results, method: &str, title: &str) -> Figure {
     }
 }
 
-fn runs_csv<'a>(results: impl IntoIterator<Item = &'a Results>) -> anyhow::Result<String> {
+/// A row a run.
+pub(super) fn runs_csv<'a>(results: impl IntoIterator<Item = &'a Results>) -> anyhow::Result<String> {
     let mut rows = csv::Writer::from_writer(Vec::new());
     rows.write_record([
         "load",

@@ -50,6 +50,11 @@ impl Measured {
         self.run.client_cpu_seconds * 1e6 / real(self.run.requests.max(1))
     }
 
+    /// The share of the time in which the server's process was on a core; of one held to one core, of that core.
+    pub fn server_busy(&self) -> f64 {
+        self.server_cpu.as_secs_f64() / self.run.seconds.max(1e-9)
+    }
+
     /// The run's time shared out over its requests, in milliseconds: what the published figures state.
     pub fn ms_a_request(&self) -> f64 {
         1e3 / self.run.rate
@@ -80,13 +85,17 @@ pub fn in_turns<L>(
             for subject in orders.order(subjects.len()) {
                 let (run, server_cpu) = measure(subject, what)?;
                 let measured = Measured { subject: subjects[subject], load: load.clone(), round, run, server_cpu };
-                eprintln!(
-                    "round {} of {rounds}, {load}, {}: {:.0} requests/s, p50 {:.0} µs",
+                let said = format!(
+                    "round {} of {rounds}, {load}, {}: {:.0} requests/s",
                     round + 1,
                     measured.subject,
                     measured.run.rate,
-                    measured.run.response.quantile_us(0.5)
                 );
+                // Others' load generators may keep their times to themselves.
+                match measured.run.response.count() {
+                    0 => eprintln!("{said}"),
+                    _ => eprintln!("{said}, p50 {:.0} µs", measured.run.response.quantile_us(0.5)),
+                }
                 results.measured.push(measured);
             }
         }

@@ -3,8 +3,10 @@
 //!
 //! A further experiment is a file with a function from [`Options`] to [`Findings`], and a line in [`EXPERIMENTS`].
 
+pub mod awake;
 mod bookstore;
 mod bookstore_page;
+mod kv;
 pub mod lab;
 mod loopback;
 mod records;
@@ -70,6 +72,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     // One line each.
     Experiment { name: "bookstore", run: bookstore::run_experiment },
     Experiment { name: "records", run: records::run_experiment },
+    Experiment { name: "kv", run: kv::run_experiment },
 ];
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. Nothing is written

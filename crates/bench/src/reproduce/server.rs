@@ -3,14 +3,15 @@
 //! Must not know what is measured.
 
 use std::io::{BufRead as _, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How long a server may take until it listens, and until it has ended.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -27,6 +28,27 @@ pub struct Server {
 impl Server {
     /// Starts a program and waits until it says `listening` with its address, on either of its outputs.
     pub fn start(name: &str, command: &mut Command) -> anyhow::Result<Self> {
+        let (mut server, lines) = Self::spawn(name, command)?;
+        server.address = server.wait_for_address(&lines)?;
+        Ok(server)
+    }
+
+    /// Starts a program that was told where to listen, and waits until it does.
+    pub fn start_at(name: &str, command: &mut Command, address: SocketAddr) -> anyhow::Result<Self> {
+        let (mut server, lines) = Self::spawn(name, command)?;
+        server.address = address;
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if let Some(ended) = server.child.try_wait()? {
+                bail!("{name} ended ({ended}) before it listened: {}", lines.iter().last().unwrap_or_default());
+            }
+            ensure!(Instant::now() < deadline, "{name} does not listen on {address} after a minute");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    fn spawn(name: &str, command: &mut Command) -> anyhow::Result<(Self, mpsc::Receiver<String>)> {
         let program = Path::new(command.get_program()).display().to_string();
         let mut child = command
             .stdin(Stdio::null())
@@ -49,9 +71,8 @@ impl Server {
             });
         }
         drop(sender);
-        let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), name: name.to_owned() };
-        server.address = server.wait_for_address(&lines)?;
-        Ok(server)
+        let server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), name: name.to_owned() };
+        Ok((server, lines))
     }
 
     fn wait_for_address(&mut self, lines: &mpsc::Receiver<String>) -> anyhow::Result<SocketAddr> {
@@ -119,6 +140,29 @@ impl Drop for Server {
     }
 }
 
+/// Starts something on one core: what it spawns stays there. With no core, wherever the system puts it.
+pub fn on_core<R>(core: Option<usize>, start: impl FnOnce() -> R) -> R {
+    // A process takes over the cores of the thread that made it. Where pinning is not allowed nothing is pinned.
+    let before = core.and_then(|core| {
+        let before = sched_getaffinity(None).ok()?;
+        let mut one = CpuSet::new();
+        one.set(core);
+        sched_setaffinity(None, &one).ok()?;
+        Some(before)
+    });
+    let started = start();
+    if let Some(before) = before {
+        let _ = sched_setaffinity(None, &before);
+    }
+    started
+}
+
+/// An address of this machine that was free a moment ago, for programs that do not say which they chose.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
+    Ok(listener.local_addr()?)
+}
+
 /// The first address in a line, whatever is around it.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let is_part = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ':' | '[' | ']');
@@ -146,5 +190,24 @@ mod tests {
         let error =
             Server::start("it", Command::new("sh").args(["-c", "echo no room >&2; exit 3"])).expect_err("ended");
         assert!(error.to_string().contains("ended (exit status: 3) before it listened: no room"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_was_told_where_to_listen_is_waited_for_and_told_when_it_ends() {
+        let address = free_address().expect("an address");
+        let ended = Server::start_at("it", Command::new("sh").args(["-c", "echo no room >&2; exit 3"]), address);
+        let error = ended.expect_err("ended").to_string();
+        assert!(error.contains("ended (exit status: 3) before it listened: no room"), "{error}");
+    }
+
+    #[test]
+    fn what_is_started_on_a_core_stays_there_and_the_caller_does_not() {
+        let before = sched_getaffinity(None).expect("known");
+        let core = (0..CpuSet::MAX_CPU).find(|core| before.is_set(*core)).expect("a core");
+        let told =
+            on_core(Some(core), || Command::new("grep").args(["Cpus_allowed_list", "/proc/self/status"]).output());
+        let told = String::from_utf8(told.expect("it runs").stdout).expect("text");
+        assert_eq!(told.split_whitespace().last(), Some(&*core.to_string()));
+        assert_eq!(sched_getaffinity(None).expect("known"), before);
     }
 }

@@ -196,6 +196,13 @@ async fn a_full_disk_is_told_and_values_are_taken_again_once_there_is_room() {
     })
     .await;
     understandable(&client.create(create("while there is no room", vec![7; 60_000])).await.expect_err("no room"));
+    let health = http::get(server.address, "/healthz");
+    assert!(
+        health.status == 503 && health.body.contains("key-value journal failed"),
+        "{} {}",
+        health.status,
+        health.body
+    );
     // Reading goes on.
     assert!(get(&client, &kept[0].0).await.is_some());
     fs::remove_file(filler).expect("the filler can go");
@@ -205,6 +212,7 @@ async fn a_full_disk_is_told_and_values_are_taken_again_once_there_is_room() {
     .await;
     kept.push(("after".to_owned(), version));
     assert_eq!(http::metric(server.address, "quire_kv_sound"), 1);
+    assert_eq!(http::get(server.address, "/healthz").status, 200);
     for (name, version) in &kept {
         assert_eq!(get(&client, name).await.map(|found| found.1), Some(*version), "{name}");
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use grpc::client::{Ignored, RawMessage};
+use grpc::client::{Ignored, Path, RawMessage};
 use grpc::{Code, Request, Status, Stream};
 
 use super::endings::{DATA, ending_of};
@@ -31,19 +31,19 @@ impl GrpcSession {
     }
 
     pub(super) async fn unary(&self, turn: Turn) -> Answer {
-        let wire = match &self.wire {
-            Some(wire) => wire.clone(),
+        let (path, wire) = match &self.wire {
+            Some(wire) => (self.shared.path, wire.clone()),
             None => match self.shared.requests.one(turn) {
-                Ok(message) => self.channel.wire_message(&message),
+                Ok((path, message)) => (path.unwrap_or(self.shared.path), self.channel.wire_message(&message)),
                 Err(_) => return unsent(),
             },
         };
         let request = self.request_of(wire);
         let sent_at = Instant::now();
         let answer = if self.shared.endings.reads_replies() {
-            self.channel.unary_raw(self.shared.path, request).await
+            self.channel.unary_raw(path, request).await
         } else {
-            self.channel.unary_unread(self.shared.path, request).await
+            self.channel.unary_unread(path, request).await
         };
         let done_at = Instant::now();
         let ending = match answer.reply {
@@ -154,19 +154,25 @@ impl Stream for Outgoing {
 }
 
 impl Requests {
-    /// The encoded message of a call that takes one.
-    fn one(&self, turn: Turn) -> Result<Bytes, super::PayloadError> {
-        match self {
-            Self::Constant(messages) => Ok(messages.first().map(|message| message.0.clone()).unwrap_or_default()),
-            Self::Made(make) => Ok(make(turn)),
-            Self::Rendered(payload) => Ok(payload.render(turn)?.pop().unwrap_or_default().0),
-        }
+    /// The encoded message of a call that takes one, and its method if that is not always the same.
+    fn one(&self, turn: Turn) -> Result<(Option<&'static Path>, Bytes), super::PayloadError> {
+        let message = match self {
+            Self::Constant(messages) => messages.first().map(|message| message.0.clone()).unwrap_or_default(),
+            Self::Made(make) => make(turn),
+            Self::Mixed(make) => {
+                let (path, message) = make(turn);
+                return Ok((Some(path), message));
+            }
+            Self::Rendered(payload) => payload.render(turn)?.pop().unwrap_or_default().0,
+        };
+        Ok((None, message))
     }
 
     fn all(&self, turn: Turn) -> Result<Arc<[RawMessage]>, super::PayloadError> {
         match self {
             Self::Constant(messages) => Ok(Arc::clone(messages)),
             Self::Made(make) => Ok(Arc::new([RawMessage(make(turn))])),
+            Self::Mixed(make) => Ok(Arc::new([RawMessage(make(turn).1)])),
             Self::Rendered(payload) => Ok(payload.render(turn)?.into()),
         }
     }

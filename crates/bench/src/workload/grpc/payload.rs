@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use grpc::client::RawMessage;
+use grpc::client::{Path, RawMessage};
 use prost::Message as _;
 use prost_reflect::MessageDescriptor;
 use serde_json::Value;
@@ -50,6 +50,8 @@ pub enum Requests {
     Constant(Arc<[RawMessage]>),
     /// One encoded message, made for each turn; before the clock starts.
     Made(Arc<dyn Fn(Turn) -> Bytes + Send + Sync>),
+    /// The same, with the method it is for: a mix of calls, each a unary one.
+    Mixed(Arc<dyn Fn(Turn) -> (&'static Path, Bytes) + Send + Sync>),
     /// Data with placeholders; before the clock starts.
     Rendered(Arc<Payload>),
 }
@@ -66,6 +68,7 @@ impl fmt::Debug for Requests {
         match self {
             Self::Constant(messages) => write!(f, "{} encoded messages", messages.len()),
             Self::Made(_) => f.write_str("made for each turn"),
+            Self::Mixed(_) => f.write_str("made for each turn, with their methods"),
             Self::Rendered(_) => f.write_str("rendered for each turn"),
         }
     }

@@ -1,0 +1,143 @@
+//! What a user would pick instead: Redis, measured by its own benchmark, and etcd. Both as Debian packages them, with
+//! their default settings but for what says so here; one that is not installed is told as missing.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use super::load::{SMALL_KEYS, SMALL_VALUE_BYTES, Small};
+use crate::report::Run;
+use crate::reproduce::server::{Server, free_address, on_core};
+
+/// Where a memory-backed folder is on Linux.
+const MEMORY: &str = "/dev/shm";
+
+/// A program of `PATH`.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+/// The first line of what `--version` says.
+pub(super) fn version(program: &Path) -> String {
+    let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    said.lines().next().unwrap_or("of unknown version").to_owned()
+}
+
+/// Whether etcd's data lies in memory here; if not, on the disk that `out` is on.
+pub(super) fn has_memory_folder() -> bool {
+    Path::new(MEMORY).is_dir()
+}
+
+/// A running etcd, with its folder.
+pub(super) struct Etcd {
+    pub(super) server: Server,
+    // Removed after the server was stopped: fields are dropped in their order.
+    _folder: tempfile::TempDir,
+}
+
+impl Etcd {
+    /// One member, its data in memory where there is a folder for that.
+    pub(super) fn start(program: &Path, out: &Path, core: Option<usize>) -> anyhow::Result<Self> {
+        let parent = if has_memory_folder() { Path::new(MEMORY) } else { out };
+        let folder = tempfile::Builder::new().prefix("quire-bench-etcd-").tempdir_in(parent).context("no folder")?;
+        let (address, peers) = (free_address()?, format!("http://{}", free_address()?));
+        let clients = format!("http://{address}");
+        let mut command = Command::new(program);
+        command.arg("--data-dir").arg(folder.path());
+        command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.args(["--initial-cluster", &format!("default={peers}"), "--log-level", "error"]);
+        let server = on_core(core, || Server::start_at("etcd", &mut command, address))?;
+        Ok(Self { server, _folder: folder })
+    }
+}
+
+/// A running Redis, and the benchmark that comes with it.
+pub(super) struct Redis {
+    pub(super) server: Server,
+    benchmark: PathBuf,
+    client_core: Option<usize>,
+}
+
+impl Redis {
+    /// Without persistence, as the others keep everything in memory too; with every key there.
+    pub(super) fn start(
+        program: &Path,
+        benchmark: PathBuf,
+        core: Option<usize>,
+        client_core: Option<usize>,
+    ) -> anyhow::Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(program);
+        command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
+        command.args(["--save", "", "--appendonly", "no"]);
+        let server = on_core(core, || Server::start_at("redis-server", &mut command, address))?;
+        let redis = Self { server, benchmark, client_core };
+        // Keys are drawn at random: of so many draws some 0.005 keys are missing.
+        redis.requests(Small::Write, 10, 100, SMALL_KEYS * 17)?;
+        Ok(redis)
+    }
+
+    /// Makes requests for about so long; what its own benchmark calls pipelining is what calls in flight are.
+    pub(super) fn run(
+        &self,
+        small: Small,
+        connections: usize,
+        in_flight: usize,
+        duration: Duration,
+    ) -> anyhow::Result<(Run, Duration)> {
+        let first = self.requests(small, connections, in_flight, 50_000)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of requests is small")]
+        let count = (first * duration.as_secs_f64()) as u64;
+        let before = self.server.cpu()?;
+        let rate = self.requests(small, connections, in_flight, count)?;
+        let spent = self.server.cpu()?.saturating_sub(before);
+        let seconds = crate::report::units::float(count) / rate;
+        Ok((Run { seconds, requests: count, rate, ..Run::default() }, spent))
+    }
+
+    /// Makes so many requests; returns how many a second.
+    fn requests(&self, small: Small, connections: usize, in_flight: usize, count: u64) -> anyhow::Result<f64> {
+        let test = if small == Small::Read { "get" } else { "set" };
+        let address: SocketAddr = self.server.address;
+        let mut command = Command::new(&self.benchmark);
+        command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-t", test, "--csv"]);
+        command.args(["-c", &connections.to_string(), "-P", &in_flight.to_string(), "-n", &count.to_string()]);
+        command.args(["-r", &SMALL_KEYS.to_string(), "-d", &SMALL_VALUE_BYTES.to_string()]);
+        let output = on_core(self.client_core, || command.stdin(Stdio::null()).output())
+            .with_context(|| format!("cannot start {}", self.benchmark.display()))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "redis-benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
+        rate_of(&said).with_context(|| format!("redis-benchmark said no rate: {said}"))
+    }
+}
+
+/// The second field of the last line: `"GET","123456.78","0.5",…`.
+fn rate_of(csv: &str) -> Option<f64> {
+    let line = csv.lines().rfind(|line| !line.trim().is_empty())?;
+    line.split(',').nth(1)?.trim().trim_matches('"').parse().ok().filter(|rate: &f64| *rate > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_found_in_what_the_benchmark_prints() {
+        let said = "\"test\",\"rps\",\"avg_latency_ms\"\n\"GET\",\"1538461.50\",\"0.500\"\n";
+        assert_eq!(rate_of(said), Some(1_538_461.5));
+        assert_eq!(rate_of("\"test\",\"rps\"\n"), None);
+        assert_eq!(rate_of(""), None);
+    }
+
+    #[test]
+    fn programs_are_looked_for_where_the_shell_looks() {
+        assert!(find("sh").is_some_and(|program| program.is_file()));
+        assert_eq!(find("no-such-program-anywhere"), None);
+    }
+}
