@@ -6,7 +6,11 @@
 mod bookstore;
 mod bookstore_page;
 pub mod lab;
+mod rpcgame;
+mod rpcgame_page;
 pub mod server;
+mod tasks;
+mod tasks_page;
 
 use std::path::PathBuf;
 
@@ -65,6 +69,8 @@ pub struct Experiment {
 pub const EXPERIMENTS: &[Experiment] = &[
     // One line each.
     Experiment { name: "bookstore", run: bookstore::run_experiment },
+    Experiment { name: "rpcgame", run: rpcgame::run_experiment },
+    Experiment { name: "tasks", run: tasks::run_experiment },
 ];
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. Nothing is written
