@@ -85,6 +85,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let sweeping = kv.as_ref().map(Kv::sweep);
     if let Some(game) = &game {
         game.announce()?;
+        ours.register_collector(Box::new(game.figures()));
     }
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));

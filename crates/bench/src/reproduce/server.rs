@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::run::pin_to;
 
@@ -100,6 +101,19 @@ impl Server {
         told.ok_or_else(|| {
             anyhow!("{} did not say where: no address behind {key:?} in a line with {words:?}", self.name)
         })
+    }
+
+    /// Keeps it to one core from here on, with all threads that it has or will have.
+    pub fn keep_to(&self, core: usize) -> anyhow::Result<()> {
+        let mut cores = CpuSet::new();
+        cores.set(core);
+        let threads = format!("/proc/{}/task", self.child.id());
+        for thread in std::fs::read_dir(&threads).with_context(|| format!("{} has ended", self.name))? {
+            let number = thread?.file_name().to_str().and_then(|number| number.parse().ok()).and_then(Pid::from_raw);
+            // A thread that has ended meanwhile needs no core.
+            let _ = sched_setaffinity(number, &cores);
+        }
+        Ok(())
     }
 
     /// CPU time of the process so far.

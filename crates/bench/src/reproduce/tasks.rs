@@ -1,6 +1,6 @@
 //! The task server's evaluation: 40 clients that ask 20 tasks each, every reply the seed of the next request, at four
 //! levels from no concurrency at all to concurrent tasks whose results are kept; then the same once more on the server
-//! that has kept them, beside a server that does nothing but answer.
+//! that has kept them, beside a server that does nothing but answer, servers on one core and the client on another.
 //!
 //! Every level starts on a server that has computed nothing, and every reply is checked against what is computed here.
 
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use tasks::Concurrency;
 use tasks::chain::{self, Forecast, Outcome, Plan};
 use tempfile::TempDir;
@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::server::Server;
 use super::{Findings, Options};
+use crate::run::{cores, pin_to};
 use crate::stats::order::Orders;
 
 /// The published client.
@@ -174,7 +175,18 @@ impl Laboratory<'_> {
         eprintln!("round {}, {}: {:.3} s, sum {}", round + 1, level.name, elapsed.as_secs_f64(), outcome.sum());
         self.runs.cold.push(Cold { level, round, elapsed, connecting, cpu });
         if level.cache {
-            self.warm(address, round, orders)?;
+            let cores = cores();
+            let (Some(&server_core), Some(&client_core)) = (cores.first(), cores.last()) else {
+                bail!("this process has no core to run on");
+            };
+            server.keep_to(server_core)?;
+            self.floor.keep_to(server_core)?;
+            let warm = || {
+                pin_to(client_core)?;
+                self.warm(address, round, orders)
+            };
+            let warm = std::thread::scope(|threads| threads.spawn(warm).join());
+            warm.map_err(|_| anyhow!("the client panicked"))??;
         }
         server.stop()
     }

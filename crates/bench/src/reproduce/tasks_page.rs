@@ -30,9 +30,10 @@ pub(super) fn findings(runs: &Runs, forecast: &Forecast) -> anyhow::Result<Findi
         .table(levels(runs, forecast))
         .heading("Once more, when everything is kept")
         .paragraph(format!(
-            "The same {} requests from the same process, on one thread, to a server that has all results: a round trip \
-             for each is what is left. In turns with the same requests to a server that only answers. The first such \
-             run is the second one that the server sees; all begin with connecting {} clients.",
+            "The same {} requests from one thread, to a server that has all results: a round trip for each is what is \
+             left. In turns with the same requests to a server that only answers. The servers have one core and the \
+             client another. The time begins with the first of {} connections and ends with the last reply; the \
+             process and its thread are there already. A client asks as soon as it is connected.",
             PLAN.clients * PLAN.requests,
             PLAN.clients
         ))
@@ -126,8 +127,8 @@ type Row = (&'static str, &'static str, Answering, fn(&Warm) -> Duration);
 const ROWS: [Row; 5] = [
     ("the second run", "second", Answering::Second, |one| one.elapsed),
     ("further runs", "warm", Answering::Quire, |one| one.elapsed),
-    ("of that, connecting", "warm_connecting", Answering::Quire, |one| one.connecting),
-    ("of that, asking", "warm_asking", Answering::Quire, asking),
+    ("of that, until all were connected", "warm_connecting", Answering::Quire, |one| one.connecting),
+    ("of that, after all were connected", "warm_asking", Answering::Quire, asking),
     ("a server that only answers", "floor", Answering::Floor, |one| one.elapsed),
 ];
 
