@@ -78,7 +78,36 @@ async fn a_message_in_order_allocates_nothing() {
     let change = region.change();
     assert_eq!(change.allocations + change.reallocations, 0, "a call: {change:?}");
     lean();
+    lean_ends_hold_nothing();
     whole_games().await;
+}
+
+/// Both ends of many connections, the last frame of each cut or garbage: what they held goes with them.
+fn lean_ends_hold_nothing() {
+    let table = TableLimits { names_max: 16, bytes_max: 1000 };
+    let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages: 256, table };
+    let names: Vec<Vec<u8>> = (0..100_usize).map(|length| vec![b'n'; length * 3]).collect();
+    let region = Region::new(ALLOCATOR);
+    let mut most = 0;
+    for number in 0..1000_usize {
+        let (mut client, mut server) = (Connection::new(hello, Keep::Newest), Session::new(SessionLimits::default()));
+        for _ in 0..10 {
+            let messages = names.iter().enumerate().map(|(key, name)| (key, &name[..], 7));
+            client.send(messages).unwrap();
+            server.receive(&mut client.output()).unwrap();
+            client.advance(client.output().len());
+            client.receive(&mut server.output(), |_| {}).unwrap();
+            server.advance(server.output().len());
+        }
+        let garbage = vec![u8::try_from(number % 256).unwrap(); number];
+        let _ = (server.receive(&mut &garbage[..]), client.receive(&mut &garbage[..], |_| {}));
+        drop(garbage);
+        let change = region.change();
+        most = most.max(change.bytes_allocated - change.bytes_deallocated);
+    }
+    let change = region.change();
+    assert_eq!(change.bytes_allocated, change.bytes_deallocated, "{change:?}");
+    assert!(most < 256 * 1024, "two ends hold {most} bytes");
 }
 
 /// Messages of a whole game.

@@ -5,8 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rpcgame::driver::{Input, Options, Pair, Transport, play};
-use rpcgame::lean::{Connection, FaultCode, Hello, Keep, Limits, Server, TableLimits, VERSION};
+use rpcgame::lean::{
+    Connection, Fault, FaultCode, Hello, Keep, Limits, Server, Session, SessionLimits, TableLimits, VERSION,
+};
 use rpcgame::{Games, Settings, Sums};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -61,6 +64,29 @@ async fn a_connection_too_many_is_told_and_closed() {
     assert!(plays(address).await);
     assert_eq!(server.games().counts().lean_messages(), 10);
     wait_for("two ends", || ends(&server, "client") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_right_behind_its_checksums_has_played_the_game() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut session, mut bytes) = (Session::new(SessionLimits::default()), Vec::new());
+        while session.take_games_ended() == 0 {
+            // All of it in one piece, the last word included.
+            stream.write_all(session.output()).await.unwrap();
+            session.advance(session.output().len());
+            assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
+            let mut rest = &bytes[..];
+            session.receive(&mut rest).unwrap();
+            bytes = rest.to_vec();
+        }
+        session.end(Fault { code: FaultCode::Stopping, text: "the server stops".into() });
+        stream.write_all(session.output()).await.unwrap();
+    });
+    assert!(plays(address).await);
+    serving.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     bad_starts::one_line,
-    idle::{files_max, resident_kibibytes},
+    idle::{MANY_CONNECTIONS, files_max, resident_kibibytes},
 };
 use crate::common::{
     PATIENCE, http,
@@ -182,6 +182,7 @@ fn ten_thousand_connections_that_all_ask_hold_a_bounded_number_of_requests() {
     if files_max() < CONNECTIONS + 2000 {
         return eprintln!("left out: {} open files are allowed, too few for {CONNECTIONS} connections", files_max());
     }
+    let _others_wait = MANY_CONNECTIONS.blocking_lock();
     let folder = folder();
     let waiting = 1000;
     let server = Start::default().set(&format!("tasks.waiting={waiting}")).serve(folder.path());
@@ -211,6 +212,7 @@ fn ten_thousand_idle_connections_cost_little_and_disturb_nobody() {
     if files_max() < CONNECTIONS + 2000 {
         return eprintln!("left out: {} open files are allowed, too few for {CONNECTIONS} connections", files_max());
     }
+    let _others_wait = MANY_CONNECTIONS.blocking_lock();
     let folder = folder();
     let server = Server::start(folder.path());
     assert_eq!(ask(&server, "0:41\n"), [137]);
