@@ -50,9 +50,13 @@ bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same 
 	python3 peers/bench_tools.py
 
 EXPERIMENT := bookstore
+# The peer written with gRPC C++ is left out where Debian's libgrpc++-dev, protobuf-compiler-grpc and libxxhash-dev are not.
 reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
 	cargo build --release --bin quire --bin quire-bench
 	cargo build --release --manifest-path peers/Cargo.toml
+	if pkg-config --exists grpc++ libxxhash 2>/dev/null; then \
+		cmake -S peers/rpcgame-cpp -B peers/target/rpcgame-cpp && cmake --build peers/target/rpcgame-cpp; \
+	fi
 	target/release/quire-bench reproduce $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
 
 # cargo-fuzz wants a nightly compiler only for the sanitizers' flags, which the stable one has behind this variable.

@@ -70,10 +70,12 @@ int main(int argc, char** argv) {
   const std::string address = argc > 1 ? argv[1] : "127.0.0.1:29381";
   Game game;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&game);
   auto server = builder.BuildAndStart();
   if (!server) return 1;
-  std::cout << "listening on " << address << std::endl;
+  // The port that was taken, for whoever asked for any.
+  std::cout << "listening on " << address.substr(0, address.rfind(':')) << ":" << port << std::endl;
   server->Wait();
 }

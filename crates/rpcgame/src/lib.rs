@@ -4,6 +4,7 @@
 //! the client. Must not read a configuration, print, or choose an address.
 
 mod checksum;
+pub mod counts;
 pub mod driver;
 pub mod game;
 pub mod grpc;

@@ -117,3 +117,41 @@ pub enum Refusal {
         bytes_max: usize,
     },
 }
+
+impl Refusal {
+    /// Every reason's name, in the order of the variants; for metrics that show them all from the start.
+    pub const NAMES: [&'static str; 13] = [
+        "number",
+        "serial zero",
+        "duplicate",
+        "not text",
+        "name too long",
+        "malformed",
+        "unpaired",
+        "too far ahead",
+        "no room to wait",
+        "missing",
+        "over",
+        "too many games",
+        "game name",
+    ];
+
+    /// The place of its reason among [`Self::NAMES`].
+    pub(crate) const fn place(&self) -> usize {
+        match self {
+            Self::Number { .. } => 0,
+            Self::SerialZero => 1,
+            Self::Duplicate { .. } => 2,
+            Self::NotText => 3,
+            Self::NameTooLong { .. } => 4,
+            Self::Malformed(_) => 5,
+            Self::Unpaired { .. } => 6,
+            Self::TooFarAhead { .. } => 7,
+            Self::NoRoomToWait { .. } => 8,
+            Self::Missing { .. } => 9,
+            Self::Over { .. } => 10,
+            Self::TooManyGames { .. } => 11,
+            Self::GameName { .. } => 12,
+        }
+    }
+}

@@ -4,15 +4,19 @@
 
 use std::alloc::System;
 use std::future::pending;
+use std::time::Duration;
 
 use grpc::Server;
-use rpcgame::grpc::GameService;
+use rpcgame::driver::{Input, Options, Pair, Transport, play};
 use rpcgame::grpc::messages::Try;
 use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
-use rpcgame::lean::{Connection, Hello, Keep, Session, SessionLimits, TableLimits, VERSION};
+use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
+use rpcgame::grpc::{GameService, StreamService};
+use rpcgame::lean::{self, Connection, Hello, Keep, Session, SessionLimits, TableLimits, VERSION};
 use rpcgame::{Games, Settings};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpListener;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -74,6 +78,69 @@ async fn a_message_in_order_allocates_nothing() {
     let change = region.change();
     assert_eq!(change.allocations + change.reallocations, 0, "a call: {change:?}");
     lean();
+    lean_ends_hold_nothing();
+    whole_games().await;
+}
+
+/// Both ends of many connections, the last frame of each cut or garbage: what they held goes with them.
+fn lean_ends_hold_nothing() {
+    let table = TableLimits { names_max: 16, bytes_max: 1000 };
+    let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages: 256, table };
+    let names: Vec<Vec<u8>> = (0..100_usize).map(|length| vec![b'n'; length * 3]).collect();
+    let region = Region::new(ALLOCATOR);
+    let mut most = 0;
+    for number in 0..1000_usize {
+        let (mut client, mut server) = (Connection::new(hello, Keep::Newest), Session::new(SessionLimits::default()));
+        for _ in 0..10 {
+            let messages = names.iter().enumerate().map(|(key, name)| (key, &name[..], 7));
+            client.send(messages).unwrap();
+            server.receive(&mut client.output()).unwrap();
+            client.advance(client.output().len());
+            client.receive(&mut server.output(), |_| {}).unwrap();
+            server.advance(server.output().len());
+        }
+        let garbage = vec![u8::try_from(number % 256).unwrap(); number];
+        let _ = (server.receive(&mut &garbage[..]), client.receive(&mut &garbage[..], |_| {}));
+        drop(garbage);
+        let change = region.change();
+        most = most.max(change.bytes_allocated - change.bytes_deallocated);
+    }
+    let change = region.change();
+    assert_eq!(change.bytes_allocated, change.bytes_deallocated, "{change:?}");
+    assert!(most < 256 * 1024, "two ends hold {most} bytes");
+}
+
+/// Messages of a whole game.
+const MESSAGES: u64 = 100_000;
+
+/// Both ends over sockets, with connecting and the end, as the driver plays: so many allocations a message at the most.
+async fn whole_games() {
+    let games = Games::new(Settings::default());
+    let server = Server::builder()
+        .add_service(RpcGameServer::new(GameService::new(games.clone())))
+        .add_service(RpcGameStreamServer::new(StreamService::new(games.clone())));
+    let lean_server = lean::Server::new(games, lean::Limits::default(), Duration::ZERO);
+    let (listener, lean_listener) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (address, lean_address) = (listener.local_addr().unwrap(), lean_listener.local_addr().unwrap());
+    tokio::spawn(server.serve(listener, pending()));
+    tokio::spawn(async move { lean_server.serve(lean_listener, Vec::new(), pending()).await });
+    let pairs = (0..120).map(|length| Pair { name: vec![b'n'; length * 6].into(), count: 7 }).collect();
+    let input = Input::new(pairs).unwrap();
+    for (transport, address, a_message_max) in
+        [(Transport::Windowed, address, 1.0), (Transport::Stream, address, 1.0), (Transport::Lean, lean_address, 0.01)]
+    {
+        let (window, timeout) = (transport.window_default(), Some(Duration::from_mins(2)));
+        let options = Options { address: address.to_string(), transport, messages: MESSAGES, window, timeout };
+        assert!(play(&input, &options, |_| {}).await.unwrap().matches(), "all is warm");
+        let region = Region::new(ALLOCATOR);
+        assert!(play(&input, &options, |_| {}).await.unwrap().matches());
+        let change = region.change();
+        #[expect(clippy::cast_precision_loss, reason = "counts of a short game")]
+        let a_message = (change.allocations + change.reallocations) as f64 / MESSAGES as f64;
+        eprintln!("{transport:?}: {a_message:.4} allocations a message at both ends");
+        assert!(a_message <= a_message_max, "{transport:?}: {a_message} a message: {change:?}");
+    }
 }
 
 fn lean() {

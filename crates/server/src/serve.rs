@@ -94,6 +94,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let reloading = records.as_ref().map(Records::reload_when_told).transpose()?.flatten();
     if let Some(game) = &game {
         game.announce()?;
+        ours.register_collector(Box::new(game.figures()));
     }
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));

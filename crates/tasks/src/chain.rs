@@ -5,6 +5,7 @@
 //! seed plus the client's number; a drawn u8 is the first seed; each request's type is a drawn usize modulo 2.
 
 use std::{
+    cell::Cell,
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
     future::Future,
@@ -24,6 +25,7 @@ use tokio::{
 
 use crate::{
     settings::Concurrency,
+    socket::prepare,
     task::{Io, Kind, Task},
     work::Workspace,
 };
@@ -44,7 +46,7 @@ pub struct Plan {
 pub struct Outcome {
     /// The last reply to each client; its first seed if it asks nothing.
     pub last: Vec<u8>,
-    /// How much of it passed until every client was connected; none asks before.
+    /// How much of it passed until the last client was connected; each asks as soon as it is.
     pub connecting: Duration,
     /// From the first connection to the last reply.
     pub elapsed: Duration,
@@ -108,7 +110,7 @@ impl Chain {
 pub async fn run(address: SocketAddr, plan: Plan) -> Result<Outcome, ChainError> {
     let connect = async || {
         let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        prepare(&stream)?;
         Ok(stream)
     };
     run_on(connect, plan).await
@@ -122,11 +124,14 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let start = Instant::now();
-    let streams = try_join_all((0..plan.clients).map(|_| connect())).await.map_err(ChainError::Connect)?;
-    let connecting = start.elapsed();
-    let chains = (0..plan.clients).zip(streams).map(|(client, stream)| ask(stream, plan, client));
-    let last = try_join_all(chains).await?;
-    Ok(Outcome { last, connecting, elapsed: start.elapsed() })
+    let connecting = Cell::new(Duration::ZERO);
+    let chain = async |client| {
+        let stream = connect().await.map_err(ChainError::Connect)?;
+        connecting.set(start.elapsed());
+        ask(stream, plan, client).await
+    };
+    let last = try_join_all((0..plan.clients).map(chain)).await?;
+    Ok(Outcome { last, connecting: connecting.get(), elapsed: start.elapsed() })
 }
 
 async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, plan: Plan, client: u64) -> Result<u8, ChainError> {

@@ -21,6 +21,7 @@ use tokio::{
 
 use crate::{
     line::{self, BadLine, Form, Line, Lines},
+    places::Place,
     runner::{Runner, Stopped},
     task::Task,
 };
@@ -125,8 +126,8 @@ struct Connection<S> {
     form: Form,
     /// Bytes that were read and not yet cut into lines.
     input: Vec<u8>,
-    /// Requests whose reply is not due yet, oldest first.
-    waiting: FuturesOrdered<BoxFuture<'static, Answer>>,
+    /// Requests whose reply is not due yet, oldest first, each with its place until the reply is written.
+    waiting: FuturesOrdered<BoxFuture<'static, (Answer, Place)>>,
     /// Replies, of which the first `written` bytes have left.
     output: Vec<u8>,
     written: usize,
@@ -217,8 +218,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.ending.get_or_insert(reason);
     }
 
+    /// Whether a request more may wait. Who has no room has a request that waits or a reply to be taken, and either
+    /// wakes this task.
     fn has_room(&self) -> bool {
-        self.waiting.len() < self.runner.in_flight_max && self.output.len() < OUTPUT_BYTES_MAX
+        self.waiting.len() < self.runner.in_flight_max
+            && self.output.len() < OUTPUT_BYTES_MAX
+            && self.runner.places.has_room(self.waiting.is_empty())
     }
 
     /// Reads once, if what was read before is dealt with and there is room for more. Pending is also what it gives
@@ -232,7 +237,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
         if read.filled().is_empty() {
             if let Some(line) = self.lines.finish() {
-                self.take_line(line);
+                // The last one of a connection is let in, whoever took the room meanwhile.
+                self.take_line(line, Place::OWN);
             }
             self.end(Closed::Finished);
             return Poll::Ready(Ok(()));
@@ -261,47 +267,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn cut(&mut self, bytes: &mut &[u8]) {
         while self.ending.is_none() && self.has_room() {
+            // Before the line, which cannot be put back; another thread may have been quicker.
+            let Some(place) = self.runner.places.take(self.waiting.is_empty()) else { break };
             let Some(line) = self.lines.next(bytes) else { break };
             self.active_at = Instant::now();
-            self.take_line(line);
+            self.take_line(line, place);
         }
     }
 
-    fn take_line(&mut self, line: Line) {
+    fn take_line(&mut self, line: Line, place: Place) {
         match line {
-            Line::Task(task) => self.take_task(task),
+            Line::Task(task) => self.take_task(task, place),
             Line::Hello => self.form = Form::Text,
             Line::Bad(bad) => {
                 self.runner.metrics.bad_line(&bad);
                 match self.form {
                     Form::Byte => self.end(Closed::BadLine(bad)),
-                    Form::Text => self.answer(Answer::Error(bad)),
+                    Form::Text => self.answer(Answer::Error(bad), place),
                 }
             }
         }
     }
 
-    fn take_task(&mut self, task: Task) {
+    fn take_task(&mut self, task: Task, place: Place) {
         let form = self.form;
         if let Some(result) = self.runner.known(task) {
-            return self.answer(Answer::Result(form, result));
+            return self.answer(Answer::Result(form, result), place);
         }
         let runner = Arc::clone(&self.runner);
         let run = async move {
-            match runner.run(task).await {
+            let answer = match runner.run(task).await {
                 Ok(result) => Answer::Result(form, result),
                 Err(Stopped) => Answer::Stopped(form),
-            }
+            };
+            (answer, place)
         };
         self.waiting.push_back(run.boxed());
     }
 
     /// Gives an answer that is there already, after those to earlier requests.
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: Answer, place: Place) {
         if self.waiting.is_empty() {
             self.write(answer);
         } else {
-            self.waiting.push_back(std::future::ready(answer).boxed());
+            self.waiting.push_back(std::future::ready((answer, place)).boxed());
         }
     }
 
@@ -309,7 +318,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// True if there were some.
     fn collect_answers(&mut self, context: &mut Context<'_>) -> bool {
         let mut some = false;
-        while let Poll::Ready(Some(answer)) = self.waiting.poll_next_unpin(context) {
+        while let Poll::Ready(Some((answer, _place))) = self.waiting.poll_next_unpin(context) {
             some = true;
             self.write(answer);
         }

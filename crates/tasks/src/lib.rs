@@ -16,7 +16,9 @@ pub mod work;
 mod cache;
 mod connection;
 mod cpu;
+mod places;
 mod runner;
+mod socket;
 
 pub use metrics::Metrics;
 pub use server::Server;

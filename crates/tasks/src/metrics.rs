@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use prometheus_client::{
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+    },
     registry::Registry,
 };
 
-use crate::{line::BadLine, task::Kind};
+use crate::{cpu::Load, line::BadLine, task::Kind};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +50,25 @@ struct Counters {
     refused: Counter,
     connections: Gauge,
     in_flight: Gauge,
+    cpu: Arc<Load>,
+}
+
+/// Shows the load of the CPU threads when it is asked for.
+#[derive(Debug)]
+struct Loads(Arc<Load>);
+
+impl Collector for Loads {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let levels = [
+            ("tasks_cpu_running", "CPU-bound tasks that run", self.0.now()),
+            ("tasks_cpu_running_peak", "The most CPU-bound tasks that ever ran at once", self.0.peak()),
+        ];
+        for (name, help, level) in levels {
+            let gauge = ConstGauge::new(i64::try_from(level).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
 }
 
 impl Metrics {
@@ -61,7 +86,9 @@ impl Metrics {
             refused: Counter::default(),
             connections: Gauge::default(),
             in_flight: Gauge::default(),
+            cpu: Arc::default(),
         };
+        registry.register_collector(Box::new(Loads(Arc::clone(&counters.cpu))));
         registry.register("tasks_requests", "Tasks asked for, by type and by how they ended", requests);
         registry.register("tasks_bad_lines", "Lines that are no task, by reason", bad_lines);
         registry.register("tasks_closed", "Connections of the task server that were closed, by reason", closed);
@@ -73,6 +100,11 @@ impl Metrics {
         registry.register("tasks_connections", "Open connections of the task server", counters.connections.clone());
         registry.register("tasks_in_flight", "Tasks that run or wait to run", counters.in_flight.clone());
         Self(Arc::new(counters))
+    }
+
+    /// Of the CPU threads.
+    pub(crate) fn cpu(&self) -> &Arc<Load> {
+        &self.0.cpu
     }
 
     pub(crate) fn answered(&self, kind: Kind, outcome: Outcome) {

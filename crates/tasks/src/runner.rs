@@ -5,8 +5,9 @@ use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
     cache::Cache,
-    cpu::Cpu,
+    cpu::{self, Cpu},
     metrics::{Metrics, Outcome},
+    places::Places,
     settings::{Concurrency, Limits, Settings},
     task::{Io, Kind, Task},
 };
@@ -23,6 +24,8 @@ pub(crate) struct Runner {
     pub(crate) metrics: Metrics,
     /// Requests of one connection that may wait for their reply.
     pub(crate) in_flight_max: usize,
+    /// For those that wait, of all connections.
+    pub(crate) places: Places,
     cache: Option<Cache>,
     cpu: Cpu,
     /// The only turn there is, where one task runs after another.
@@ -34,11 +37,12 @@ impl Runner {
         let limits = settings.limits;
         let each = settings.concurrency == Concurrency::Task;
         Self {
+            cpu: Cpu::new(cpu_threads, limits.cpu_tasks, metrics.cpu().clone(), cpu::run),
             limits,
             metrics,
             in_flight_max: if each { limits.in_flight } else { 1 },
+            places: Places::new(limits.waiting),
             cache: settings.cache.then(|| Cache::new(limits.cache_entries)),
-            cpu: Cpu::new(cpu_threads, limits.cpu_tasks),
             turn: (settings.concurrency == Concurrency::None).then(|| Semaphore::new(1)),
         }
     }

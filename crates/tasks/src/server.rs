@@ -16,6 +16,7 @@ use crate::{
     metrics::Metrics,
     runner::Runner,
     settings::Settings,
+    socket::prepare,
 };
 
 /// Pause after the system would give no connection, as when too many files are open.
@@ -73,8 +74,8 @@ impl Server {
         };
         open.spawn(async move {
             let _place = place;
-            // A reply is one byte and must not wait for more. If the system refuses, the first write tells why.
-            let _ = stream.set_nodelay(true);
+            // If the system refuses, the first write tells why.
+            let _ = prepare(&stream);
             server.talk(stream, peer, stop).await;
         });
     }

@@ -42,6 +42,9 @@ pub struct Limits {
     pub connections: usize,
     /// Requests of one connection that wait for their reply; then no more are read from it.
     pub in_flight: usize,
+    /// Requests of all connections together that wait for their reply, beside one of each connection; then each has
+    /// one at a time.
+    pub waiting: usize,
     /// Bytes in a line.
     pub line_bytes: usize,
     /// How long a connection may ask nothing while it waits for nothing.
@@ -57,6 +60,7 @@ impl Default for Limits {
             cpu_tasks: 40,
             connections: 16_384,
             in_flight: 64,
+            waiting: 65_536,
             line_bytes: 256,
             idle: Duration::from_mins(10),
             unread: Duration::from_secs(30),

@@ -10,7 +10,11 @@ mod kv;
 pub mod lab;
 mod loopback;
 mod records;
+mod rpcgame;
+mod rpcgame_page;
 pub mod server;
+mod tasks;
+mod tasks_page;
 
 use std::path::PathBuf;
 
@@ -73,6 +77,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "bookstore", run: bookstore::run_experiment },
     Experiment { name: "records", run: records::run_experiment },
     Experiment { name: "kv", run: kv::run_experiment },
+    Experiment { name: "rpcgame", run: rpcgame::run_experiment },
+    Experiment { name: "tasks", run: tasks::run_experiment },
 ];
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. Nothing is written

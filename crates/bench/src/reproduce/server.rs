@@ -13,6 +13,8 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::run::pin_to;
+
 /// How long a server may take until it listens, and until it has ended.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -23,9 +25,22 @@ pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     name: String,
+    /// What it said before it listened.
+    said: Vec<String>,
 }
 
 impl Server {
+    /// As [`Self::start`], on one core: a program begins on the cores of the thread that starts it.
+    pub fn start_on(core: usize, name: &str, command: &mut Command) -> anyhow::Result<Self> {
+        std::thread::scope(|threads| {
+            let start = || {
+                pin_to(core).with_context(|| format!("{name} cannot be kept to core {core}"))?;
+                Self::start(name, command)
+            };
+            threads.spawn(start).join().map_err(|_| anyhow!("the thread that starts {name} panicked"))?
+        })
+    }
+
     /// Starts a program and waits until it says `listening` with its address, on either of its outputs.
     pub fn start(name: &str, command: &mut Command) -> anyhow::Result<Self> {
         let (mut server, lines) = Self::spawn(name, command)?;
@@ -71,20 +86,19 @@ impl Server {
             });
         }
         drop(sender);
-        let server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), name: name.to_owned() };
-        Ok((server, lines))
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        Ok((Self { child, address, name: name.to_owned(), said: Vec::new() }, lines))
     }
 
     fn wait_for_address(&mut self, lines: &mpsc::Receiver<String>) -> anyhow::Result<SocketAddr> {
         let deadline = Instant::now() + PATIENCE;
-        let mut said = Vec::new();
         loop {
             match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
                     if let Some(address) = line.contains("listening").then(|| address_in(&line)).flatten() {
                         return Ok(address);
                     }
-                    said.push(line);
+                    self.said.push(line);
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => bail!("{} does not listen after a minute", self.name),
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -92,11 +106,33 @@ impl Server {
                     bail!(
                         "{} ended ({ended}) before it listened: {}",
                         self.name,
-                        said.last().map_or("", String::as_str)
+                        self.said.last().map_or("", String::as_str)
                     );
                 }
             }
         }
+    }
+
+    /// An address of which it spoke before it listened: the first behind `key` in the line with `words`.
+    pub fn told(&self, words: &str, key: &str) -> anyhow::Result<SocketAddr> {
+        let line = self.said.iter().find(|line| line.contains(words));
+        let told = line.and_then(|line| line.split_once(key)).and_then(|(_, rest)| address_in(rest));
+        told.ok_or_else(|| {
+            anyhow!("{} did not say where: no address behind {key:?} in a line with {words:?}", self.name)
+        })
+    }
+
+    /// Keeps it to one core from here on, with all threads that it has or will have.
+    pub fn keep_to(&self, core: usize) -> anyhow::Result<()> {
+        let mut cores = CpuSet::new();
+        cores.set(core);
+        let threads = format!("/proc/{}/task", self.child.id());
+        for thread in std::fs::read_dir(&threads).with_context(|| format!("{} has ended", self.name))? {
+            let number = thread?.file_name().to_str().and_then(|number| number.parse().ok()).and_then(Pid::from_raw);
+            // A thread that has ended meanwhile needs no core.
+            let _ = sched_setaffinity(number, &cores);
+        }
+        Ok(())
     }
 
     /// CPU time of the process so far.
@@ -183,6 +219,22 @@ mod tests {
             assert_eq!(address_in(line), "127.0.0.1:4711".parse().ok(), "{line}");
         }
         assert_eq!(address_in("listening nowhere at 10:11"), None);
+    }
+
+    #[test]
+    fn further_addresses_are_found_behind_their_keys() {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo 'ports grpc=\"127.0.0.1:1\" lean=\"127.0.0.1:2\"'; echo listening on 127.0.0.1:3; cat"]);
+        let server = Server::start("it", &mut command).expect("it says where");
+        let told = |key| server.told("ports", key).map_err(|error| error.to_string());
+        assert_eq!((told("grpc="), told("lean=")), (Ok(addr(1)), Ok(addr(2))));
+        assert!(told("http=").is_err_and(|error| error.contains("it did not say where")));
+        assert_eq!(server.address, addr(3));
+    }
+
+    fn addr(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
     }
 
     #[test]

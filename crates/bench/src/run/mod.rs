@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::series::Series;
 use self::usage::MachineTimes;
-pub use self::usage::cores;
+pub use self::usage::{cores, pin_to};
 use self::worker::{Done, Message, Shared, Stage};
 use crate::plan::{End, Plan};
 use crate::recorder::{Part, TIMED_OUT};

@@ -55,7 +55,7 @@ impl MachineTimes {
 }
 
 /// Pins the calling thread to a core.
-pub(super) fn pin_to(core: usize) -> std::io::Result<()> {
+pub fn pin_to(core: usize) -> std::io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
     Ok(rustix::thread::sched_setaffinity(None, &set)?)

@@ -85,13 +85,15 @@ async fn run(
             Err(error) => return Err(error.into()),
         };
         if read {
-            filled = player.take_in(&mut buffer[..filled], &mut received)?;
+            let taken = player.take_in(&mut buffer[..filled], &mut received);
+            // First, for a server that stops after a game says so right behind its checksums.
             if let Some((messages, theirs)) = player.theirs {
                 if messages != options.messages {
                     return Err(LeanFailure::Count { ours: options.messages, theirs: messages });
                 }
                 return Ok(received.outcome(player.client.value(), theirs));
             }
+            filled = taken?;
         } else if !wrote {
             let wanted = if player.connection.output().is_empty() {
                 Interest::READABLE

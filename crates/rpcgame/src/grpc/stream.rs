@@ -31,7 +31,8 @@ impl RpcGameStream for StreamService {
 
     async fn play(&self, request: Request<Streaming<RawPlayRequest>>) -> Result<Response<Frames>, Status> {
         let (peer, metadata) = (request.shared_peer().cloned(), request.metadata().clone());
-        let room = desk::find(&self.games, peer.as_ref(), &metadata)?;
+        let room = desk::find(&self.games, peer.as_ref(), &metadata);
+        let room = room.map_err(|refusal| self.games.counts().refused(refusal))?;
         let frames = request.into_inner();
         let player = Player { games: self.games.clone(), peer, metadata, room, frames };
         Ok(Response::new(Box::pin(unfold(player, Player::step))))
@@ -53,7 +54,7 @@ impl Player {
             Ok(frame) => frame?,
             Err(status) => return Some((Err(status), self)),
         };
-        let answer = self.play(&frame).await.map_err(Status::from);
+        let answer = self.play(&frame).await.map_err(|refusal| self.games.counts().refused(refusal).into());
         Some((answer, self))
     }
 

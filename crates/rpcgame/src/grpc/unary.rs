@@ -25,6 +25,29 @@ impl GameService {
     fn read<'a>(&self, request: &'a Request<RawTryRequest>) -> Result<Try<'a>, Refusal> {
         Try::read(request.get_ref().bytes(), self.games.settings().name_bytes_max)
     }
+
+    /// What the caller is told of a refusal, which is counted.
+    fn refused(&self, refusal: Refusal) -> Status {
+        self.games.counts().refused(refusal).into()
+    }
+
+    /// Handles a message that has to wait, or whose game nobody remembers.
+    async fn wait(&self, request: &Request<RawTryRequest>) -> Result<Option<u64>, Refusal> {
+        let message = self.read(request)?;
+        for _ in 0..ROOMS_MAX {
+            let room = desk::find(&self.games, request.shared_peer(), request.metadata())?;
+            match room.attempt(message.serial, message.name, message.count) {
+                Attempt::Handled(value) => return Ok(Some(value)),
+                Attempt::Early => {
+                    let waiting = room.wait_for_value(message.serial, message.name, message.count)?;
+                    return waiting.outcome().await.map(Some);
+                }
+                Attempt::Refused(refusal) => return Err(refusal),
+                Attempt::Closed => {}
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// How often a caller looks for a room before he gives up; a room is given up only after long silence.
@@ -32,38 +55,31 @@ const ROOMS_MAX: usize = 3;
 
 impl RpcGame for GameService {
     async fn r#try(&self, request: Request<RawTryRequest>) -> Result<Response<RawTryResponse>, Status> {
-        let message = self.read(&request)?;
-        for _ in 0..ROOMS_MAX {
-            let room = desk::find(&self.games, request.shared_peer(), request.metadata())?;
-            let value = match room.attempt(message.serial, message.name, message.count) {
-                Attempt::Handled(value) => value,
-                Attempt::Early => room.wait_for_value(message.serial, message.name, message.count)?.outcome().await?,
-                Attempt::Refused(refusal) => return Err(refusal.into()),
-                Attempt::Closed => continue,
-            };
-            let mut response = RawTryResponse::default();
-            response.bytes_mut().extend_from_slice(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]));
-            return Ok(Response::new(response));
-        }
-        Err(Status::unavailable("the game was given up while the message came; send it again"))
+        let Some(value) = self.wait(&request).await.map_err(|refusal| self.refused(refusal))? else {
+            return Err(Status::unavailable("the game was given up while the message came; send it again"));
+        };
+        let mut response = RawTryResponse::default();
+        response.bytes_mut().extend_from_slice(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]));
+        Ok(Response::new(response))
     }
 
     #[inline]
     fn try_now(&self, request: &Request<RawTryRequest>, answer: Answer<'_, '_, RawTryResponse>) -> Option<Answered> {
         let message = match self.read(request) {
             Ok(message) => message,
-            Err(refusal) => return Some(answer.status(&refusal.into())),
+            Err(refusal) => return Some(answer.status(&self.refused(refusal))),
         };
         let attempt = |room: &crate::registry::Room| room.attempt(message.serial, message.name, message.count);
         match desk::attempt(&self.games, request, attempt) {
             Attempt::Handled(value) => Some(answer.encoded(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]))),
-            Attempt::Refused(refusal) => Some(answer.status(&refusal.into())),
+            Attempt::Refused(refusal) => Some(answer.status(&self.refused(refusal))),
             Attempt::Early | Attempt::Closed => None,
         }
     }
 
     async fn done(&self, request: Request<DoneRequest>) -> Result<Response<DoneResponse>, Status> {
-        let sums = desk::find(&self.games, request.shared_peer(), request.metadata())?.end();
+        let room = desk::find(&self.games, request.shared_peer(), request.metadata());
+        let sums = room.map_err(|refusal| self.refused(refusal))?.end();
         let (client_checksum, server_checksum) = (digits(sums.client), digits(sums.server));
         Ok(Response::new(DoneResponse { client_checksum, server_checksum }))
     }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::counts::LeanEnd;
+
 /// The kind of a fault, as it travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultCode {
@@ -26,6 +28,20 @@ pub enum FaultCode {
 }
 
 impl FaultCode {
+    /// What it is counted as when it ends a connection.
+    pub(super) fn end(self) -> LeanEnd {
+        match self {
+            Self::Malformed | Self::Other => LeanEnd::Malformed,
+            Self::Version => LeanEnd::Version,
+            Self::Limit => LeanEnd::Limit,
+            Self::Serial => LeanEnd::Serial,
+            Self::Reference => LeanEnd::Reference,
+            Self::Window => LeanEnd::Window,
+            Self::Idle => LeanEnd::Idle,
+            Self::Stopping => LeanEnd::Stopping,
+        }
+    }
+
     pub(super) fn read(number: u64) -> Self {
         let known = [
             Self::Malformed,

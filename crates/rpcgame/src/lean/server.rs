@@ -6,7 +6,6 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -17,6 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::fault::{Fault, FaultCode};
 use super::session::{Session, SessionLimits};
+use crate::counts::LeanEnd;
 use crate::registry::Games;
 
 /// What lean clients are allowed.
@@ -61,18 +61,20 @@ pub struct Server {
     games: Games,
     limits: Arc<Limits>,
     drain: Duration,
-    connections: Arc<AtomicUsize>,
 }
+
+/// Why a connection ended, with what there is to say beside its name.
+type End = (LeanEnd, String);
 
 impl Server {
     /// Serves; the games' ends are told to `games`. `drain` is what a game under way has when the server stops.
     pub fn new(games: Games, limits: Limits, drain: Duration) -> Self {
-        Self { games, limits: Arc::new(limits), drain, connections: Arc::default() }
+        Self { games, limits: Arc::new(limits), drain }
     }
 
-    /// Connections open now.
-    pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+    /// The games it serves, which count what happens here as well.
+    pub fn games(&self) -> &Games {
+        &self.games
     }
 
     /// Accepts connections until `shutdown` is ready, on `workers` in turn (on this runtime if there are none); then
@@ -123,21 +125,28 @@ impl Server {
     async fn connection(self, stream: TcpStream, draining: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
         let connections_max = self.limits.connections_max;
         let mut session = Session::new(self.limits.session.clone());
-        let place = Place::take(&self.connections, connections_max);
-        let reason = if place.is_some() {
+        let place = Place::take(&self.games, connections_max);
+        let (end, details) = if place.is_some() {
             self.run(&stream, &mut session, draining).await
         } else {
-            session.end(Fault::limit("the number of lean connections", connections_max + 1, connections_max));
+            let fault = Fault::limit("the number of lean connections", connections_max + 1, connections_max);
+            session.end(fault.clone());
             let _ = timeout(REFUSAL_TIMEOUT, write(&stream, &mut session)).await;
-            "one connection too many".to_owned()
+            (LeanEnd::Superfluous, fault.to_string())
         };
-        tracing::debug!(peer = ?stream.peer_addr().ok(), reason, "a lean connection was closed");
+        self.games.counts().lean_ended(end);
+        let (peer, reason) = (stream.peer_addr().ok(), end.name());
+        if matches!(end, LeanEnd::Client | LeanEnd::Stopping) {
+            tracing::debug!(?peer, reason, details, "a lean connection was closed");
+        } else {
+            tracing::info!(?peer, reason, details, "a lean connection was closed");
+        }
         drop(place);
         drop(alive);
     }
 
-    /// Runs a connection to its end; the answer is the reason, for a log.
-    async fn run(&self, stream: &TcpStream, session: &mut Session, mut draining: watch::Receiver<bool>) -> String {
+    /// Runs a connection to its end.
+    async fn run(&self, stream: &TcpStream, session: &mut Session, mut draining: watch::Receiver<bool>) -> End {
         let mut input = Input::default();
         let mut idle_at = Instant::now() + self.limits.idle;
         let mut is_draining = false;
@@ -150,15 +159,16 @@ impl Server {
             }
             let taken = before - rest.len();
             input.consume(taken);
+            self.games.counts().lean_handled(session.take_messages());
             let ended = session.take_games_ended();
-            if let Err(reason) = self.write(stream, session).await {
-                return reason;
+            if let Err(end) = self.write(stream, session).await {
+                return end;
             }
             if ended > 0 {
                 self.games.note_ended(ended);
             }
             if let Err(fault) = received {
-                return fault.to_string();
+                return (fault.code.end(), fault.to_string());
             }
             is_draining |= *draining.borrow();
             if is_draining && session.is_between_games() {
@@ -180,32 +190,32 @@ impl Server {
                 }
             };
             match read {
-                Ok(0) => return "closed by the client".to_owned(),
+                Ok(0) => return (LeanEnd::Client, String::new()),
                 Ok(_) => {}
-                Err(error) => return format!("read: {error}"),
+                Err(error) => return (LeanEnd::Broken, format!("read: {error}")),
             }
         }
     }
 
-    async fn part(&self, stream: &TcpStream, session: &mut Session, code: FaultCode, text: &'static str) -> String {
+    async fn part(&self, stream: &TcpStream, session: &mut Session, code: FaultCode, text: &'static str) -> End {
         session.end(Fault::new(code, text));
-        self.write(stream, session).await.err().unwrap_or_else(|| text.to_owned())
+        self.write(stream, session).await.err().unwrap_or_else(|| (code.end(), text.to_owned()))
     }
 
-    async fn write(&self, stream: &TcpStream, session: &mut Session) -> Result<(), String> {
+    async fn write(&self, stream: &TcpStream, session: &mut Session) -> Result<(), End> {
         while !session.output().is_empty() {
             match stream.try_write(session.output()) {
-                Ok(0) => return Err("the client takes nothing more".to_owned()),
+                Ok(0) => return Err((LeanEnd::Broken, "the client takes nothing more".to_owned())),
                 Ok(count) => session.advance(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let deadline = Instant::now() + self.limits.write_timeout;
                     match timeout_at(deadline, stream.writable()).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(error)) => return Err(format!("write: {error}")),
-                        Err(_) => return Err("the client does not read".to_owned()),
+                        Ok(Err(error)) => return Err((LeanEnd::Broken, format!("write: {error}"))),
+                        Err(_) => return Err((LeanEnd::Unread, "the client does not read".to_owned())),
                     }
                 }
-                Err(error) => return Err(format!("write: {error}")),
+                Err(error) => return Err((LeanEnd::Broken, format!("write: {error}"))),
             }
         }
         Ok(())
@@ -290,20 +300,17 @@ impl Input {
 }
 
 /// A connection's place among those allowed; given back when it is dropped.
-struct Place(Arc<AtomicUsize>);
+struct Place(Games);
 
 impl Place {
-    fn take(connections: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        if connections.fetch_add(1, Ordering::Relaxed) < most {
-            return Some(Self(Arc::clone(connections)));
-        }
-        connections.fetch_sub(1, Ordering::Relaxed);
-        None
+    fn take(games: &Games, most: usize) -> Option<Self> {
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        games.counts().lean_came(most).then(|| Self(games.clone()))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.counts().lean_left();
     }
 }

@@ -65,6 +65,7 @@ pub struct Session {
     /// Messages whose values are in the output.
     unwritten_messages: u64,
     games_ended: u64,
+    messages: u64,
     fault: Option<Fault>,
 }
 
@@ -83,6 +84,7 @@ impl Session {
             written: 0,
             unwritten_messages: 0,
             games_ended: 0,
+            messages: 0,
             fault: None,
         }
     }
@@ -177,6 +179,7 @@ impl Session {
             return Err(Fault::malformed("the frame goes on after its last message"));
         }
         frame::seal(&mut self.output, start, kind::VALUES);
+        self.messages += count;
         Ok(())
     }
 
@@ -250,6 +253,11 @@ impl Session {
     /// Games that ended since the last time it was asked.
     pub fn take_games_ended(&mut self) -> u64 {
         std::mem::take(&mut self.games_ended)
+    }
+
+    /// Messages handled in whole frames since the last time it was asked.
+    pub fn take_messages(&mut self) -> u64 {
+        std::mem::take(&mut self.messages)
     }
 
     /// Whether no game is under way.

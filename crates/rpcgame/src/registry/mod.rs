@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::counts::Counts;
 use crate::refusal::Refusal;
 pub use room::{Attempt, Room, Waiting};
 
@@ -108,6 +109,7 @@ struct Shared {
     entries: Mutex<HashMap<Key, Entry>>,
     waiting_bytes: Arc<AtomicUsize>,
     ended: watch::Sender<u64>,
+    counts: Counts,
 }
 
 /// All games of a server; clones share them.
@@ -119,8 +121,13 @@ pub struct Games {
 impl Games {
     /// None yet.
     pub fn new(settings: Settings) -> Self {
-        let shared =
-            Shared { settings, entries: Mutex::default(), waiting_bytes: Arc::default(), ended: watch::Sender::new(0) };
+        let shared = Shared {
+            settings,
+            entries: Mutex::default(),
+            waiting_bytes: Arc::default(),
+            ended: watch::Sender::new(0),
+            counts: Counts::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -146,6 +153,11 @@ impl Games {
     /// What waiting messages cost now.
     pub fn waiting_bytes(&self) -> usize {
         self.shared.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What happened in them.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
     }
 
     /// How many games have ended by `Done`, now and whenever it changes.

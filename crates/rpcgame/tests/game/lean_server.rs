@@ -5,8 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rpcgame::driver::{Input, Options, Pair, Transport, play};
-use rpcgame::lean::{Connection, FaultCode, Hello, Keep, Limits, Server, TableLimits, VERSION};
+use rpcgame::lean::{
+    Connection, Fault, FaultCode, Hello, Keep, Limits, Server, Session, SessionLimits, TableLimits, VERSION,
+};
 use rpcgame::{Games, Settings, Sums};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -37,6 +40,11 @@ fn told(mut stream: TcpStream) -> FaultCode {
     hello().receive(&mut &bytes[..], |_| {}).unwrap_err().code
 }
 
+/// Connections that ended for this reason.
+fn ends(server: &Server, reason: &str) -> u64 {
+    server.games().counts().lean_ends().find(|(name, _)| *name == reason).expect("a reason").1
+}
+
 async fn plays(address: SocketAddr) -> bool {
     let input = Input::new(vec![Pair { name: b"a".as_slice().into(), count: 1 }]).unwrap();
     let (transport, timeout) = (Transport::Lean, Some(PATIENCE));
@@ -48,11 +56,59 @@ async fn plays(address: SocketAddr) -> bool {
 async fn a_connection_too_many_is_told_and_closed() {
     let (address, server) = serve_lean(Limits { connections_max: 1, ..Limits::default() }).await;
     let first = connect(address);
-    wait_for("the first connection", || server.connections() == 1).await;
+    wait_for("the first connection", || server.games().counts().lean_connections() == 1).await;
     assert_eq!(told(connect(address)), FaultCode::Limit);
+    wait_for("its end", || ends(&server, "superfluous") == 1).await;
     drop(first);
-    wait_for("its place", || server.connections() == 0).await;
+    wait_for("its place", || server.games().counts().lean_connections() == 0).await;
     assert!(plays(address).await);
+    assert_eq!(server.games().counts().lean_messages(), 10);
+    wait_for("two ends", || ends(&server, "client") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_right_behind_its_checksums_has_played_the_game() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut session, mut bytes) = (Session::new(SessionLimits::default()), Vec::new());
+        while session.take_games_ended() == 0 {
+            // All of it in one piece, the last word included.
+            stream.write_all(session.output()).await.unwrap();
+            session.advance(session.output().len());
+            assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
+            let mut rest = &bytes[..];
+            session.receive(&mut rest).unwrap();
+            bytes = rest.to_vec();
+        }
+        session.end(Fault { code: FaultCode::Stopping, text: "the server stops".into() });
+        stream.write_all(session.output()).await.unwrap();
+    });
+    assert!(plays(address).await);
+    serving.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ends_are_counted_by_what_was_wrong() {
+    let (address, server) = serve_lean(Limits::default()).await;
+    let greeting = hello();
+    let later_version = [&[15, 0, 0, 0, 1][..], b"quire-lean", &[2, 9, 1, 0, 0]].concat();
+    let after_greeting = |frame: &[u8]| [greeting.output(), frame].concat();
+    for (bytes, reason) in [
+        (vec![0, 0, 0, 0, 2], "malformed"),
+        (later_version, "version"),
+        (vec![255, 255, 255, 0, 1], "limit"),
+        (after_greeting(&[2, 0, 0, 0, 2, 7, 0]), "serial"),
+        (after_greeting(&[11, 0, 0, 0, 2, 1, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0]), "reference"),
+        (after_greeting(&[4, 0, 0, 0, 2, 1, 0x81, 0x80, 0x04]), "window"),
+    ] {
+        let mut stream = connect(address);
+        stream.write_all(&bytes).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        wait_for(reason, || ends(&server, reason) == 1).await;
+    }
+    assert_eq!(server.games().counts().lean_ends().map(|(_, count)| count).sum::<u64>(), 6, "each of them once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,7 +123,7 @@ async fn a_client_that_finishes_no_frame_is_told_and_closed() {
         assert_eq!(told(stream), FaultCode::Idle);
     }
     greeted.read_to_end(&mut Vec::new()).unwrap();
-    wait_for("their places", || server.connections() == 0).await;
+    wait_for("their places", || server.games().counts().lean_connections() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +156,7 @@ async fn a_client_that_reads_nothing_is_cut_off_and_holds_up_nobody() {
     });
     assert!(plays(address).await, "meanwhile others play");
     sending.await.unwrap();
-    wait_for("its place", || server.connections() == 0).await;
+    wait_for("its place", || server.games().counts().lean_connections() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,9 +164,9 @@ async fn a_client_that_vanishes_leaves_nothing() {
     let (address, server) = serve_lean(Limits::default()).await;
     let mut vanishing = connect(address);
     say(&mut vanishing, &mut hello());
-    wait_for("the connection", || server.connections() == 1).await;
+    wait_for("the connection", || server.games().counts().lean_connections() == 1).await;
     drop(vanishing);
-    wait_for("its place", || server.connections() == 0).await;
+    wait_for("its place", || server.games().counts().lean_connections() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

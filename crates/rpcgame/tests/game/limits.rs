@@ -32,6 +32,7 @@ async fn a_missing_serial_is_waited_for_so_long_and_then_named() {
         "serial 2 is missing: it did not come within 30 ms",
     );
     assert_eq!(games.waiting_bytes(), 0, "what was refused is not held");
+    assert_eq!(games.counts().refusals().find(|(_, count)| *count > 0), Some(("missing", 1)));
     // Serial 4 was not handled, so it may come again.
     for (serial, name) in [(2, "two"), (3, "three"), (4, "four")] {
         send(&client, serial, name, serial).await.unwrap();

@@ -22,7 +22,7 @@ async fn goes_on(client: &RpcGameClient) {
 
 #[tokio::test]
 async fn bad_numbers_are_refused_and_the_game_goes_on() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, games) = serve(Settings::default()).await;
     for client in [client(address).await, gzip_client(address).await] {
         for (text, words) in [
             ("", "is empty"),
@@ -42,6 +42,8 @@ async fn bad_numbers_are_refused_and_the_game_goes_on() {
         refused(client.r#try(fields(b"1", b"name", b"\xd9\xa1")).await, "something else than digits");
         goes_on(&client).await;
     }
+    let counted: Vec<_> = games.counts().refusals().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(counted, [("number", 2 * 19), ("serial zero", 2)]);
 }
 
 #[tokio::test]

@@ -9,6 +9,11 @@ use grpc::{
     rustls::ServerConfig,
     server::Builder,
 };
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
 use rpcgame::{
     Games,
     grpc::{GameService, StreamService, wire},
@@ -64,6 +69,11 @@ impl RpcGame {
         let lean = self.lean.as_ref().map(|(listener, _)| address(listener)).transpose()?;
         tracing::info!(grpc, lean, "the RPC game has ports of its own");
         Ok(())
+    }
+
+    /// What it tells on the metrics page.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures(self.games.clone())
     }
 
     /// Counts the games that ended, if the server is to stop after the first.
@@ -146,6 +156,45 @@ impl RpcGame {
             };
             Ok(server.serve(listener, stopping).await?)
         });
+        Ok(())
+    }
+}
+
+/// The games' figures, read when they are asked for.
+#[derive(Debug)]
+pub(crate) struct Figures(Games);
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counts = self.0.counts();
+        let help = "Messages and calls of the RPC game refused over gRPC, by reason";
+        let mut metric = encoder.encode_descriptor("rpcgame_refusals", help, None, MetricType::Counter)?;
+        for (reason, count) in counts.refusals() {
+            ConstCounter::new(count).encode(metric.encode_family(&[("reason", reason)])?)?;
+        }
+        let help = "Lean connections that were closed, by reason";
+        let mut metric = encoder.encode_descriptor("rpcgame_lean_closed", help, None, MetricType::Counter)?;
+        for (reason, count) in counts.lean_ends() {
+            ConstCounter::new(count).encode(metric.encode_family(&[("reason", reason)])?)?;
+        }
+        let growing = [
+            ("rpcgame_lean_messages", "Messages handled on lean connections", counts.lean_messages()),
+            ("rpcgame_ended", "Games that ended by Done", *self.0.ended().borrow()),
+        ];
+        for (name, help, count) in growing {
+            let counter = ConstCounter::new(count);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+        }
+        let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let levels = [
+            ("rpcgame_lean_connections", "Open lean connections", counts.lean_connections()),
+            ("rpcgame_games", "Games over gRPC that are played now", wide(self.0.count())),
+            ("rpcgame_waiting_bytes", "What messages that came early hold", wide(self.0.waiting_bytes())),
+        ];
+        for (name, help, level) in levels {
+            let gauge = ConstGauge::new(i64::try_from(level).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::{fs, io::Write as _, net::TcpStream};
 
 use bookstore::grpc::wire::HelloRequest;
+use tokio::sync::Mutex;
 
 use crate::common::{
     http,
@@ -18,6 +19,9 @@ const KIBIBYTES_EACH_MAX: u64 = 16;
 
 /// The connection preface and an empty SETTINGS frame (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Held by each test with so many connections: two at a time would need more files than may be open.
+pub(super) static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 
 /// How many files this process and the server it starts may open.
 pub(super) fn files_max() -> usize {
@@ -37,6 +41,7 @@ async fn ten_thousand_idle_connections_cost_little_and_disturb_nobody() {
     if files_max() < CONNECTIONS + 2000 {
         return eprintln!("left out: {} open files are allowed, too few for {CONNECTIONS} connections", files_max());
     }
+    let _others_wait = MANY_CONNECTIONS.lock().await;
     let folder = folder();
     let server = Start::default().set("limits.connections=10100").serve(folder.path());
     server.shop().hello(HelloRequest::default()).await.expect("an answer");

@@ -10,8 +10,10 @@ use rpcgame::grpc::wire::{DoneRequest, rpc_game_client::RpcGameClient};
 
 use super::bad_starts::one_line;
 use crate::common::{
+    http,
     process::{Server, Start, run},
     store::folder,
+    wait_for,
 };
 
 /// The addresses of the game's own ports, gRPC and lean.
@@ -67,6 +69,13 @@ fn every_transport_comes_to_the_same_checksums_on_every_port() {
         }
     }
     matches(&game(folder.path(), &lean, &["-n", "20000", "--transport", "lean", "--window", "77"]), "20000");
+    let metric = |series: &str| http::metric(server.address, series);
+    assert_eq!(metric("quire_rpcgame_lean_messages_total"), 20_000);
+    assert_eq!(metric("quire_rpcgame_ended_total"), 7);
+    assert_eq!(metric("quire_rpcgame_refusals_total{reason=\"duplicate\"}"), 0);
+    let left = || metric("quire_rpcgame_lean_closed_total{reason=\"client\"}") == 1;
+    wait_for("the end of the lean connection", || left().then_some(()));
+    assert_eq!(metric("quire_rpcgame_lean_connections"), 0);
     server.stop();
 }
 

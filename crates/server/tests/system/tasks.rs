@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     bad_starts::one_line,
-    idle::{files_max, resident_kibibytes},
+    idle::{MANY_CONNECTIONS, files_max, resident_kibibytes},
 };
 use crate::common::{
     PATIENCE, http,
@@ -156,10 +156,63 @@ fn connections_beyond_the_limit_are_closed_at_once_and_counted() {
 }
 
 #[test]
+fn cpu_tasks_never_exceed_their_number_and_have_threads_of_their_own() {
+    let folder = folder();
+    let server = Start::default().set("tasks.cpu_tasks=3").serve(folder.path());
+    let lines = |number: u64| (0..64).fold(String::new(), |lines, seed| lines + &format!("0:{}\n", 64 * number + seed));
+    let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(&server)).collect();
+    for (stream, number) in streams.iter_mut().zip(0..) {
+        stream.write_all(lines(number).as_bytes()).expect("room");
+    }
+    for stream in &mut streams {
+        stream.read_exact(&mut [0; 64]).expect("replies");
+    }
+    let peak = http::metric(server.address, "quire_tasks_cpu_running_peak");
+    assert!((1..=3).contains(&peak), "{peak} at once");
+    assert_eq!(http::metric(server.address, "quire_tasks_cpu_running"), 0);
+    let threads = fs::read_dir(format!("/proc/{}/task", server.id())).expect("a process");
+    let names = threads.map(|thread| fs::read_to_string(thread.expect("a thread").path().join("comm")));
+    let names: Vec<String> = names.filter_map(Result::ok).collect();
+    let workers = names.iter().filter(|name| name.trim() == "tasks-cpu").count();
+    assert!((1..=3).contains(&workers), "{names:?}");
+}
+
+#[test]
+fn ten_thousand_connections_that_all_ask_hold_a_bounded_number_of_requests() {
+    if files_max() < CONNECTIONS + 2000 {
+        return eprintln!("left out: {} open files are allowed, too few for {CONNECTIONS} connections", files_max());
+    }
+    let _others_wait = MANY_CONNECTIONS.blocking_lock();
+    let folder = folder();
+    let waiting = 1000;
+    let server = Start::default().set(&format!("tasks.waiting={waiting}")).serve(folder.path());
+    let before = resident_kibibytes(&server.id());
+    // The same for all, so that everything is kept after the two seconds that the longest of them takes.
+    let asked = (0..64).fold(String::new(), |lines, seed| lines + &format!("1:{seed}\n"));
+    let results: Vec<u8> = (0..64).map(|seed| tasks::task::Io::new(seed).result).collect();
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
+    for stream in &mut streams {
+        stream.write_all(asked.as_bytes()).expect("room");
+    }
+    let in_flight = http::metric(server.address, "quire_tasks_in_flight");
+    let open = u64::try_from(CONNECTIONS).expect("fits");
+    assert!(in_flight <= open + waiting, "{in_flight} requests wait");
+    let grown = resident_kibibytes(&server.id()).saturating_sub(before);
+    eprintln!("{CONNECTIONS} connections of 64 requests, {in_flight} in flight: {grown} KiB");
+    assert!(grown < open * 2 * KIBIBYTES_EACH_MAX, "{grown} KiB for {CONNECTIONS} connections that ask");
+    for stream in &mut streams {
+        let mut replies = [0; 64];
+        stream.read_exact(&mut replies).expect("replies");
+        assert_eq!(replies[..], results);
+    }
+}
+
+#[test]
 fn ten_thousand_idle_connections_cost_little_and_disturb_nobody() {
     if files_max() < CONNECTIONS + 2000 {
         return eprintln!("left out: {} open files are allowed, too few for {CONNECTIONS} connections", files_max());
     }
+    let _others_wait = MANY_CONNECTIONS.blocking_lock();
     let folder = folder();
     let server = Server::start(folder.path());
     assert_eq!(ask(&server, "0:41\n"), [137]);

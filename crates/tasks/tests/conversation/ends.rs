@@ -86,6 +86,33 @@ async fn a_flood_of_requests_stays_outside_until_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_of_all_connections_that_wait_are_bounded_and_each_connection_goes_on() {
+    let lab = limited(Limits { waiting: 5, ..Limits::default() });
+    let seeds = |client: u64| (0..20).map(move |number| 100 * client + number);
+    let mut clients = [lab.client(), lab.client(), lab.client()];
+    for (client, number) in clients.iter_mut().zip(0..) {
+        client.send(seeds(number).fold(String::new(), |lines, seed| lines + &format!("1:{seed}\n"))).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(lab.metric("quire_tasks_in_flight"), 3 + 5, "one of each connection, and five more");
+    for (client, number) in clients.into_iter().zip(0..) {
+        let results: Vec<u8> = seeds(number).map(|seed| io(seed).0).collect();
+        assert_eq!(client.finish().await, (results, "finished"));
+    }
+    assert_eq!(lab.metric("quire_tasks_in_flight"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_places_to_share_a_connection_has_one_request_at_a_time() {
+    let lab = limited(Limits { waiting: 0, ..Limits::default() });
+    let mut client = lab.client();
+    let start = Instant::now();
+    client.send("1:1\n1:42\n1:2").await;
+    assert_eq!(client.finish().await.0, [1, 42, 2].map(|seed| io(seed).0));
+    took(start, io(1).1 + io(42).1 + io(2).1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn cpu_tasks_beyond_the_limit_wait_for_their_turn_and_are_answered() {
     let lab = limited(Limits { cpu_tasks: 2, in_flight: 1000, ..Limits::default() });
     let mut client = lab.client();
