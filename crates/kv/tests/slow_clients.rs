@@ -26,7 +26,7 @@ const LARGE_BYTES: usize = 1 << 20;
 const WATCH_BYTES: usize = 4 << 20;
 /// What a connection may cost beside: its buffers, and a frame around each answer that waits.
 const CONNECTION_BYTES: usize = 2 << 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();

@@ -207,6 +207,19 @@ async fn encoded_messages_are_sent_and_answers_told_apart_by_their_bytes() {
 }
 
 #[tokio::test]
+async fn each_call_of_a_mix_goes_to_its_own_method() {
+    let address = serve(echo()).await;
+    let target = Target::parse(&address.to_string(), &TlsArgs::default()).unwrap();
+    let paths = ["/testing.Echo/Call", "/testing.Echo/Nothing"].map(grpc::client::Path::named);
+    let make = move |turn: Turn| (paths[usize::try_from(turn.number % 2).unwrap()], Vec::new().into());
+    let workload = GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Mixed(Arc::new(make)));
+    let session = workload.open(0).await.unwrap();
+    for (number, label) in [(0, "OK"), (1, "UNIMPLEMENTED"), (2, "OK")] {
+        assert_eq!(workload.label(session.request(turn(number)).await.ending.number), label);
+    }
+}
+
+#[tokio::test]
 async fn https_is_spoken_with_trust_and_refused_without() {
     let certified = Certified::for_localhost();
     let port = serve(everything().tls(Arc::clone(&certified.server))).await.port();

@@ -260,6 +260,10 @@ pub(super) fn small_calls(methods: Methods, small: Small) -> Requests {
     }))
 }
 
+/// Fields 1 and 2, each with the length of its bytes.
+const KEY_HEAD: [u8; 2] = [1 << 3 | 2, 16];
+const VALUE_HEAD: [u8; 2] = [2 << 3 | 2, 100];
+
 fn small_get(number: u64) -> Bytes {
     let mut message = Vec::with_capacity(2 + SMALL_KEY_BYTES);
     put_key(number, &mut message);
@@ -269,12 +273,12 @@ fn small_get(number: u64) -> Bytes {
 fn small_put(number: u64) -> Bytes {
     let mut message = Vec::with_capacity(4 + SMALL_KEY_BYTES + SMALL_VALUE_BYTES);
     put_key(number, &mut message);
-    message.extend_from_slice(&[2 << 3 | 2, SMALL_VALUE_BYTES as u8]);
+    message.extend_from_slice(&VALUE_HEAD);
     message.resize(message.len() + SMALL_VALUE_BYTES, b'x');
     message.into()
 }
 
-/// Field 1: `key:` and twelve digits. By hand, since the client's core is half of what is measured.
+/// `key:` and twelve digits. By hand, since the client's core is half of what is measured.
 fn put_key(number: u64, message: &mut Vec<u8>) {
     let mut key = *b"key:000000000000";
     let mut left = number;
@@ -282,7 +286,7 @@ fn put_key(number: u64, message: &mut Vec<u8>) {
         *digit = b'0' + (left % 10) as u8;
         left /= 10;
     }
-    message.extend_from_slice(&[1 << 3 | 2, SMALL_KEY_BYTES as u8]);
+    message.extend_from_slice(&KEY_HEAD);
     message.extend_from_slice(&key);
 }
 

@@ -50,9 +50,10 @@ pub(super) fn findings(found: &Measurements) -> anyhow::Result<Findings> {
             if super::peers::has_memory_folder() { "in a folder that is in memory (/dev/shm)" } else { "ON DISK, for want of /dev/shm" }
         ))
         .tables(SMALL_KINDS.map(|(kind, name)| small_table(small, kind, name)).into())
-        .paragraph(match peers.versions.is_empty() {
-            true => "Neither peer is installed.".to_owned(),
-            false => format!("Versions: {}.", peers.versions.join("; ")),
+        .paragraph(if peers.versions.is_empty() {
+            "Neither peer is installed.".to_owned()
+        } else {
+            format!("Versions: {}.", peers.versions.join("; "))
         });
     let page = with_warnings(page, found);
     let csvs = vec![("runs.csv".to_owned(), runs_csv([with_work, without_work, small])?)];
@@ -187,9 +188,12 @@ fn small_table(results: &Results, kind: Small, name: &str) -> Table {
             let load = small_name(kind, batching);
             let value = |figure| small_figure(results, subject, kind, batching, figure);
             let (rate, cpu, busy) = (value(Figure::Rate), value(Figure::CpuUs), value(Figure::Busy));
-            let told = |key: &str, value: f64, text: String| match value.is_nan() {
-                true => Value::text("missing"),
-                false => Value::figure(format!("{load}_{subject}_{key}"), value, text),
+            let told = |key: &str, value: f64, text: String| {
+                if value.is_nan() {
+                    Value::text("missing")
+                } else {
+                    Value::figure(format!("{load}_{subject}_{key}"), value, text)
+                }
             };
             // Only our own client's times are comparable.
             let quantile = |key: &str, share| {
