@@ -112,6 +112,23 @@ impl KeyValue {
         Some(found)
     }
 
+    /// Replaces a value whatever its version, for ever, unless that has to be waited for or would be refused; `None`
+    /// then, and nothing is changed.
+    #[inline]
+    pub fn update_now(&self, key: &[u8], value: &[u8]) -> Option<Version> {
+        let Inner { settings, table, lock, journal, .. } = &*self.inner;
+        let is_at_once = settings.write_delay.is_zero() && journal.is_none();
+        let fits = key.len() <= settings.limits.key_bytes && value.len() <= settings.limits.value_bytes;
+        if !is_at_once || !fits {
+            return None;
+        }
+        let _turn = match settings.store {
+            StoreKind::Concurrent => None,
+            StoreKind::Mutex => Some(lock.try_lock().ok()?),
+        };
+        table.overwrite(key, value)
+    }
+
     /// The entry of a key.
     pub async fn retrieve(&self, key: &[u8]) -> Result<Entry, Fault> {
         let _turn = self.turn().await;

@@ -12,7 +12,7 @@ use scc::hash_map::{self, HashMap, OccupiedEntry, VacantEntry};
 
 use crate::{
     clock::Clock,
-    entry::{Entry, Key, Version, entry_bytes},
+    entry::{Entry, Key, Value, Version, entry_bytes},
     expiry::Expiries,
     fault::Fault,
     index::Index,
@@ -104,6 +104,21 @@ impl Table {
                 Ok(Outcome::Put(version))
             }
         }
+    }
+
+    /// Replaces the value of a live entry, without a key of its own to keep. `None` if there is no such entry, or no
+    /// room; nothing is changed then.
+    pub(crate) fn overwrite(&self, key: &[u8], value: &[u8]) -> Option<Version> {
+        let place = self.map.get_sync(key)?;
+        if !matches!(self.presence(place.get()), Present::Live(_)) {
+            return None;
+        }
+        let value = Value::copied(value);
+        let old = entry_bytes(place.key(), &place.get().value);
+        self.usage.take(Some(old), entry_bytes(place.key(), &value)).ok()?;
+        let version = self.next_version();
+        self.replace(place, Entry { value, version, expires_at_ms: None });
+        Some(version)
     }
 
     fn write_over(&self, place: OccupiedEntry<'_, Key, Entry>, action: &Action) -> Result<Outcome, Fault> {

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use prost::encoding::{encode_varint, encoded_len_varint};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Version};
 
 /// Values from this size on are sent from where they lie.
 pub(super) const APART_BYTES: usize = 8 << 10;
@@ -106,21 +106,43 @@ pub(super) fn retrieved(entry: &Entry, now_ms: impl FnOnce() -> u64, out: &mut V
     retrieved_tail(entry, now_ms, out);
 }
 
+/// `UpdateResponse`.
+#[inline]
+pub(super) fn updated(version: Version, out: &mut Vec<u8>) {
+    put_varint(1, version.0, out);
+}
+
 /// The key in an encoded `RetrieveRequest` that has nothing else in it.
 #[inline]
 pub(super) fn requested_key(message: &[u8]) -> Option<&[u8]> {
-    match message {
-        [] => Some(message),
-        // A length below 128 is its own varint.
-        [tag, length, key @ ..] if *tag == key_tag() && *length < 0x80 && key.len() == usize::from(*length) => {
-            Some(key)
-        }
+    match short_field(1, message)? {
+        (key, []) => Some(key),
         _ => None,
     }
 }
 
-const fn key_tag() -> u8 {
-    key(1, 2)
+/// The key and the value in an encoded `UpdateRequest` that has nothing else in it.
+#[inline]
+pub(super) fn requested_pair(message: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (key, rest) = short_field(1, message)?;
+    match short_field(2, rest)? {
+        (value, []) => Some((key, value)),
+        _ => None,
+    }
+}
+
+/// The first field, if it is this one or nothing is there, and what comes after it. Fields of 16 KiB and more, whose
+/// length is a varint of three bytes, are left to the decoder.
+#[inline]
+fn short_field(field: u8, message: &[u8]) -> Option<(&[u8], &[u8])> {
+    match message {
+        [] => Some((message, message)),
+        [tag, length @ ..0x80, rest @ ..] if *tag == key(field, 2) => rest.split_at_checked((*length).into()),
+        [tag, low, high @ ..0x80, rest @ ..] if *tag == key(field, 2) => {
+            rest.split_at_checked(usize::from(low & 0x7f) | usize::from(*high) << 7)
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -131,7 +153,7 @@ mod tests {
     use prost::Message as _;
 
     use super::{super::wire, *};
-    use crate::entry::{Value, Version};
+    use crate::entry::Value;
 
     fn entry() -> impl Strategy<Value = Entry> {
         let size = prop_oneof![Just(0usize), 1..300usize, APART_BYTES - 2..APART_BYTES + 2, Just(100_000)];
@@ -180,10 +202,44 @@ mod tests {
         #[test]
         fn key_is_found_or_left_to_the_decoder(key in prop::collection::vec(any::<u8>(), 0..200), noise: Vec<u8>) {
             let message = wire::RetrieveRequest { key: key.clone().into() }.encode_to_vec();
-            prop_assert_eq!(requested_key(&message), (key.len() < 128).then_some(&key[..]));
+            prop_assert_eq!(requested_key(&message), Some(&key[..]));
             if let Some(found) = requested_key(&noise) {
                 prop_assert_eq!(wire::RetrieveRequest::decode(&noise[..]).unwrap().key, found);
             }
+        }
+
+        #[test]
+        fn pair_is_found_or_left_to_the_decoder(
+            key in prop::collection::vec(any::<u8>(), 0..200),
+            value in prop::collection::vec(any::<u8>(), 0..200),
+            expected_version: Option<u64>,
+            noise in prop::collection::vec(prop_oneof![Just(0x0a), Just(0x12), 0..9u8, any::<u8>()], 0..30),
+        ) {
+            let request = wire::UpdateRequest {
+                key: key.clone().into(),
+                value: value.clone().into(),
+                expected_version,
+                ..wire::UpdateRequest::default()
+            };
+            let is_plain = expected_version.is_none() && !key.is_empty();
+            let message = request.encode_to_vec();
+            if let Some(found) = requested_pair(&message) {
+                prop_assert_eq!(found, (&key[..], &value[..]));
+            } else {
+                prop_assert!(!is_plain);
+            }
+            if let Some(found) = requested_pair(&noise) {
+                let request = wire::UpdateRequest::decode(&noise[..]).unwrap();
+                prop_assert_eq!((&request.key[..], &request.value[..]), found);
+                prop_assert_eq!((request.expected_version, request.time_to_live_ms), (None, 0));
+            }
+        }
+
+        #[test]
+        fn update_is_answered_as_prost_would(version in 1u64..) {
+            let mut out = Vec::new();
+            updated(Version(version), &mut out);
+            prop_assert_eq!(out, wire::UpdateResponse { version }.encode_to_vec());
         }
     }
 }

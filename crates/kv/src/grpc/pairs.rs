@@ -86,6 +86,17 @@ impl KeyValueService for PairsService {
         self.answer_now(&request.get_ref().key, answer)
     }
 
+    #[inline]
+    fn update_raw(&self, message: &[u8], answer: Answer<'_, '_, UpdateResponse>) -> Option<Answered> {
+        let (key, value) = encode::requested_pair(message)?;
+        let version = self.store.update_now(key, value)?;
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            encode::updated(version, scratch);
+            Some(answer.encoded(scratch))
+        })
+    }
+
     async fn update(&self, request: Request<UpdateRequest>) -> Result<Response<UpdateResponse>, Status> {
         let buffer_bytes = request.buffer_bytes();
         let UpdateRequest { key, value, expected_version, time_to_live_ms } = request.into_inner();
