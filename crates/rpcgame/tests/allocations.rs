@@ -128,7 +128,7 @@ async fn whole_games() {
     let pairs = (0..120).map(|length| Pair { name: vec![b'n'; length * 6].into(), count: 7 }).collect();
     let input = Input::new(pairs).unwrap();
     for (transport, address, a_message_max) in
-        [(Transport::Windowed, address, 1.0), (Transport::Stream, address, 1.0), (Transport::Lean, lean_address, 0.01)]
+        [(Transport::Windowed, address, 6.0), (Transport::Stream, address, 0.5), (Transport::Lean, lean_address, 0.01)]
     {
         let (window, timeout) = (transport.window_default(), Some(Duration::from_mins(2)));
         let options = Options { address: address.to_string(), transport, messages: MESSAGES, window, timeout };

@@ -80,7 +80,7 @@ fn cards(games: &Games) -> Vec<Card> {
                 value: Value::figure(
                     format!("{}_per_second", subject.name),
                     rate,
-                    format!("{} /s", units::number(rate)),
+                    format!("{} million/s", units::number(rate / 1e6)),
                 ),
                 note: subject.published.map_or_else(String::new, |published| {
                     format!("{:.0} times the published {}", rate / published, units::number(published))
