@@ -166,3 +166,64 @@ impl Iterator for Chunks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{load, query::Query, settings::Settings};
+
+    const ROWS: usize = 20_000;
+
+    /// Values of 100 bytes; every row has `x` in column `a`, and every third `y` in column `b`.
+    fn answer(column: usize, value: &str, format: Format) -> Answer {
+        let rows = (0..ROWS).map(|row| format!("x,{},{row:0100}\n", if row % 3 == 0 { 'y' } else { 'z' }));
+        let file = "a,b,c\n".to_owned() + &rows.collect::<Vec<_>>().concat();
+        let table = load::load(file.as_bytes(), 0, &Settings::default()).unwrap();
+        let query = Query { value: value.to_owned(), ..Query::default() };
+        let frame: Frame = |_, _, _| (Bytes::from_static(b"<"), Bytes::from_static(b">"));
+        Answer::of_ready(Selection::indexed(Arc::new(table), column, &query), format, frame).unwrap()
+    }
+
+    /// What the rows are, one by one.
+    fn plain(answer: &Answer) -> Vec<u8> {
+        let Body::Rows(selection, format) = &answer.body else { panic!("rows that lie ready") };
+        let mut bytes = b"<".to_vec();
+        for row in selection.rows() {
+            selection.table().encoder().row(*format, selection.table().values(*row), &mut bytes);
+        }
+        bytes.truncate(bytes.len() - format.separator_bytes());
+        bytes.push(b'>');
+        bytes
+    }
+
+    #[test]
+    fn chunks_are_the_rows_in_order_and_worth_a_write_each() {
+        for format in Format::ALL {
+            for (column, value) in [(0, "x"), (1, "y")] {
+                let answer = answer(column, value, format);
+                let (wanted, length) = (plain(&answer), answer.len());
+                let chunks: Vec<Bytes> = answer.chunks().collect();
+                assert_eq!(length, wanted.len());
+                assert!(chunks.concat() == wanted, "{format:?} {value}");
+                assert!(chunks.len() <= length / CHUNK_BYTES + 3, "{} chunks of {length} bytes", chunks.len());
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_lie_together_are_sent_from_where_they_lie() {
+        let answer = answer(0, "x", Format::Protobuf);
+        let Body::Rows(selection, format) = answer.body.clone() else { panic!("rows that lie ready") };
+        let encoded = selection.table().encoded(format).unwrap();
+        let block = encoded.bytes_at(encoded.place(0)).as_ptr();
+        let chunks: Vec<Bytes> = answer.chunks().collect();
+        let mut offset = 0;
+        for chunk in &chunks[1..chunks.len() - 1] {
+            assert_eq!(chunk.as_ptr(), block.wrapping_add(offset));
+            offset += chunk.len();
+        }
+        assert!(offset > (1 << 20), "{offset}");
+    }
+}

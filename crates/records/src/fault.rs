@@ -46,9 +46,6 @@ pub enum Fault {
 pub(crate) fn name_list<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const SHOWN_MAX: usize = 100;
     let count = names.len();
-    let mut list = names.take(SHOWN_MAX).collect::<Vec<_>>().join(", ");
-    if count > SHOWN_MAX {
-        list.push_str(&format!(" and {} more", count - SHOWN_MAX));
-    }
-    list
+    let list = names.take(SHOWN_MAX).collect::<Vec<_>>().join(", ");
+    if count > SHOWN_MAX { format!("{list} and {} more", count - SHOWN_MAX) } else { list }
 }

@@ -1,6 +1,9 @@
 //! Work that would hold up an I/O thread, on threads for it, a bounded number at once. Must not know what the work is.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use tokio::sync::Semaphore;
 
@@ -9,7 +12,7 @@ use crate::fault::Fault;
 /// The bounds.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     waiting_max: usize,
 }
@@ -25,7 +28,7 @@ impl Drop for Waiting<'_> {
 
 impl Pool {
     pub(crate) fn new(jobs: usize, waiting_max: usize) -> Self {
-        Self { permits: Semaphore::new(jobs), waiting: AtomicUsize::new(0), waiting_max }
+        Self { permits: Arc::new(Semaphore::new(jobs)), waiting: AtomicUsize::new(0), waiting_max }
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -34,7 +37,7 @@ impl Pool {
 
     /// Does `job` when it is its turn. A caller that gives up leaves the queue.
     pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
-        let permit = if let Ok(permit) = self.permits.try_acquire() {
+        let permit = if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             permit
         } else {
             let busy = Fault::Busy { at: self.waiting_max };
@@ -43,13 +46,48 @@ impl Pool {
                 return Err(busy);
             }
             let _place = Waiting(&self.waiting);
-            self.permits.acquire().await.map_err(|_| busy)?
+            Arc::clone(&self.permits).acquire_owned().await.map_err(|_| busy)?
         };
-        let done = tokio::task::spawn_blocking(job).await;
-        drop(permit);
-        done.map_err(|error| {
+        let work = move || {
+            // Held by the work, which goes on when its caller has gone.
+            let _permit = permit;
+            job()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|error| {
             tracing::error!(%error, "a worker of the records failed");
             Fault::Failed
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, task::Context};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_whose_caller_has_gone_still_counts() {
+        let pool = Pool::new(1, 0);
+        let (end, ended) = mpsc::channel::<()>();
+        let mut abandoned = Box::pin(pool.run(move || ended.recv()));
+        assert!(abandoned.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+        drop(abandoned);
+        assert_eq!(pool.run(|| ()).await, Err(Fault::Busy { at: 0 }));
+        drop(end);
+        let freed = pool.permits.acquire().await.unwrap();
+        drop(freed);
+        assert_eq!(pool.run(|| 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_gives_up_leaves_the_queue() {
+        let pool = Pool::new(0, 1);
+        let mut waiting = Box::pin(pool.run(|| ()));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+        assert_eq!(pool.waiting(), 1);
+        assert_eq!(pool.run(|| ()).await, Err(Fault::Busy { at: 1 }));
+        drop(waiting);
+        assert_eq!(pool.waiting(), 0);
     }
 }

@@ -64,6 +64,11 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let over = game.as_ref().and_then(RpcGame::over);
     let address = listener.local_addr()?;
     let tasks_listener = services::tasks::listen(config.tasks.as_ref()).await?;
+    // A file that cannot be loaded is told before the store is made or changed.
+    let records = match config.records.clone() {
+        Some(settings) => Some(Records::open(settings).await?),
+        None => None,
+    };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process));
     let ours = registry.sub_registry_with_prefix("quire");
@@ -83,10 +88,6 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         ours.register_collector(Box::new(kv.clone()));
     }
     let sweeping = kv.as_ref().map(Kv::sweep);
-    let records = match config.records.clone() {
-        Some(settings) => Some(Records::open(settings).await?),
-        None => None,
-    };
     if let Some(records) = &records {
         ours.register_collector(Box::new(records.clone()));
     }

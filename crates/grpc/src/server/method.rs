@@ -21,8 +21,8 @@ use crate::metadata::Metadata;
 use crate::status::Status;
 use crate::streaming::{Inbox, Streaming};
 
-/// Chunks an answer may send in one poll before other calls have their turn.
-const CHUNKS_PER_POLL_MAX: usize = 32;
+/// Chunks an answer may send in one poll, before they are written and other calls have their turn.
+const CHUNKS_PER_POLL_MAX: usize = 4;
 
 /// Messages a stream may send in one poll before other calls have their turn.
 const MESSAGES_PER_POLL_MAX: usize = 64;

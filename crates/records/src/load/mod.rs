@@ -76,8 +76,10 @@ pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<
         let (names, held) = (&names, &held);
         let columns = scope.spawn(move || fill_columns(names, &for_columns, &held.columns));
         let encoded = scope.spawn(move || encode_rows(names, &formats, &for_encoder, &held.encoded));
-        // The senders end with the call, and with them the threads.
-        let read = read_all(&mut rows, [to_columns, to_encoder], held, size, &settings.limits);
+        let to = [to_columns, to_encoder];
+        let read = read_all(&mut rows, &to, held, size, &settings.limits);
+        // The threads end with what they are sent.
+        drop(to);
         let (columns, encoded) = (join(columns), join(encoded));
         let Found { count, version } = read?;
         Ok(Table::new(columns, count, encoded, version))
@@ -104,7 +106,7 @@ struct Found {
 
 fn read_all(
     rows: &mut Rows<'_, impl Read>,
-    to: [SyncSender<Arc<Batch>>; 2],
+    to: &[SyncSender<Arc<Batch>>],
     held: &Held,
     size: u64,
     limits: &Limits,
@@ -123,7 +125,7 @@ fn read_all(
             checksum.write(&end.to_le_bytes());
         }
         let batch = Arc::new(batch);
-        for to in &to {
+        for to in to {
             // A thread that is gone has panicked, and is heard when it is joined.
             let _ = to.send(Arc::clone(&batch));
         }

@@ -81,7 +81,7 @@ pub(super) struct Rows<'a, R> {
     record: ByteRecord,
     limits: &'a Limits,
     header: Vec<Box<str>>,
-    rows: usize,
+    count: usize,
     line: u64,
 }
 
@@ -90,7 +90,7 @@ impl<'a, R: Read> Rows<'a, R> {
     pub(super) fn open(file: R, limits: &'a Limits) -> Result<Self, Problem> {
         let metered = Metered { inner: file, left: limits.row_bytes, is_exceeded: false, read: 0 };
         let reader = ReaderBuilder::new().has_headers(false).buffer_capacity(READ_BYTES).from_reader(metered);
-        let mut rows = Self { reader, record: ByteRecord::new(), limits, header: Vec::new(), rows: 0, line: 0 };
+        let mut rows = Self { reader, record: ByteRecord::new(), limits, header: Vec::new(), count: 0, line: 0 };
         if !rows.advance()? {
             return Err(Problem::Empty);
         }
@@ -139,10 +139,10 @@ impl<'a, R: Read> Rows<'a, R> {
     pub(super) fn batch(&mut self) -> Result<Option<Batch>, Problem> {
         let mut batch = Batch { columns: self.header.len(), ..Batch::default() };
         while !batch.is_full() && self.advance()? {
-            if self.rows == self.limits.rows {
+            if self.count == self.limits.rows {
                 return Err(Problem::Rows { line: self.record_line(), at: self.limits.rows });
             }
-            self.rows += 1;
+            self.count += 1;
             self.take(&mut batch)?;
         }
         Ok((batch.rows() > 0).then_some(batch))

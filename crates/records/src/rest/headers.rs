@@ -1,6 +1,6 @@
 //! What a request's headers say about the answer: how it may be compressed, and whether the caller has it already.
 //!
-//! Implements: RFC 9110 sections 12.5.3 (Accept-Encoding), 8.8.3 (ETag) and 13.1.2 (If-None-Match).
+//! Implements: RFC 9110 sections 12.5.3 (Accept-Encoding), 8.8.3 (`ETag`) and 13.1.2 (If-None-Match).
 
 use axum::http::{HeaderMap, header};
 
@@ -14,11 +14,11 @@ fn list<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<
 
 /// How much something is wanted, from 0 to 1000.
 fn quality(parameters: &str) -> u32 {
-    let weight = parameters.split(';').filter_map(|parameter| {
+    let mut weight = parameters.split(';').filter_map(|parameter| {
         let (name, weight) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("q").then_some(weight.trim())
     });
-    match weight.last() {
+    match weight.next_back() {
         None => 1000,
         Some(weight) => match weight.split_once('.').unwrap_or((weight, "")) {
             ("1", _) => 1000,

@@ -1,6 +1,6 @@
 //! The contract of the HTTP side, for programs that read it.
 //!
-//! Implements: OpenAPI 3.1.0.
+//! Implements: `OpenAPI` 3.1.0.
 
 use serde_json::{Value, json};
 

@@ -91,23 +91,20 @@ fn flags_come_before_variables_before_the_file_and_each_source_is_shown() {
     let shown = start.command(folder.path()).output().expect("quire runs");
     assert!(shown.status.success(), "{shown:?}");
     let shown = String::from_utf8(shown.stdout).expect("text");
-    let line = |name: &str| {
-        // Names of the other services' sections repeat some of these.
-        let others = ["[kv]", "[rpcgame]", "[tasks]"];
-        let sections = shown.split("\n\n").filter(|section| !others.iter().any(|other| section.starts_with(other)));
-        let line = sections.flat_map(str::lines).rfind(|line| line.starts_with(&format!("{name} = ")));
-        line.unwrap_or_else(|| panic!("no {name} in\n{shown}"))
+    let line = |section: &str, name: &str| {
+        let mut section = shown.split("\n\n").find(|part| part.starts_with(&format!("[{section}]")))?.lines();
+        section.find(|line| line.starts_with(&format!("{name} = ")))
     };
-    let holds = |name: &str, value: &str, source: &str| {
-        let line = line(name);
+    let holds = |section: &str, name: &str, value: &str, source: &str| {
+        let line = line(section, name).unwrap_or_else(|| panic!("no {section}.{name} in\n{shown}"));
         assert!(line.starts_with(&format!("{name} = {value} ")), "{line}");
         assert!(line.split_once("# ").is_some_and(|(_, from)| from.ends_with(source)), "{line}");
     };
-    holds("connections", "11", "quire.toml");
-    holds("calls_in_flight", "22", "QUIRE_LIMITS_CALLS_IN_FLIGHT");
-    holds("page_size", "33", "--set");
-    holds("listen", "\"127.0.0.1:0\"", "--listen");
-    holds("topic_bytes", "256", "default");
+    holds("limits", "connections", "11", "quire.toml");
+    holds("limits", "calls_in_flight", "22", "QUIRE_LIMITS_CALLS_IN_FLIGHT");
+    holds("limits", "page_size", "33", "--set");
+    holds("server", "listen", "\"127.0.0.1:0\"", "--listen");
+    holds("limits", "topic_bytes", "256", "default");
     assert!(!shown.contains("secret"), "{shown}");
     assert!(!folder.path().join("data").exists(), "nothing was made");
 }

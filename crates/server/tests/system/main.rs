@@ -18,6 +18,7 @@ mod import;
 mod kv;
 mod limits;
 mod probe;
+mod records;
 mod rpcgame;
 mod shutdown;
 mod tasks;
