@@ -34,8 +34,8 @@ pub(super) fn findings(measured: &Measurements) -> anyhow::Result<Findings> {
         .heading("Where the time goes")
         .paragraph(
             "Median milliseconds of a request, by differences between servers: a scan is what a server that scans takes \
-             beyond one that looks up; encoding what a server that encodes takes beyond one that has encoded. What is \
-             left is the transport, of both ends. To make rows of the answer is the client's own work and is not in the \
+             beyond one that looks up; encoding what a server that encodes takes beyond one that has encoded; collecting \
+             what a server that keeps no answer in one piece takes to gather its rows. What is left is the transport, of both ends. To make rows of the answer is the client's own work and is not in the \
              times above: it was timed apart.",
         )
         .table(tables::stages(measured))
