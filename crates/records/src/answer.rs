@@ -66,6 +66,22 @@ impl Answer {
         self.matching
     }
 
+    /// Whether its rows have to be collected from here and there.
+    pub(crate) fn is_scattered(&self) -> bool {
+        let Body::Rows(selection, _) = &self.body else { return false };
+        match selection.rows() {
+            [first, .., last] => (last - first) as usize + 1 > self.rows,
+            _ => false,
+        }
+    }
+
+    /// The bytes in one piece.
+    pub(crate) fn collected(self) -> Bytes {
+        let mut whole = Vec::with_capacity(self.len);
+        self.chunks().for_each(|chunk| whole.extend_from_slice(&chunk));
+        whole.into()
+    }
+
     /// The bytes, in pieces that are worth a write of their own.
     pub(crate) fn chunks(self) -> Chunks {
         Chunks { answer: self, next_row: 0, stage: Stage::Head, waiting: None }

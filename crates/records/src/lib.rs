@@ -9,6 +9,7 @@ mod encode;
 mod fault;
 pub mod generate;
 pub mod grpc;
+mod kept;
 mod load;
 mod packing;
 mod pool;

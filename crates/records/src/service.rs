@@ -16,6 +16,7 @@ use crate::{
     answer::{Answer, Frame},
     encode::Format,
     fault::{Fault, name_list},
+    kept::{Kept, Known},
     load::{self, LoadError},
     packing::{self, Coding, Identity, Packed},
     pool::Pool,
@@ -56,6 +57,8 @@ pub struct Levels {
     pub bytes: u64,
     /// Memory of compressed answers, in bytes.
     pub cache_bytes: u64,
+    /// Memory of answers kept in one piece, in bytes.
+    pub kept_bytes: u64,
     /// Queries that wait for a thread.
     pub jobs_queued: usize,
     /// Times the file was read again.
@@ -72,6 +75,7 @@ struct Inner {
     table: ArcSwapOption<Table>,
     pool: Pool,
     packed: Packed,
+    kept: Kept,
     reloads: AtomicU64,
     reload_failures: AtomicU64,
     rest_refused: AtomicU64,
@@ -97,6 +101,7 @@ impl Records {
             table: ArcSwapOption::new(table),
             pool: Pool::new(settings.limits.jobs, settings.limits.jobs_queued),
             packed: Packed::new(settings.limits.cache_bytes),
+            kept: Kept::new(settings.limits.kept_bytes),
             reloads: AtomicU64::new(0),
             reload_failures: AtomicU64::new(0),
             rest_refused: AtomicU64::new(0),
@@ -135,6 +140,7 @@ impl Records {
             rows: table.as_ref().map_or(0, |table| table.rows().into()),
             bytes: table.as_ref().map_or(0, |table| table.bytes() as u64),
             cache_bytes: self.0.packed.bytes(),
+            kept_bytes: self.0.kept.bytes(),
             jobs_queued: self.0.pool.waiting(),
             reloads: self.0.reloads.load(Relaxed),
             reload_failures: self.0.reload_failures.load(Relaxed),
@@ -259,6 +265,26 @@ impl Records {
         let rows = part.rows().len();
         let bytes = self.0.pool.run(move || (shape.each)(&part)).await?;
         Ok(Answer::whole(bytes.into(), rows, matching))
+    }
+
+    /// The same answer, in one piece if it is asked for again.
+    pub(crate) async fn at_hand(&self, found: Found) -> Found {
+        let Found { answer, identity } = &found;
+        if !self.0.kept.takes(answer) {
+            return found;
+        }
+        let whole = match self.0.kept.asked(identity) {
+            Known::New => return found,
+            Known::Whole(whole) => whole,
+            Known::Asked => {
+                let scattered = answer.clone();
+                // Without a thread for it the rows are collected as they are sent.
+                let Ok(whole) = self.0.pool.run(move || scattered.collected()).await else { return found };
+                self.0.kept.keep(identity.clone(), whole.clone());
+                whole
+            }
+        };
+        Found { answer: Answer::whole(whole, answer.rows(), answer.matching()), identity: identity.clone() }
     }
 
     /// Whether answers of this size are worth compressing.

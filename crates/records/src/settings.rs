@@ -81,6 +81,8 @@ pub struct Limits {
     pub compress_bytes_min: usize,
     /// Memory of compressed answers kept for the next to ask; 0 keeps none.
     pub cache_bytes: usize,
+    /// Memory of answers kept in one piece for the next to ask; 0 keeps none, and none takes more than an eighth.
+    pub kept_bytes: usize,
     /// Scans, encodings and compressions at once.
     pub jobs: usize,
     /// Queries that may wait for those.
@@ -113,6 +115,7 @@ impl Default for Limits {
             page_bytes: 256 << 10,
             compress_bytes_min: 1024,
             cache_bytes: 64 << 20,
+            kept_bytes: 64 << 20,
             jobs: cores(),
             jobs_queued: 1024,
         }

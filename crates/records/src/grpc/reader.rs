@@ -64,7 +64,7 @@ impl ReaderGrpc {
         let found = self.records.answer(request.get_ref().into(), shape).await?;
         let length = found.answer.len();
         match coding(&request).filter(|_| self.records.packs(length)) {
-            None => Ok(Response::from_chunks(length, found.answer.chunks())),
+            None => Ok(Response::from_chunks(length, self.records.at_hand(found).await.answer.chunks())),
             Some((coding, encoding)) => {
                 let packed = self.records.packed(found, coding).await?;
                 Ok(Response::from_compressed(encoding, packed))

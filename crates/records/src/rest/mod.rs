@@ -101,7 +101,7 @@ async fn content(
     content_type: &'static str,
 ) -> Result<Response, Fault> {
     let (length, body) = match coding {
-        None => (found.answer.len(), Body::new(Pieces::new(found.answer))),
+        None => (found.answer.len(), Body::new(Pieces::new(records.at_hand(found).await.answer))),
         Some(coding) => {
             let packed: Bytes = records.packed(found, coding).await?;
             (packed.len(), packed.into())

@@ -87,6 +87,37 @@ async fn kept_answers_stay_within_their_bound() {
     assert_eq!((page.header("content-encoding"), served.records.levels().cache_bytes), ("zstd", 0));
 }
 
+/// A thousand rows that match among as many that do not.
+fn scattered() -> String {
+    let row = |number: u32| format!("{},{number:0>100}\n", if number.is_multiple_of(2) { "x" } else { "y" });
+    (0..2000).map(row).fold("a,b\n".to_owned(), |file, row| file + &row)
+}
+
+#[tokio::test]
+async fn scattered_rows_are_kept_in_one_piece_when_they_are_asked_for_again() {
+    let served = serve(scattered(), Settings::default()).await;
+    let first = get(served.address, QUERY).await;
+    let noted = served.records.levels().kept_bytes;
+    assert!(noted < 1000, "asked for once: {noted}");
+    for _ in 0..3 {
+        assert_eq!(get(served.address, QUERY).await.body, first.body);
+    }
+    let kept = served.records.levels().kept_bytes;
+    assert!(kept > first.body.len() as u64, "{kept}");
+    // Another part of the same rows is another answer.
+    let half = get(served.address, &format!("{QUERY}&result_size=0.75")).await;
+    for _ in 0..3 {
+        assert_eq!(get(served.address, &format!("{QUERY}&result_size=0.75")).await.body, half.body);
+    }
+    assert!(half.body.len() < first.body.len());
+    let limits = Limits { kept_bytes: 0, ..Limits::default() };
+    let served = serve(scattered(), Settings { limits, ..Settings::default() }).await;
+    for _ in 0..3 {
+        assert_eq!(get(served.address, QUERY).await.body, first.body);
+    }
+    assert_eq!(served.records.levels().kept_bytes, 0);
+}
+
 /// What came over the wire, compressed or not.
 async fn received(channel: &Channel) -> u64 {
     let before = channel.traffic().received_bytes;

@@ -29,6 +29,7 @@ pub(super) struct Raw {
     page_bytes: u64,
     compress_bytes_min: u64,
     cache_bytes: u64,
+    kept_bytes: u64,
     jobs: u64,
     jobs_queued: u64,
 }
@@ -72,6 +73,7 @@ impl Default for Raw {
             page_bytes: wide(limits.page_bytes),
             compress_bytes_min: wide(limits.compress_bytes_min),
             cache_bytes: wide(limits.cache_bytes),
+            kept_bytes: wide(limits.kept_bytes),
             // As many as there are cores.
             jobs: 0,
             jobs_queued: wide(limits.jobs_queued),
@@ -126,6 +128,7 @@ pub(super) fn validate(raw: &Raw) -> Result<Option<records::Settings>, Bad> {
             page_bytes: within("records.page_bytes", raw.page_bytes, 1, ANSWER_BYTES_MAX)?,
             compress_bytes_min: within("records.compress_bytes_min", raw.compress_bytes_min, 0, 1 << 40)?,
             cache_bytes: within("records.cache_bytes", raw.cache_bytes, 0, 1 << 40)?,
+            kept_bytes: within("records.kept_bytes", raw.kept_bytes, 0, 1 << 40)?,
             jobs: or_cores("records.jobs", raw.jobs)?,
             jobs_queued: within("records.jobs_queued", raw.jobs_queued, 0, 1 << 20)?,
         },

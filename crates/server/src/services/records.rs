@@ -77,6 +77,7 @@ impl Collector for Records {
             ("records_rows", "Rows of the records' file", wide(levels.rows)),
             ("records_bytes", "Memory of the loaded file, as records.total_bytes counts it", wide(levels.bytes)),
             ("records_cache_bytes", "Memory of compressed answers", wide(levels.cache_bytes)),
+            ("records_kept_bytes", "Memory of answers kept in one piece", wide(levels.kept_bytes)),
             (
                 "records_jobs_queued",
                 "Record queries that wait for a thread",

@@ -1,7 +1,7 @@
 //! Record queries: the rows of a file of a million that have a value which one in two hundred has, over gRPC and over
 //! REST, one request at a time and from 1 to 20 clients.
 //!
-//! Six servers have the same file, one for each way of finding rows and of encoding them. Both protocols are measured
+//! Servers have the same file, one for each way of finding rows and of encoding them. Both protocols are measured
 //! by the same clock, beside what the machine's loopback carries, nginx with the finished answer as a file, and the
 //! same query put to `SQLite` and `DuckDB`.
 
@@ -32,15 +32,24 @@ const COLUMN: &str = "locations1";
 const VALUE: &str = "Jacobs";
 const ONE_OF: u64 = 200;
 
-/// A server for each way of finding rows and of encoding them, the best first.
-const SUBJECTS: [&str; 6] =
-    ["indexed_once", "indexed_each", "parallel_once", "parallel_each", "sequential_once", "sequential_each"];
+/// A server for each way of finding rows and of encoding them, the best first; the last keeps no answer in one piece.
+const SUBJECTS: [&str; 7] = [
+    "indexed_once",
+    "indexed_each",
+    "parallel_once",
+    "parallel_each",
+    "sequential_once",
+    "sequential_each",
+    "indexed_once_collected",
+];
 /// As the service is unless it is told otherwise.
 const QUIRE: &str = SUBJECTS[0];
 /// As the published server was when it was measured.
 const AS_PUBLISHED: &str = SUBJECTS[3];
 /// As the published server was at first.
 const SLOWEST: &str = SUBJECTS[5];
+/// Collects the rows of every answer.
+const COLLECTED: &str = SUBJECTS[6];
 const NGINX: &str = "nginx";
 
 /// The other services stay out, with the ports they would take.
@@ -134,14 +143,16 @@ fn generate(options: &Options, csv: &Path, rows: u64) -> anyhow::Result<()> {
 fn start(options: &Options, folder: &Path, csv: &Path) -> anyhow::Result<(Vec<Server>, Vec<f64>)> {
     let mut seconds = Vec::new();
     let servers = SUBJECTS.map(|name| {
-        let (scan, encode) = name.split_once('_').unwrap_or((name, "once"));
+        let way = name.strip_suffix("_collected");
+        let (scan, encode) = way.unwrap_or(name).split_once('_').unwrap_or((name, "once"));
         let data = folder.join(name);
         std::fs::create_dir_all(&data).with_context(|| format!("cannot make {}", data.display()))?;
         let mut command = Command::new(&options.quire);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
         command.args(["--set", &format!("records.csv={}", csv.display())]);
         let ways = [format!("records.scan={scan}"), format!("records.encode={encode}")];
-        for setting in ALONE.into_iter().chain(ways.iter().map(String::as_str)) {
+        let collected = way.map(|_| "records.kept_bytes=0");
+        for setting in ALONE.into_iter().chain(ways.iter().map(String::as_str)).chain(collected) {
             command.args(["--set", setting]);
         }
         let began = Instant::now();

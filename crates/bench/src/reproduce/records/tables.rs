@@ -3,7 +3,7 @@
 use super::loads::{Call, Coding, Load, SHARES};
 use super::page::{bytes_per_second, loopback, one, quantile_ms};
 use super::peers::ENGINES;
-use super::{AS_PUBLISHED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS};
+use super::{AS_PUBLISHED, COLLECTED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS};
 use crate::report::page::{Table, Value};
 use crate::report::units;
 use crate::stats::interval;
@@ -17,13 +17,14 @@ const PUBLISHED_MS: [[f64; 3]; 4] =
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 
 /// What the ways of finding and encoding are called, in the order of [`SUBJECTS`].
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "indexed, encoded once",
     "indexed, encoded each time",
     "parallel, encoded once",
     "parallel, encoded each time",
     "sequential, encoded once",
     "sequential, encoded each time",
+    "indexed, encoded once, collected each time",
 ];
 
 fn ms(key: String, value: f64) -> Value {
@@ -71,6 +72,7 @@ pub(super) fn stages(measured: &Measurements) -> Table {
         "sequential scan",
         "parallel scan",
         "encoding",
+        "collecting",
         "transport",
         "of it to the first byte",
         "server CPU",
@@ -85,6 +87,7 @@ pub(super) fn stages(measured: &Measurements) -> Table {
             ("sequential_scan", p50("sequential_once") - ready),
             ("parallel_scan", p50("parallel_once") - ready),
             ("encoding", p50("indexed_each") - ready),
+            ("collecting", p50(COLLECTED) - ready),
             ("transport", ready),
             ("first_byte", median(|one| one.run.first_byte.quantile_us(0.5))),
             ("server_cpu", median(Measured::server_cpu_us)),
