@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use bookstore::{Bookstore, grpc::Access, metrics::Metrics};
+use bookstore::{Bookstore, grpc::Access};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
@@ -28,7 +28,7 @@ use crate::{
     config::Config,
     console, http,
     process::Process,
-    services::{self, kv::Kv, records::Records, rpcgame::RpcGame},
+    services::{self, Opened, kv::Kv, records::Records, rpcgame::RpcGame},
     telemetry,
     transport::{self, Counts, Front},
 };
@@ -57,45 +57,19 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     // Before the store, so that a second server started by mistake changes nothing.
     let listener = listen(config.listen, "--listen").await?;
-    let game = match &config.rpcgame {
-        Some(settings) => Some(RpcGame::open(settings).await?),
-        None => None,
-    };
-    let over = game.as_ref().and_then(RpcGame::over);
     let address = listener.local_addr()?;
     let tasks_listener = services::tasks::listen(config.tasks.as_ref()).await?;
-    // A file that cannot be loaded is told before the store is made or changed.
-    let records = match config.records.clone() {
-        Some(settings) => Some(Records::open(settings).await?),
-        None => None,
-    };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process));
     let ours = registry.sub_registry_with_prefix("quire");
-    let metrics = Metrics::register(ours);
     let counts = Counts::default();
     ours.register_collector(Box::new(counts.clone()));
-    let path = config.data.join(FILE_NAME);
-    let (settings, opened_at) = (config.store.clone(), Instant::now());
-    let opening = tokio::task::spawn_blocking(move || Bookstore::open(&path, settings, metrics));
-    let store = opening.await??;
+    let opened_at = Instant::now();
+    let Opened { store, kv, records, game } = Opened::open(&config, ours).await?;
     store.answer_on(&Handle::current());
-    let kv = match config.kv.clone() {
-        Some(settings) => Some(Kv::open(&config.data, settings).await?),
-        None => None,
-    };
-    if let Some(kv) = &kv {
-        ours.register_collector(Box::new(kv.clone()));
-    }
+    let over = game.as_ref().and_then(RpcGame::over);
     let sweeping = kv.as_ref().map(Kv::sweep);
-    if let Some(records) = &records {
-        ours.register_collector(Box::new(records.clone()));
-    }
     let reloading = records.as_ref().map(Records::reload_when_told).transpose()?.flatten();
-    if let Some(game) = &game {
-        game.announce()?;
-        ours.register_collector(Box::new(game.figures()));
-    }
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));
     let stop = watch::Sender::new(false);
