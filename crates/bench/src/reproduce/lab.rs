@@ -14,6 +14,9 @@ use crate::stats::order::Orders;
 /// Confidence of every interval that an experiment states.
 pub const CONFIDENCE: f64 = 0.95;
 
+/// Doubtful runs that the page names for each reason; the file of runs has all of them.
+const DOUBTS_NAMED: usize = 8;
+
 /// A run of one load on one subject.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -151,15 +154,22 @@ impl Results {
 
     /// Why runs are not to be believed, each reason once, with how many runs it befell.
     pub fn doubts(&self) -> Vec<String> {
-        let mut doubts = std::collections::BTreeMap::<String, usize>::new();
+        let mut doubts = std::collections::BTreeMap::<&str, Vec<String>>::new();
         for one in &self.measured {
             for reason in &one.run.verdict.reasons {
                 // The figures differ from run to run; what befell them does not.
                 let kind = reason.split(':').next().unwrap_or(reason);
-                *doubts.entry(format!("{}, {}: {kind}", one.load, one.subject)).or_default() += 1;
+                let kind = kind.trim_start_matches(|letter: char| !letter.is_alphabetic()).trim_start_matches("of ");
+                doubts.entry(kind).or_default().push(format!("{} of {}", one.load, one.subject));
             }
         }
-        doubts.into_iter().map(|(doubt, runs)| format!("{doubt} ({runs} runs)")).collect()
+        let told = |(kind, runs): (&str, Vec<String>)| {
+            let named = runs[..runs.len().min(DOUBTS_NAMED)].join(", ");
+            let more = runs.len().saturating_sub(DOUBTS_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{kind}, in {} of {} runs: {named}{more}", runs.len(), self.measured.len())
+        };
+        doubts.into_iter().map(told).collect()
     }
 }
 
