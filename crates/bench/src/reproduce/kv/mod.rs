@@ -37,7 +37,7 @@ const WORK_MS: [u64; 2] = [10, 50];
 const WITH_WORK: Duration = Duration::from_secs(6);
 const WITH_WORK_WARM_UP: Duration = Duration::from_secs(1);
 /// One call in so many may find its key gone or not yet there, because it was overtaken by hundreds of others.
-const OVERTAKEN_PART_MAX: u64 = 100;
+const OVERTAKEN_PART_MAX: u64 = 20;
 /// How long every other load is.
 const POINT: Duration = Duration::from_millis(1500);
 const WARM_UP: Duration = Duration::from_millis(300);
