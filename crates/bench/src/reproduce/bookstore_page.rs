@@ -2,7 +2,7 @@
 
 use super::Findings;
 use super::bookstore::{CURVE, STOCK, SUBJECTS, point_name};
-use super::lab::{Measured, Results};
+use super::lab::{Measured, Results, requests_csv};
 use crate::report::page::{Banner, Card, Figure, Page, Table, Tone, Value};
 use crate::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
 use crate::report::units;
@@ -81,7 +81,7 @@ pub(super) fn findings(results: &Results, limited: &Results) -> anyhow::Result<F
     };
     let csvs = vec![
         ("runs.csv".to_owned(), runs_csv([results, limited])?),
-        ("requests.csv".to_owned(), requests_csv([results, limited])?),
+        ("requests.csv".to_owned(), requests_csv(results.all().iter().chain(limited.all()))?),
     ];
     Ok(Findings { page: page.finish(), csvs, summary: summary(results, limited) })
 }
@@ -265,29 +265,6 @@ pub(super) fn runs_csv<'a>(results: impl IntoIterator<Item = &'a Results>) -> an
             one.run.client_busy_max.to_string(),
             one.run.verdict.reasons.join("; "),
         ])?;
-    }
-    Ok(String::from_utf8(rows.into_inner()?)?)
-}
-
-/// A row a request, of the loads with a count; of longer ones the finishes that were kept would be a sample.
-fn requests_csv<'a>(results: impl IntoIterator<Item = &'a Results>) -> anyhow::Result<String> {
-    let mut rows = csv::Writer::from_writer(Vec::new());
-    rows.write_record(["load", "server", "round", "client", "turn", "finished_seconds", "response_us"])?;
-    for one in results.into_iter().flat_map(Results::all) {
-        if one.run.requests != u64::try_from(one.run.finishes.len())? {
-            continue;
-        }
-        for finish in &one.run.finishes {
-            rows.write_record([
-                one.load.clone(),
-                one.subject.to_owned(),
-                one.round.to_string(),
-                finish.client.to_string(),
-                finish.turn.to_string(),
-                finish.at_seconds.to_string(),
-                finish.response_us.to_string(),
-            ])?;
-        }
     }
     Ok(String::from_utf8(rows.into_inner()?)?)
 }

@@ -173,7 +173,67 @@ impl Results {
     }
 }
 
+/// A row a request, of the runs that kept every finish; of longer ones they are a sample, which no row a request is.
+pub fn requests_csv<'a>(runs: impl Iterator<Item = &'a Measured>) -> anyhow::Result<String> {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    rows.write_record(["load", "server", "round", "client", "turn", "finished_seconds", "response_us"])?;
+    for one in runs {
+        if one.run.requests != u64::try_from(one.run.finishes.len())? {
+            continue;
+        }
+        for finish in &one.run.finishes {
+            rows.write_record([
+                one.load.clone(),
+                one.subject.to_owned(),
+                one.round.to_string(),
+                finish.client.to_string(),
+                finish.turn.to_string(),
+                finish.at_seconds.to_string(),
+                finish.response_us.to_string(),
+            ])?;
+        }
+    }
+    Ok(String::from_utf8(rows.into_inner()?)?)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
 fn real(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixtures;
+    use crate::report::model::Verdict;
+
+    fn measured(round: usize, run: Run) -> Measured {
+        Measured { subject: "quire", load: "buy".to_owned(), round, run, server_cpu: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_sample_of_the_finishes_is_not_passed_off_as_a_row_a_request() {
+        let whole = fixtures::busy();
+        let mut sample = fixtures::busy();
+        sample.finishes.pop();
+        let requests = usize::try_from(whole.requests).expect("a number");
+        let rows = requests_csv([measured(0, whole), measured(1, sample)].iter()).expect("rows");
+        assert_eq!(rows.lines().count(), 1 + requests);
+        assert!(rows.lines().skip(1).all(|row| row.starts_with("buy,quire,0,")));
+    }
+
+    #[test]
+    fn doubts_are_told_by_reason_with_the_first_runs_and_how_many_more() {
+        let mut results = Results::default();
+        for round in 0..20 {
+            let mut run = fixtures::busy();
+            if round > 0 {
+                run.verdict = Verdict { reasons: vec![format!("{round}.5% of the time was stolen")] };
+            }
+            results.push(measured(round, run));
+        }
+        let doubts = results.doubts();
+        let named = ["buy of quire"; DOUBTS_NAMED].join(", ");
+        assert_eq!(doubts, [format!("the time was stolen, in 19 of 20 runs: {named} and 11 more")]);
+    }
 }

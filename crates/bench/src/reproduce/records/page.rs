@@ -1,7 +1,7 @@
 //! What the record queries' experiment found: the page, the rows and the named figures, beside what was published.
 
 use super::super::Findings;
-use super::super::lab::Measured;
+use super::super::lab::{Measured, requests_csv};
 use super::loads::{Call, Load, POINTS};
 use super::{AS_PUBLISHED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS, rows, tables};
 use crate::report::page::{Banner, Card, Figure, Page, Table, Tone, Value};
@@ -63,7 +63,7 @@ pub(super) fn findings(measured: &Measurements) -> anyhow::Result<Findings> {
     let page = doubts(measured).into_iter().fold(page, Page::banner);
     let csvs = vec![
         ("runs.csv".to_owned(), rows::runs(&measured.results)?),
-        ("requests.csv".to_owned(), rows::requests(&measured.results)?),
+        ("requests.csv".to_owned(), requests_csv(measured.results.all().iter())?),
         ("queries.csv".to_owned(), rows::queries(measured)?),
     ];
     Ok(Findings { page: page.finish(), csvs, summary: summary(measured) })

@@ -50,26 +50,6 @@ pub(super) fn runs(results: &Results) -> anyhow::Result<String> {
     Ok(String::from_utf8(rows.into_inner()?)?)
 }
 
-/// A row a request.
-pub(super) fn requests(results: &Results) -> anyhow::Result<String> {
-    let mut rows = csv::Writer::from_writer(Vec::new());
-    rows.write_record(["load", "server", "round", "client", "turn", "finished_seconds", "response_us"])?;
-    for one in results.all() {
-        for finish in &one.run.finishes {
-            rows.write_record([
-                one.load.clone(),
-                one.subject.to_owned(),
-                one.round.to_string(),
-                finish.client.to_string(),
-                finish.turn.to_string(),
-                finish.at_seconds.to_string(),
-                finish.response_us.to_string(),
-            ])?;
-        }
-    }
-    Ok(String::from_utf8(rows.into_inner()?)?)
-}
-
 /// A row a query of the databases.
 pub(super) fn queries(measured: &Measurements) -> anyhow::Result<String> {
     let mut rows = csv::Writer::from_writer(Vec::new());
