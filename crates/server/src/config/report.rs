@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::{
     raw::Raw,
-    sources::{self, known, nearest, source_of},
+    sources::{self, DEFAULT, known, nearest, source_of},
 };
 
 /// Never shown: it does not belong into a terminal or a bug report.
@@ -57,9 +57,8 @@ fn one(figment: &Figment, error: &figment::Error) -> String {
         Kind::InvalidType(_, want) | Kind::InvalidValue(_, want) if !key.is_empty() => bad(plain(&key, want)),
         kind if !key.is_empty() => format!("{key}: {kind}, from {}", source_of(figment, &key)),
         kind => {
-            let source =
-                error.metadata.as_ref().map_or_else(String::new, |from| format!(", in {}", sources::name(from)));
-            format!("{}{source}", one_line(&kind.to_string()))
+            let source = error.metadata.as_ref().map_or_else(|| DEFAULT.to_owned(), sources::name);
+            format!("{source} cannot be read: {}", one_line(&kind.to_string()))
         }
     }
 }

@@ -23,7 +23,9 @@ use tokio::{net::TcpListener, runtime::Handle, sync::watch::Receiver, task::Join
 use wire::{rpc_game_server::RpcGameServer, rpc_game_stream_server::RpcGameStreamServer};
 
 use crate::{
-    config, serve,
+    config,
+    index::Port,
+    serve,
     transport::{Observed, stopped},
 };
 
@@ -69,6 +71,13 @@ impl RpcGame {
         let lean = self.lean.as_ref().map(|(listener, _)| address(listener)).transpose()?;
         tracing::info!(grpc, lean, "the RPC game has ports of its own");
         Ok(())
+    }
+
+    /// Where the game is played beside the main port.
+    pub(crate) fn ports(&self) -> Vec<Port> {
+        let lean = self.lean.as_ref().map(|(listener, _)| listener);
+        let ports = [(self.grpc.as_ref(), "the RPC game over gRPC"), (lean, "the RPC game by the lean protocol")];
+        ports.into_iter().filter_map(|(listener, what)| Some((listener?.local_addr().ok()?, what))).collect()
     }
 
     /// What it tells on the metrics page.

@@ -104,7 +104,11 @@ pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
     let asking = async {
         // A name may have several addresses; every client uses the one that answers.
         let found = TcpStream::connect(&target).await.and_then(|stream| stream.peer_addr());
-        let address = found.with_context(|| format!("cannot connect to {target}"))?;
+        let address = found.map_err(|error| {
+            anyhow::anyhow!(
+                "cannot connect to {target}: {error}; start a server with `quire serve` or name another address"
+            )
+        })?;
         anyhow::Ok(chain::run(address, plan).await?)
     };
     let outcome = runtime.block_on(asking)?;

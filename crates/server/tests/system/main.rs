@@ -20,6 +20,7 @@ mod limits;
 mod probe;
 mod records;
 mod rpcgame;
+mod settings;
 mod shutdown;
 mod tasks;
 mod terminal;
