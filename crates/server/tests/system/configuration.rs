@@ -33,7 +33,10 @@ fn a_setting_that_does_not_exist_is_named_with_those_that_do() {
         &refused("[leger]\ncommit = 'each'\n", &start),
         &["there is no setting leger", "quire.toml", "did you mean [ledger]?"],
     );
-    names(&refused("listen = ':80'\n", &start), &["there is no setting listen", "did you mean server.listen?"]);
+    names(
+        &refused("listen = ':80'\n", &start),
+        &["there is no setting listen", "did you mean rpcgame.listen, server.listen or tasks.listen?"],
+    );
     names(
         &refused("", &start.set("ledger.comit=each")),
         &["--set ledger.comit=each: there is no setting ledger.comit; did you mean ledger.commit?"],

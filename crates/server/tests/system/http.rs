@@ -45,7 +45,7 @@ fn the_page_at_the_root_lists_what_is_served_and_not_what_is_off() {
     let off = ["kv.enabled=false", "records.enabled=false", "tasks.enabled=false", "rpcgame.enabled=false"];
     let server = off.iter().fold(Start::default(), |start, set| start.set(set)).serve(folder.path());
     let page = http::get(server.address, "/").body;
-    for word in ["KeyValue", "/search", "tasks", "ports", "RPC"] {
+    for word in ["KeyValue", "/search", "tasks", "ports", "RPC game"] {
         assert!(!page.contains(word), "{word} in\n{page}");
     }
 }

@@ -117,11 +117,11 @@ fn a_port_of_the_game_in_use_is_named_with_its_setting() {
 fn settings_of_the_game_that_cannot_be_are_named() {
     let folder = folder();
     for (setting, words) in [
-        ("rpcgame.listen=here", "rpcgame.listen is 'here', from --set; it must be an IP address and a port"),
+        ("rpcgame.listen=here", "rpcgame.listen is 'here', from --set; it must be IP:PORT, as 127.0.0.1:29381"),
         ("rpcgame.window_messages=0", "it must be a whole number from 1 to"),
         ("rpcgame.group=planet", "rpcgame.group"),
         ("rpcgame.lean_frame_bytes=1000", "rpcgame.lean_frame_bytes is '1000'"),
-        ("rpcgame.wait_seconds=0", "seconds above 0"),
+        ("rpcgame.wait_seconds=0", "a time above 0"),
     ] {
         let line = one_line(&mut Start::default().set(setting).command(folder.path()));
         assert!(line.contains(words), "{line}");

@@ -125,9 +125,9 @@ fn without_the_service_its_port_does_not_matter() {
 #[test]
 fn settings_that_cannot_be_are_named() {
     let table = [
-        ("tasks.listen=here", "tasks.listen is 'here', from --set; it must be an IP address and a port"),
+        ("tasks.listen=here", "tasks.listen is 'here', from --set; it must be IP:PORT, as 127.0.0.1:8080"),
         ("tasks.cpu_tasks=0", "tasks.cpu_tasks is '0', from --set; it must be a whole number from 1 to 1024"),
-        ("tasks.idle_seconds=-1", "tasks.idle_seconds is '-1', from --set; it must be seconds above 0"),
+        ("tasks.idle_seconds=-1", "tasks.idle_seconds is '-1', from --set; it must be a time above 0"),
         ("tasks.concurrency=some", "tasks.concurrency"),
         ("tasks.cache=perhaps", "tasks.cache"),
     ];
