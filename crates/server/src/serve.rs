@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     cli::ServeArgs,
-    config::Config,
+    config::{Config, Port},
     console, http,
     process::Process,
     services::{self, Opened, kv::Kv, records::Records, rpcgame::RpcGame},
@@ -119,13 +119,31 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
 }
 
 /// `how` says what chooses the address.
-pub(crate) async fn listen(address: SocketAddr, how: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+async fn listen(address: SocketAddr, how: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| cannot_listen(address, how, &error))
+}
+
+/// As [`listen`], for a service beside the main port: without it, if another program has a port that no one named,
+/// the server starts all the same. `without` says what that means.
+pub(crate) async fn listen_beside(port: Port, without: &str, how: &str) -> anyhow::Result<Option<TcpListener>> {
+    let address = port.address;
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && !port.is_named => {
+            tracing::warn!(%address, "{without}: another program listens on {address}; choose another port with {how}");
+            Ok(None)
+        }
+        Err(error) => Err(cannot_listen(address, how, &error)),
+    }
+}
+
+fn cannot_listen(address: SocketAddr, how: &str, error: &std::io::Error) -> anyhow::Error {
+    match error.kind() {
         std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
             "cannot listen on {address}: another program does; end it or choose another port with {how}"
         ),
         _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose an address of this machine with {how}"),
-    })
+    }
 }
 
 /// Who may act as operator on a server with this address.

@@ -41,6 +41,14 @@ pub(crate) struct Config {
     pub rpcgame: Option<RpcGame>,
 }
 
+/// An address of a service beside the main port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub address: SocketAddr,
+    /// The file, a variable or a flag names it; otherwise it is the default.
+    pub is_named: bool,
+}
+
 /// Bounds on what callers may hold open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportLimits {
@@ -72,7 +80,7 @@ impl Config {
     pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Self> {
         let figment = raw::figment(args)?;
         let raw: Raw = figment.extract().map_err(|error| anyhow::anyhow!(explain(&figment, error)))?;
-        validate(raw).map_err(|Bad { key, value, want }| {
+        validate(raw, &|key| !raw::is_default(&figment, key)).map_err(|Bad { key, value, want }| {
             anyhow::anyhow!("{key} is '{value}', from {}; it must be {want}", raw::source_of(&figment, key))
         })
     }
@@ -127,7 +135,10 @@ fn seconds(key: &'static str, value: f64) -> Result<Duration, Bad> {
     if valid { Ok(Duration::from_secs_f64(value)) } else { bad(key, &value, "seconds above 0 and up to 86400") }
 }
 
-fn validate(raw: Raw) -> Result<Config, Bad> {
+/// Whether the operator names the value of a key.
+type IsNamed<'a> = &'a dyn Fn(&str) -> bool;
+
+fn validate(raw: Raw, is_named: IsNamed<'_>) -> Result<Config, Bad> {
     let Ok(listen) = raw.server.listen.parse() else {
         return bad("server.listen", &raw.server.listen, "an IP address and a port, as 127.0.0.1:10086 or [::1]:10086");
     };
@@ -168,8 +179,8 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
-        rpcgame: raw.rpcgame.validate(tls.is_some())?,
-        tasks: tasks::validate(&raw.tasks)?,
+        rpcgame: raw.rpcgame.validate(tls.is_some(), is_named)?,
+        tasks: tasks::validate(&raw.tasks, is_named)?,
         kv: kv::validate(&raw.kv)?,
         records: records::validate(&raw.records)?,
         tls,

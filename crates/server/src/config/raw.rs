@@ -243,12 +243,19 @@ pub(super) fn source(metadata: &Metadata, key: &str) -> String {
         Some(Source::File(path)) => path.display().to_string(),
         _ if metadata.name.starts_with("--") => metadata.name.to_string(),
         _ if metadata.name.contains("environment") => variable(key),
-        _ => "default".to_owned(),
+        _ => DEFAULT.to_owned(),
     }
 }
 
 pub(super) fn source_of(figment: &Figment, key: &str) -> String {
-    figment.find_metadata(key).map_or_else(|| "default".to_owned(), |metadata| source(metadata, key))
+    figment.find_metadata(key).map_or_else(|| DEFAULT.to_owned(), |metadata| source(metadata, key))
+}
+
+/// The source of values that nothing sets.
+const DEFAULT: &str = "default";
+
+pub(super) fn is_default(figment: &Figment, key: &str) -> bool {
+    source_of(figment, key) == DEFAULT
 }
 
 fn variable(key: &str) -> String {

@@ -1,19 +1,19 @@
 //! The section `[rpcgame]`: as it is written, and as it is valid.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use rpcgame::{Group, Settings, lean};
 use serde::{Deserialize, Serialize};
 
-use super::{Bad, bad, seconds, within};
+use super::{Bad, IsNamed, Port, bad, seconds, within};
 
 /// Ports and limits of the RPC game; every value is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct RpcGame {
     /// gRPC, beside the main port.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Port>,
     /// The lean protocol.
-    pub lean_listen: Option<SocketAddr>,
+    pub lean_listen: Option<Port>,
     pub games: Settings,
     pub lean: lean::Limits,
     /// The server stops when the first game has ended.
@@ -78,9 +78,9 @@ impl Default for Raw {
 }
 
 /// Empty for none.
-fn port(key: &'static str, text: &str) -> Result<Option<SocketAddr>, Bad> {
+fn port(key: &'static str, text: &str, is_named: IsNamed<'_>) -> Result<Option<Port>, Bad> {
     match text.parse() {
-        Ok(address) => Ok(Some(address)),
+        Ok(address) => Ok(Some(Port { address, is_named: is_named(key) })),
         Err(_) if text.is_empty() => Ok(None),
         Err(_) => bad(key, &text, "an IP address and a port, as 127.0.0.1:29381, or empty for no port"),
     }
@@ -88,10 +88,10 @@ fn port(key: &'static str, text: &str) -> Result<Option<SocketAddr>, Bad> {
 
 impl Raw {
     /// Nothing if the game is not to be served.
-    pub(super) fn validate(&self, has_tls: bool) -> Result<Option<RpcGame>, Bad> {
-        let listen = port("rpcgame.listen", &self.listen)?;
-        let lean_listen = port("rpcgame.lean_listen", &self.lean_listen)?;
-        let is_open = lean_listen.is_some_and(|address| !address.ip().is_loopback());
+    pub(super) fn validate(&self, has_tls: bool, is_named: IsNamed<'_>) -> Result<Option<RpcGame>, Bad> {
+        let listen = port("rpcgame.listen", &self.listen, is_named)?;
+        let lean_listen = port("rpcgame.lean_listen", &self.lean_listen, is_named)?;
+        let is_open = lean_listen.is_some_and(|port| !port.address.ip().is_loopback());
         if has_tls && is_open {
             let want = "an address of the loopback, or empty: the lean protocol has no TLS and [tls] is set";
             return bad("rpcgame.lean_listen", &self.lean_listen, want);

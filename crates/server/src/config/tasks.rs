@@ -1,15 +1,13 @@
 //! The section `[tasks]`: as it is written, and turned into what is valid.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Bad, bad, seconds, within};
+use super::{Bad, IsNamed, Port, bad, seconds, within};
 
 /// The task server; every value is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
-    pub listen: SocketAddr,
+    pub listen: Port,
     /// Threads that serve its connections.
     pub threads: usize,
     pub service: tasks::Settings,
@@ -64,10 +62,11 @@ impl Default for Raw {
 }
 
 /// None if the service is off; its other values must be valid all the same.
-pub(super) fn validate(raw: &Raw) -> Result<Option<Tasks>, Bad> {
-    let Ok(listen) = raw.listen.parse() else {
+pub(super) fn validate(raw: &Raw, is_named: IsNamed<'_>) -> Result<Option<Tasks>, Bad> {
+    let Ok(address) = raw.listen.parse() else {
         return bad("tasks.listen", &raw.listen, "an IP address and a port, as 127.0.0.1:8080 or [::1]:8080");
     };
+    let listen = Port { address, is_named: is_named("tasks.listen") };
     let service = tasks::Settings {
         concurrency: match raw.concurrency {
             Concurrency::None => tasks::Concurrency::None,
