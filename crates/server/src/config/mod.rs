@@ -59,6 +59,14 @@ pub(crate) struct Config {
     pub rpcgame: Option<RpcGame>,
 }
 
+/// An address of a service beside the main port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub address: SocketAddr,
+    /// The file, a variable or a flag names it; otherwise it is the default.
+    pub is_named: bool,
+}
+
 /// Bounds on what callers may hold open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportLimits {
@@ -119,7 +127,8 @@ fn load(args: &ConfigArgs, flags: Vec<Flag>) -> anyhow::Result<Loaded> {
     let sources::Sources { figment, warnings } = sources::read(args, flags)?;
     let raw: Raw = figment.extract().map_err(|error| anyhow::anyhow!(report::unreadable(&figment, error)))?;
     let refused = |bad: Bad| anyhow::anyhow!(report::refused(&figment, bad.key, &bad.value, &bad.want));
-    let config = validate(raw).map_err(refused)?;
+    let is_named = |key: &str| source_of(&figment, key) != DEFAULT;
+    let config = validate(raw, &is_named).map_err(refused)?;
     ports_differ(&config, |key| source_of(&figment, key)).map_err(refused)?;
     Ok(Loaded { figment, config, warnings })
 }
@@ -189,9 +198,9 @@ fn ports_differ(config: &Config, source: impl Fn(&str) -> String) -> Result<(), 
     let game = config.rpcgame.as_ref();
     let places = [
         ("server.listen", Some(config.listen)),
-        ("tasks.listen", config.tasks.as_ref().map(|tasks| tasks.listen)),
-        ("rpcgame.listen", game.and_then(|game| game.listen)),
-        ("rpcgame.lean_listen", game.and_then(|game| game.lean_listen)),
+        ("tasks.listen", config.tasks.as_ref().map(|tasks| tasks.listen.address)),
+        ("rpcgame.listen", game.and_then(|game| game.listen).map(|port| port.address)),
+        ("rpcgame.lean_listen", game.and_then(|game| game.lean_listen).map(|port| port.address)),
     ];
     for (place, (later, there)) in places.iter().enumerate() {
         for (earlier, here) in &places[..place] {
@@ -206,7 +215,10 @@ fn ports_differ(config: &Config, source: impl Fn(&str) -> String) -> Result<(), 
     Ok(())
 }
 
-fn validate(raw: Raw) -> Result<Config, Bad> {
+/// Whether the operator names the value of a key.
+type IsNamed<'a> = &'a dyn Fn(&str) -> bool;
+
+fn validate(raw: Raw, is_named: IsNamed<'_>) -> Result<Config, Bad> {
     let listen = listening("server.listen", &raw.server.listen, ports::MAIN)?;
     if raw.server.data.as_os_str().is_empty() {
         return bad("server.data", &"", "a folder");
@@ -248,8 +260,8 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
-        rpcgame: raw.rpcgame.validate(tls.is_some())?,
-        tasks: tasks::validate(&raw.tasks)?,
+        rpcgame: raw.rpcgame.validate(tls.is_some(), is_named)?,
+        tasks: tasks::validate(&raw.tasks, is_named)?,
         kv: kv::validate(&raw.kv)?,
         records: records::validate(&raw.records)?,
         tls,
