@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::StatusCode, http::header, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, Uri, header},
+    response::IntoResponse,
+    routing::get,
+};
 use bookstore::Bookstore;
 use prometheus_client::{encoding::text, registry::Registry};
 use tokio::sync::watch::Receiver;
@@ -17,7 +23,14 @@ pub(crate) struct Pages {
 }
 
 pub(crate) fn router(pages: Pages) -> Router {
-    Router::new().route("/healthz", get(healthz)).route("/metrics", get(metrics_page)).with_state(pages)
+    let router = Router::new().route("/healthz", get(healthz)).route("/metrics", get(metrics_page)).fallback(no_page);
+    router.with_state(pages)
+}
+
+async fn no_page(path: Uri) -> impl IntoResponse {
+    let path = path.path();
+    let words = format!("no page {path} here; a gRPC call is a POST with content-type application/grpc over HTTP/2\n");
+    (StatusCode::NOT_FOUND, words)
 }
 
 async fn healthz(State(pages): State<Pages>) -> impl IntoResponse {

@@ -165,9 +165,12 @@ fn is_hop_by_hop(name: &http::HeaderName) -> bool {
 }
 
 fn send_head(reply: &mut Reply<'_>, head: &http::response::Parts, end: bool) {
+    // curl 7 reads no more once it has as many bytes as were announced, not even the windows that its upload waits for.
+    let is_early = !reply.connection.is_receive_closed(reply.stream);
+    let is_left_out = |name| is_hop_by_hop(name) || (is_early && *name == http::header::CONTENT_LENGTH);
     let _ = reply.connection.send_head(reply.stream, end, |put| {
         put_status(head.status.as_u16(), put);
-        for (name, value) in head.headers.iter().filter(|(name, _)| !is_hop_by_hop(name)) {
+        for (name, value) in head.headers.iter().filter(|(name, _)| !is_left_out(name)) {
             put(name.as_str().as_bytes(), value.as_bytes(), Indexing::Literal);
         }
     });

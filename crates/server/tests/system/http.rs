@@ -21,7 +21,9 @@ fn healthz_says_ok_and_an_unknown_path_is_404() {
     let server = Server::start(folder.path());
     let page = http::get(server.address, "/healthz");
     assert_eq!((page.status, &*page.body), (200, "ok\n"));
-    assert_eq!(http::get(server.address, "/nothing").status, 404);
+    let page = http::get(server.address, "/nothing");
+    assert_eq!(page.status, 404);
+    assert!(page.body.starts_with("no page /nothing here; "), "{page:?}");
 }
 
 #[tokio::test]
