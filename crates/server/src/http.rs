@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::StatusCode, http::header, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+    routing::get,
+};
 use bookstore::Bookstore;
 use prometheus_client::{encoding::text, registry::Registry};
 use tokio::sync::watch::Receiver;

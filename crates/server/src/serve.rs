@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_port_that_cannot_be_had_is_told_with_what_would_help() {
-        let said = |kind| cannot_listen(([127, 0, 0, 1], 80).into(), "--listen", &Error::from(kind));
+        let said = |kind| cannot_listen(([127, 0, 0, 1], 80).into(), "--listen", &Error::from(kind)).to_string();
         assert_eq!(
             said(ErrorKind::PermissionDenied),
             "cannot listen on 127.0.0.1:80: a port below 1024 needs CAP_NET_BIND_SERVICE; grant it, or choose a port \

@@ -5,6 +5,7 @@
 //! Implements: RFC 9113 section 3 (starting HTTP/2) and 9.1 (connection management).
 
 mod calls;
+mod discard;
 mod driver;
 mod first_bytes;
 mod http_calls;
