@@ -48,6 +48,7 @@ pub(super) struct Limits {
     pub page_size: u64,
     pub quantity: u64,
     pub log_tails: u64,
+    pub search_streams: u64,
     pub first_byte_seconds: f64,
 }
 
@@ -141,11 +142,12 @@ impl Default for Limits {
             connections: 4096,
             calls_in_flight: 16_384,
             purchases_queued: wide(store.purchases_queued),
-            message_bytes: 4 << 20,
+            message_bytes: wide(store.message_bytes),
             topic_bytes: wide(store.topic_bytes),
             page_size: wide(store.page_size),
             quantity: store.quantity.into(),
             log_tails: wide(store.log_tails),
+            search_streams: wide(store.search_streams),
             first_byte_seconds: 10.0,
         }
     }

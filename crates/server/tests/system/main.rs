@@ -20,6 +20,7 @@ mod limits;
 mod probe;
 mod records;
 mod rpcgame;
+mod search;
 mod shutdown;
 mod tasks;
 mod terminal;
