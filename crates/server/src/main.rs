@@ -1,5 +1,6 @@
 //! `quire`: the server, its client, and tools for its data.
 
+mod address;
 mod cli;
 mod client;
 mod config;
