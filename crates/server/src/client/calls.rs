@@ -95,7 +95,7 @@ impl Calls {
     }
 
     async fn search(&mut self, topic: &str) -> Result<Answer, Failed> {
-        let request = BookTopicRequest { topic: topic.to_owned() };
+        let request = BookTopicRequest { topic: topic.to_owned(), ..BookTopicRequest::default() };
         let reply = self.answer(self.shop.search(self.request(request)).await)?;
         let books: Vec<Value> = reply.books.iter().map(book_json).collect();
         let json = json!({ "success": reply.success, "message": reply.message, "books": books });

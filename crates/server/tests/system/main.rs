@@ -21,6 +21,7 @@ mod limits;
 mod probe;
 mod records;
 mod rpcgame;
+mod search;
 mod settings;
 mod shutdown;
 mod tasks;
