@@ -17,6 +17,8 @@ struct Caller {
     unread: Vec<u8>,
 }
 
+type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
+
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     /// A head, and what ends the stream: itself or trailers.
@@ -46,7 +48,7 @@ impl Caller {
     }
 
     fn begin(&mut self, path: &str, content_type: &str) -> StreamKey {
-        let fields = |put: &mut dyn FnMut(&[u8], &[u8], Indexing)| {
+        let fields = |put: Put<'_>| {
             put(b":method", b"POST", Indexing::Literal);
             put(b":scheme", b"http", Indexing::Literal);
             put(b":path", path.as_bytes(), Indexing::Literal);
@@ -144,7 +146,9 @@ const NO_ERROR: Said = Said::Reset { code: ErrorCode::NO_ERROR, by_us: false };
 async fn refused_call_is_taken_to_its_end_and_the_stream_is_not_reset() {
     let server = Running::new(Limits { message_bytes_max: 1000, ..Limits::default() }).await;
     let mut caller = Caller::of(&server).await;
-    for (path, status) in [("/testing.Echo/Nothing", "12"), ("/nowhere", "12"), ("/testing.Echo/Call", "8"), ("/testing.Echo/Join", "8")] {
+    for (path, status) in
+        [("/testing.Echo/Nothing", "12"), ("/nowhere", "12"), ("/testing.Echo/Call", "8"), ("/testing.Echo/Join", "8")]
+    {
         let stream = caller.begin(path, GRPC);
         // Of a message of 0x78787878 bytes ten windows' worth come.
         caller.connection.send_bytes(stream, MESSAGE.into(), false).unwrap();
@@ -180,7 +184,7 @@ async fn window_smaller_than_a_frame_does_not_hold_a_refused_call_up() {
     caller.is_quiet().await;
     // The first frame fills the window, and is the one that is refused.
     let stream = caller.begin("/testing.Echo/Call", GRPC);
-    caller.connection.send_bytes(stream, [MESSAGE, &[0; 100_000]].concat().into(), true).unwrap();
+    caller.connection.send_bytes(stream, [MESSAGE, &vec![0; 100_000]].concat().into(), true).unwrap();
     assert_eq!(caller.hear().await, refused("8"));
     caller.is_quiet().await;
     assert!(!caller.connection.is_live(stream));
