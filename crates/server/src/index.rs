@@ -32,7 +32,7 @@ impl Index<'_> {
     pub(crate) fn add_to(&self, router: Router) -> Router {
         let (mut text, mut html) = (String::new(), String::new());
         // Writing to a string does not fail.
-        let _ = self.write(&mut text, |path| path.to_owned());
+        let _ = self.write(&mut text, str::to_owned);
         let _ = self.write(&mut html, |path| format!("<a href=\"{path}\">{path}</a>"));
         let html =
             format!("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>quire</title><pre>{html}</pre>");
