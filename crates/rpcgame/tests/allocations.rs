@@ -127,10 +127,12 @@ async fn whole_games() {
     tokio::spawn(async move { lean_server.serve(lean_listener, Vec::new(), pending()).await });
     let pairs = (0..120).map(|length| Pair { name: vec![b'n'; length * 6].into(), count: 7 }).collect();
     let input = Input::new(pairs).unwrap();
-    for (transport, address, a_message_max) in
-        [(Transport::Windowed, address, 6.0), (Transport::Stream, address, 0.5), (Transport::Lean, lean_address, 0.01)]
-    {
-        let (window, timeout) = (transport.window_default(), Some(Duration::from_mins(2)));
+    for (transport, address, window, a_message_max) in [
+        (Transport::Windowed, address, 1024, 6.0),
+        (Transport::Stream, address, 65_536, 0.5),
+        (Transport::Lean, lean_address, 65_536, 0.01),
+    ] {
+        let (window, timeout) = (Some(window), Some(Duration::from_mins(2)));
         let options = Options { address: address.to_string(), transport, messages: MESSAGES, window, timeout };
         assert!(play(&input, &options, |_| {}).await.unwrap().matches(), "all is warm");
         let region = Region::new(ALLOCATOR);

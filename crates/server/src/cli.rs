@@ -144,7 +144,7 @@ pub(crate) struct GameArgs {
     /// Where the game is served [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
-    /// Text file of name,count lines; other lines are skipped
+    /// Text file of lines: the name up to the first comma, then the digits of the count; other lines are skipped
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
     /// How many messages to send, from the first line again after the last
@@ -153,7 +153,8 @@ pub(crate) struct GameArgs {
     /// How messages travel
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
-    /// Messages under way at once, 1 for unary [default: 1024 windowed, 65536 stream and lean]
+    /// Messages under way at once, 1 for unary [default: windowed grows it from 1 up to 1024 while that raises the
+    /// rate; 65536 stream and lean]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
     /// Longest time for the whole game

@@ -16,7 +16,7 @@ use axum::{
 pub(crate) type Page = (&'static str, &'static str);
 
 /// A port beside the main one and what is there.
-pub(crate) type Port = (SocketAddr, &'static str);
+pub(crate) type Elsewhere = (SocketAddr, &'static str);
 
 /// What is offered.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Index<'a> {
     pub pages: &'a [Page],
     /// `/package.Service/Method`, those of a service together.
     pub methods: &'a [&'a str],
-    pub ports: &'a [Port],
+    pub ports: &'a [Elsewhere],
 }
 
 impl Index<'_> {

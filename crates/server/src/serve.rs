@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     cli::ServeArgs,
-    config::Config,
+    config::{Config, Port},
     console,
     http::{self, Site},
     process::Process,
@@ -136,12 +136,26 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
 }
 
 /// `how` says what chooses the address.
-pub(crate) async fn listen(address: SocketAddr, how: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| anyhow::anyhow!(cannot_listen(address, how, &error)))
+async fn listen(address: SocketAddr, how: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| cannot_listen(address, how, &error))
+}
+
+/// As [`listen`], for a service beside the main port: without it, if another program has a port that no one named,
+/// the server starts all the same. `without` says what that means.
+pub(crate) async fn listen_beside(port: Port, without: &str, how: &str) -> anyhow::Result<Option<TcpListener>> {
+    let address = port.address;
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse && !port.is_named => {
+            tracing::warn!(%address, "{without}: another program listens on {address}; choose another port with {how}");
+            Ok(None)
+        }
+        Err(error) => Err(cannot_listen(address, how, &error)),
+    }
 }
 
 /// Why a port could not be had, and what would be right.
-pub(crate) fn cannot_listen(address: SocketAddr, how: &str, error: &io::Error) -> String {
+fn cannot_listen(address: SocketAddr, how: &str, error: &io::Error) -> anyhow::Error {
     let why = match error.kind() {
         ErrorKind::AddrInUse => format!("another program does; end it or choose another port with {how}"),
         ErrorKind::PermissionDenied => {
@@ -155,7 +169,7 @@ pub(crate) fn cannot_listen(address: SocketAddr, how: &str, error: &io::Error) -
         }
         _ => format!("{error}; choose an address of this machine with {how}"),
     };
-    format!("cannot listen on {address}: {why}")
+    anyhow::anyhow!("cannot listen on {address}: {why}")
 }
 
 /// Who may act as operator on a server with this address.
@@ -287,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_port_that_cannot_be_had_is_told_with_what_would_help() {
-        let said = |kind| cannot_listen(([127, 0, 0, 1], 80).into(), "--listen", &Error::from(kind));
+        let said = |kind| cannot_listen(([127, 0, 0, 1], 80).into(), "--listen", &Error::from(kind)).to_string();
         assert_eq!(
             said(ErrorKind::PermissionDenied),
             "cannot listen on 127.0.0.1:80: a port below 1024 needs CAP_NET_BIND_SERVICE; grant it, or choose a port \

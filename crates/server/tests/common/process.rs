@@ -94,6 +94,7 @@ pub(crate) struct Start {
     flags: Vec<String>,
     /// A shell script that runs the program as `"$@"`.
     wrapper: Option<String>,
+    has_default_ports: bool,
 }
 
 impl Start {
@@ -117,6 +118,12 @@ impl Start {
         self
     }
 
+    /// Names no port but the main one.
+    pub(crate) fn on_default_ports(mut self) -> Self {
+        self.has_default_ports = true;
+        self
+    }
+
     /// The command line of a server for `folder`; its store is `folder/data`.
     pub(crate) fn command(&self, folder: &Path) -> Command {
         let mut command = match &self.wrapper {
@@ -131,11 +138,13 @@ impl Start {
         if !self.flags.iter().any(|flag| flag.starts_with("--listen")) {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
-            command.args(["--tasks-listen", "127.0.0.1:0"]);
-        }
         // Many servers run at once in tests; only settings that come later can give them ports that collide.
-        command.args(["--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0"]);
+        if !self.has_default_ports {
+            if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
+                command.args(["--tasks-listen", "127.0.0.1:0"]);
+            }
+            command.args(["--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0"]);
+        }
         command.args(&self.flags);
         command.args(self.settings.iter().flat_map(|assignment| ["--set", assignment]));
         command.envs(self.variables.iter().cloned());

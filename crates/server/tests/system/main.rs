@@ -7,6 +7,7 @@ mod common;
 mod admin;
 mod bad_calls;
 mod bad_starts;
+mod busy_ports;
 mod client;
 mod configuration;
 mod console;

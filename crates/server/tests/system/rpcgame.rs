@@ -3,10 +3,15 @@
 use std::{fmt::Write as _, fs, net::TcpListener, path::Path, process::Output};
 
 use grpc::{
+    Request,
     client::Channel,
     health::{HealthCheckRequest, HealthClient},
 };
-use rpcgame::grpc::wire::{DoneRequest, rpc_game_client::RpcGameClient};
+use rpcgame::grpc::{
+    messages::Try,
+    raw::RawTryRequest,
+    wire::{DoneRequest, rpc_game_client::RpcGameClient},
+};
 
 use super::bad_starts::one_line;
 use crate::common::{
@@ -77,6 +82,34 @@ fn every_transport_comes_to_the_same_checksums_on_every_port() {
     wait_for("the end of the lean connection", || left().then_some(()));
     assert_eq!(metric("quire_rpcgame_lean_connections"), 0);
     server.stop();
+}
+
+#[tokio::test]
+async fn games_that_are_over_are_not_counted() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let count = || http::metric(server.address, "quire_rpcgame_games");
+    let channel = server.channel();
+    let client = RpcGameClient::new(channel.clone());
+    for _ in 0..2 {
+        assert_eq!(count(), 0);
+        client.r#try(first_message()).await.expect("a value");
+        assert_eq!(count(), 1);
+        client.done(DoneRequest {}).await.expect("checksums");
+    }
+    assert_eq!(count(), 0, "over, though its connection is open");
+    client.r#try(first_message()).await.expect("a value");
+    assert_eq!(count(), 1);
+    drop(client);
+    channel.close().await;
+    wait_for("the end of the connection", || (count() == 0).then_some(()));
+    assert_eq!(http::metric(server.address, "quire_rpcgame_ended_total"), 2);
+}
+
+fn first_message() -> Request<RawTryRequest> {
+    let mut request = RawTryRequest::default();
+    Try { serial: 1, name: b"a name", count: 1 }.write(request.bytes_mut());
+    Request::new(request)
 }
 
 #[test]
