@@ -16,7 +16,7 @@ use axum::{
 pub(crate) type Page = (&'static str, &'static str);
 
 /// A port beside the main one and what is there.
-pub(crate) type OtherPort = (SocketAddr, &'static str);
+pub(crate) type Elsewhere = (SocketAddr, &'static str);
 
 /// What is offered.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Index<'a> {
     pub pages: &'a [Page],
     /// `/package.Service/Method`, those of a service together.
     pub methods: &'a [&'a str],
-    pub ports: &'a [OtherPort],
+    pub ports: &'a [Elsewhere],
 }
 
 impl Index<'_> {
@@ -32,7 +32,7 @@ impl Index<'_> {
     pub(crate) fn add_to(&self, router: Router) -> Router {
         let (mut text, mut html) = (String::new(), String::new());
         // Writing to a string does not fail.
-        let _ = self.write(&mut text, |path| path.to_owned());
+        let _ = self.write(&mut text, str::to_owned);
         let _ = self.write(&mut html, |path| format!("<a href=\"{path}\">{path}</a>"));
         let html =
             format!("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>quire</title><pre>{html}</pre>");

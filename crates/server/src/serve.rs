@@ -91,7 +91,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let reloading = tokio::spawn(reload_when_told(reload, records.clone()));
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));
-    let tasks_port = tasks_listener.as_ref().map(|listener| listener.local_addr()).transpose()?;
+    let tasks_port = tasks_listener.as_ref().map(TcpListener::local_addr).transpose()?;
     let ports = tasks_port.map(|address| (address, "tasks, a line each; `quire tasks` asks them"));
     let ports = ports.into_iter().chain(game.iter().flat_map(RpcGame::ports)).collect();
     let stop = watch::Sender::new(false);
@@ -187,9 +187,10 @@ fn access(config: &Config, address: SocketAddr) -> Access {
 /// Reads the file of records again at each SIGHUP, until the task is ended.
 async fn reload_when_told(mut hangup: unix::Signal, records: Option<Records>) {
     while hangup.recv().await.is_some() {
-        match records.as_ref().filter(|records| records.has_file()) {
-            Some(records) => records.reload().await,
-            None => tracing::info!("SIGHUP: there is nothing to read again, as records.csv is not set"),
+        if let Some(records) = records.as_ref().filter(|records| records.has_file()) {
+            records.reload().await;
+        } else {
+            tracing::info!("SIGHUP: there is nothing to read again, as records.csv is not set");
         }
     }
 }

@@ -127,8 +127,7 @@ fn load(args: &ConfigArgs, flags: Vec<Flag>) -> anyhow::Result<Loaded> {
     let sources::Sources { figment, warnings } = sources::read(args, flags)?;
     let raw: Raw = figment.extract().map_err(|error| anyhow::anyhow!(report::unreadable(&figment, error)))?;
     let refused = |bad: Bad| anyhow::anyhow!(report::refused(&figment, bad.key, &bad.value, &bad.want));
-    let is_named = |key: &str| source_of(&figment, key) != DEFAULT;
-    let config = validate(raw, &is_named).map_err(refused)?;
+    let config = validate(raw, &|key| source_of(&figment, key) != DEFAULT).map_err(refused)?;
     ports_differ(&config, |key| source_of(&figment, key)).map_err(refused)?;
     Ok(Loaded { figment, config, warnings })
 }
@@ -197,18 +196,19 @@ fn seconds(key: &'static str, value: Seconds) -> Result<Duration, Bad> {
 fn ports_differ(config: &Config, source: impl Fn(&str) -> String) -> Result<(), Bad> {
     let game = config.rpcgame.as_ref();
     let places = [
-        ("server.listen", Some(config.listen)),
-        ("tasks.listen", config.tasks.as_ref().map(|tasks| tasks.listen.address)),
-        ("rpcgame.listen", game.and_then(|game| game.listen).map(|port| port.address)),
-        ("rpcgame.lean_listen", game.and_then(|game| game.lean_listen).map(|port| port.address)),
+        ("server.listen", Some(Port { address: config.listen, is_named: true })),
+        ("tasks.listen", config.tasks.as_ref().map(|tasks| tasks.listen)),
+        ("rpcgame.listen", game.and_then(|game| game.listen)),
+        ("rpcgame.lean_listen", game.and_then(|game| game.lean_listen)),
     ];
     for (place, (later, there)) in places.iter().enumerate() {
         for (earlier, here) in &places[..place] {
             let (Some(here), Some(there)) = (here, there) else { continue };
+            let (here, is_named, there) = (here.address, there.is_named, there.address);
             let meet = here.ip() == there.ip() || here.ip().is_unspecified() || there.ip().is_unspecified();
-            if here.port() == there.port() && here.port() != 0 && meet && source(later) != DEFAULT {
+            if here.port() == there.port() && here.port() != 0 && meet && is_named {
                 let want = format!("a port of its own: {earlier} is '{here}', from {}", source(earlier));
-                return bad(later, there, want);
+                return bad(later, &there, want);
             }
         }
     }

@@ -86,9 +86,9 @@ fn port(key: &'static str, text: &str, usual_port: u16, is_named: IsNamed<'_>) -
     if text.is_empty() {
         return Ok(None);
     }
-    let address = listening(key, text, usual_port)
-        .map_err(|bad| Bad { want: format!("{}, or empty for no port", bad.want), ..bad })?;
-    Ok(Some(Port { address, is_named: is_named(key) }))
+    let address = listening(key, text, usual_port);
+    let named = address.map(|address| Some(Port { address, is_named: is_named(key) }));
+    named.map_err(|bad| Bad { want: format!("{}, or empty for no port", bad.want), ..bad })
 }
 
 impl Raw {

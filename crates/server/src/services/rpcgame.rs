@@ -24,7 +24,7 @@ use wire::{rpc_game_server::RpcGameServer, rpc_game_stream_server::RpcGameStream
 
 use crate::{
     config::{self, Port},
-    index::OtherPort,
+    index::Elsewhere,
     serve,
     transport::{Observed, stopped},
 };
@@ -78,7 +78,7 @@ impl RpcGame {
     }
 
     /// Where the game is played beside the main port.
-    pub(crate) fn ports(&self) -> Vec<OtherPort> {
+    pub(crate) fn ports(&self) -> Vec<Elsewhere> {
         let lean = self.lean.as_ref().map(|(listener, _)| listener);
         let ports = [(self.grpc.as_ref(), "the RPC game over gRPC"), (lean, "the RPC game by the lean protocol")];
         ports.into_iter().filter_map(|(listener, what)| Some((listener?.local_addr().ok()?, what))).collect()

@@ -27,7 +27,7 @@ pub(crate) use self::watch::Observed;
 use crate::{
     config::TransportLimits,
     http::Site,
-    index::{Index, OtherPort},
+    index::{Elsewhere, Index},
     services::{
         kv::{self, Kv},
         records::Records,
@@ -48,7 +48,7 @@ pub(crate) struct Front {
     /// Answers HTTP/1.1, and HTTP/2 that is not gRPC.
     pub site: Site,
     /// Where else something is served.
-    pub ports: Vec<OtherPort>,
+    pub ports: Vec<Elsewhere>,
     /// Set when only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
     /// Threads that serve connections.
