@@ -18,13 +18,16 @@ fn said(done: &Output) -> String {
 }
 
 /// Each row that cannot be, with how it is named.
-const BAD: [(&[u8], &str); 11] = [
+const BAD: [(&[u8], &str); 14] = [
     (b"2,Caf\xe9,b,1,1\n", "line 3, column title: 'Caf\\xe9' is not UTF-8"),
     (b"2,A,b,1\n", "line 3, column price: missing; a row has 5 fields"),
     (b"2,A,b,1,1,1\n", "line 3, column price: '1' follows it; a row has 5 fields"),
     (b"1,A,b,1,1\n", "line 3, column id: 1 is the id of a book that is there already; it must be a new one"),
     (b"x,A,b,1,1\n", "line 3, column id: id is x; it must be a whole number from 1 to 2147483647"),
     (b"-2,A,b,1,1\n", "line 3, column id: id is -2; it must be a whole number from 1 to 2147483647"),
+    (b"2,A\x1b[2J,b,1,1\n", "line 3, column title: it holds the control character U+001B, which no one sees"),
+    (b"2,A,b\xe2\x80\xaec,1,1\n", "line 3, column topic: it holds the control character U+202E, which no one sees"),
+    (b"2,A\x00,b,1,1\n", "line 3, column title: it holds the control character U+0000, which no one sees"),
     (b"2,,b,1,1\n", "line 3, column title: title is empty; it must be 1 to 4096 bytes of text"),
     (b"2,A, ,1,1\n", "line 3, column topic: topic is empty; it must be 1 to 256 bytes of text"),
     (b"2,A,b,-1,1\n", "line 3, column stock: stock is -1; it must be a whole number from 0 to 2147483647"),
@@ -59,7 +62,7 @@ async fn skip_bad_leaves_out_and_names_the_bad_rows_and_imports_the_rest() {
         assert!(line.starts_with(&format!("left out: {reason}")), "{line} is not {reason}");
     }
     let summary = String::from_utf8_lossy(&done.stdout);
-    assert_eq!(summary, "2 books imported into data/bookstore.db, 11 rows left out\n");
+    assert_eq!(summary, "2 books imported into data/bookstore.db, 14 rows left out\n");
     let server = Server::start(folder.path());
     let audit = Audit::of(&server).await;
     assert_eq!((audit.books.len(), audit.stock_of(1), audit.stock_of(3)), (6, 7, 1));
