@@ -31,6 +31,7 @@ fn main() -> anyhow::Result<()> {
             "worker 1 was busy 99.2% of its time: the client was the bottleneck".to_owned(),
             "the rate was not reached: 3,211 /s of 4,000 /s".to_owned(),
         ],
+        ..Verdict::default()
     };
     invalid.interrupted = true;
     let nothing = Run { seconds: SECONDS, ..Run::default() };
@@ -128,7 +129,7 @@ fn run(seed: u64, open: bool) -> Run {
             turn += 1;
         }
     }
-    series(&mut run, parts, &failed);
+    series(&mut run, parts, &failed, open);
     run
 }
 
@@ -140,7 +141,7 @@ fn record(run: &mut Run, seconds: [f64; 4], open: bool) {
     run.requests += 1;
 }
 
-fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
+fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64], open: bool) {
     for (number, mut times) in (0_u32..).zip(parts) {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| {
@@ -153,6 +154,7 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
             at_seconds: f64::from(number) * 0.5,
             seconds: 0.5,
             requests: times.len() as u64,
+            due: if open { RATE * 0.5 } else { 0.0 },
             errors: failed[number as usize],
             p50_us: at(0.5),
             p90_us: at(0.9),
@@ -163,6 +165,7 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
     }
     let requests = units::float(run.requests);
     run.errors = failed.iter().sum();
+    (run.sent, run.completed) = (run.requests, run.requests);
     run.rate = requests / SECONDS;
     (run.sent_bytes, run.received_bytes) = (run.requests * 96, run.requests * 71);
     (run.client_cpu_seconds, run.client_busy_max) = (requests * 9.1e-6, 0.041);
@@ -171,7 +174,12 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
         let bound = if index == 8 { f64::INFINITY } else { 2.5e-5 * 2_f64.powi(index) };
         (bound, place(share * requests) as u64)
     });
-    run.server = Some(ServerSide { cpu_seconds: requests * 1.18e-5, calls: run.requests, latency: latency.collect() });
+    run.server = Some(ServerSide {
+        seconds: SECONDS,
+        cpu_seconds: requests * 1.18e-5,
+        calls: run.requests,
+        latency: latency.collect(),
+    });
 }
 
 /// A page as experiments that are repeated make one: a table beside published figures, and the two published charts.

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::charts;
 use super::figures::{self, FIGURES, Range, TIMES, merged};
-use super::model::{Load, Machine, Report, Run};
+use super::model::{Load, Machine, Report, Run, ServerSide};
 use super::page::{Banner, Card, Page, Table, Tone, Value};
 use super::units;
 
@@ -101,6 +101,16 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         let words = "These figures cannot be believed:".to_owned();
         banners.push(Banner { tone: Tone::Bad, key: "invalid".into(), title: "INVALID".into(), words, reasons });
     }
+    let doubts: Vec<String> = runs
+        .iter()
+        .enumerate()
+        .flat_map(|(index, run)| run.verdict.doubts.iter().map(move |doubt| of_run(index, doubt)))
+        .collect();
+    if !doubts.is_empty() {
+        let words = "Read these figures with care:".to_owned();
+        let title = "DOUBTFUL".to_owned();
+        banners.push(Banner { tone: Tone::Warning, key: "doubtful".into(), title, words, reasons: doubts });
+    }
     let cut: Vec<String> =
         runs.iter().enumerate().filter(|(_, run)| run.interrupted).map(|(index, _)| (index + 1).to_string()).collect();
     if !cut.is_empty() {
@@ -118,7 +128,7 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         });
     }
     if runs.iter().all(|run| run.requests == 0) {
-        let words = "No request ended within the measured time.".to_owned();
+        let words = "No request was made within the measured time.".to_owned();
         banners.push(Banner {
             tone: Tone::Warning,
             key: "empty".into(),
@@ -186,10 +196,11 @@ fn table_of_runs(runs: &[Run]) -> Table {
                 |(show, value)| Value::figure(format!("run{number}.{key}"), value, show(value)),
             )
         };
-        let verdict = match (run.verdict.is_valid(), run.interrupted) {
-            (false, _) => "INVALID",
-            (true, true) => "interrupted",
-            (true, false) => "valid",
+        let verdict = match (run.verdict.is_valid(), run.interrupted, run.verdict.doubts.is_empty()) {
+            (false, ..) => "INVALID",
+            (true, true, _) => "interrupted",
+            (true, false, false) => "doubtful",
+            (true, false, true) => "valid",
         };
         table = table.row([
             Value::text(number.to_string()),
@@ -256,12 +267,15 @@ fn resources(runs: &[Run]) -> Table {
         let a_second = if seconds > 0.0 { format!("{}/s", units::bytes(all / seconds)) } else { "–".to_owned() };
         table = table.row([Value::text(name), Value::figure(key, all, units::bytes(all)), Value::text(a_second)]);
     }
-    let server = |run: &Run| run.server.as_ref().map_or(0.0, |server| server.cpu_seconds);
-    let cpu: [(&str, &str, f64); 2] = [
-        ("client_cpu_seconds", "client CPU", sum(|run| run.client_cpu_seconds)),
-        ("server_cpu_seconds", "server CPU", sum(server)),
+    let server = |of: fn(&ServerSide) -> f64| runs.iter().filter_map(|run| run.server.as_ref()).map(of).sum::<f64>();
+    let cpu: [(&str, &str, f64, f64); 2] = [
+        ("client_cpu_seconds", "client CPU", sum(|run| run.client_cpu_seconds), seconds),
+        // Its readings have a time of their own.
+        ("server_cpu_seconds", "server CPU", server(|side| side.cpu_seconds), server(|side| side.seconds)),
     ];
-    for (key, name, all) in cpu.into_iter().filter(|(key, _, all)| *key == "client_cpu_seconds" || *all > 0.0) {
+    for (key, name, all, seconds) in
+        cpu.into_iter().filter(|(key, _, all, _)| *key == "client_cpu_seconds" || *all > 0.0)
+    {
         let cores = if seconds > 0.0 { format!("{} cores", units::number(all / seconds)) } else { "–".to_owned() };
         table = table.row([Value::text(name), Value::figure(key, all, units::micros(all * 1e6)), Value::text(cores)]);
     }
@@ -357,7 +371,10 @@ mod tests {
     #[test]
     fn an_invalid_run_says_so_first_with_every_reason() {
         let mut run = fixtures::busy();
-        run.verdict = Verdict { reasons: vec!["worker 1 was busy 99% of its time".into(), "the send lag grew".into()] };
+        run.verdict = Verdict {
+            reasons: vec!["worker 1 was busy 99% of its time".into(), "the send lag grew".into()],
+            ..Verdict::default()
+        };
         run.interrupted = true;
         let page = page(&fixtures::report(vec![run]));
         let (invalid, cards) =
