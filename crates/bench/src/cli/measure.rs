@@ -12,7 +12,8 @@ use crate::plan::{End, Pace, Plan};
 use crate::probe::{Probe, Reading};
 use crate::recorder;
 use crate::report::csv::{RowWriter, Who};
-use crate::report::model::{FORMAT, Load, Machine, Report, Run};
+use crate::report::model::{FORMAT, Load, Report, Run};
+use crate::report::origin;
 use crate::report::outputs::prepare_outputs;
 use crate::report::progress::{Live, Progress as Line};
 use crate::report::units::float;
@@ -58,8 +59,8 @@ pub fn measure<W: Workload>(
     }
     let report = Report {
         format: FORMAT.to_owned(),
-        tool: concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ")").to_owned(),
-        machine: machine(),
+        tool: origin::TOOL.to_owned(),
+        machine: origin::this_machine(),
         load,
         runs,
     };
@@ -118,18 +119,6 @@ fn describe(plan: &Plan, load: &mut Load) {
             let seconds = seconds.unwrap_or(1.0);
             load.rate = Some(profile.due_between(0.0, seconds) / seconds);
         }
-    }
-}
-
-fn machine() -> Machine {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let model = read("/proc/cpuinfo");
-    let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let release = read("/proc/sys/kernel/osrelease");
-    Machine {
-        cpu: model.trim_start_matches([' ', '\t', ':']).to_owned(),
-        cores: crate::run::cores().len(),
-        system: format!("{} {}", std::env::consts::OS, release.trim()),
     }
 }
 

@@ -2,11 +2,10 @@
 //!
 //! Says which figures stand where. Must not know how blocks look or charts are drawn.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use super::charts;
 use super::figures::{self, FIGURES, Range, TIMES, merged};
 use super::model::{Load, Machine, Report, Run, ServerSide};
+use super::origin::{self, moment};
 use super::page::{Banner, Card, Page, Table, Tone, Value};
 use super::units;
 
@@ -28,8 +27,7 @@ const PERCENTILES: [(&str, &str, f64); 5] = [
 /// The page.
 pub fn page(report: &Report) -> String {
     let Report { load, runs, .. } = report;
-    let title = if load.what.is_empty() { load.target.clone() } else { load.what.clone() };
-    let mut page = Page::new(title).lead(lead(report));
+    let mut page = Page::new(load.title()).lead(lead(report)).origin(origin(report));
     for banner in banners(runs) {
         page = page.banner(banner);
     }
@@ -66,24 +64,22 @@ fn lead(report: &Report) -> String {
     let mut parts = vec![
         format!("{} {}", load.protocol, load.target),
         pace,
-        format!("{} with {} in flight each", many(load.connections, "connection"), load.in_flight),
+        format!(
+            "{} with {}{} in flight each",
+            many(load.connections, "connection"),
+            if load.is_open() { "at most " } else { "" },
+            load.in_flight
+        ),
         many(load.workers, "worker"),
     ];
     let seconds: f64 = runs.iter().map(|run| run.seconds).sum();
     parts.push(format!("{} measured in {}", units::micros(seconds * 1e6), many(runs.len(), "run")));
-    if let Some(run) = runs.first() {
-        parts.push(moment(run.began_unix_ms));
-    }
     parts.join(" · ")
 }
 
-fn moment(unix_ms: u64) -> String {
-    // Beyond the year 9999 there is no such text, and no run began there.
-    let seconds = (unix_ms / 1000).min(253_402_300_799);
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds))
-        .to_string()
-        .replace('T', " ")
-        .replace('Z', " UTC")
+fn origin(report: &Report) -> String {
+    let began = report.runs.first().map(|run| moment(run.began_unix_ms));
+    origin::line(began, &report.tool, &report.machine)
 }
 
 /// What is to be read before any figure.
@@ -290,7 +286,7 @@ fn settings(load: &Load) -> Table {
         ("pace", load.pace.clone()),
         ("rate asked for", load.rate.map(figures::rate).unwrap_or_default()),
         ("connections", load.connections.to_string()),
-        ("in flight on each", load.in_flight.to_string()),
+        (if load.is_open() { "in flight on each, at most" } else { "in flight on each" }, load.in_flight.to_string()),
         ("workers", load.workers.to_string()),
     ];
     let fixed = fixed.into_iter().filter(|(_, words)| !words.is_empty()).map(|(name, words)| (name.to_owned(), words));

@@ -63,6 +63,23 @@ pub struct Load {
     pub settings: BTreeMap<String, String>,
 }
 
+impl Load {
+    /// Whether requests were due at times of their own: then there are arrivals on connections, and no clients.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.pace.as_str(), "closed" | "")
+    }
+
+    /// What was asked for and where, in a line.
+    pub fn title(&self) -> String {
+        match self.protocol.as_str() {
+            "grpc" if !self.what.is_empty() => self.what.clone(),
+            _ if self.what.is_empty() => self.target.clone(),
+            "http" => format!("{} {}", self.what, self.target),
+            _ => format!("{} to {}", self.what, self.target),
+        }
+    }
+}
+
 /// One run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
