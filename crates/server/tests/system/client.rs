@@ -73,10 +73,15 @@ fn what_cannot_be_understood_exits_with_2_and_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.starts_with(&format!("quire: {wanted}")), "{said}");
     }
-    for address in ["host:port", "1.2.3.4:99999", "ftp://host:1", ":10086"] {
+    for (address, wanted) in [
+        ("host:port", "it must be HOST:PORT with a port up to 65535, as host:10086"),
+        ("1.2.3.4:99999", "it must be HOST:PORT with a port up to 65535, as 1.2.3.4:10086"),
+        ("ftp://host:1", "it must be http://host:1 or https://host:1"),
+        (":0", "it must be HOST:PORT with a port from 1 to 65535"),
+    ] {
         let done = process::run(folder.path(), &["client", address, "ping"], "");
         assert_eq!(done.status.code(), Some(2), "{done:?}");
-        assert!(String::from_utf8_lossy(&done.stderr).contains("it must be HOST:PORT"), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains(wanted), "{done:?}");
     }
     let key = server.client(&["--key", "x", "buy", "1"], "");
     assert_eq!(key.status.code(), Some(2), "a flag's value is no flag of its own: {key:?}");
