@@ -153,8 +153,8 @@ pub(crate) struct GameArgs {
     /// How messages travel
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
-    /// Messages under way at once, 1 for unary [default: windowed grows it from 1 up to 1024 while that raises the
-    /// rate; 65536 stream and lean]
+    /// Messages under way at once, 1 for unary [default: windowed grows it from 1 while that raises the rate, up to
+    /// 1024 with Quire and 8 with other servers; 65536 stream and lean]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
     /// Longest time for the whole game

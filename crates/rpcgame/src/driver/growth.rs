@@ -1,8 +1,9 @@
 //! The window of calls: a given one, or one that grows for as long as that makes the game quicker. Has no clock.
 //!
-//! A server may block a thread for each message that waits for its turn. A wide window makes such a server slow, or
-//! stops it, so the window starts at a single call, which every server can take, and doubles only after a trial of
-//! twice as many calls was clearly quicker. Most servers are slow long before they stop.
+//! A server may block a thread for each message that waits for its turn. A wide window makes such a server slow; and if
+//! messages reach its threads in another order than they were sent, a window of more calls than it has threads can stop
+//! it for good, and nothing tells before. So the window starts at a single call, doubles only after a trial of twice
+//! as many was clearly quicker, and stays small unless the server is known to need no thread for a message that waits.
 
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use std::time::Duration;
 const GAIN: f64 = 1.2;
 /// Trials without a gain before the window stays. One may have been bad luck.
 const MISSES_MAX: u32 = 2;
-/// No window grows beyond this: wider ones gain nothing on any connection.
+/// For servers that need no thread for a message that waits; wider windows gain nothing on a connection.
 const WINDOW_MAX: u64 = 1024;
+/// For servers that are not known: fewer than the threads of any pool that is worth the name.
+const WINDOW_MAX_UNKNOWN: u64 = 8;
 /// A rate is measured over so many windows of answers,
 const ROUNDS: u64 = 16;
 /// and for so long at least.
@@ -42,7 +45,19 @@ impl Window {
     pub(super) fn size_max(&self) -> u64 {
         match self {
             Self::Given(size) => *size,
-            Self::Growing(_) => WINDOW_MAX,
+            Self::Growing(growth) => growth.size_max,
+        }
+    }
+
+    /// Whether it is looked for.
+    pub(super) fn is_growing(&self) -> bool {
+        matches!(self, Self::Growing(_))
+    }
+
+    /// The server is not known to hold messages without a thread for each.
+    pub(super) fn be_careful(&mut self) {
+        if let Self::Growing(growth) = self {
+            growth.size_max = WINDOW_MAX_UNKNOWN;
         }
     }
 
@@ -69,6 +84,7 @@ impl Window {
 pub(super) struct Growth {
     /// What holds now, during a trial as well.
     size: u64,
+    size_max: u64,
     /// The largest size that was worth it.
     suits: u64,
     /// The rate at the size that suits; unknown until it is measured.
@@ -83,7 +99,7 @@ pub(super) struct Growth {
 
 impl Default for Growth {
     fn default() -> Self {
-        Self { size: 1, suits: 1, rate: None, misses: 0, is_settled: false, from: 1, begun: None }
+        Self { size: 1, size_max: WINDOW_MAX, suits: 1, rate: None, misses: 0, is_settled: false, from: 1, begun: None }
     }
 }
 
@@ -117,7 +133,7 @@ impl Growth {
                 self.suits
             }
         };
-        self.is_settled = self.misses == MISSES_MAX || next > WINDOW_MAX;
+        self.is_settled = self.misses == MISSES_MAX || next > self.size_max;
         // What was asked for at the old size is answered first.
         self.from = messages + self.size;
         self.size = if self.is_settled { self.suits } else { next };
@@ -132,7 +148,10 @@ mod tests {
     /// Plays against a server of so many messages a second by the window, and returns the window found and the widest
     /// that was tried.
     fn play(messages: u64, rate: impl Fn(u64) -> f64) -> (u64, u64) {
-        let mut window = Window::new(None);
+        play_with(Window::new(None), messages, rate)
+    }
+
+    fn play_with(mut window: Window, messages: u64, rate: impl Fn(u64) -> f64) -> (u64, u64) {
         let (mut now, mut widest) = (0.0, 1);
         for answered in 1..=messages {
             now += 1.0 / rate(window.size());
@@ -151,6 +170,13 @@ mod tests {
     #[test]
     fn a_server_that_gains_by_every_call_gets_the_widest_window() {
         assert_eq!(play(2_000_000, |window| 4000.0 * real(window)), (1024, 1024));
+    }
+
+    #[test]
+    fn a_server_that_is_not_known_gets_a_small_window_whatever_it_gains() {
+        let mut window = Window::new(None);
+        window.be_careful();
+        assert_eq!(play_with(window, 2_000_000, |window| 4000.0 * real(window)), (8, 8));
     }
 
     #[test]

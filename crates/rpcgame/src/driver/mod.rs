@@ -112,7 +112,10 @@ impl fmt::Display for Outcome {
         write!(f, "{} messages in {seconds:.3} s: {:.0} a second", self.messages, self.rate())?;
         match self.window_found {
             None => Ok(()),
-            Some(window) => write!(f, "\nthe window grew from 1 to {window} while that raised the rate"),
+            Some(window) => write!(
+                f,
+                "\nthe window grew from 1 to {window}, as far as that raised the rate and is safe; --window sets another"
+            ),
         }
     }
 }

@@ -5,9 +5,11 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use ::grpc::client::Channel;
 use ::grpc::{Code, Status, Stream};
+use tokio::time::timeout;
 
 use super::{Failure, Input, Options, Outcome, Progress, Received, checksum};
 use crate::checksum::{Checksum, Sums};
@@ -88,6 +90,17 @@ pub(super) async fn play(
     }
 }
 
+/// How long a server may take to say whether it has the stream.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether the server has the stream. One that does holds messages that come early without a thread for each.
+pub(super) async fn is_served(channel: &Channel) -> bool {
+    let client = RpcGameStreamClient::new(channel.clone());
+    let no_frames = futures_util::stream::empty::<RawPlayRequest>();
+    let ask = async { client.play(no_frames).await?.into_inner().message().await };
+    matches!(timeout(PROBE_TIMEOUT, ask).await, Ok(Ok(None)))
+}
+
 struct Frames {
     input: Input,
     place: usize,
@@ -150,5 +163,36 @@ impl Stream for Frames {
             self.shared.lock().client = Some(client);
         }
         Poll::Ready(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::grpc::wire::rpc_game_server::RpcGameServer;
+    use crate::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
+    use crate::grpc::{GameService, StreamService};
+    use crate::{Games, Settings};
+
+    #[tokio::test]
+    async fn a_server_says_whether_it_has_the_stream() {
+        for has_stream in [true, false] {
+            let games = Games::new(Settings::default());
+            let server = ::grpc::Server::builder().add_service(RpcGameServer::new(GameService::new(games.clone())));
+            let server = if has_stream {
+                server.add_service(RpcGameStreamServer::new(StreamService::new(games)))
+            } else {
+                server
+            };
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = format!("http://{}", listener.local_addr().unwrap());
+            tokio::spawn(server.serve(listener, pending()));
+            let channel = Channel::builder(&address).unwrap().connect().await.unwrap();
+            assert_eq!(is_served(&channel).await, has_stream);
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::growth::Window;
 use super::silence::{Alarm, Standing, Watch};
-use super::{Failure, Input, Options, Outcome, Progress, Received, Transport, checksum};
+use super::{Failure, Input, Options, Outcome, Progress, Received, Transport, checksum, stream};
 use crate::checksum::{Checksum, Sums};
 use crate::grpc::messages::{Try, read_value};
 use crate::grpc::raw::{RawTryRequest, RawTryResponse};
@@ -31,6 +31,10 @@ pub(super) async fn play(
     if let Some(place) = input.pairs().iter().position(|pair| std::str::from_utf8(&pair.name).is_err()) {
         return Err(Failure::NotText { place: place + 1 });
     }
+    let mut window = window(options);
+    if window.is_growing() && !stream::is_served(channel).await {
+        window.be_careful();
+    }
     received.start();
     let mut client = Checksum::default();
     let requests = (1..=options.messages).zip(input.cycle()).map(|(serial, (_, pair))| {
@@ -41,7 +45,6 @@ pub(super) async fn play(
         Request::new(request)
     });
     let start = |request| channel.unary::<RawTryRequest, RawTryResponse>(&TRY, request);
-    let mut window = window(options);
     windowed(requests, &mut window, start, Watch::new(deadline), |heard| match heard {
         Heard::Answer(_, Err(status)) if status.code() == Code::Unimplemented => Err(options.unserved(TRY_SERVED)),
         Heard::Answer(serial, answer) => {

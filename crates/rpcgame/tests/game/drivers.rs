@@ -7,7 +7,7 @@ use crate::support::{PATIENCE, input_path, serve, serve_lean};
 
 const TRANSPORTS: [Transport; 4] = [Transport::Unary, Transport::Windowed, Transport::Stream, Transport::Lean];
 
-/// Messages, and the checksums of both sides, worked out by tests/judges/rpcgame_sums.py with Python's xxhash 4.1.
+/// Messages, and the checksums of both sides, worked out by `tests/judges/rpcgame_sums.py` with Python's xxhash 4.1.
 type BySums = [(u64, u64, u64); 5];
 
 const LINES: BySums = [

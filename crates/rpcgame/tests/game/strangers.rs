@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::future::pending;
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use grpc::{Request, Response, Status};
-use rpcgame::driver::{Failure, Input, Options, Outcome, Pair, Standing, Transport, play};
+use rpcgame::driver::{Failure, Input, Options, Outcome, Pair, Progress, SILENCE, Standing, Transport, play};
 use rpcgame::grpc::StreamService;
 use rpcgame::grpc::messages::{TRY_RESPONSE_BYTES_MAX, Try, write_value};
 use rpcgame::grpc::raw::{RawTryRequest, RawTryResponse};
@@ -24,14 +24,17 @@ use crate::support::{PATIENCE, serve, serve_lean};
 /// As many as such a server may well have.
 const THREADS: usize = 12;
 
-/// Which of the messages that have no thread yet gets the next one.
-#[derive(Clone, Copy)]
-enum Next {
-    /// The first that came.
-    First,
-    /// The last that came, once so many have come.
-    Last(usize),
+/// In which order messages get to the threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// As they come.
+    Kept,
+    /// Those that come together the other way round, which is the worst there is.
+    Reversed,
 }
+
+/// Messages that come with shorter pauses come together.
+const PAUSE: Duration = Duration::from_millis(5);
 
 struct Job {
     serial: u64,
@@ -43,6 +46,7 @@ struct Job {
 #[derive(Default)]
 struct State {
     came: usize,
+    together: Vec<Job>,
     queue: VecDeque<Job>,
     handled: u64,
     client: Checksum,
@@ -52,30 +56,26 @@ struct State {
 /// Blocks a thread of a few for each message until its turn comes.
 #[derive(Clone)]
 struct Blocking {
+    order: Order,
     state: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Blocking {
-    fn new(next: Next) -> Self {
-        let blocking = Self { state: Arc::default() };
+    fn new(order: Order) -> Self {
+        let blocking = Self { order, state: Arc::default() };
         for _ in 0..THREADS {
             let mine = blocking.clone();
             // What still waits when the test is over ends with the process.
-            std::thread::spawn(move || mine.work(next));
+            std::thread::spawn(move || mine.work());
         }
         blocking
     }
 
-    fn work(&self, next: Next) {
+    fn work(&self) {
         let (state, changed) = &*self.state;
         let mut held = state.lock().unwrap();
         loop {
-            let job = match next {
-                Next::First => held.queue.pop_front(),
-                Next::Last(least) if held.came >= least => held.queue.pop_back(),
-                Next::Last(_) => None,
-            };
-            let Some(Job { serial, name, count, answer }) = job else {
+            let Some(Job { serial, name, count, answer }) = held.queue.pop_front() else {
                 held = changed.wait(held).unwrap();
                 continue;
             };
@@ -90,6 +90,10 @@ impl Blocking {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.0.lock().unwrap()
+    }
+
     async fn serve(self) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -102,13 +106,22 @@ impl RpcGame for Blocking {
     async fn r#try(&self, request: Request<RawTryRequest>) -> Result<Response<RawTryResponse>, Status> {
         let Try { serial, name, count } = Try::read(request.get_ref().bytes(), usize::MAX).unwrap();
         let (answer, answered) = oneshot::channel();
-        let (state, changed) = &*self.state;
-        {
-            let mut held = state.lock().unwrap();
+        let came = {
+            let held = &mut *self.lock();
             held.came += 1;
-            held.queue.push_back(Job { serial, name: name.into(), count, answer });
+            held.together.push(Job { serial, name: name.into(), count, answer });
+            held.came
+        };
+        if self.order == Order::Reversed {
+            tokio::time::sleep(PAUSE).await;
         }
-        changed.notify_all();
+        {
+            let held = &mut *self.lock();
+            if self.order == Order::Kept || held.came == came {
+                held.queue.extend(held.together.drain(..).rev());
+                self.state.1.notify_all();
+            }
+        }
         let value = answered.await.map_err(|_| Status::internal("no thread is left"))?;
         let mut response = RawTryResponse::default();
         response.bytes_mut().extend_from_slice(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]));
@@ -116,51 +129,50 @@ impl RpcGame for Blocking {
     }
 
     async fn done(&self, _: Request<DoneRequest>) -> Result<Response<DoneResponse>, Status> {
-        let held = self.state.0.lock().unwrap();
+        let held = self.lock();
         let [client_checksum, server_checksum] =
             [&held.client, &held.server].map(|sum| format!("{:016x}", sum.value()).into_bytes());
         Ok(Response::new(DoneResponse { client_checksum, server_checksum }))
     }
 }
 
-async fn play_at(
-    address: impl ToString,
-    transport: Transport,
-    messages: u64,
-    window: Option<u64>,
-    timeout: Duration,
-) -> Result<Outcome, Failure> {
-    let input = Input::new(vec![Pair { name: b"a name".as_slice().into(), count: 5 }]).unwrap();
-    let options = Options { address: address.to_string(), transport, messages, window, timeout: Some(timeout) };
-    play(&input, &options, |_| {}).await
+fn input() -> Input {
+    Input::new(vec![Pair { name: b"a name".as_slice().into(), count: 5 }]).unwrap()
+}
+
+async fn play_at(address: impl ToString, transport: Transport, messages: u64) -> Result<Outcome, Failure> {
+    let (address, timeout) = (address.to_string(), Some(PATIENCE));
+    let options = Options { address, transport, messages, window: None, timeout };
+    play(&input(), &options, |_| {}).await
 }
 
 #[tokio::test]
 async fn a_server_that_blocks_a_thread_for_each_early_message_is_played_to_the_end() {
-    let address = Blocking::new(Next::First).serve().await;
-    let outcome = play_at(address, Transport::Windowed, 5000, None, PATIENCE).await.unwrap();
+    let address = Blocking::new(Order::Kept).serve().await;
+    let outcome = play_at(address, Transport::Windowed, 5000).await.unwrap();
     assert!(outcome.matches() && outcome.window_found.is_some(), "{outcome}");
     assert!(outcome.to_string().contains("the window grew from 1 to "), "{outcome}");
 }
 
-/// In so few messages the window cannot grow beyond the threads there are, however the rates turn out.
+/// Every call more under way makes this server quicker, until there are more than it has threads.
 #[tokio::test]
-async fn a_game_begins_with_a_window_that_few_threads_can_hold_in_any_order() {
-    let address = Blocking::new(Next::Last(0)).serve().await;
-    let outcome = play_at(address, Transport::Windowed, 200, None, PATIENCE).await.unwrap();
+async fn messages_that_reach_few_threads_in_another_order_do_not_stop_the_game() {
+    let address = Blocking::new(Order::Reversed).serve().await;
+    let outcome = play_at(address, Transport::Windowed, 1500).await.unwrap();
     assert!(outcome.matches() && outcome.window_found.is_some_and(|window| window <= 8), "{outcome}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_given_window_is_kept_and_a_game_that_it_stops_says_where_and_what_to_do() {
-    let address = Blocking::new(Next::Last(64)).serve().await;
-    let stopped = play_at(address, Transport::Windowed, 64, Some(64), Duration::from_millis(300)).await.unwrap_err();
+    let address = Blocking::new(Order::Reversed).serve().await.to_string();
+    let (transport, timeout) = (Transport::Windowed, Some(3 * SILENCE));
+    let options = Options { address, transport, messages: 64, window: Some(64), timeout };
+    let mut told = Vec::new();
+    let stopped = play(&input(), &options, |progress| told.push(progress)).await.unwrap_err();
     let standing = Standing { serial: 1, under_way: 64 };
+    assert_eq!(told, [Progress::Silent(standing)]);
     assert!(matches!(stopped, Failure::Late { standing: Some(at), .. } if at == standing), "{stopped}");
-    let said = stopped.to_string();
-    for words in ["within 300ms: message 1 is not answered, and 64", "smaller --window, or --transport unary"] {
-        assert!(said.contains(words), "{said}");
-    }
+    says(&stopped, ["within 15s: message 1 is not answered, and 64", "smaller --window, or --transport unary"]);
 }
 
 #[track_caller]
@@ -171,8 +183,8 @@ fn says(failure: &Failure, words: [&str; 2]) {
 
 #[tokio::test]
 async fn a_server_without_the_stream_is_told_with_the_transports_it_has() {
-    let address = Blocking::new(Next::First).serve().await;
-    let unserved = play_at(address, Transport::Stream, 10, None, PATIENCE).await.unwrap_err();
+    let address = Blocking::new(Order::Kept).serve().await;
+    let unserved = play_at(address, Transport::Stream, 10).await.unwrap_err();
     says(&unserved, ["does not serve RPCGameStream", "use --transport windowed or unary"]);
 }
 
@@ -183,7 +195,7 @@ async fn a_server_without_the_game_is_told() {
     let service = RpcGameStreamServer::new(StreamService::new(Games::new(Settings::default())));
     tokio::spawn(grpc::Server::builder().add_service(service).serve(listener, pending()));
     for transport in [Transport::Unary, Transport::Windowed] {
-        let unserved = play_at(address, transport, 10, None, PATIENCE).await.unwrap_err();
+        let unserved = play_at(address, transport, 10).await.unwrap_err();
         says(&unserved, ["does not serve the RPC game", "name the address of a server that does"]);
     }
 }
@@ -192,7 +204,7 @@ async fn a_server_without_the_game_is_told() {
 async fn grpc_at_a_lean_port_is_told_so() {
     let (address, _) = serve_lean(lean::Limits::default()).await;
     for transport in [Transport::Unary, Transport::Windowed, Transport::Stream] {
-        let failed = play_at(address, transport, 10, None, PATIENCE).await.unwrap_err();
+        let failed = play_at(address, transport, 10).await.unwrap_err();
         says(&failed, ["speaks the lean protocol and not gRPC", "use --transport lean"]);
     }
 }
@@ -200,7 +212,7 @@ async fn grpc_at_a_lean_port_is_told_so() {
 #[tokio::test]
 async fn lean_at_a_grpc_port_is_told_so() {
     let (address, _) = serve(Settings::default()).await;
-    let failed = play_at(address, Transport::Lean, 10, None, PATIENCE).await.unwrap_err();
+    let failed = play_at(address, Transport::Lean, 10).await.unwrap_err();
     says(&failed, ["does not speak the lean protocol", "rpcgame.lean_listen"]);
 }
 
@@ -225,13 +237,13 @@ async fn lean_names_what_else_answers() {
         (b"220 mail.example ESMTP\r\n", "answers in another way"),
     ];
     for (first, what) in cases {
-        let failed = play_at(speaks(first).await, Transport::Lean, 10, None, PATIENCE).await.unwrap_err();
+        let failed = play_at(speaks(first).await, Transport::Lean, 10).await.unwrap_err();
         says(&failed, [what, "use --transport windowed for gRPC"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lean_waits_only_so_long_for_a_greeting() {
-    let failed = play_at(speaks(b"").await, Transport::Lean, 10, None, PATIENCE).await.unwrap_err();
+    let failed = play_at(speaks(b"").await, Transport::Lean, 10).await.unwrap_err();
     says(&failed, ["takes a greeting without an answer", "rpcgame.lean_listen"]);
 }
