@@ -74,8 +74,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     ours.register_collector(Box::new(levels));
     let stop = watch::Sender::new(false);
     let tasks = services::tasks::start(tasks_listener, config.tasks.as_ref(), ours, &stop.subscribe())?;
-    let kv_sound = kv.as_ref().map(Kv::sound);
-    let pages = http::router(http::Pages { store: store.clone(), kv_sound, registry: Arc::new(registry) });
+    let pages = http::router(http::Pages { store: store.clone(), kv: kv.clone(), registry: Arc::new(registry) });
     let pages = match &records {
         Some(records) => pages.merge(records.pages()),
         None => pages,
