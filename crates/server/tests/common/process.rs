@@ -12,7 +12,7 @@ use std::{
 use bookstore::grpc::wire::{admin_client::AdminClient, book_store_client::BookStoreClient};
 use grpc::client::{Channel, Settings};
 
-use super::wait_for;
+use super::{lost_pages::LostPages, wait_for};
 
 /// The program under test.
 const QUIRE: &str = env!("CARGO_BIN_EXE_quire");
@@ -105,6 +105,11 @@ impl Start {
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// On a disk that can lose pages.
+    pub(crate) fn on(self, disk: &LostPages) -> Self {
+        disk.variables().iter().fold(self, |start, (name, value)| start.variable(name, value))
     }
 
     pub(crate) fn flag(mut self, flag: &str) -> Self {
