@@ -16,6 +16,7 @@ mod http;
 mod idle;
 mod import;
 mod kv;
+mod kv_crashes;
 mod limits;
 mod probe;
 mod records;
