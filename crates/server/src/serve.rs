@@ -96,8 +96,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let ports = ports.into_iter().chain(game.iter().flat_map(RpcGame::ports)).collect();
     let stop = watch::Sender::new(false);
     let tasks = services::tasks::start(tasks_listener, config.tasks.as_ref(), ours, &stop.subscribe())?;
-    let kv_sound = kv.as_ref().map(Kv::sound);
-    let site = Site::of_operators(http::Pages { store: store.clone(), kv_sound, registry: Arc::new(registry) });
+    let site = Site::of_operators(http::Pages { store: store.clone(), kv: kv.clone(), registry: Arc::new(registry) });
     let site = site.and(records.as_ref().map(Records::site).unwrap_or_default());
     let front = Front {
         store: store.clone(),

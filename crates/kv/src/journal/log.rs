@@ -34,6 +34,7 @@ const CANDIDATES_MAX: usize = 10_000;
 
 /// Bytes that are looked at together.
 const WINDOW_BYTES: usize = 64 << 10;
+static ZEROS: [u8; WINDOW_BYTES] = [0; WINDOW_BYTES];
 
 /// A log that cannot be read to its end.
 #[derive(Debug, thiserror::Error)]
@@ -184,6 +185,13 @@ fn look_for_heads(path: &Path, from: u64, candidates: &mut Vec<u64>, newest: u64
         if window.is_empty() {
             return Ok(not_zero);
         }
+        let length = window.len();
+        // fjall makes a file of 64 MiB of zeros and fills it.
+        if window == &ZEROS[..length] {
+            (position, head) = (position + length as u64, [0; HEAD_BYTES]);
+            input.consume(length);
+            continue;
+        }
         for byte in window {
             head.rotate_left(1);
             head[HEAD_BYTES - 1] = *byte;
@@ -197,7 +205,6 @@ fn look_for_heads(path: &Path, from: u64, candidates: &mut Vec<u64>, newest: u64
                 candidates.push(from + position - HEAD_BYTES as u64);
             }
         }
-        let length = window.len();
         input.consume(length);
     }
 }

@@ -18,6 +18,7 @@ mod http;
 mod idle;
 mod import;
 mod kv;
+mod kv_crashes;
 mod limits;
 mod lost_pages;
 mod probe;
