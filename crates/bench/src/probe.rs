@@ -36,6 +36,8 @@ pub struct Probe {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     cpu_seconds: f64,
+    /// When it was asked, and when it had answered.
+    asked_at: Option<(Instant, Instant)>,
     /// Tells one process from the next at the same address.
     start_seconds: f64,
     methods: BTreeMap<String, Method>,
@@ -64,8 +66,11 @@ impl Probe {
 
     /// What it has counted until now.
     pub fn read(&self) -> anyhow::Result<Reading> {
+        let began = Instant::now();
         let answer = self.get().with_context(|| format!("cannot read http://{}/metrics", self.address))?;
-        parse(body(&answer).with_context(|| format!("{} is no server of ours", self.address))?)
+        let answered = Instant::now();
+        let reading = parse(body(&answer).with_context(|| format!("{} is no server of ours", self.address))?)?;
+        Ok(Reading { asked_at: Some((began, answered)), ..reading })
     }
 
     fn get(&self) -> anyhow::Result<Vec<u8>> {
@@ -232,7 +237,13 @@ impl Reading {
         if restarted || self.cpu_seconds < earlier.cpu_seconds {
             return None;
         }
-        let mut side = ServerSide { cpu_seconds: self.cpu_seconds - earlier.cpu_seconds, ..ServerSide::default() };
+        let between =
+            earlier.asked_at.zip(self.asked_at).map(|(first, last)| last.1.saturating_duration_since(first.0));
+        let mut side = ServerSide {
+            seconds: between.unwrap_or_default().as_secs_f64(),
+            cpu_seconds: self.cpu_seconds - earlier.cpu_seconds,
+            ..ServerSide::default()
+        };
         let none = Method::default();
         let bare = |name: &str| name.trim_start_matches('/').to_owned();
         for (name, now) in &self.methods {
@@ -343,7 +354,7 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
     fn a_server_of_ours_is_found_and_read() {
         let address = answering(format!("HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\n{PAGE}"));
         let probe = Probe::find(&address.to_string(), None).unwrap();
-        assert_eq!(probe.read().unwrap(), parse(PAGE).unwrap());
+        assert_eq!(Reading { asked_at: None, ..probe.read().unwrap() }, parse(PAGE).unwrap());
     }
 
     #[test]

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::State,
-    http::{StatusCode, Uri, header},
+    http::{StatusCode, header},
     response::IntoResponse,
     routing::get,
 };
 use bookstore::Bookstore;
 use prometheus_client::{encoding::text, registry::Registry};
 use tokio::sync::watch::Receiver;
+
+use crate::index::Page;
 
 /// What the pages show.
 #[derive(Clone)]
@@ -22,15 +24,28 @@ pub(crate) struct Pages {
     pub registry: Arc<Registry>,
 }
 
-pub(crate) fn router(pages: Pages) -> Router {
-    let router = Router::new().route("/healthz", get(healthz)).route("/metrics", get(metrics_page)).fallback(no_page);
-    router.with_state(pages)
+/// What is answered over HTTP, with a line about each path for the page that lists them.
+#[derive(Default)]
+pub(crate) struct Site {
+    pub router: Router,
+    pub pages: Vec<Page>,
 }
 
-async fn no_page(path: Uri) -> impl IntoResponse {
-    let path = path.path();
-    let words = format!("no page {path} here; a gRPC call is a POST with content-type application/grpc over HTTP/2\n");
-    (StatusCode::NOT_FOUND, words)
+impl Site {
+    pub(crate) fn of_operators(state: Pages) -> Self {
+        let site = [
+            ("/healthz", get(healthz), "ok, or 503 and what failed"),
+            ("/metrics", get(metrics_page), "counters and levels, for Prometheus"),
+        ];
+        let pages = site.iter().map(|(path, _, what)| (*path, *what)).collect();
+        let router = site.into_iter().fold(Router::new(), |router, (path, answer, _)| router.route(path, answer));
+        Self { router: router.with_state(state), pages }
+    }
+
+    /// Adds what a service answers.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { router: self.router.merge(other.router), pages: [self.pages, other.pages].concat() }
+    }
 }
 
 async fn healthz(State(pages): State<Pages>) -> impl IntoResponse {

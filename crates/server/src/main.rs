@@ -1,5 +1,6 @@
 //! `quire`: the server, its client, and tools for its data.
 
+mod address;
 mod cli;
 mod client;
 mod config;
@@ -7,10 +8,12 @@ mod console;
 mod data;
 mod game;
 mod http;
+mod index;
 mod process;
 mod serve;
 mod services;
 mod shell;
+mod signals;
 mod table;
 mod telemetry;
 mod transport;

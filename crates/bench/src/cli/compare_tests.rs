@@ -9,7 +9,7 @@ fn run(rate: f64, time_us: u64) -> Run {
     for part in 1..=1_000 {
         response.histogram.record(time_us * part).expect("within bounds");
     }
-    Run { requests: 1_000, rate, response, client_cpu_seconds: 0.01, ..Run::default() }
+    Run { requests: 1_000, completed: 1_000, rate, response, client_cpu_seconds: 0.01, ..Run::default() }
 }
 
 fn report(runs: Vec<Run>) -> Report {
@@ -59,7 +59,7 @@ fn loads_that_differ_and_runs_that_cannot_be_believed_are_warned_of() {
     b.load.connections = 20;
     b.load.target = "127.0.0.1:2".into();
     b.load.settings.insert("timeout".into(), "5s".into());
-    b.runs[1].verdict = Believed { reasons: vec!["the client was busy".into()] };
+    b.runs[1].verdict = Believed::invalid("the client was busy");
     b.runs[0].interrupted = true;
     let (effects, page) = check(&a, &b);
     let expected = [

@@ -37,7 +37,7 @@ pub struct LoadArgs {
     /// Closed loop: the clients begin one after another over this time
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub ramp_up: Duration,
-    /// Longest time for a request
+    /// Longest time that a request waits to be sent, and then for its answer; a run ends in --duration plus this
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub timeout: Duration,
     /// Threads that make requests [default: one a core, at most one a connection]

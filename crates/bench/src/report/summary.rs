@@ -44,6 +44,12 @@ fn verdict(runs: &[Run]) -> String {
                 line(&mut text, &format!("  - {}", reason.replace('\n', " ")));
             }
         }
+        if !run.verdict.doubts.is_empty() {
+            line(&mut text, &format!("DOUBTFUL{of}: read these figures with care"));
+            for doubt in &run.verdict.doubts {
+                line(&mut text, &format!("  - {}", doubt.replace('\n', " ")));
+            }
+        }
         if run.interrupted {
             line(
                 &mut text,
@@ -55,7 +61,7 @@ fn verdict(runs: &[Run]) -> String {
         }
     }
     if runs.iter().all(|run| run.requests == 0) {
-        line(&mut text, "NOTHING MEASURED: no request ended within the measured time");
+        line(&mut text, "NOTHING MEASURED: no request was made within the measured time");
     }
     text
 }

@@ -35,7 +35,7 @@ pub struct Measured {
 impl Measured {
     /// CPU time of the server a request, in microseconds.
     pub fn server_cpu_us(&self) -> f64 {
-        self.server_cpu.as_secs_f64() * 1e6 / real(self.run.requests.max(1))
+        self.server_cpu.as_secs_f64() * 1e6 / real(self.run.completed.max(1))
     }
 
     /// Bytes of answers a second, as the sockets carried them.
@@ -45,12 +45,12 @@ impl Measured {
 
     /// Bytes of an answer, as the sockets carried it.
     pub fn bytes_a_request(&self) -> f64 {
-        real(self.run.received_bytes) / real(self.run.requests.max(1))
+        real(self.run.received_bytes) / real(self.run.completed.max(1))
     }
 
     /// CPU time of the client a request, in microseconds.
     pub fn client_cpu_us(&self) -> f64 {
-        self.run.client_cpu_seconds * 1e6 / real(self.run.requests.max(1))
+        self.run.client_cpu_seconds * 1e6 / real(self.run.completed.max(1))
     }
 
     /// The share of the time in which the server's process was on a core; of one held to one core, of that core.
@@ -228,7 +228,7 @@ mod tests {
         for round in 0..20 {
             let mut run = fixtures::busy();
             if round > 0 {
-                run.verdict = Verdict { reasons: vec![format!("{round}.5% of the time was stolen")] };
+                run.verdict = Verdict::invalid(format!("{round}.5% of the time was stolen"));
             }
             results.push(measured(round, run));
         }

@@ -20,6 +20,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
+use crate::report::origin;
+use crate::report::page::Page;
+
 /// What an experiment is given.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -49,6 +52,11 @@ impl Options {
         );
         Ok(program)
     }
+}
+
+/// The beginning of an experiment's page.
+fn experiment_page(title: &str) -> Page {
+    Page::new(title).origin(origin::here_and_now())
 }
 
 /// What an experiment found.

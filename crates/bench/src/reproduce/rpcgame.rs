@@ -219,8 +219,13 @@ impl Arena {
     fn drive(&self, subject: &Subject) -> anyhow::Result<(Duration, Sums, Option<Duration>)> {
         let address = if subject.transport == Transport::Lean { self.lean } else { self.grpc };
         let (transport, messages, window) = (subject.transport, subject.messages, subject.window);
-        let options =
-            driver::Options { address: address.to_string(), transport, messages, window, timeout: Some(PATIENCE) };
+        let options = driver::Options {
+            address: address.to_string(),
+            transport,
+            messages,
+            window: Some(window),
+            timeout: Some(PATIENCE),
+        };
         let drive = || {
             pin_to(self.driver_core)?;
             let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -95,7 +95,7 @@ impl Metric {
             Self::Errors => each(count(run.errors), run.requests),
             Self::ClientCpu => {
                 (run.client_cpu_seconds > 0.0).then_some(())?;
-                each(run.client_cpu_seconds * 1e6, run.requests)
+                each(run.client_cpu_seconds * 1e6, run.completed)
             }
             Self::ServerCpu => run.server.as_ref().and_then(|server| each(server.cpu_seconds * 1e6, server.calls)),
             Self::Wall | Self::Cpu => None,
@@ -166,8 +166,8 @@ mod tests {
         for metric in [Metric::P50, Metric::Mean, Metric::Errors, Metric::ClientCpu, Metric::ServerCpu, Metric::Wall] {
             assert_eq!(metric.of(&empty), None, "{metric}");
         }
-        let mut run = Run { requests: 200, errors: 1, client_cpu_seconds: 0.01, ..Run::default() };
-        run.server = Some(ServerSide { cpu_seconds: 0.002, calls: 100, latency: Vec::new() });
+        let mut run = Run { requests: 200, completed: 200, errors: 1, client_cpu_seconds: 0.01, ..Run::default() };
+        run.server = Some(ServerSide { cpu_seconds: 0.002, calls: 100, ..ServerSide::default() });
         assert_eq!(Metric::Errors.of(&run), Some(0.005));
         assert_eq!(Metric::ClientCpu.of(&run), Some(50.0));
         assert_eq!(Metric::ServerCpu.of(&run), Some(20.0));

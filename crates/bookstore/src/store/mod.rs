@@ -3,14 +3,20 @@
 //! One `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on disk
 //! (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
+mod inspect;
+mod mend;
 mod open;
 mod read;
+mod reason;
 mod schema;
 mod write;
 
+pub(crate) use inspect::{NUMBER_MAX, inspect};
+pub(crate) use mend::{lost_pages, rewrite_log};
 pub(crate) use open::Role;
 pub use open::{OpenError, Opened};
 pub use read::{Page, Readers};
+pub(crate) use reason::reason;
 pub use schema::VERSION;
 pub(crate) use write::{BookChange, Writer};
 
@@ -42,6 +48,9 @@ pub(crate) fn insert_books(
     }
     Ok(())
 }
+
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits touch is copied back seldom.
+pub(crate) const WAL_PAGES: i64 = 4096;
 
 const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
 const ENTRY_COLUMNS: &str = "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key";

@@ -95,6 +95,11 @@ impl Builder {
         self
     }
 
+    /// The methods added so far, `/package.Service/Method`, those of a service together.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.routes.table.iter().map(|route| route.path.as_str())
+    }
+
     /// What the server allows.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

@@ -1,10 +1,12 @@
 //! The key-value service over gRPC: wire messages in, domain calls, wire messages out. No rule and no limit lives here.
 
+mod admin;
 mod encode;
 mod pairs;
 mod range;
 
 use ::grpc::{Code, Status};
+pub use admin::{AdminService, Admit};
 pub use pairs::PairsService;
 pub use range::RangeService;
 
@@ -26,13 +28,14 @@ pub mod wire {
 }
 
 /// The methods, as metrics name them.
-pub const METHODS: [&str; 6] = [
+pub const METHODS: [&str; 7] = [
     "/io.grpc.KeyValueService/Retrieve",
     "/io.grpc.KeyValueService/Create",
     "/io.grpc.KeyValueService/Update",
     "/io.grpc.KeyValueService/Delete",
     "/io.grpc.KeyRangeService/Scan",
     "/io.grpc.KeyRangeService/Watch",
+    "/io.grpc.KeyAdminService/Snapshot",
 ];
 
 impl From<Fault> for Status {

@@ -6,14 +6,17 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use ::grpc::Stream;
 use ::grpc::client::Channel;
+use ::grpc::{Code, Status, Stream};
 
-use super::{Failure, Input, Outcome, Received, checksum};
+use super::{Failure, Input, Options, Outcome, Progress, Received, checksum};
 use crate::checksum::{Checksum, Sums};
 use crate::grpc::messages::{Played, write_play};
 use crate::grpc::raw::RawPlayRequest;
 use crate::grpc::wire::rpc_game_stream_client::RpcGameStreamClient;
+
+const STREAM_SERVED: &str =
+    "RPCGameStream, which is Quire's own: use --transport windowed or unary, which every server of the game has";
 
 /// Names of a frame together, about: with the rest it stays below the 16 KiB of an HTTP/2 frame, and is then never
 /// gathered from pieces.
@@ -41,9 +44,9 @@ impl Shared {
 pub(super) async fn play(
     channel: &Channel,
     input: &Input,
-    messages: u64,
+    options: &Options,
     window: u64,
-    mut received: Received<impl FnMut(u64)>,
+    mut received: Received<impl FnMut(Progress)>,
 ) -> Result<Outcome, Failure> {
     let shared = Shared::default();
     let frames = Frames {
@@ -51,7 +54,7 @@ pub(super) async fn play(
         input: input.clone(),
         place: 0,
         sent: 0,
-        messages,
+        messages: options.messages,
         window,
         counts: Vec::new(),
         client: Checksum::default(),
@@ -59,7 +62,10 @@ pub(super) async fn play(
         is_done: false,
     };
     received.start();
-    let refused = |status| Failure::Refused { what: "a frame".to_owned(), status };
+    let refused = |status: Status| match status.code() {
+        Code::Unimplemented => options.unserved(STREAM_SERVED),
+        _ => Failure::Refused { what: "a frame".to_owned(), status },
+    };
     let mut answers = RpcGameStreamClient::new(channel.clone()).play(frames).await.map_err(refused)?.into_inner();
     loop {
         let frame = answers.message().await.map_err(refused)?;

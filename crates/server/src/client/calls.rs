@@ -18,7 +18,7 @@ use rand_core::{OsRng, RngCore as _};
 use serde_json::{Value, json};
 
 use super::command::Call;
-use crate::{cli::ClientArgs, table, transport::tls};
+use crate::{address::Target, cli::ClientArgs, config::ports, table, transport::tls};
 
 /// The pause before the first retry; it doubles from there.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -63,9 +63,9 @@ impl Calls {
             retry: Some(retry),
             ..Settings::default()
         };
-        let endpoint = super::endpoint(address)?;
-        let mut channel = Channel::builder(&endpoint)?.settings(settings);
-        if endpoint.starts_with("https://") {
+        let target = Target::parse(address, ports::MAIN)?;
+        let mut channel = Channel::builder(&target.url())?.settings(settings);
+        if target.tls {
             let Some(ca) = &args.ca else {
                 bail!("{address} speaks TLS: name the certificates to trust with --ca FILE")
             };
@@ -95,7 +95,7 @@ impl Calls {
     }
 
     async fn search(&mut self, topic: &str) -> Result<Answer, Failed> {
-        let request = BookTopicRequest { topic: topic.to_owned() };
+        let request = BookTopicRequest { topic: topic.to_owned(), ..BookTopicRequest::default() };
         let reply = self.answer(self.shop.search(self.request(request)).await)?;
         let books: Vec<Value> = reply.books.iter().map(book_json).collect();
         let json = json!({ "success": reply.success, "message": reply.message, "books": books });

@@ -5,7 +5,6 @@ mod command;
 
 use std::{io::Write as _, process::ExitCode};
 
-use anyhow::bail;
 use bookstore::IdempotencyKey;
 use tokio::runtime::Builder;
 
@@ -15,6 +14,7 @@ use self::{
 };
 use crate::{
     cli::ClientArgs,
+    config::ports,
     shell::{self, Line, Shell},
 };
 
@@ -33,9 +33,6 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Where a server listens if nothing else is said.
-const DEFAULT_ADDRESS: &str = "127.0.0.1:10086";
-
 /// `quire client`.
 pub(crate) fn command(args: &ClientArgs) -> ExitCode {
     let exit = talk(args).unwrap_or_else(|error| {
@@ -52,7 +49,7 @@ fn talk(args: &ClientArgs) -> anyhow::Result<Exit> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut calls = {
         let _context = runtime.enter();
-        Calls::new(args, address, key)?
+        Calls::new(args, &address, key)?
     };
     if !words.is_empty() {
         return match Command::parse(&words)? {
@@ -96,13 +93,13 @@ fn prompt(json: bool, runtime: &tokio::runtime::Runtime, calls: &mut Calls) -> a
 }
 
 /// The first word is an address if it looks like one: no command has a colon.
-fn split(words: &[String]) -> (&str, Vec<&str>) {
+fn split(words: &[String]) -> (String, Vec<&str>) {
     let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
     let address = words.first().copied().filter(|word| word.contains(':'));
     if address.is_some() {
         words.remove(0);
     }
-    (address.unwrap_or(DEFAULT_ADDRESS), words)
+    (address.map_or_else(|| format!("127.0.0.1:{}", ports::MAIN), str::to_owned), words)
 }
 
 fn show(json: bool, answer: Result<Answer, Failed>) -> Exit {
@@ -130,17 +127,4 @@ fn show(json: bool, answer: Result<Answer, Failed>) -> Exit {
 
 fn usage(arguments: &str) -> anyhow::Error {
     anyhow::anyhow!("usage: {arguments}")
-}
-
-/// For the port alone, or with a scheme, as people write addresses.
-fn endpoint(address: &str) -> anyhow::Result<String> {
-    let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
-    let bare = rest.trim_end_matches('/');
-    let port = bare.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-    if !["http", "https"].contains(&scheme)
-        || port.and_then(|port| port.parse::<u16>().ok()).is_none_or(|port| port == 0)
-    {
-        bail!("'{address}' is no address; it must be HOST:PORT, as 127.0.0.1:10086 or [::1]:10086");
-    }
-    Ok(format!("{scheme}://{bare}"))
 }

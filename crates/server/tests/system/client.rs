@@ -45,7 +45,7 @@ fn what_the_store_refuses_exits_with_1() {
     assert_eq!(text(&server.client(&["lookup", "1"], ""), 1), "there is no book 1\n");
     assert_eq!(text(&server.client(&["buy", "1"], ""), 1), "there is no book 1\n");
     assert_eq!(text(&server.client(&["buy", "8"], ""), 1), "book 8 is sold out\n");
-    assert_eq!(text(&server.client(&["buy", "7", "2"], ""), 1), "only 1 copies of book 7 are left\n");
+    assert_eq!(text(&server.client(&["buy", "7", "2"], ""), 1), "only 1 copy of book 7 is left\n");
     let too_many = server.client(&["buy", "7", "1001"], "");
     assert_eq!(too_many.status.code(), Some(1));
     assert!(too_many.stderr.starts_with(b"quantity is 1001; it must be a whole number from 1 to 1000"));
