@@ -17,6 +17,8 @@ use crate::{sample, settings::Settings};
 pub(crate) enum Role {
     /// The first one of a process: makes or migrates the file.
     Owner,
+    /// As the owner; a file that it makes has no books.
+    Importer,
     /// The ledger's: writes its own log entries.
     Ledger,
     /// Changes books and lets the file's triggers log it.
@@ -98,12 +100,12 @@ fn not_writable(path: &Path) -> bool {
 }
 
 pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opened, OpenError> {
-    if let (Role::Owner, Some(folder)) = (role, path.parent()) {
+    if let (Role::Owner | Role::Importer, Some(folder)) = (role, path.parent()) {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
     }
     let sqlite = |reason| OpenError::from_sqlite(path, reason);
     let access = match role {
-        Role::Owner => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Owner | Role::Importer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Role::Ledger | Role::Tool => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
@@ -117,9 +119,13 @@ pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
             return Err(OpenError::ReadOnly(path.to_owned()));
         }
         configure(&connection, settings).map_err(sqlite)?;
-        if role == Role::Owner {
-            created =
-                schema::migrate(&mut connection, |file| super::insert_books(file, sample::books())).map_err(sqlite)?;
+        let first = match role {
+            Role::Owner => Some(sample::books().collect()),
+            Role::Importer => Some(Vec::new()),
+            _ => None,
+        };
+        if let Some(first) = first {
+            created = schema::migrate(&mut connection, |file| super::insert_books(file, first)).map_err(sqlite)?;
         }
     }
     if role == Role::Ledger {
@@ -130,7 +136,7 @@ pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
 }
 
 /// Refuses what is not ours before anything is written to it.
-fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let found = schema::identity(connection).map_err(|reason| OpenError::from_sqlite(path, reason))?;
     if found.application_id != schema::APPLICATION_ID && (found.application_id != 0 || !found.empty) {
         return Err(OpenError::Foreign(path.to_owned()));
