@@ -1,6 +1,7 @@
 //! `quire`: the server, its client, and tools for its data.
 
 mod address;
+mod backup;
 mod cli;
 mod client;
 mod config;
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
         cli::Command::Tasks(args) => services::tasks::command(&args),
         cli::Command::Game(args) => Ok(game::command(&args)),
         cli::Command::Import(args) => data::import(&args),
+        cli::Command::Export(args) => data::export(&args),
+        cli::Command::Backup(args) => backup::backup(&args),
+        cli::Command::Restore(args) => backup::restore(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };
     done.unwrap_or_else(|error| {

@@ -120,6 +120,9 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         }
         served
     });
+    if config.kv.as_ref().is_some_and(|kv| kv.durability == ::kv::Durability::Log) {
+        Kv::announce(&config.data, address, config.tls.is_some());
+    }
     tracing::info!(%address, books = store.books(), loaded_ms = opened_at.elapsed().as_millis(), "listening");
     let console = console::start(store.clone());
     let reason = tokio::select! {

@@ -13,7 +13,7 @@ use rusqlite::{
 };
 
 use super::{OpenError, Role, open};
-use crate::settings::Settings;
+use crate::{domain::EntryKind, settings::Settings};
 
 /// Pages between two words on the progress: 4 MiB.
 const PAGES_AT_ONCE: i32 = 1024;
@@ -87,66 +87,54 @@ pub fn copy(
     let from = reader(source, settings)?;
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
     let made = made.map_err(|reason| CopyError::Make { path: target.to_owned(), reason })?;
-    let copied = || -> rusqlite::Result<()> {
-        // A copy in steps begins again whenever another process commits between two of them. Inside a transaction the
-        // source does not change, however long it takes; writers go on, and only the WAL cannot be emptied meanwhile.
-        let moment = from.unchecked_transaction()?;
-        moment.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
-        let mut to = Connection::open(target)?;
-        // The whole file is flushed once, by us; a copy that is cut off is thrown away.
-        to.pragma_update(None, "journal_mode", "OFF")?;
-        to.pragma_update(None, "synchronous", "OFF")?;
-        let copying = Backup::new(&moment, &mut to)?;
-        while copying.step(PAGES_AT_ONCE)? != StepResult::Done {
-            let at = copying.progress();
-            let pages = |count: i32| u64::try_from(count).unwrap_or(0);
-            progress(pages(at.pagecount - at.remaining), pages(at.pagecount));
-        }
-        drop(copying);
-        to.close().map_err(|(_, reason)| reason)
-    };
-    copied().map_err(|reason| CopyError::Copy { path: target.to_owned(), reason })?;
+    copy_pages(&from, target, progress).map_err(|reason| CopyError::Copy { path: target.to_owned(), reason })?;
     made.sync_all().map_err(|reason| CopyError::Make { path: target.to_owned(), reason })
 }
 
+fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
+    // A copy in steps begins again whenever another process commits between two of them. Inside a transaction the
+    // source does not change, however long it takes; writers go on, and only the WAL cannot be emptied meanwhile.
+    let moment = from.unchecked_transaction()?;
+    moment.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+    let mut to = Connection::open(target)?;
+    // The whole file is flushed once, by the caller; a copy that is cut off is thrown away.
+    to.pragma_update(None, "journal_mode", "OFF")?;
+    to.pragma_update(None, "synchronous", "OFF")?;
+    let copying = Backup::new(&moment, &mut to)?;
+    while copying.step(PAGES_AT_ONCE)? != StepResult::Done {
+        let at = copying.progress();
+        let pages = |count: i32| u64::try_from(count).unwrap_or(0);
+        progress(pages(at.pagecount - at.remaining), pages(at.pagecount));
+    }
+    drop(copying);
+    to.close().map_err(|(_, reason)| reason)
+}
+
 /// Reads a whole copy that nobody writes to: whether `SQLite` finds it sound, and what it holds.
-pub fn inspect(path: &Path) -> Result<Contents, CopyError> {
+pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
-    let looked = || -> Result<Contents, CopyError> {
-        let sqlite = |reason: rusqlite::Error| damaged(reason.to_string());
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let file = Connection::open_with_flags(unchanging(path), flags).map_err(sqlite)?;
-        super::open::check(&file, path)?;
-        let found: String = file.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sqlite)?;
-        if found != "ok" {
-            return Err(damaged(found));
-        }
-        let number = |sql: &str| file.query_row(sql, (), |row| row.get::<_, i64>(0)).map_err(sqlite);
-        Ok(Contents {
-            schema: number("PRAGMA user_version")?,
-            books: number("SELECT count(*) FROM book")?,
-            copies: number("SELECT coalesce(sum(stock), 0) FROM book")?,
-            entries: number("SELECT count(*) FROM entry")?,
-            sold: number(&format!(
-                "SELECT coalesce(sum(quantity), 0) FROM entry WHERE kind = {}",
-                super::code(crate::domain::EntryKind::Purchase)
-            ))?,
-        })
-    };
-    looked()
+    let sqlite = |reason: rusqlite::Error| damaged(reason.to_string());
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let file = Connection::open_with_flags(unchanging(path), flags).map_err(sqlite)?;
+    open::check(&file, path)?;
+    let found: String = file.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sqlite)?;
+    if found != "ok" {
+        return Err(damaged(found));
+    }
+    let number = |sql: &str| file.query_row(sql, (), |row| row.get::<_, i64>(0)).map_err(sqlite);
+    let purchase = super::code(EntryKind::Purchase);
+    Ok(Contents {
+        schema: number("PRAGMA user_version")?,
+        books: number("SELECT count(*) FROM book")?,
+        copies: number("SELECT coalesce(sum(stock), 0) FROM book")?,
+        entries: number("SELECT count(*) FROM entry")?,
+        sold: number(&format!("SELECT coalesce(sum(quantity), 0) FROM entry WHERE kind = {purchase}"))?,
+    })
 }
 
 /// As a URI that tells `SQLite` to leave out locks and the WAL, so that nothing appears beside the file.
 fn unchanging(path: &Path) -> String {
-    let escaped: String = path.to_string_lossy().chars().fold(String::new(), |mut uri, letter| {
-        match letter {
-            '%' => uri.push_str("%25"),
-            '?' => uri.push_str("%3f"),
-            '#' => uri.push_str("%23"),
-            _ => uri.push(letter),
-        }
-        uri
-    });
+    let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{escaped}?immutable=1")
 }
 
@@ -154,7 +142,7 @@ fn unchanging(path: &Path) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use super::{copy, inspect};
+    use super::{contents, copy};
     use crate::{
         settings::Settings,
         store::{Role, open},
@@ -165,19 +153,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (source, target) = (folder.path().join("a #1?.db"), folder.path().join("50%.db"));
         let settings = Settings::default();
-        let writer = open(&source, Role::Owner, &settings).unwrap().connection;
+        let writer = open(&source, Role::Importer, &settings).unwrap().connection;
         let filler = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
                       INSERT INTO book SELECT i, hex(randomblob(100)), 'filler', 1, 1 FROM n";
         writer.execute(filler, ()).unwrap();
         let mut steps = Vec::new();
         let mut sell = |done, all| {
             steps.push((done, all));
-            writer.execute("UPDATE book SET stock = 0 WHERE id <= 60000 AND stock > 0 AND id % 7 = ?1", (done % 7,)).unwrap();
+            writer
+                .execute(
+                    "UPDATE book SET stock = 0 WHERE id <= 60000 AND stock > 0 AND id % 7 = ?1",
+                    (i64::try_from(done % 7).unwrap(),),
+                )
+                .unwrap();
         };
         copy(&source, &target, &settings, &mut sell).unwrap();
         assert!(steps.len() > 2 && steps.is_sorted(), "{steps:?}");
-        let found = inspect(&target).unwrap();
-        assert_eq!((found.books, found.copies, found.entries, found.sold), (60_004, 64_000, 60_004, 0));
+        let found = contents(&target).unwrap();
+        assert_eq!((found.books, found.copies, found.entries, found.sold), (60_000, 60_000, 60_000, 0));
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         let mut names: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
@@ -195,7 +188,7 @@ mod tests {
         let mut bytes = fs::read(&target).unwrap();
         bytes[4096..8192].fill(7);
         fs::write(&target, bytes).unwrap();
-        let said = inspect(&target).unwrap_err().to_string();
+        let said = contents(&target).unwrap_err().to_string();
         assert!(said.contains("b.db is damaged"), "{said}");
     }
 }

@@ -1,6 +1,11 @@
 //! The key-value service on this server. Must not hold a rule; those are in the crate `kv`.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use ::kv::{
     Clock, KeyValue, OpenError, Settings,
@@ -23,7 +28,10 @@ use wire::{
 };
 
 /// Its folder in the data folder; there only if writes are to last.
-const FOLDER_NAME: &str = "kv";
+pub(crate) const FOLDER_NAME: &str = "kv";
+
+/// In the data folder: where the server is that keeps its entries there. Others cannot open them meanwhile.
+pub(crate) const ADDRESS_FILE: &str = "kv.address";
 
 /// The services' names, for health.
 pub(crate) const NAMES: [&str; 3] = ["io.grpc.KeyValueService", "io.grpc.KeyRangeService", "io.grpc.KeyAdminService"];
@@ -53,6 +61,20 @@ impl Kv {
             tracing::error!(%reason, "the key-value service is unavailable; the other services start without it");
         }
         Ok(Self { store, never_sound: Arc::new(watch::Sender::new(false)) })
+    }
+
+    /// Tells other programs of this machine where the server is that has the entries on disk open.
+    pub(crate) fn announce(data: &Path, address: SocketAddr, tls: bool) {
+        let ip = match address.ip() {
+            ip if !ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        let scheme = if tls { "https" } else { "http" };
+        let url = format!("{scheme}://{}\n", SocketAddr::new(ip, address.port()));
+        if let Err(error) = std::fs::write(data.join(ADDRESS_FILE), url) {
+            tracing::warn!(%error, "cannot write {ADDRESS_FILE}: `quire backup` needs --server");
+        }
     }
 
     /// Removes what expires, until the task is ended.

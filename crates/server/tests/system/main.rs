@@ -5,6 +5,7 @@
 mod common;
 
 mod admin;
+mod backup;
 mod bad_calls;
 mod bad_starts;
 mod busy_ports;
