@@ -41,7 +41,7 @@ impl From<Fault> for Status {
         if let Fault::Unavailable(why) = fault
             && let Some(pause) = why.retry_after()
         {
-            // Digits are always a valid value.
+            // A name and digits are always valid.
             let _ = status.metadata_mut().insert("grpc-retry-pushback-ms", &pause.as_millis().to_string());
         }
         status
