@@ -29,7 +29,7 @@ const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls one method of a gRPC service.
 #[derive(Clone, Debug, Args)]
 pub struct GrpcArgs {
-    /// host:port, http://host:port or https://host:port
+    /// host:port, :port on this machine, http://host:port or https://host:port
     pub address: String,
     /// package.Service/Method; found by reflection unless --proto is given
     pub method: String,

@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 
 use super::Exit;
+use crate::reproduce::progress::Progress;
 use crate::reproduce::{EXPERIMENTS, Options, reproduce};
 
 /// Repeats a published experiment on servers that it starts itself
@@ -51,7 +52,15 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<Exit> {
     let out = args.out.clone().unwrap_or_else(|| format!("reproduce-{}", experiment.name).into());
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make the folder {}", out.display()))?;
     let peers = args.peers.clone().unwrap_or_else(|| peers_above(&own));
-    let options = Options { out: out.clone(), quire, peers, rounds: args.rounds, seed: args.seed, rows: args.rows };
+    let options = Options {
+        out: out.clone(),
+        quire,
+        peers,
+        rounds: args.rounds,
+        seed: args.seed,
+        rows: args.rows,
+        progress: Progress::default(),
+    };
     let findings = reproduce(experiment, &options)?;
     for (name, figure) in &findings.summary {
         eprintln!("{name} {figure}");

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::progress::Progress;
 use crate::report::Run;
 use crate::stats::interval::{self, Interval};
 use crate::stats::order::Orders;
@@ -73,8 +74,9 @@ pub struct Results {
 /// Makes one run of a load on the subject of this number, and says what CPU time its process spent.
 pub type Measure<'a, L> = dyn FnMut(usize, &L) -> anyhow::Result<(Run, Duration)> + 'a;
 
-/// Puts `loads` to `subjects` for so many rounds.
+/// Puts `loads` to `subjects` for so many rounds. The caller has announced as many steps as it makes runs.
 pub fn in_turns<L>(
+    progress: &Progress,
     rounds: usize,
     seed: u64,
     subjects: &[&'static str],
@@ -86,18 +88,14 @@ pub fn in_turns<L>(
     for round in 0..rounds {
         for (load, what) in loads {
             for subject in orders.order(subjects.len()) {
+                progress.begin(format!("round {} of {rounds}, {load}, {}", round + 1, subjects[subject]), None);
                 let (run, server_cpu) = measure(subject, what)?;
                 let measured = Measured { subject: subjects[subject], load: load.clone(), round, run, server_cpu };
-                let said = format!(
-                    "round {} of {rounds}, {load}, {}: {:.0} requests/s",
-                    round + 1,
-                    measured.subject,
-                    measured.run.rate,
-                );
+                let rate = format!("{:.0} requests/s", measured.run.rate);
                 // Others' load generators may keep their times to themselves.
                 match measured.run.response.count() {
-                    0 => eprintln!("{said}"),
-                    _ => eprintln!("{said}, p50 {:.0} µs", measured.run.response.quantile_us(0.5)),
+                    0 => progress.end(&rate),
+                    _ => progress.end(&format!("{rate}, p50 {:.0} µs", measured.run.response.quantile_us(0.5))),
                 }
                 results.measured.push(measured);
             }

@@ -9,6 +9,7 @@ mod bookstore_page;
 mod kv;
 pub mod lab;
 mod loopback;
+pub mod progress;
 mod records;
 mod rpcgame;
 mod rpcgame_page;
@@ -22,6 +23,8 @@ use anyhow::{Context as _, ensure};
 
 use crate::report::origin;
 use crate::report::page::Page;
+
+use self::progress::Progress;
 
 /// What an experiment is given.
 #[derive(Clone, Debug)]
@@ -38,6 +41,8 @@ pub struct Options {
     pub seed: u64,
     /// Rows of the data, for experiments that have such; none: as many as the experiment says.
     pub rows: Option<u64>,
+    /// Tells how the experiment goes on.
+    pub progress: Progress,
 }
 
 impl Options {

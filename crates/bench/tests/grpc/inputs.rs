@@ -107,6 +107,8 @@ async fn server_that_is_not_there_or_does_not_tell_is_named() {
     let unused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let line = refusal(unused, CALL, &[]).await;
     assert_eq!(line, format!("cannot reach {unused}: Connection refused (os error 111)"));
+    let line = refusal(format!(":{}", unused.port()), CALL, &[]).await;
+    assert_eq!(line, format!("cannot reach {unused}: Connection refused (os error 111)"));
     let silent = serve(echo()).await;
     let line = refusal(silent, CALL, &[]).await;
     assert_eq!(line, format!("{silent}: the server offers no reflection; name its contract with --proto FILE"));
@@ -114,13 +116,14 @@ async fn server_that_is_not_there_or_does_not_tell_is_named() {
 
 #[tokio::test]
 async fn addresses_that_are_none_are_refused() {
-    for address in ["localhost", "http://", "ftp://a:1", "a b:1", "http://a:1/path", "host:99999", ":80", ""] {
+    for address in ["localhost", "http://", "ftp://a:1", "a b:1", "http://a:1/path", "host:99999", ":", ""] {
         let line = refusal(address, CALL, &[]).await;
-        let right = format!("{address:?} is no address; write host:port, http://host:port or https://host:port");
+        let right =
+            format!("{address:?} is not an address: write host:port, :port, http://host:port or https://host:port");
         assert_eq!(line, right);
     }
     let line = refusal("127.0.0.1:1", CALL, &["--insecure"]).await;
-    assert_eq!(line, "--insecure is about TLS, which is spoken to https:// addresses alone");
+    assert_eq!(line, "--insecure is for TLS: write an https:// address");
 }
 
 #[tokio::test]

@@ -11,15 +11,14 @@ fn free_address() -> std::net::SocketAddr {
 #[test]
 fn urls_that_are_none_are_refused_with_the_reason() {
     let cases = [
-        ("127.0.0.1:80", "no scheme"),
-        ("ftp://localhost/", "scheme ftp is not spoken"),
-        ("http://", "is no HOST or HOST:PORT"),
-        ("http:///path", "is no HOST or HOST:PORT"),
-        ("http://localhost:99999/", "the port is no number from 1 to 65535"),
-        ("http://localhost:/", "the port is no number from 1 to 65535"),
-        ("http://a b/", "is no HOST or HOST:PORT"),
-        ("http://me:secret@localhost/", "a user name goes into a header"),
-        ("http://{{row.host}}/", "placeholders go into path and query"),
+        ("ftp://localhost/", "the scheme ftp is unknown"),
+        ("http://", "is not HOST or HOST:PORT"),
+        ("http:///path", "is not HOST or HOST:PORT"),
+        ("http://localhost:99999/", "the port must be a number from 1 to 65535"),
+        ("http://localhost:/", "the port must be a number from 1 to 65535"),
+        ("http://a b/", "is not HOST or HOST:PORT"),
+        ("http://me:secret@localhost/", "a user name belongs in a header"),
+        ("http://{{row.host}}/", "placeholders belong in the path and the query"),
     ];
     for (url, wanted) in cases {
         let message = refused(&[url]);
@@ -53,6 +52,11 @@ fn requests_that_are_none_are_refused_with_the_reason() {
 #[test]
 fn a_port_where_nothing_listens_is_named() {
     let address = free_address();
+    let port = address.port();
+    for url in [format!("{address}"), format!(":{port}/path"), format!("http://:{port}"), format!("localhost:{port}")] {
+        let message = refused(&[&url]);
+        assert!(message.starts_with("nothing listens at ") && message.ends_with(&port.to_string()), "{url}: {message}");
+    }
     assert_eq!(refused(&[&format!("http://{address}/")]), format!("nothing listens at {address}"));
     assert!(refused(&["http://no-such-host.invalid/"]).starts_with("no address known for no-such-host.invalid"));
 }

@@ -10,6 +10,7 @@ use http::{Method, Request, Uri};
 use http_body_util::Full;
 
 use crate::template::{Sources, Template, TemplateError};
+use crate::values::{scheme_and_rest, with_host};
 use crate::workload::Turn;
 
 /// A request as the command line gives it.
@@ -31,7 +32,7 @@ pub struct Asked {
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The URL is none, or none that a load can be put on.
-    #[error("`{url}` is no URL to measure: {reason}; http://HOST:PORT/PATH or https://HOST:PORT/PATH is wanted")]
+    #[error("`{url}` cannot be measured: {reason}; write http://HOST:PORT/PATH, https://HOST:PORT/PATH or :PORT/PATH")]
     Url {
         /// As it was given.
         url: String,
@@ -216,27 +217,29 @@ impl Requests {
 
 /// Scheme, authority, and what follows from `/` on.
 fn split(url: &str) -> Result<(Scheme, Authority, String), String> {
-    let (scheme, rest) = url.split_once("://").ok_or("no scheme")?;
-    let scheme = match scheme.to_ascii_lowercase().as_str() {
+    let url = with_host(url);
+    // As other tools take it: an address alone is spoken to over plain HTTP.
+    let (scheme, rest) = scheme_and_rest(&url);
+    let scheme = match scheme.unwrap_or("http").to_ascii_lowercase().as_str() {
         "http" => Scheme::HTTP,
         "https" => Scheme::HTTPS,
-        _ => return Err(format!("scheme {scheme} is not spoken")),
+        scheme => return Err(format!("the scheme {scheme} is unknown")),
     };
     let rest = rest.split('#').next().unwrap_or_default();
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
     if authority.contains("{{") {
-        return Err("placeholders go into path and query".into());
+        return Err("placeholders belong in the path and the query".into());
     }
     if authority.contains('@') {
-        return Err("a user name goes into a header".into());
+        return Err("a user name belongs in a header".into());
     }
-    let authority: Authority = authority.parse().map_err(|_| format!("`{authority}` is no HOST or HOST:PORT"))?;
+    let authority: Authority = authority.parse().map_err(|_| format!("`{authority}` is not HOST or HOST:PORT"))?;
     if authority.host().is_empty() {
-        return Err("no host".into());
+        return Err("the host is missing".into());
     }
     if authority.as_str().len() > authority.host().len() && authority.port_u16().is_none_or(|port| port == 0) {
-        return Err("the port is no number from 1 to 65535".into());
+        return Err("the port must be a number from 1 to 65535".into());
     }
     let slash = if target.starts_with('/') { "" } else { "/" };
     Ok((scheme, authority, format!("{slash}{target}")))
