@@ -32,7 +32,7 @@ pub fn own_label(ending: u16) -> Option<&'static str> {
     }
 }
 
-/// Finishes that a worker keeps; beyond, every other one is let go.
+/// Finishes that a worker keeps; beyond, every other one is dropped.
 const FINISHES_MAX: usize = 20_000;
 
 /// Rows handed over together.
@@ -136,7 +136,7 @@ impl Window {
     }
 }
 
-/// Who made a request, and when it was due.
+/// The client of a request, and when it was due.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// Number of the request in the run.

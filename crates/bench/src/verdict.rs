@@ -86,7 +86,7 @@ pub fn judge(seen: &Seen<'_>) -> Verdict {
     }
     if seen.stolen > STOLEN_MAX {
         let (stolen, most) = (seen.stolen * 100.0, STOLEN_MAX * 100.0);
-        reasons.push(format!("{stolen:.1}% of the machine's time was stolen by others (at most {most:.0}%)"));
+        reasons.push(format!("{stolen:.1}% of the machine's time went to other virtual machines (at most {most:.0}%)"));
     }
     let doubts = [waited_in_the_client(run), shared_cores(run.client_waiting_max, seen.others)];
     Verdict { reasons, doubts: doubts.into_iter().flatten().collect() }
@@ -114,7 +114,7 @@ fn never_sent(run: &Run) -> Option<String> {
 fn lag_grew(lags: &[f64]) -> Option<String> {
     let (first, last) = lag_growth(lags)?;
     Some(format!(
-        "the send lag grew: requests left {:.1} ms late at the beginning and {:.1} ms at the end; the server is too slow \
+        "the send lag grew: requests were sent {:.1} ms late at the beginning and {:.1} ms late at the end; the server is too slow \
          for the rate with these connections, or the client is",
         first / 1e3,
         last / 1e3

@@ -99,7 +99,7 @@ fn a_file_that_is_no_report_is_named_with_what_is_wrong() {
         assert!(error.contains("x.json") && error.contains(expected), "{error}");
     };
     check(None, "cannot read the report");
-    check(Some("[1, 2".into()), "it is not a report as --json writes it");
+    check(Some("[1, 2".into()), "it is not a report that --json wrote");
     check(Some(r#"{"format": "other"}"#.into()), "this version reads \"quire-bench/1\"");
     check(Some(serde_json::to_string(&report(Vec::new())).expect("JSON")), "holds no run");
 }

@@ -36,7 +36,7 @@ pub struct HttpArgs {
     /// CSV file with a header row, for {{row.column}}
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub rows: Option<PathBuf>,
-    /// HTTP/2, without asking on http://, by ALPN on https://
+    /// Speak HTTP/2: with prior knowledge to http://, negotiated by ALPN to https://
     #[arg(long, help_heading = "Request")]
     pub http2: bool,
     /// TLS.

@@ -26,7 +26,7 @@ pub enum Protocol {
         /// Size of each message that is answered: 0, or 4 bytes and more; 1KiB and 2MB are understood
         #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
-        /// Methods take a stream and answer each message, instead of one with one
+        /// Methods take a stream and answer each of its messages
         #[arg(long)]
         streams: bool,
         /// What all null servers have.
@@ -65,7 +65,7 @@ pub struct Serving {
     /// Threads that serve
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
-    /// All threads stop for so long, as a garbage collection would make them
+    /// Stop all threads for this long, as a garbage collection would
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "every")]
     pub stall: Option<Duration>,
     /// From the beginning of one stall to that of the next

@@ -12,12 +12,12 @@ use crate::reproduce::{EXPERIMENTS, Options, reproduce};
 /// Repeats a published experiment on servers that it starts itself
 #[derive(Clone, Debug, Args)]
 pub struct ReproduceArgs {
-    /// Which; a name that is none lists them
+    /// Name of the experiment; an unknown name lists them all
     pub experiment: String,
     /// Folder for index.html, the rows as CSV and summary.json [default: reproduce-EXPERIMENT]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How often everything is measured; intervals need at least 2
+    /// Number of rounds; confidence intervals need at least 2
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rounds: usize,
     /// The server's program [default: quire beside this program]
@@ -42,7 +42,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<Exit> {
         .find(|experiment| experiment.name == args.experiment)
         .ok_or_else(|| anyhow!("there is no experiment {:?}; there are: {}", args.experiment, known()))?;
     ensure!(args.rounds > 0, "--rounds must be at least 1");
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
     let quire = args.quire.clone().unwrap_or_else(|| own.with_file_name("quire"));
     ensure!(
         quire.is_file(),

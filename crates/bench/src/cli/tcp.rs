@@ -25,13 +25,13 @@ pub struct TcpArgs {
     /// The request without its newline; placeholders: {{number}}, {{random 1 100}}, {{row.column}}
     #[arg(long, value_name = "TEMPLATE", help_heading = "Request")]
     pub line: String,
-    /// What is answered: bytes:N, or line for all up to a newline
+    /// Form of a reply: bytes:SIZE, or line for everything up to a newline
     #[arg(long, value_name = "FORM", help_heading = "Request")]
     pub reply: String,
-    /// Count replies by what they say, not only as replies
+    /// Count replies by their text
     #[arg(long, help_heading = "Request")]
     pub outcome: bool,
-    /// A good reply; with one or more of these, every other counts as an error
+    /// A good reply, may be repeated; every other reply then counts as an error
     #[arg(long, value_name = "TEXT", help_heading = "Request")]
     pub ok: Vec<String>,
     /// Lines end with CR LF
@@ -63,7 +63,7 @@ pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
 /// Runs the command. A server of lines would take a question about metrics for a request, so it is not asked.
 pub fn command(args: &TcpArgs) -> anyhow::Result<Exit> {
     let (workload, load) = prepare(args)?;
-    let reason = "lines beyond would only wait in the sockets; use more clients (-c)";
+    let reason = "more lines would only wait in the socket; use more clients (-c)";
     let multiplexing = Multiplexing { in_flight_max: workload.in_flight_max(), reason };
     measure(&args.load, multiplexing, load, &workload, None)
 }

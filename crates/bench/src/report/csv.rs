@@ -109,7 +109,7 @@ impl RowFile {
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let into = Pending::create(path)?;
         if into.is_standard_output() {
-            bail!("cannot write rows to standard output: --csv wants a file, only --json can be -");
+            bail!("only --json can write to standard output; name a file");
         }
         Ok(Self { path: into.path().to_owned(), into })
     }
@@ -132,7 +132,7 @@ impl RowWriter {
         self.sink.clone()
     }
 
-    /// Writes what is queued and gives the file its name; workers have ended by then, later rows are lost. A run that was ended early says `is_interrupted`.
+    /// Writes the queued rows and gives the file its name; rows that come later are lost.
     pub fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
         let wrong = || format!("cannot write {}", self.path.display());
         // A thread that has ended tells why below.

@@ -94,7 +94,7 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         .flat_map(|(index, run)| run.verdict.reasons.iter().map(move |reason| of_run(index, reason)))
         .collect();
     if !reasons.is_empty() {
-        let words = "These figures cannot be believed:".to_owned();
+        let words = "Do not trust these figures:".to_owned();
         banners.push(Banner { tone: Tone::Bad, key: "invalid".into(), title: "INVALID".into(), words, reasons });
     }
     let doubts: Vec<String> = runs
@@ -111,9 +111,9 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         runs.iter().enumerate().filter(|(_, run)| run.interrupted).map(|(index, _)| (index + 1).to_string()).collect();
     if !cut.is_empty() {
         let words = if several {
-            format!("Ended early from outside: run {}.", cut.join(", "))
+            format!("Interrupted: run {}.", cut.join(", "))
         } else {
-            "Ended early from outside; the figures are of the time until then.".to_owned()
+            "The run was interrupted; the figures are of the time until then.".to_owned()
         };
         banners.push(Banner {
             tone: Tone::Warning,
@@ -134,7 +134,7 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         });
     }
     if banners.is_empty() {
-        let words = "No check of the load generator speaks against these figures.".to_owned();
+        let words = "The load generator found nothing wrong with this measurement.".to_owned();
         banners.push(Banner {
             tone: Tone::Good,
             key: "valid".into(),

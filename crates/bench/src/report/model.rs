@@ -236,17 +236,17 @@ impl Distribution {
         self.histogram.len()
     }
 
-    /// The time that `share` (0 to 1) of the requests needed at most, in microseconds; 0 if there are none.
+    /// The time that `share` (0 to 1) of the requests needed at most, in microseconds; 0 if nothing was recorded.
     pub fn quantile_us(&self, share: f64) -> f64 {
         if self.histogram.is_empty() { 0.0 } else { micros(self.histogram.value_at_quantile(share)) }
     }
 
-    /// Mean in microseconds; 0 if there are none.
+    /// Mean in microseconds; 0 if nothing was recorded.
     pub fn mean_us(&self) -> f64 {
         self.histogram.mean() / 1e3
     }
 
-    /// Largest in microseconds; 0 if there are none.
+    /// Largest in microseconds; 0 if nothing was recorded.
     pub fn max_us(&self) -> f64 {
         micros(self.histogram.max())
     }

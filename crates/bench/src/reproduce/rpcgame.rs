@@ -221,7 +221,7 @@ impl Arena {
         };
         let server_cpu = server.cpu()?.saturating_sub(before);
         let right = expected(&self.input, subject.messages);
-        ensure!(sums == right, "{} came to other checksums: {sums} and not {right}", subject.name);
+        ensure!(sums == right, "{} has the checksums {sums} and should have {right}", subject.name);
         let (window, messages) = (subject.window, subject.messages);
         Ok(Game { subject: *subject, window, round, messages, elapsed, server_cpu, driver_cpu })
     }
@@ -243,7 +243,7 @@ impl Arena {
             let before = thread_cpu();
             let outcome = runtime.block_on(driver::play(&self.input, &options, |_| {}))?;
             let spent = thread_cpu().saturating_sub(before);
-            ensure!(outcome.matches(), "{}: the two ends have other checksums: {outcome}", subject.name);
+            ensure!(outcome.matches(), "{}: client and server have different checksums: {outcome}", subject.name);
             ensure!(outcome.messages == messages, "{} of {messages} messages were played", outcome.messages);
             anyhow::Ok((outcome.elapsed, outcome.ours, Some(spent)))
         };

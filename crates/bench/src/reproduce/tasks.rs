@@ -21,7 +21,7 @@ use crate::stats::order::Orders;
 
 /// The published client.
 pub(super) const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
-/// What the published client prints, whatever the server does.
+/// What the published client prints on any server.
 pub(super) const SUM: u64 = 3802;
 /// Warm runs of a round on each of the two servers, after the first.
 pub(super) const WARM_RUNS: usize = 200;
@@ -144,7 +144,7 @@ pub(super) struct Runs {
 pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     let forecast = Forecast::new(PLAN);
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
-    let mut command = Command::new(std::env::current_exe().context("cannot tell where this program is")?);
+    let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     let floor = Server::start("null", command.args(["null", "tcp", "--listen", "127.0.0.1:0"]))?;
     let data =
         tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for the servers")?;
@@ -238,7 +238,7 @@ impl Laboratory<'_> {
             self.runs.warm.push(Warm { answering, round, elapsed, connecting });
         };
         let second = self.runtime.block_on(chain::run(address, PLAN))?;
-        ensure!(second.last == self.forecast.last, "a kept result is another than the computed one");
+        ensure!(second.last == self.forecast.last, "a cached result differs from the computed one");
         keep(Answering::Second, second);
         for _ in 0..WARM_RUNS {
             for place in orders.order(2) {
@@ -247,7 +247,7 @@ impl Laboratory<'_> {
                 let outcome = self.runtime.block_on(chain::run(at, PLAN))?;
                 ensure!(
                     answering == Answering::Floor || outcome.last == self.forecast.last,
-                    "a kept result is another than the computed one"
+                    "a cached result differs from the computed one"
                 );
                 keep(answering, outcome);
             }

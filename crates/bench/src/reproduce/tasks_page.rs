@@ -24,8 +24,8 @@ pub(super) fn findings(runs: &Runs, forecast: &Forecast) -> anyhow::Result<Findi
         .paragraph(
             "Seconds from the first connection to the last reply, each on a server that had computed nothing. The \
              shortest possible is what the waits alone take, with processors that take no time: all of them after each \
-             other, the longest chain of a client, or, where results are kept, the longest chain of waits that nobody \
-             had begun before. Published on 12 cores.",
+             other, the longest chain of a client, or, where results are kept, the longest chain of waits that had \
+             not begun before. Published on 12 cores.",
         )
         .table(levels(runs, forecast))
         .heading("Once more, when everything is kept")

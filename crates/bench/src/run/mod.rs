@@ -110,7 +110,7 @@ pub fn run_with_rows<W: Workload>(
     shared.stage.send_replace(Stage::Cut);
     for worker in workers {
         if worker.join().is_err() {
-            bail!("a worker thread panicked; what it said is above");
+            bail!("a worker thread panicked; its message is above");
         }
     }
     done?;
@@ -163,7 +163,7 @@ impl<'a> Coordinator<'a> {
                     Some(Message::Opened(opened)) => opened?,
                     _ => bail!("a worker ended before it began"),
                 },
-                _ = &mut interrupt => bail!("ended from outside before anything was measured"),
+                _ = &mut interrupt => bail!("the run was interrupted before anything was measured"),
             }
         }
         let now = Instant::now();

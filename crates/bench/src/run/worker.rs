@@ -49,7 +49,7 @@ pub(super) struct Shared {
     pub(super) next_number: AtomicU64,
     /// The first number that is not made any more.
     pub(super) number_end: AtomicU64,
-    /// Takes a row a request, where somebody wants them.
+    /// Takes a row for each request, if rows are written.
     pub(super) rows: Option<RowSink>,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn work<W: Workload>(
     messages: &mpsc::UnboundedSender<Message>,
 ) {
     if let Some(cores) = &shared.plan.cores {
-        // A core that may not be used is no reason not to measure.
+        // Without pinning the run is still a measurement.
         drop(usage::pin_to(cores[number % cores.len()]));
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

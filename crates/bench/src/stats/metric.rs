@@ -77,7 +77,7 @@ impl Metric {
         }
     }
 
-    /// Whether it is one of a whole command, whatever that does; the others are of a run.
+    /// Whether it is measured of a whole command; the others are of a run.
     pub fn is_of_command(self) -> bool {
         matches!(self, Self::Wall | Self::Cpu)
     }
@@ -125,7 +125,7 @@ impl FromStr for Metric {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|metric| metric.name() == name).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|metric| metric.name()).collect();
-            format!("no metric is called {name:?}: it can be {}", names.join(", "))
+            format!("there is no metric {name:?}: write {}", names.join(", "))
         })
     }
 }

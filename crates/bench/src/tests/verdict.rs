@@ -86,7 +86,7 @@ fn a_lag_that_grew_is_not_and_one_that_came_and_went_is() {
 
 #[test]
 fn stolen_time_and_failure_are_told() {
-    check(&plan(None), |_, seen| seen.stolen = 0.05, &["5.0% of the machine's time was stolen"]);
+    check(&plan(None), |_, seen| seen.stolen = 0.05, &["5.0% of the machine's time went to other virtual machines"]);
     check(&plan(None), |_, seen| seen.rows_lost = 7, &["7 rows were lost"]);
     check(&plan(None), |run, _| run.errors = 10_000, &["every request failed"]);
     check(&plan(None), |run, _| run.requests = 0, &["no request was measured"]);

@@ -34,7 +34,7 @@ pub(super) fn page(sweep: &Sweep) -> String {
             tone: Tone::Bad,
             key: "invalid".to_owned(),
             title: "INVALID".to_owned(),
-            words: "Some of these figures cannot be believed:".to_owned(),
+            words: "Do not trust some of these figures:".to_owned(),
             reasons: reasons.collect(),
         });
     }

@@ -1,7 +1,7 @@
 //! The key-value experiments: the published mix of calls with simulated work, one lock around the map against a map
 //! in which calls do not wait for each other; the same without simulated work; and small values beside Redis and etcd.
 //!
-//! A server has the first core to itself and whoever asks it has the second, where there are two.
+//! If there are two cores, the server has the first and the client the second.
 
 mod load;
 mod page;
@@ -185,7 +185,7 @@ fn published_load(options: &Options, subjects: &[Subject], plan: &Plan, name: &s
             let Subject { store, server, mix } = &subjects[subject];
             let (measured, spent) = measure(server, mix, plan)?;
             let most = measured.requests / OVERTAKEN_PART_MAX;
-            ensure!(measured.errors <= most, "{store} did not do what it was asked: {:?}", measured.endings);
+            ensure!(measured.errors <= most, "too many calls to {store} failed: {:?}", measured.endings);
             Ok((measured, spent))
         },
     )

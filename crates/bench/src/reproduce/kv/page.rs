@@ -38,7 +38,7 @@ pub(super) fn findings(found: &Measurements) -> anyhow::Result<Findings> {
             with_work.median(STORES[1], "with_work_awake", rate)
         ))
         .heading("The same without simulated work")
-        .paragraph("What is left is moving the values: the client's core is full, and a lock that is held for a microsecond is waited for by nobody.")
+        .paragraph("What is left is moving the values: the client's core is full, and no call waits for a lock that is held for a microsecond.")
         .table(published_table(without_work, "without_work", false))
         .heading("Small values")
         .paragraph(format!(

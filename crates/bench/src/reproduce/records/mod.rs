@@ -126,7 +126,7 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     page::findings(&measurements)
 }
 
-/// What is not there is told in the page.
+/// The page says what is missing.
 fn note<T>(found: anyhow::Result<T>, name: &str, missing: &mut Vec<String>) -> Option<T> {
     found.inspect_err(|error| missing.push(format!("{name}: {error:#}"))).ok()
 }

@@ -41,7 +41,7 @@ impl Target {
         Ok(Self { url, tls, authority: None })
     }
 
-    /// What calls name as the server, where that differs from the address.
+    /// Name of the server in every call [default: the address].
     #[must_use]
     pub fn authority(mut self, authority: Option<String>) -> Self {
         self.authority = authority;

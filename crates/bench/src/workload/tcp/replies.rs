@@ -14,7 +14,7 @@ pub enum Reply {
     Line,
 }
 
-/// A reply that is none.
+/// A form of a reply that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("--reply `{0}` is unknown: write bytes:N with a size of 1 or more, as in bytes:100 or bytes:64KiB, or line")]
 pub struct ReplyError(pub String);
