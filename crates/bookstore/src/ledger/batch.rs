@@ -194,7 +194,10 @@ fn replay(earlier: &Entry, wish: &Purchase) -> Result<Receipt, Fault> {
         return Ok(earlier.receipt());
     }
     let quantity = earlier.quantity.unwrap_or_default();
-    let was =
-        format!("the key of an earlier purchase of {quantity} of book {}, number {}", earlier.book, earlier.number);
-    Err(Fault::invalid("idempotency_key", was, "sent with that same request, or a new key"))
+    let copies = if quantity == 1 { "copy" } else { "copies" };
+    let want = format!(
+        "sent with the same request as then ({quantity} {copies} of book {}, entry {} of the log), or a new key",
+        earlier.book, earlier.number
+    );
+    Err(Fault::invalid("idempotency_key", "that of an earlier purchase", want))
 }

@@ -3,7 +3,6 @@
 use anyhow::{Context, bail};
 use bookstore::domain::BookId;
 
-use super::usage;
 use crate::shell;
 
 /// The commands, as `help` shows them.
@@ -12,8 +11,8 @@ pub(super) const COMMANDS: [shell::Help; 6] = [
     ("search", "<topic>", "books of a topic"),
     ("lookup", "<id>", "one book"),
     ("buy", "<id> [quantity]", "buys one copy, or as many as you say"),
-    ("help", "", "this list"),
-    ("exit", "", "leaves"),
+    ("help", "", "this list; ? as well"),
+    ("exit", "", "leaves; quit as well"),
 ];
 
 /// A line that was understood.
@@ -33,6 +32,11 @@ pub(super) enum Call {
     Buy(BookId, i32),
 }
 
+/// Whether a word is the name of a command.
+pub(super) fn is_command(word: &str) -> bool {
+    ["?", "quit"].contains(&word) || COMMANDS.iter().any(|command| command.0 == word)
+}
+
 impl Command {
     pub(super) fn parse(words: &[&str]) -> anyhow::Result<Self> {
         let call = match *words {
@@ -41,10 +45,10 @@ impl Command {
             ["lookup", id] => Call::Lookup(BookId::parse(id)?),
             ["buy", id] => Call::Buy(BookId::parse(id)?, 1),
             ["buy", id, quantity] => Call::Buy(BookId::parse(id)?, copies(quantity)?),
-            ["help"] => return Ok(Self::Help),
-            ["exit"] => return Ok(Self::Exit),
+            ["help" | "?"] => return Ok(Self::Help),
+            ["exit" | "quit"] => return Ok(Self::Exit),
             [name, ..] => match COMMANDS.iter().find(|command| command.0 == name) {
-                Some((_, arguments, _)) => return Err(usage(format!("{name} {arguments}").trim_end())),
+                Some((_, arguments, _)) => bail!("usage: {}", format!("{name} {arguments}").trim_end()),
                 None => bail!("there is no command '{}'; help lists them", name.escape_debug()),
             },
             [] => bail!("name a command; help lists them"),

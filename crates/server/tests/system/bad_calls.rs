@@ -66,7 +66,7 @@ async fn a_key_sent_again_with_another_request_is_an_invalid_argument() {
     let shop = server.shop();
     let number = shop.buy(keyed(BOOK, "mine")).await.expect("an answer").into_inner().purchase_number;
     let message = format!(
-        "idempotency_key is the key of an earlier purchase of 1 of book {BOOK}, number {number}; it must be sent with that same request, or a new key"
+        "idempotency_key is that of an earlier purchase; it must be sent with the same request as then (1 copy of book {BOOK}, entry {number} of the log), or a new key"
     );
     let (other_book, more) = (keyed(53477, "mine"), ItemNumberRequest { quantity: Some(2), ..keyed(BOOK, "mine") });
     for wish in [other_book, more] {
