@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::config::{Flag, time};
+
 /// A bookstore that sells over gRPC and never oversells.
 #[derive(Debug, Parser)]
 #[command(name = "quire", version, arg_required_else_help = true)]
@@ -30,38 +32,61 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
 }
 
+/// Where settings come from, for every command that uses the data folder.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ConfigArgs {
+    /// Configuration in TOML [default: quire.toml if it is there]
+    #[arg(long, value_name = "FILE", env = "QUIRE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Folder that holds bookstore.db; made with the sample catalogue if absent [default: quire-data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Any setting by its name in the configuration, as ledger.commit=each; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on [default: 127.0.0.1:10086]
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Address to listen on: IP:PORT, localhost:PORT, or :PORT for all addresses [default: 127.0.0.1:10086]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// Address of the task server [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub tasks_listen: Option<String>,
-    /// Folder that holds bookstore.db; made with the sample catalogue if absent [default: quire-data]
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
     /// CSV file with a header row for the record queries
     #[arg(long, value_name = "FILE")]
     pub records_csv: Option<PathBuf>,
-    /// Configuration in TOML [default: quire.toml if it is there]
-    #[arg(long, value_name = "FILE", env = "QUIRE_CONFIG")]
-    pub config: Option<PathBuf>,
-    /// Least important messages to log: error, warn, info, debug, trace, or a filter such as quire=debug
+    /// Least important messages to log: error, warn, info, debug, trace, off, or a filter such as info,kv=debug
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
     /// How log lines look: text or json
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
-    /// Any other setting by its name in the configuration, as ledger.commit=each; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
     /// Stop when a first RPC game has ended
     #[arg(long)]
     pub once: bool,
     /// Print the configuration that holds and where each value came from, and stop
     #[arg(long)]
     pub print_config: bool,
+}
+
+impl ServeArgs {
+    /// The flags that are short for a setting.
+    pub(crate) fn settings(&self) -> Vec<Flag> {
+        let records_csv = self.records_csv.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let flags = [
+            ("--listen", "server.listen", self.listen.clone()),
+            ("--tasks-listen", "tasks.listen", self.tasks_listen.clone()),
+            ("--records-csv", "records.csv", records_csv),
+            ("--log-level", "log.level", self.log_level.clone()),
+            ("--log-format", "log.format", self.log_format.clone()),
+            ("--once", "rpcgame.once", self.once.then(|| "true".to_owned())),
+        ];
+        flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?))).collect()
+    }
 }
 
 /// How a client reaches a server and how it prints; the same for `quire client` and `quire kv`.
@@ -71,8 +96,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(long)]
     pub json: bool,
     /// Longest time for a command, its retries included
-    /// [default: 5; 30 for a purchase; none for a watch]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// [default: 5s; 30s for a purchase; none for a watch]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
     /// How often to send a command again when the server cannot be reached or is overloaded. Unless this is 0, a
     /// purchase without an answer is asked for again until --timeout is over
@@ -136,7 +161,7 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// The entry is gone after this time
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub ttl: Option<Duration>,
     /// Update or delete only an entry with this version
     #[arg(long, value_name = "VERSION")]
@@ -189,7 +214,7 @@ pub(crate) struct GameArgs {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
     /// Longest time for the whole game
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
 }
 
@@ -209,9 +234,8 @@ pub(crate) enum GameTransport {
 pub(crate) struct ImportArgs {
     /// The file, with the header id,title,topic,stock,price
     pub file: PathBuf,
-    /// Folder that holds bookstore.db; made with the sample catalogue if absent
-    #[arg(long, value_name = "DIR", default_value = "quire-data", env = "QUIRE_SERVER_DATA")]
-    pub data: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Report bad rows and leave them out, instead of importing nothing
     #[arg(long)]
     pub skip_bad: bool,
@@ -252,11 +276,4 @@ pub(crate) enum Generate {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let wanted = || format!("'{text}' is no time; it must be a number of seconds above 0 and up to 86400, as 5 or 0.5");
-    let seconds: f64 = text.parse().map_err(|_| wanted())?;
-    let valid = seconds > 0.0 && seconds <= 86_400.0;
-    if valid { Ok(Duration::from_secs_f64(seconds)) } else { Err(wanted()) }
 }

@@ -8,13 +8,17 @@ use std::{
 };
 
 use anyhow::Context;
-use bookstore::{Settings, exchange};
+use bookstore::exchange;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::{Generate, ImportArgs};
+use crate::{
+    cli::{Generate, ImportArgs},
+    config::Config,
+};
 
 /// `quire import`.
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    let config = Config::of_tool(&args.config)?;
     let file = File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let size = file.metadata().map_or(0, |meta| meta.len());
     // Drawn only on a terminal, on standard error.
@@ -24,8 +28,8 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let mut report = |row: &exchange::BadRow| bar.suspend(|| eprintln!("left out: {row}"));
     let options =
         exchange::Options { progress: &mut progress, skip_bad: if args.skip_bad { Some(&mut report) } else { None } };
-    let path = args.data.join(crate::serve::FILE_NAME);
-    let imported = exchange::import(&path, file, &Settings::default(), options);
+    let path = config.data.join(crate::serve::FILE_NAME);
+    let imported = exchange::import(&path, file, &config.store, options);
     bar.finish_and_clear();
     let imported = imported.with_context(|| args.file.display().to_string())?;
     let left_out = if imported.bad > 0 { format!(", {} rows left out", imported.bad) } else { String::new() };

@@ -42,11 +42,19 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// `quire serve`.
 pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.print_config {
-        std::io::stdout().write_all(Config::explain(args)?.as_bytes())?;
+        let (shown, warnings) = Config::explain(args)?;
+        for warning in warnings {
+            eprintln!("quire: {warning}");
+        }
+        std::io::stdout().write_all(shown.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (process, config) = (Process::started_now(), Config::load(args)?);
+    let process = Process::started_now();
+    let (config, warnings) = Config::of_server(args)?;
     telemetry::init(&config.log)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     let done = runtime.block_on(run(config, process));
     // The console's thread may sit in a read that nothing ends.

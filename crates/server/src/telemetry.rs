@@ -1,132 +1,58 @@
-//! Logs on standard error, above the prompt where the console has one. Must not know what is logged.
+//! Logs on standard error. Must not know what is logged.
 
-use std::{
-    fmt,
-    io::{self, IsTerminal as _, Write},
-    sync::{Mutex, MutexGuard, PoisonError, mpsc},
-    thread,
-    time::Duration,
-};
+mod lines;
 
 use anyhow::Context;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-use rustyline::ExternalPrinter;
-use tracing::field::Field;
-use tracing_subscriber::{
-    EnvFilter,
-    field::MakeExt as _,
-    fmt::format::{self, Writer},
-};
+use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt};
 
-use crate::{config::Log, screen};
+use self::lines::Lines;
+pub(crate) use self::lines::{share_terminal, take_terminal_back};
+use crate::config::Log;
 
-/// Lines that wait to be shown above the prompt; further ones are written at once.
-const LINES_MAX: usize = 1024;
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// Time to show the lines that wait, when the prompt goes.
-const LAST_LINES: Duration = Duration::from_millis(500);
+/// What a filter must be; it completes "it must be".
+const WANT: &str = "error, warn, info, debug, trace or off, or a filter such as info,kv=debug";
+
+/// Whether [`init`] can read a filter; the error is what would be right.
+///
+/// The reader of filters takes a word that is no level for the name of a module, and then logs that one alone.
+pub(crate) fn check(filter: &str) -> Result<(), &'static str> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let mut parts = filter.split(',').map(str::trim);
+    let known = parts.all(|part| is_level(part) || part.contains(['=', '[']));
+    if known && EnvFilter::try_new(filter).is_ok() { Ok(()) } else { Err(WANT) }
+}
 
 /// Starts logging; once in a process.
 pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&log.filter).with_context(|| {
-        format!(
-            "log.level is '{}'; it must be error, warn, info, debug, trace or a filter as bookstore=debug",
-            log.filter
-        )
-    })?;
+    let filter = EnvFilter::try_new(&log.filter).with_context(|| format!("log.level must be {WANT}"))?;
     let is_json = log.json;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines { is_json });
+    let writer = move || Lines { is_json };
+    // A line that cannot be written is lost: to say so on the same standard error would panic.
+    let lines = fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
     if is_json {
         lines.json().init();
     } else {
-        let fields = format::debug_fn(field).delimited(" ");
-        lines.with_ansi(io::stderr().is_terminal()).fmt_fields(fields).init();
+        let fields = fmt::format::debug_fn(lines::field).delimited(" ");
+        lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).fmt_fields(fields).init();
     }
     Ok(())
 }
 
-/// A field as text. Its value may come from a caller, so that nothing in it may act on a terminal.
-fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    let value = format!("{value:?}");
-    let value = screen::line(&value);
-    match field.name() {
-        "message" => out.write_str(&value),
-        name if out.has_ansi_escapes() => write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{value}"),
-        name => write!(out, "{name}={value}"),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::check;
 
-/// Where lines go; each comes in one write.
-struct Lines {
-    is_json: bool,
-}
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes);
-        let line = text.strip_suffix('\n').unwrap_or(&text);
-        // As text it is escaped already, but for the colours, which are meant.
-        let line = if self.is_json { screen::json_text(line) } else { line.into() };
-        let line = format!("{line}\n");
-        let unsent = match &*prompt() {
-            Some(shared) => shared.lines.try_send(line).err().map(|error| match error {
-                mpsc::TrySendError::Full(line) | mpsc::TrySendError::Disconnected(line) => line,
-            }),
-            None => Some(line),
-        };
-        unsent.map_or(Ok(()), |line| io::stderr().write_all(line.as_bytes()))?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
-}
-
-/// A terminal that has a prompt and takes log lines.
-struct Shared {
-    lines: mpsc::SyncSender<String>,
-    /// Disconnected once all lines are shown.
-    ended: mpsc::Receiver<()>,
-    /// As the terminal was before the prompt.
-    modes: Option<Termios>,
-}
-
-static PROMPT: Mutex<Option<Shared>> = Mutex::new(None);
-
-fn prompt() -> MutexGuard<'static, Option<Shared>> {
-    PROMPT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// From here on lines appear above the prompt, if standard error is a terminal. The printer may wait for the prompt, so
-/// it has a thread of its own.
-pub(crate) fn share_terminal(mut printer: impl ExternalPrinter + Send + 'static) {
-    if !io::stderr().is_terminal() {
-        return;
-    }
-    let (lines, queue) = mpsc::sync_channel::<String>(LINES_MAX);
-    let (ending, ended) = mpsc::channel::<()>();
-    let print = move || {
-        for line in queue {
-            if printer.print(line.clone()).is_err() {
-                let _ = io::stderr().write_all(line.as_bytes());
-            }
+    #[test]
+    fn a_level_is_one_of_six_or_belongs_to_a_module() {
+        for filter in
+            ["error", "WARN", "off", "info,kv=debug", "quire=trace", "warn, grpc::server=debug", "[call]=debug"]
+        {
+            assert_eq!(check(filter), Ok(()), "{filter}");
         }
-        drop(ending);
-    };
-    if thread::Builder::new().name("log-lines".to_owned()).spawn(print).is_ok() {
-        *prompt() = Some(Shared { lines, ended, modes: tcgetattr(io::stdin()).ok() });
-    }
-}
-
-/// Ends that: shows what waits, and leaves the terminal as it was, even if the prompt still has it.
-pub(crate) fn take_terminal_back() {
-    let Some(Shared { lines, ended, modes }) = prompt().take() else { return };
-    drop(lines);
-    let _ = ended.recv_timeout(LAST_LINES);
-    if let Some(modes) = modes {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
-        // The next line begins where the prompt stands.
-        let _ = io::stderr().write_all(b"\r\x1b[K");
+        for filter in ["", "loud", "info,loud", "kv", "kv=loud", "lo=ud=er", "3", "info,"] {
+            assert!(check(filter).is_err(), "{filter}");
+        }
     }
 }

@@ -5,17 +5,11 @@ use std::time::Duration;
 use anyhow::bail;
 use grpc::client::{Channel, Settings};
 
-use crate::{address::Address, cli::ConnectionArgs, screen, transport::tls};
-
-/// Where a server listens if nothing else is said.
-const ADDRESS_DEFAULT: &str = "127.0.0.1:10086";
-
-/// The port of an address that names none.
-const PORT_DEFAULT: u16 = 10086;
+use crate::{address::Target, cli::ConnectionArgs, config::ports, screen, transport::tls};
 
 /// The address, if the first word is one, and the words of the command. No command looks like an address; a word that
 /// could be a host is one if a command follows.
-pub(crate) fn split<'a>(words: &'a [String], is_command: impl Fn(&str) -> bool) -> (&'a str, Vec<&'a str>) {
+pub(crate) fn split<'a>(words: &'a [String], is_command: impl Fn(&str) -> bool) -> (String, Vec<&'a str>) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let is_address = match *words.as_slice() {
         [] => false,
@@ -24,16 +18,23 @@ pub(crate) fn split<'a>(words: &'a [String], is_command: impl Fn(&str) -> bool) 
         [_, second, ..] => is_command(second),
         [_] => false,
     };
-    if is_address { (words[0], words[1..].to_vec()) } else { (ADDRESS_DEFAULT, words) }
+    if is_address { (words[0].to_owned(), words[1..].to_vec()) } else { (format!("127.0.0.1:{}", ports::MAIN), words) }
 }
 
 /// A channel that connects when it is first used. Needs a runtime around it.
 pub(crate) fn open(args: &ConnectionArgs, address: &str, connect_timeout: Duration) -> anyhow::Result<Channel> {
-    let endpoint = endpoint(address)?;
-    // An answer may be of any size: a topic may have any number of books.
-    let settings = Settings { connect_timeout, message_bytes_max: usize::MAX, ..Settings::default() };
-    let mut channel = Channel::builder(&endpoint)?.settings(settings);
-    if endpoint.starts_with("https://") {
+    let target = Target::parse(address, ports::MAIN)?;
+    let settings = Settings {
+        connect_timeout,
+        // A topic may have any number of books.
+        message_bytes_max: usize::MAX,
+        // A connection that has died without a word is given up, so that the next attempt has a new one.
+        keepalive_interval: Some(connect_timeout / 2),
+        keepalive_timeout: connect_timeout / 2,
+        ..Settings::default()
+    };
+    let mut channel = Channel::builder(&target.url())?.settings(settings);
+    if target.tls {
         let Some(ca) = &args.ca else {
             bail!("{} speaks TLS: name the certificates to trust with --ca FILE", screen::line(address))
         };
@@ -57,15 +58,6 @@ pub(crate) fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<String>>().join(" ")
 }
 
-fn endpoint(address: &str) -> anyhow::Result<String> {
-    let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
-    if !["http", "https"].contains(&scheme) {
-        bail!("'{}' is no address; it must be HOST:PORT, http://HOST:PORT or https://HOST:PORT", screen::line(address));
-    }
-    let address = Address::parse(rest.trim_end_matches('/'), PORT_DEFAULT)?.remote()?;
-    Ok(format!("{scheme}://{address}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,18 +66,18 @@ mod tests {
     fn the_first_word_is_an_address_if_it_looks_like_one_or_a_command_follows() {
         let is_command = |word: &str| ["ping", "search"].contains(&word);
         let cases = [
-            ("ping", ADDRESS_DEFAULT, 1),
+            ("ping", "127.0.0.1:10086", 1),
             ("books ping", "books", 1),
             ("localhost", "localhost", 0),
             (":80 ping", ":80", 1),
-            ("search a.b", ADDRESS_DEFAULT, 2),
-            ("sell 1", ADDRESS_DEFAULT, 2),
+            ("search a.b", "127.0.0.1:10086", 2),
+            ("sell 1", "127.0.0.1:10086", 2),
             ("1.2.3.4 sell 1", "1.2.3.4", 2),
         ];
         for (line, address, left) in cases {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let (found, rest) = split(&words, is_command);
-            assert_eq!((found, rest.len()), (address, left), "{line}");
+            assert_eq!((found.as_str(), rest.len()), (address, left), "{line}");
         }
     }
 }

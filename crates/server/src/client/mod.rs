@@ -40,7 +40,7 @@ fn talk(args: &ClientArgs) -> anyhow::Result<Exit> {
     let seen = Rc::new(RefCell::new(Seen::default()));
     let calls = {
         let _context = runtime.enter();
-        Calls::new(args, address, key, Rc::clone(&seen))?
+        Calls::new(args, &address, key, Rc::clone(&seen))?
     };
     let client = Client { json: args.connection.json, runtime, calls };
     if words.is_empty() { client.prompt(seen) } else { Ok(client.run(&Command::parse(&words)?)) }

@@ -26,5 +26,5 @@ fn run(args: &KvArgs) -> anyhow::Result<Exit> {
     let (command, key) = command::parse(&words, args)?;
     command::check(&command, args)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async { Ok(Calls::new(args, address)?.run(command, key).await) })
+    runtime.block_on(async { Ok(Calls::new(args, &address)?.run(command, key).await) })
 }

@@ -2,7 +2,6 @@
 
 use std::{
     io::Write as _,
-    net::SocketAddr,
     process::ExitCode,
     thread::{self, JoinHandle},
 };
@@ -14,12 +13,16 @@ use tasks::{
     chain::{self, Forecast, Plan},
 };
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     runtime::{Builder, Runtime},
     sync::{oneshot, watch},
 };
 
-use crate::{cli::ChainArgs, config::Tasks};
+use crate::{
+    address::Target,
+    cli::ChainArgs,
+    config::{Tasks, ports},
+};
 
 /// Takes the port, before anything is changed or told; nothing if the service is off.
 pub(crate) async fn listen(config: Option<&Tasks>) -> anyhow::Result<Option<TcpListener>> {
@@ -96,11 +99,15 @@ impl Running {
 /// `quire tasks`: asks chains of a server.
 pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
     let plan = Plan { clients: args.clients, requests: args.requests, seed: args.seed };
-    let address: SocketAddr = args.address.parse().with_context(|| {
-        format!("'{}' is no address; it must be an IP address and a port, as 127.0.0.1:8080", args.address)
-    })?;
+    let target = Target::parse_plain(&args.address, ports::TASKS)?.authority();
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let outcome = runtime.block_on(chain::run(address, plan))?;
+    let asking = async {
+        // A name may have several addresses; every client uses the one that answers.
+        let found = TcpStream::connect(&target).await.and_then(|stream| stream.peer_addr());
+        let address = found.with_context(|| format!("cannot connect to {target}"))?;
+        anyhow::Ok(chain::run(address, plan).await?)
+    };
+    let outcome = runtime.block_on(asking)?;
     let forecast = Forecast::new(plan);
     anyhow::ensure!(
         outcome.last == forecast.last,
