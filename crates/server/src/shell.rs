@@ -14,7 +14,7 @@ use rustyline::{
     completion::{Completer, Pair},
     error::ReadlineError,
     hint::Hinter,
-    history::{FileHistory, History as _},
+    history::FileHistory,
 };
 
 use crate::screen;
@@ -66,7 +66,8 @@ impl Shell {
             return Ok(Self::Pipe(io::BufReader::new(io::stdin())));
         }
         let config = Config::builder().max_history_size(history::LINES_MAX)?.build();
-        let mut editor = Editor::with_history(config, FileHistory::with_config(&config))?;
+        let history = FileHistory::with_config(&config);
+        let mut editor = Editor::with_history(config, history)?;
         editor.set_helper(Some(Words { commands, arguments, typed: RefCell::default() }));
         let history = history::open(name, editor.history_mut());
         Ok(Self::Terminal(Box::new(Terminal { editor, prompt: prompt.to_owned(), history })))

@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod disk;
 pub(crate) mod http;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod store;
 
 use std::{
