@@ -20,3 +20,8 @@ pub(crate) fn render<const N: usize>(columns: [Column; N], rows: impl IntoIterat
     }
     table.trim_fmt()
 }
+
+/// Topics with the number of their books.
+pub(crate) fn topics(topics: impl IntoIterator<Item = (String, String)>) -> String {
+    render([("topic", false), ("books", true)], topics.into_iter().map(|(name, books)| [name, books]))
+}

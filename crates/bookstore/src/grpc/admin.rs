@@ -5,6 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use ::grpc::{Metadata, Request, Response, Status};
 use futures_util::{Stream, StreamExt as _, stream};
 
+use super::page_size;
 use super::wire::{
     ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest, TailLogRequest,
     UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
@@ -127,10 +128,6 @@ fn entries(tail: Tail) -> impl Stream<Item = Result<LogEntry, Status>> {
             Err(fault) => vec![Err(fault.into())],
         })
     })
-}
-
-fn page_size(size: i32) -> Result<usize, Fault> {
-    usize::try_from(size).map_err(|_| Fault::invalid("page_size", size, "0 for the default, or a positive number"))
 }
 
 fn bad_token(token: &str) -> Fault {

@@ -9,7 +9,7 @@ use std::{
 use grpc::{Code, Reach, Response, Status};
 use serde_json::{Value, json};
 
-use crate::{cli::ConnectionArgs, exit::Exit};
+use crate::{cli::ConnectionArgs, exit::Exit, screen};
 
 /// The pause before the first retry; it doubles from there.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -130,14 +130,14 @@ fn is_passing(kind: Kind, status: &Status) -> bool {
 impl Failed {
     /// In plain words; `address` is the server's.
     pub(crate) fn message(&self, address: &str) -> String {
-        let reason = self.status.message();
+        let reason = screen::line(self.status.message());
         match (self.exit, self.status.reach()) {
             (Exit::Unreachable, Reach::Untouched) => {
                 format!("{address} cannot be reached: {reason}; is a server running there?")
             }
             (Exit::Unreachable, _) => format!("{address} did not answer: {reason}"),
             (Exit::Refused, _) if reason.is_empty() => self.status.code().name().to_owned(),
-            _ => reason.to_owned(),
+            _ => reason.into_owned(),
         }
     }
 

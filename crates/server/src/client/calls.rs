@@ -9,26 +9,29 @@ use std::{
 use bookstore::{
     Cents, IdempotencyKey,
     grpc::wire::{
-        self, BookTopicRequest, BuyBookReply, BuyOutcome, HelloRequest, ItemNumberRequest,
-        book_store_client::BookStoreClient,
+        self, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloRequest, ItemNumberRequest,
+        ListTopicsRequest, book_store_client::BookStoreClient,
     },
 };
-use grpc::Request;
+use grpc::{Code, Request, Status, Streaming};
 use rand_core::{OsRng, RngCore as _};
 use serde_json::{Value, json};
 
 use super::{
-    attempts::{Failed, Kind, Patience, ask},
+    attempts::{Failed, Kind, Patience, ask, judge},
     command::Call,
     connection,
     seen::Seen,
 };
-use crate::{cli::ClientArgs, exit::Exit, table};
+use crate::{cli::ClientArgs, exit::Exit, screen, table};
 
 /// A read's longest time if none is said.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// A purchase's. Each of its four attempts outlasts the server's own patience with a locked file, 5 s.
 const PURCHASE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Someone waits at the prompt for what this is spent on.
+const LEARNING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection to a server.
 pub(super) struct Calls {
@@ -74,6 +77,7 @@ impl Calls {
     pub(super) async fn run(&self, call: &Call) -> Answer {
         let done = match call {
             Call::Ping => self.ping().await,
+            Call::Topics(near) => self.topics(near).await,
             Call::Search(topic) => self.search(topic).await,
             Call::Lookup(id) => self.lookup(id.get()).await,
             Call::Buy(id, quantity) => return self.buy(id.get(), *quantity).await,
@@ -91,17 +95,80 @@ impl Calls {
         let reply = ask(self.read, Kind::Read, |time| self.shop.hello(within(time, request.clone()))).await?;
         let took_ms = start.elapsed().as_secs_f64() * 1e3;
         let json = json!({ "success": true, "message": reply.hello_message, "ms": took_ms });
-        Ok(Answer { exit: Exit::Done, text: format!("{} ({took_ms:.2} ms)", reply.hello_message), json })
+        Ok(Answer { exit: Exit::Done, text: format!("{} ({took_ms:.2} ms)", screen::line(&reply.hello_message)), json })
     }
 
     async fn search(&self, topic: &str) -> Result<Answer, Failed> {
-        let request = BookTopicRequest { topic: topic.to_owned() };
-        let reply = ask(self.read, Kind::Read, |time| self.shop.search(within(time, request.clone()))).await?;
+        let reply = self.whole_topic(topic).await?;
+        let near = if reply.books.is_empty() { self.near(topic).await } else { Vec::new() };
         self.seen.borrow_mut().books(&reply.books);
         let books: Vec<Value> = reply.books.iter().map(book_json).collect();
-        let json = json!({ "success": reply.success, "message": reply.message, "books": books });
-        let text = if reply.books.is_empty() { reply.message } else { book_table(&reply.books) };
+        let mut json = json!({ "success": reply.success, "message": reply.message, "books": books });
+        let mut text = if reply.books.is_empty() { screen::line(&reply.message).into() } else { book_table(&reply.books) };
+        if !near.is_empty() {
+            let named: Vec<String> = near.iter().map(|topic| format!("'{}'", screen::line(topic))).collect();
+            text = format!("{text}; near it: {}", named.join(", "));
+            json["near"] = near.into();
+        }
         Ok(Answer { exit: exit(reply.success), text, json })
+    }
+
+    /// As a stream, because a topic may be larger than a message; from a server that knows no streams, in one message.
+    async fn whole_topic(&self, topic: &str) -> Result<BookListReply, Failed> {
+        let request = BookTopicRequest { topic: topic.to_owned(), ..BookTopicRequest::default() };
+        let streamed = ask(self.read, Kind::Read, |time| self.shop.search_stream(within(time, request.clone())));
+        let found = match streamed.await {
+            Ok(mut parts) => match gathered(&mut parts).await {
+                Ok(whole) => return Ok(whole),
+                Err(status) => Failed { exit: judge(Kind::Read, &status), status },
+            },
+            Err(failed) => failed,
+        };
+        if found.status.code() != Code::Unimplemented {
+            return Err(found);
+        }
+        ask(self.read, Kind::Read, |time| self.shop.search(within(time, request.clone()))).await
+    }
+
+    /// Topics near one that has no books; none from a server that cannot say.
+    async fn near(&self, topic: &str) -> Vec<String> {
+        let request = ListTopicsRequest { near: topic.to_owned(), ..ListTopicsRequest::default() };
+        let reply = ask(self.read, Kind::Read, |time| self.shop.list_topics(within(time, request.clone()))).await;
+        reply.map_or_else(|_| Vec::new(), |reply| reply.topics.into_iter().map(|topic| topic.name).collect())
+    }
+
+    async fn topics(&self, near: &str) -> Result<Answer, Failed> {
+        let mut topics = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ListTopicsRequest { page_token, near: near.to_owned(), ..ListTopicsRequest::default() };
+            let page = ask(self.read, Kind::Read, |time| self.shop.list_topics(within(time, request.clone()))).await?;
+            topics.extend(page.topics);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        topics.iter().for_each(|topic| self.seen.borrow_mut().topic(&topic.name));
+        let listed: Vec<Value> =
+            topics.iter().map(|topic| json!({ "name": topic.name, "books": topic.books })).collect();
+        let text = match (topics.as_slice(), near) {
+            ([], "") => "there are no topics".to_owned(),
+            ([], near) => format!("no topic is near '{}'", screen::line(near)),
+            (topics, _) => table::topics(topics.iter().map(|topic| (topic.name.clone(), topic.books.to_string()))),
+        };
+        Ok(Answer { exit: Exit::Done, text, json: json!({ "success": true, "topics": listed }) })
+    }
+
+    /// Asks for topics once, for completion: the first page of them, if it comes soon.
+    pub(super) async fn learn_topics(&self) {
+        if !self.seen.borrow_mut().begin_topics() {
+            return;
+        }
+        let call = async || self.shop.list_topics(within(LEARNING_TIMEOUT, ListTopicsRequest::default())).await;
+        if let Ok(page) = call().await {
+            page.into_inner().topics.iter().for_each(|topic| self.seen.borrow_mut().topic(&topic.name));
+        }
     }
 
     async fn lookup(&self, id: i32) -> Result<Answer, Failed> {
@@ -110,7 +177,7 @@ impl Calls {
         self.seen.borrow_mut().books(reply.book.as_slice());
         let json =
             json!({ "success": reply.success, "message": reply.message, "book": reply.book.as_ref().map(book_json) });
-        let text = reply.book.map_or(reply.message, |book| book_table(&[book]));
+        let text = reply.book.map_or_else(|| screen::line(&reply.message).into(), |book| book_table(&[book]));
         Ok(Answer { exit: exit(reply.success), text, json })
     }
 
@@ -150,6 +217,16 @@ impl Calls {
     }
 }
 
+/// The parts of a topic in one.
+async fn gathered(parts: &mut Streaming<BookListReply>) -> Result<BookListReply, Status> {
+    let mut whole = BookListReply { success: true, ..BookListReply::default() };
+    while let Some(part) = parts.message().await? {
+        (whole.success, whole.message) = (part.success, part.message);
+        whole.books.extend(part.books);
+    }
+    Ok(whole)
+}
+
 fn bought(reply: BuyBookReply, key: &str) -> Answer {
     let outcome = BuyOutcome::try_from(reply.outcome).unwrap_or_default();
     let json = json!({
@@ -163,7 +240,7 @@ fn bought(reply: BuyBookReply, key: &str) -> Answer {
     });
     let number = if reply.success { format!(" (purchase {})", reply.purchase_number) } else { String::new() };
     let replayed = if reply.replayed { "; this key was sent before, nothing was bought again" } else { "" };
-    Answer { exit: exit(reply.success), text: format!("{}{number}{replayed}", reply.message), json }
+    Answer { exit: exit(reply.success), text: format!("{}{number}{replayed}", screen::line(&reply.message)), json }
 }
 
 /// 128 random bits as text that can be typed again.

@@ -6,8 +6,9 @@ use bookstore::domain::BookId;
 use crate::shell;
 
 /// The commands, as `help` shows them.
-pub(super) const COMMANDS: [shell::Help; 6] = [
+pub(super) const COMMANDS: [shell::Help; 7] = [
     ("ping", "", "tests the connection"),
+    ("topics", "[text]", "the topics, or those near a text"),
     ("search", "<topic>", "books of a topic"),
     ("lookup", "<id>", "one book"),
     ("buy", "<id> [quantity]", "buys one copy, or as many as you say"),
@@ -27,6 +28,8 @@ pub(super) enum Command {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Ping,
+    /// Near a text, or all if it is empty.
+    Topics(String),
     Search(String),
     Lookup(BookId),
     Buy(BookId, i32),
@@ -41,6 +44,7 @@ impl Command {
     pub(super) fn parse(words: &[&str]) -> anyhow::Result<Self> {
         let call = match *words {
             ["ping"] => Call::Ping,
+            ["topics", ..] => Call::Topics(words[1..].join(" ")),
             ["search", _, ..] => Call::Search(words[1..].join(" ")),
             ["lookup", id] => Call::Lookup(BookId::parse(id)?),
             ["buy", id] => Call::Buy(BookId::parse(id)?, 1),

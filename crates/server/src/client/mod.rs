@@ -42,8 +42,8 @@ fn talk(args: &ClientArgs) -> anyhow::Result<Exit> {
         let _context = runtime.enter();
         Calls::new(args, &address, key, Rc::clone(&seen))?
     };
-    let client = Client { json: args.connection.json, runtime, calls };
-    if words.is_empty() { client.prompt(seen) } else { Ok(client.run(&Command::parse(&words)?)) }
+    let client = Rc::new(Client { json: args.connection.json, runtime, calls });
+    if words.is_empty() { prompt(&client, seen) } else { Ok(client.run(&Command::parse(&words)?)) }
 }
 
 struct Client {
@@ -52,31 +52,37 @@ struct Client {
     calls: Calls,
 }
 
-impl Client {
-    /// Reads commands until `exit`; the exit code is the worst of theirs, so that a script misses no failure.
-    fn prompt(&self, seen: Rc<RefCell<Seen>>) -> anyhow::Result<Exit> {
-        let complete = move |command: &str, typed: &str| seen.borrow().arguments(command, typed);
-        let mut shell = Shell::open("quire client> ", &COMMANDS, "client", Box::new(complete))?;
-        let mut worst = Exit::Done;
-        loop {
-            let parsed = match shell.next()? {
-                Line::Words(words) if words.is_empty() => continue,
-                Line::Words(words) => Command::parse(&words.iter().map(String::as_str).collect::<Vec<_>>()),
-                Line::Unusable(reason) => Err(anyhow::anyhow!(reason)),
-                Line::PipeEnded | Line::Left => return Ok(worst),
-            };
-            let exit = match parsed {
-                Ok(Command::Exit) => return Ok(worst),
-                Ok(command) => self.run(&command),
-                Err(error) => {
-                    eprintln!("{}", screen::line(&format!("{error:#}")));
-                    Exit::Usage
-                }
-            };
-            worst = worst.max(exit);
+/// Reads commands until `exit`; the exit code is the worst of theirs, so that a script misses no failure.
+fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> anyhow::Result<Exit> {
+    let asking = Rc::clone(client);
+    let complete = move |command: &str, typed: &str| {
+        if ["search", "topics"].contains(&command) {
+            asking.runtime.block_on(asking.calls.learn_topics());
         }
+        seen.borrow().arguments(command, typed)
+    };
+    let mut shell = Shell::open("quire client> ", &COMMANDS, "client", Box::new(complete))?;
+    let mut worst = Exit::Done;
+    loop {
+        let parsed = match shell.next()? {
+            Line::Words(words) if words.is_empty() => continue,
+            Line::Words(words) => Command::parse(&words.iter().map(String::as_str).collect::<Vec<_>>()),
+            Line::Unusable(reason) => Err(anyhow::anyhow!(reason)),
+            Line::PipeEnded | Line::Left => return Ok(worst),
+        };
+        let exit = match parsed {
+            Ok(Command::Exit) => return Ok(worst),
+            Ok(command) => client.run(&command),
+            Err(error) => {
+                eprintln!("{}", screen::line(&format!("{error:#}")));
+                Exit::Usage
+            }
+        };
+        worst = worst.max(exit);
     }
+}
 
+impl Client {
     fn run(&self, command: &Command) -> Exit {
         match command {
             Command::Exit => Exit::Done,

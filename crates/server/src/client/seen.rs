@@ -13,6 +13,7 @@ const KEPT_MAX: usize = 10_000;
 pub(super) struct Seen {
     ids: BTreeSet<String>,
     topics: BTreeSet<String>,
+    has_asked: bool,
 }
 
 impl Seen {
@@ -23,6 +24,11 @@ impl Seen {
                 self.ids.insert(book.id.to_string());
             }
         }
+    }
+
+    /// True the first time: then the server is to be asked for its topics.
+    pub(super) fn begin_topics(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_asked, true)
     }
 
     pub(super) fn topic(&mut self, topic: &str) {

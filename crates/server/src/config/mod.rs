@@ -231,13 +231,15 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
             page_size: within("limits.page_size", limits.page_size, 1, 100_000)?,
             quantity: u32::try_from(within("limits.quantity", limits.quantity, 1, 1 << 30)?).unwrap_or(u32::MAX),
             log_tails: within("limits.log_tails", limits.log_tails, 1, 1 << 16)?,
+            search_streams: within("limits.search_streams", limits.search_streams, 1, 1 << 16)?,
+            message_bytes: bytes_within("limits.message_bytes", limits.message_bytes, 1024, 1 << 30)?,
         },
         ..bookstore::Settings::default()
     };
     let transport = TransportLimits {
         connections: within("limits.connections", limits.connections, 1, 1 << 20)?,
         calls_in_flight: within("limits.calls_in_flight", limits.calls_in_flight, 1, 1 << 24)?,
-        message_bytes: bytes_within("limits.message_bytes", limits.message_bytes, 1024, 1 << 30)?,
+        message_bytes: store.limits.message_bytes,
         first_byte: seconds("limits.first_byte_seconds", limits.first_byte_seconds)?,
     };
     let tls = tls(raw.tls)?;

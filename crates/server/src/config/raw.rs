@@ -42,6 +42,7 @@ pub(super) struct Limits {
     pub page_size: u64,
     pub quantity: u64,
     pub log_tails: u64,
+    pub search_streams: u64,
     pub first_byte_seconds: Seconds,
 }
 
@@ -140,11 +141,12 @@ impl Default for Limits {
             connections: 4096,
             calls_in_flight: 16_384,
             purchases_queued: wide(store.purchases_queued),
-            message_bytes: Bytes(4 << 20),
+            message_bytes: store.message_bytes.into(),
             topic_bytes: store.topic_bytes.into(),
             page_size: wide(store.page_size),
             quantity: store.quantity.into(),
             log_tails: wide(store.log_tails),
+            search_streams: wide(store.search_streams),
             first_byte_seconds: Seconds(10.0),
         }
     }

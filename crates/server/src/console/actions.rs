@@ -2,12 +2,13 @@
 
 use std::{
     io::Write,
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
 use anyhow::bail;
 use bookstore::{
-    Bookstore, Cents,
+    Bookstore, Cents, Topic,
     domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
     fault::Fault,
     money,
@@ -15,13 +16,15 @@ use bookstore::{
 };
 
 use crate::{
+    screen,
     shell::{self, CANDIDATES_MAX},
     table,
 };
 
 /// The commands, as `help` shows them.
-pub(super) const COMMANDS: [shell::Help; 6] = [
+pub(super) const COMMANDS: [shell::Help; 7] = [
     ("list", "", "every book"),
+    ("topics", "[text]", "every topic and how many books it has, or the topics near a text"),
     ("restock", "[amount]", "raises every book's stock to amount, 20 if absent; a book above it keeps its stock"),
     ("update", "<id> <price>", "sets a price"),
     ("log", "", "recent transactions, newest last"),
@@ -43,6 +46,8 @@ pub(super) async fn run(store: &Bookstore, words: &[&str], out: &mut impl Write)
     match *words {
         [] => {}
         ["list"] => list(store, out).await?,
+        ["topics"] => topics(store, out)?,
+        ["topics", ..] => topics_near(store, &words[1..].join(" "), out).await?,
         ["restock"] => restock(store, RESTOCK_DEFAULT.into(), out).await?,
         ["restock", amount] => {
             let wanted = || Fault::invalid("amount", amount, "a whole number from 0 to 2147483647");
@@ -76,6 +81,30 @@ async fn list(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
             return Ok(());
         }
     }
+}
+
+fn topics(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut after: Option<Arc<str>> = None;
+    loop {
+        let page = store.topics(after.as_deref(), 0)?;
+        writeln!(out, "{}", topic_table(&page.items))?;
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn topics_near(store: &Bookstore, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
+    let found = store.topics_near(text, 0).await?;
+    Ok(match found.as_slice() {
+        [] => writeln!(out, "no topic is near '{}'", screen::line(text))?,
+        found => writeln!(out, "{}", topic_table(found))?,
+    })
+}
+
+fn topic_table(topics: &[Topic]) -> String {
+    table::topics(topics.iter().map(|topic| (topic.name.as_ref().to_owned(), topic.books.to_string())))
 }
 
 async fn restock(store: &Bookstore, amount: i64, out: &mut impl Write) -> anyhow::Result<()> {
@@ -139,6 +168,25 @@ pub(super) async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
         let Ok(page) = store.list(BookId::new(id - 1), 0).await else { break };
         found.extend(page.items.iter().map(|book| book.id().to_string()).take_while(|id| id.starts_with(typed)));
         first = id.checked_mul(10).filter(|_| !typed.is_empty());
+    }
+    found
+}
+
+/// As [`ids`], topics.
+pub(super) fn topics_beginning(store: &Bookstore, typed: &str) -> Vec<String> {
+    // A topic starts after any text that is shorter, so what was typed is looked up without its last character.
+    let mut before = typed.to_owned();
+    before.pop();
+    let mut found: Vec<String> = Vec::new();
+    let mut after = (!before.is_empty()).then(|| Arc::from(before));
+    while let Ok(page) = store.topics(after.as_deref(), 0) {
+        let names = page.items.iter().map(|topic| topic.name.as_ref());
+        found.extend(names.filter(|name| name.starts_with(typed)).take(CANDIDATES_MAX).map(str::to_owned));
+        let is_past = page.items.last().is_none_or(|topic| *topic.name > *typed && !topic.name.starts_with(typed));
+        if is_past || found.len() >= CANDIDATES_MAX || page.next.is_none() {
+            break;
+        }
+        after = page.next;
     }
     found
 }

@@ -19,10 +19,12 @@ use prometheus_client::{
 };
 
 /// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 22] = [
+const METHODS: [&str; 24] = [
     "/bookstore.BookStore/Lookup",
     "/bookstore.BookStore/Buy",
     "/bookstore.BookStore/Search",
+    "/bookstore.BookStore/SearchStream",
+    "/bookstore.BookStore/ListTopics",
     "/bookstore.BookStore/Hello",
     "/bookstore.Admin/List",
     "/bookstore.Admin/Restock",

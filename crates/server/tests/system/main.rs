@@ -23,6 +23,7 @@ mod outcomes;
 mod probe;
 mod records;
 mod rpcgame;
+mod search;
 mod shutdown;
 mod tasks;
 mod terminal;

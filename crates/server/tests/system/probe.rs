@@ -23,7 +23,9 @@ async fn difference_of_two_readings_is_what_was_called_between_them() {
     for _ in 0..20 {
         shop.buy(one(BOOK)).await.expect("an answer");
     }
-    shop.search(BookTopicRequest { topic: "college life".into() }).await.expect("an answer");
+    shop.search(BookTopicRequest { topic: "college life".into(), ..BookTopicRequest::default() })
+        .await
+        .expect("an answer");
     let after = probe.read().expect("a reading");
     let buys = after.since(&before, Some("bookstore.BookStore/Buy")).expect("the same process");
     assert_eq!(buys.calls, 20);
