@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::bail;
 use bookstore::{
-    Bookstore, Cents, Topic,
+    Bookstore, Cents,
+    bookstore::Topic,
     domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
     fault::Fault,
     money,
@@ -173,20 +174,11 @@ pub(super) async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
 }
 
 /// As [`ids`], topics.
-pub(super) fn topics_beginning(store: &Bookstore, typed: &str) -> Vec<String> {
-    // A topic starts after any text that is shorter, so what was typed is looked up without its last character.
-    let mut before = typed.to_owned();
-    before.pop();
-    let mut found: Vec<String> = Vec::new();
-    let mut after = (!before.is_empty()).then(|| Arc::from(before));
-    while let Ok(page) = store.topics(after.as_deref(), 0) {
-        let names = page.items.iter().map(|topic| topic.name.as_ref());
-        found.extend(names.filter(|name| name.starts_with(typed)).take(CANDIDATES_MAX).map(str::to_owned));
-        let is_past = page.items.last().is_none_or(|topic| *topic.name > *typed && !topic.name.starts_with(typed));
-        if is_past || found.len() >= CANDIDATES_MAX || page.next.is_none() {
-            break;
-        }
-        after = page.next;
-    }
-    found
+pub(super) async fn topics_beginning(store: &Bookstore, typed: &str) -> Vec<String> {
+    let found = match typed {
+        "" => store.topics(None, 0).map(|page| page.items),
+        _ => store.topics_near(typed, CANDIDATES_MAX).await,
+    };
+    let names = found.unwrap_or_default().into_iter().map(|topic| topic.name.as_ref().to_owned());
+    names.filter(|name| name.starts_with(typed)).take(CANDIDATES_MAX).collect()
 }

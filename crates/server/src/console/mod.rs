@@ -39,7 +39,7 @@ fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
     let (books, waiting) = (store.clone(), runtime.clone());
     let complete = move |command: &str, typed: &str| match command {
         "update" => waiting.block_on(actions::ids(&books, typed)),
-        "topics" => actions::topics_beginning(&books, typed),
+        "topics" => waiting.block_on(actions::topics_beginning(&books, typed)),
         _ => Vec::new(),
     };
     let mut shell = Shell::open("quire> ", &COMMANDS, "console", Box::new(complete))?;
