@@ -48,6 +48,8 @@ pub(super) struct Calls {
 /// What came of a command, as text and as JSON.
 pub(super) struct Answer {
     pub exit: Exit,
+    /// It is no answer of the store's.
+    pub is_fault: bool,
     pub text: String,
     pub json: Value,
 }
@@ -84,6 +86,7 @@ impl Calls {
         };
         done.unwrap_or_else(|failed| Answer {
             exit: failed.exit,
+            is_fault: true,
             text: failed.message(&self.address),
             json: failed.json(&self.address),
         })
@@ -95,7 +98,7 @@ impl Calls {
         let reply = ask(self.read, Kind::Read, |time| self.shop.hello(within(time, request.clone()))).await?;
         let took_ms = start.elapsed().as_secs_f64() * 1e3;
         let json = json!({ "success": true, "message": reply.hello_message, "ms": took_ms });
-        Ok(Answer { exit: Exit::Done, text: format!("{} ({took_ms:.2} ms)", screen::line(&reply.hello_message)), json })
+        Ok(Answer { exit: Exit::Done, is_fault: false, text: format!("{} ({took_ms:.2} ms)", screen::line(&reply.hello_message)), json })
     }
 
     async fn search(&self, topic: &str) -> Result<Answer, Failed> {
@@ -110,7 +113,7 @@ impl Calls {
             text = format!("{text}; near it: {}", named.join(", "));
             json["near"] = near.into();
         }
-        Ok(Answer { exit: exit(reply.success), text, json })
+        Ok(Answer { exit: exit(reply.success), is_fault: false, text, json })
     }
 
     /// As a stream, because a topic may be larger than a message; from a server that knows no streams, in one message.
@@ -157,7 +160,7 @@ impl Calls {
             ([], near) => format!("no topic is near '{}'", screen::line(near)),
             (topics, _) => table::topics(topics.iter().map(|topic| (topic.name.clone(), topic.books.to_string()))),
         };
-        Ok(Answer { exit: Exit::Done, text, json: json!({ "success": true, "topics": listed }) })
+        Ok(Answer { exit: Exit::Done, is_fault: false, text, json: json!({ "success": true, "topics": listed }) })
     }
 
     /// Asks for topics once, for completion: the first page of them, if it comes soon.
@@ -178,7 +181,7 @@ impl Calls {
         let json =
             json!({ "success": reply.success, "message": reply.message, "book": reply.book.as_ref().map(book_json) });
         let text = reply.book.map_or_else(|| screen::line(&reply.message).into(), |book| book_table(&[book]));
-        Ok(Answer { exit: exit(reply.success), text, json })
+        Ok(Answer { exit: exit(reply.success), is_fault: false, text, json })
     }
 
     async fn buy(&self, id: i32, quantity: i32) -> Answer {
@@ -205,7 +208,7 @@ impl Calls {
             json["message"] = text.as_str().into();
             json["command"] = again.into();
         }
-        Answer { exit: failed.exit, text, json }
+        Answer { exit: failed.exit, is_fault: true, text, json }
     }
 
     /// The whole command line that sends the same purchase again.
@@ -240,7 +243,8 @@ fn bought(reply: BuyBookReply, key: &str) -> Answer {
     });
     let number = if reply.success { format!(" (purchase {})", reply.purchase_number) } else { String::new() };
     let replayed = if reply.replayed { "; this key was sent before, nothing was bought again" } else { "" };
-    Answer { exit: exit(reply.success), text: format!("{}{number}{replayed}", screen::line(&reply.message)), json }
+    let text = format!("{}{number}{replayed}", screen::line(&reply.message));
+    Answer { exit: exit(reply.success), is_fault: false, text, json }
 }
 
 /// 128 random bits as text that can be typed again.

@@ -95,10 +95,10 @@ impl Client {
     }
 
     fn show(&self, answer: Answer) -> Exit {
-        match (answer.exit, self.json) {
-            (_, true) => pager::print(&screen::json(&answer.json)),
-            (Exit::Done | Exit::Refused, false) => pager::print(&screen::lines(&answer.text)),
-            (_, false) => eprintln!("{}", screen::lines(&answer.text)),
+        match (self.json, answer.is_fault) {
+            (true, _) => pager::print(&screen::json(&answer.json)),
+            (false, false) => pager::print(&screen::lines(&answer.text)),
+            (false, true) => eprintln!("{}", screen::lines(&answer.text)),
         }
         answer.exit
     }

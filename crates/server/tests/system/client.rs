@@ -48,7 +48,7 @@ fn topics_are_listed_and_a_search_without_a_hit_names_those_that_are_near() {
     let topics = rows(&text(&server.client(&["topics"], ""), 0));
     assert!(topics[0].starts_with("college life") && topics[0].ends_with('2'), "{topics:?}");
     assert_eq!(topics.len(), 2);
-    assert!(rows(&text(&server.client(&["topics", "colege"], ""), 0))[0].starts_with("college life"));
+    assert!(rows(&text(&server.client(&["topics", "colege life"], ""), 0))[0].starts_with("college life"));
     let near = text(&server.client(&["search", "Distributed", "System"], ""), 0);
     assert_eq!(near, "no book has the topic 'Distributed System'; near it: 'distributed systems'\n");
     let json: Value = serde_json::from_str(&text(&server.client(&["--json", "topics"], ""), 0)).expect("JSON");
@@ -124,12 +124,17 @@ fn what_cannot_be_understood_exits_with_2_and_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.starts_with(&format!("quire: {wanted}")), "{said}");
     }
-    for address in ["host:port", "1.2.3.4:99999", "ftp://host:1", ":10086"] {
+    for (address, wanted) in [
+        ("host:port", "it must be HOST:PORT with a port up to 65535, as host:10086"),
+        ("1.2.3.4:99999", "it must be HOST:PORT with a port up to 65535, as 1.2.3.4:10086"),
+        ("ftp://host:1", "it must be http://host:1 or https://host:1"),
+        (":0", "it must be HOST:PORT with a port from 1 to 65535"),
+    ] {
         let done = process::run(folder.path(), &["client", address, "ping"], "");
         assert_eq!(done.status.code(), Some(2), "{done:?}");
-        assert!(String::from_utf8_lossy(&done.stderr).contains("it must be HOST:PORT"), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains(wanted), "{done:?}");
     }
-    let key = server.client(&["--key", "x", "buy", "1"], "");
+    let key = server.client(&["--key", "sell", "1"], "");
     assert_eq!(key.status.code(), Some(2), "a flag's value is no flag of its own: {key:?}");
 }
 

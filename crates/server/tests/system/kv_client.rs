@@ -49,7 +49,7 @@ impl Store {
 
 #[test]
 fn every_command_does_what_it_says_with_a_journal_and_without() {
-    for durability in ["none", "log"] {
+    for durability in ["memory", "log"] {
         let store = Store::start(&Start::default().set(&format!("kv.durability={durability}")));
         assert_eq!(store.says(&["get", "a"], 1), "there is no key 'a'\n");
         assert!(store.says(&["create", "a", "one"], 0).starts_with("stored"));
@@ -90,7 +90,6 @@ fn bytes_that_are_not_text_go_in_and_come_out_as_they_are() {
     let entry = store.json(&["get", "--hex", "00ff"], 0);
     assert_eq!((&entry["key_hex"], &entry["value_hex"]), (&json!("00ff"), &json!("c0ffee")));
     assert_eq!(store.json(&["get", "k"], 0)["value_base64"].as_str().map(str::len), Some(344));
-    assert_eq!(store.says(&["scan", "\0"], 2).lines().count(), 1, "an argument holds no zero byte");
     assert!(store.says(&["scan", "--hex", "00"], 0).starts_with("00ff\tc0ffee"));
     store.says(&["put", "--base64", "G1sySg==", "G1sySuKAri8v"], 0);
     assert!(store.says(&["scan"], 0).contains("\\u{1b}[2J\t\\u{1b}[2J\\u{202e}//\n"));
@@ -99,7 +98,6 @@ fn bytes_that_are_not_text_go_in_and_come_out_as_they_are() {
 #[test]
 fn a_value_on_a_terminal_is_escaped() {
     let store = Store::start(&Start::default());
-    store.says(&["put", "k", "--base64", "--file", "-"], 0);
     store.says(&["put", "--base64", "aw==", "G1sySuKAruKAriBlbmQ="], 0);
     let line = format!("{QUIRE} kv {} get k", store.server.address);
     let Some(mut terminal) = Terminal::run(store.folder.path(), &line) else { return };

@@ -111,7 +111,7 @@ fn nor_does_it_at_a_prompt() {
         assert!(!shown.contains("\u{1b}[2J") && !shown.contains('\u{202e}') && !shown.contains('\u{9b}'), "{shown:?}");
     }
     terminal.press("\u{4}");
-    assert_eq!(terminal.ended(), Some(0));
+    assert_eq!(terminal.ended(), Some(1), "the worst of them was refused");
 }
 
 #[test]
