@@ -28,6 +28,7 @@ run: ## start the server on the embedded database with the sample catalogue
 
 test: $(INSTALLED) $(VENV) ## run every test: Rust, the benchmarks once, judges and clients written by others
 	{ command -v chromium && command -v chromedriver; } >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; }
+	command -v mvn >/dev/null || { apt-get update -qq && apt-get install -y -qq maven openjdk-17-jdk-headless; }
 	JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin tests/run.sh
 
 check: ## formatting and lints

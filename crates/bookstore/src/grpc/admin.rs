@@ -31,7 +31,7 @@ pub enum Access {
 
 impl Access {
     /// `Ok` if a caller who sent `authorization` may act.
-    fn check(&self, metadata: &Metadata) -> Result<(), Fault> {
+    pub fn check(&self, metadata: &Metadata) -> Result<(), Fault> {
         let Self::Token(token) = self else {
             let refusal =
                 "operator actions are off while the server listens beyond loopback without a token; set admin.token";

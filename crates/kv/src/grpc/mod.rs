@@ -1,5 +1,6 @@
 //! The key-value service over gRPC: wire messages in, domain calls, wire messages out. No rule and no limit lives here.
 
+mod admin;
 mod encode;
 mod pairs;
 mod range;
@@ -7,6 +8,7 @@ mod range;
 use std::time::Duration;
 
 use ::grpc::{Code, Status};
+pub use admin::{AdminService, Admit};
 pub use pairs::PairsService;
 pub use range::RangeService;
 
@@ -28,7 +30,7 @@ pub mod wire {
 }
 
 /// The methods, as metrics name them.
-pub const METHODS: [&str; 7] = [
+pub const METHODS: [&str; 8] = [
     "/io.grpc.KeyValueService/Retrieve",
     "/io.grpc.KeyValueService/Create",
     "/io.grpc.KeyValueService/Update",
@@ -36,6 +38,7 @@ pub const METHODS: [&str; 7] = [
     "/io.grpc.KeyRangeService/Put",
     "/io.grpc.KeyRangeService/Scan",
     "/io.grpc.KeyRangeService/Watch",
+    "/io.grpc.KeyAdminService/Snapshot",
 ];
 
 /// As messages have it, where 0 is for ever.

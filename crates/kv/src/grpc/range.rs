@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{
-    encode::Parts,
+    encode::{Parts, fits_usual_message},
     wire::{
         PutRequest, PutResponse, ScanRequest, ScanResponse, WatchEvent, WatchEventKind, WatchRequest,
         key_range_service_server::KeyRangeService,
@@ -84,11 +84,13 @@ impl From<Event> for WatchEvent {
             EventKind::Deleted => WatchEventKind::Deleted,
             EventKind::Expired => WatchEventKind::Expired,
         };
+        let value_left_out = !fits_usual_message(event.key.len(), event.value.len());
         Self {
             kind: kind.into(),
             key: Bytes::copy_from_slice(&event.key),
-            value: event.value,
+            value: if value_left_out { Bytes::new() } else { event.value },
             version: event.version.0,
+            value_left_out,
         }
     }
 }

@@ -6,10 +6,10 @@
 //! 'v'       ->  the greatest version ever given (8 bytes)
 //! ```
 
-use std::{num::NonZeroU64, path::Path};
+use std::{fmt, num::NonZeroU64, ops::Bound, path::Path};
 
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _};
 
 use crate::entry::{Entry, Key, Value, Version};
 
@@ -27,18 +27,19 @@ const TABLE_BYTES: u64 = 16 << 20;
 const VALUE_APART_BYTES: u32 = 4 << 10;
 
 /// A change to write.
-pub(super) enum Record<'a> {
+pub(crate) enum Record<'a> {
     Put(&'a Key, &'a Entry),
     Remove(&'a Key),
 }
 
-pub(super) struct Disk {
+#[derive(Clone)]
+pub(crate) struct Disk {
     database: Database,
     entries: Keyspace,
 }
 
 impl Disk {
-    pub(super) fn open(folder: &Path) -> Result<Self, fjall::Error> {
+    pub(crate) fn open(folder: &Path) -> Result<Self, fjall::Error> {
         let database = Database::builder(folder)
             .worker_threads(1)
             .cache_size(CACHE_BYTES)
@@ -75,7 +76,7 @@ impl Disk {
 
     /// Writes a batch; when it returns, the batch is on disk. After an error nobody knows, and the disk must be opened
     /// anew.
-    pub(super) fn commit<'a>(
+    pub(crate) fn commit<'a>(
         &self,
         records: impl Iterator<Item = Record<'a>>,
         version: Version,
@@ -89,6 +90,55 @@ impl Disk {
         }
         batch.insert(&self.entries, VERSION_KEY, version.0.to_le_bytes());
         batch.commit()
+    }
+}
+
+/// A moment of the disk.
+pub(super) struct Moment(fjall::Snapshot);
+
+impl Disk {
+    /// This moment: every batch that is committed is in it, and none after it.
+    pub(super) fn moment(&self) -> Moment {
+        Moment(self.database.snapshot())
+    }
+
+    /// Shows the entries of a moment in the order of their keys, those after a key, until `visit` says that it is
+    /// enough.
+    pub(super) fn visit(
+        &self,
+        moment: &Moment,
+        after: Option<&[u8]>,
+        mut visit: impl FnMut(Key, Entry) -> bool,
+    ) -> Result<(), fjall::Error> {
+        let from = after.map_or(Bound::Included(vec![ENTRY_TAG]), |after| Bound::Excluded(stored_key(after)));
+        let to = Bound::Excluded(vec![ENTRY_TAG + 1]);
+        for item in moment.0.range(&self.entries, (from, to)) {
+            let (key, bytes) = item.into_inner()?;
+            if let Some(entry) = entry_from(&bytes)
+                && !visit(Key::from(&key[1..]), entry)
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The greatest version that was given up to a moment.
+    pub(super) fn version_at(&self, moment: &Moment) -> Result<Version, fjall::Error> {
+        let found = moment.0.get(&self.entries, VERSION_KEY)?;
+        Ok(Version(found.and_then(|bytes| number(&bytes)).unwrap_or(0)))
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Moment").finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod disk;
 mod queue;
+mod view;
 mod writer;
 
 use std::{
@@ -21,9 +22,13 @@ use std::{
 
 use tokio::sync::{oneshot, watch};
 
+pub(crate) use self::{
+    disk::{Disk, Record},
+    view::View,
+};
 use self::{
-    disk::Disk,
     queue::{Job, Queue},
+    view::Opened,
     writer::Writer,
 };
 use crate::{
@@ -75,6 +80,7 @@ struct Shared {
     queue: Queue,
     failures: AtomicU64,
     sound: watch::Sender<bool>,
+    opened: Arc<Opened>,
 }
 
 /// The callers' end.
@@ -100,7 +106,9 @@ impl Journal {
             queue: Queue::new(limits.writes_queued),
             failures: AtomicU64::new(0),
             sound: watch::Sender::new(true),
+            opened: Arc::default(),
         });
+        shared.opened.set(Some(disk.clone()));
         let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shared));
         let (ending, ended) = mpsc::channel();
         let run = move || {
@@ -118,6 +126,11 @@ impl Journal {
         self.shared.queue.push(Job { key, action, reply })?;
         // The thread answers whatever it took, unless it panicked.
         answer.await.unwrap_or(Err(Fault::OutcomeUnknown))
+    }
+
+    /// What is on disk at this moment.
+    pub(crate) fn view(&self) -> Result<View, Fault> {
+        View::of(&self.shared.opened)
     }
 
     pub(crate) fn queued(&self) -> usize {

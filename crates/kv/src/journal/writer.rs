@@ -67,7 +67,9 @@ impl Writer {
     pub(super) fn run(mut self, disk: Disk) {
         let mut disk = Some(disk);
         while let Some(open) = disk.take() {
-            let Err(error) = self.work(&open) else { return };
+            let worked = self.work(&open);
+            self.shared.opened.set(None);
+            let Err(error) = worked else { return };
             self.shared.failures.fetch_add(1, Relaxed);
             tracing::error!(%error, folder = %self.folder.display(), "the key-value journal failed; it takes nothing until it has been read back");
             self.shared.sound.send_replace(false);
@@ -90,6 +92,7 @@ impl Writer {
             match Disk::open(&self.folder).and_then(|disk| self.read_back(&disk).map(|()| disk)) {
                 Ok(disk) => {
                     tracing::info!(folder = %self.folder.display(), "the key-value journal was read back and takes writes again");
+                    self.shared.opened.set(Some(disk.clone()));
                     self.shared.queue.resume();
                     self.shared.sound.send_replace(true);
                     return Some(disk);

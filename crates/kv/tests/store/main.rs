@@ -3,6 +3,7 @@
 mod limits;
 mod model;
 mod rules;
+mod snapshots;
 mod watches;
 
 use std::{

@@ -66,18 +66,18 @@ impl<'a> Calls<'a> {
                 ask(write, Kind::Write, put).await.map(|reply| self.stored(reply.version))
             }
             Command::Create(given) => {
-                let request = CreateRequest { key: key.clone(), value: value(given), time_to_live_ms };
+                let request = CreateRequest { key: key.clone(), value: value(given), time_to_live_ms, want_details: true };
                 let create = |time| self.pairs.create(within(time, request.clone()));
                 ask(write, Kind::Write, create).await.map(|reply| self.stored(reply.version))
             }
             Command::Update(given) => {
                 let request =
-                    UpdateRequest { key: key.clone(), value: value(given), expected_version, time_to_live_ms };
+                    UpdateRequest { key: key.clone(), value: value(given), expected_version, time_to_live_ms, want_details: true };
                 let update = |time| self.pairs.update(within(time, request.clone()));
                 ask(write, Kind::Write, update).await.map(|reply| self.stored(reply.version))
             }
             Command::Delete => {
-                let request = DeleteRequest { key: key.clone(), expected_version };
+                let request = DeleteRequest { key: key.clone(), expected_version, want_details: true };
                 let delete = |time| self.pairs.delete(within(time, request.clone()));
                 ask(write, Kind::Write, delete).await.map(|reply| self.deleted(reply.deleted))
             }
@@ -88,10 +88,14 @@ impl<'a> Calls<'a> {
         }
     }
 
-    async fn get(&self, key: &Bytes) -> Result<(), Failed> {
-        let request = RetrieveRequest { key: key.clone() };
+    async fn retrieve(&self, key: &Bytes) -> Result<RetrieveResponse, Failed> {
+        let request = RetrieveRequest { key: key.clone(), want_details: true };
         let patience = Patience::new(&self.args.connection, TIMEOUT);
-        let reply = ask(patience, Kind::Read, |time| self.pairs.retrieve(within(time, request.clone()))).await?;
+        ask(patience, Kind::Read, |time| self.pairs.retrieve(within(time, request.clone()))).await
+    }
+
+    async fn get(&self, key: &Bytes) -> Result<(), Failed> {
+        let reply = self.retrieve(key).await?;
         if self.args.connection.json {
             let mut json = json!({ "success": true });
             self.form.put(&mut json, "key", key);
@@ -137,12 +141,16 @@ impl<'a> Calls<'a> {
                 page_size: 0,
                 keys_only: self.args.keys_only,
             };
-            let page = match ask(patience, Kind::Read, |time| self.range.scan(within(time, request.clone()))).await {
+            let mut page = match ask(patience, Kind::Read, |time| self.range.scan(within(time, request.clone()))).await {
                 Ok(page) => page,
                 Err(failed) => break Err(failed),
             };
             let shown = usize::try_from(left).unwrap_or(usize::MAX).min(page.entries.len());
             left -= shown as u64;
+            for entry in page.entries[..shown].iter_mut().filter(|entry| entry.value_left_out) {
+                // Gone meanwhile, it is shown without a value, as the page has it.
+                entry.value = self.retrieve(&entry.key).await.map_or_else(|_| Bytes::new(), |found| found.value);
+            }
             let written = page.entries[..shown].iter().try_for_each(|entry| writeln!(out, "{}", self.entry(entry)));
             start_after = page.next_start_after;
             if written.is_err() || left == 0 || start_after.is_none() {
@@ -202,14 +210,16 @@ impl<'a> Calls<'a> {
                 json["version"] = event.version.into();
                 self.form.put(&mut json, "key", &event.key);
             }
-            if is_put {
+            if event.value_left_out {
+                json["value_left_out"] = true.into();
+            } else if is_put {
                 self.form.put(&mut json, "value", &event.value);
             }
             return screen::json(&json);
         }
         match event.kind() {
             WatchEventKind::Started => kind.to_owned(),
-            _ if is_put => format!("{kind}\t{}\t{}", self.form.show(&event.key), self.form.show(&event.value)),
+            _ if is_put && !event.value_left_out => format!("{kind}\t{}\t{}", self.form.show(&event.key), self.form.show(&event.value)),
             _ => format!("{kind}\t{}", self.form.show(&event.key)),
         }
     }

@@ -1,11 +1,12 @@
 //! The key-value service on this server. Must not hold a rule; those are in the crate `kv`.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use ::kv::{
     Clock, KeyValue, Settings,
-    grpc::{PairsService, RangeService, wire},
+    grpc::{AdminService, PairsService, RangeService, wire},
 };
+use bookstore::grpc::Access;
 use grpc::{reflection::Reflection, server::Builder};
 use prometheus_client::{
     collector::Collector,
@@ -13,13 +14,16 @@ use prometheus_client::{
     metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
 use tokio::{sync::watch::Receiver, task::JoinHandle};
-use wire::{key_range_service_server::KeyRangeServiceServer, key_value_service_server::KeyValueServiceServer};
+use wire::{
+    key_admin_service_server::KeyAdminServiceServer, key_range_service_server::KeyRangeServiceServer,
+    key_value_service_server::KeyValueServiceServer,
+};
 
 /// Its folder in the data folder; there only if writes are to last.
 const FOLDER_NAME: &str = "kv";
 
 /// The services' names, for health.
-pub(crate) const NAMES: [&str; 2] = ["io.grpc.KeyValueService", "io.grpc.KeyRangeService"];
+pub(crate) const NAMES: [&str; 3] = ["io.grpc.KeyValueService", "io.grpc.KeyRangeService", "io.grpc.KeyAdminService"];
 
 /// The service, opened.
 #[derive(Clone, Debug)]
@@ -41,10 +45,13 @@ impl Kv {
         tokio::spawn(async move { store.keep_sweeping().await })
     }
 
-    pub(crate) fn serve_on(&self, builder: Builder) -> Builder {
+    /// `access` says who may act as operator.
+    pub(crate) fn serve_on(&self, builder: Builder, access: Access) -> Builder {
+        let admit = Arc::new(move |metadata: &grpc::Metadata| Ok(access.check(metadata)?));
         builder
             .add_service(KeyValueServiceServer::new(PairsService::new(self.store.clone())))
             .add_service(KeyRangeServiceServer::new(RangeService::new(self.store.clone())))
+            .add_service(KeyAdminServiceServer::new(AdminService::new(self.store.clone(), admit)))
     }
 
     pub(crate) fn describe(reflection: Reflection) -> anyhow::Result<Reflection> {

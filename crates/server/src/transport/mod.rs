@@ -77,7 +77,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
         Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone(), limits: front.limits });
     let builder = Server::builder();
     let builder = match &front.kv {
-        Some(kv) => kv.serve_on(builder),
+        Some(kv) => kv.serve_on(builder, front.access.clone()),
         None => builder,
     };
     let builder = match &front.records {
