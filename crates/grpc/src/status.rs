@@ -111,7 +111,13 @@ pub struct Status {
 impl Status {
     /// A status without details.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, reach: Reach::default(), message: message.into(), details: Bytes::new(), metadata: Metadata::new() }
+        Self {
+            code,
+            reach: Reach::default(),
+            message: message.into(),
+            details: Bytes::new(),
+            metadata: Metadata::new(),
+        }
     }
 
     /// Success.
@@ -134,7 +140,9 @@ impl Status {
         self.reach
     }
 
-    pub(crate) fn with_reach(self, reach: Reach) -> Self {
+    /// The same with another reach.
+    #[must_use]
+    pub fn with_reach(self, reach: Reach) -> Self {
         Self { reach, ..self }
     }
 

@@ -144,9 +144,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     while let Some(first) = rest.chars().next() {
         let (word, after) = if matches!(first, '"' | '\'') {
             let inside = &rest[1..];
-            let closed = |(at, _): &(usize, &str)| {
-                inside[at + 1..].chars().next().is_none_or(char::is_whitespace)
-            };
+            let closed = |(at, _): &(usize, &str)| inside[at + 1..].chars().next().is_none_or(char::is_whitespace);
             let end = inside.match_indices(first).find(closed);
             let (end, _) = end.ok_or_else(|| format!("the quote {first} is not closed; close it, or leave it out"))?;
             (&inside[..end], &inside[end + 1..])

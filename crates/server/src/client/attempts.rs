@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grpc::{Code, Reach, Response, Status};
+use grpc::{Code, Reach, Response, Status, client::Channel};
 use serde_json::{Value, json};
 
 use crate::{cli::ConnectionArgs, exit::Exit, screen};
@@ -58,7 +58,12 @@ impl Patience {
 }
 
 /// Calls with the time that the attempt has, again as often as the patience allows.
-pub(crate) async fn ask<A, F>(patience: Patience, kind: Kind, mut call: impl FnMut(Duration) -> F) -> Result<A, Failed>
+pub(crate) async fn ask<A, F>(
+    channel: &Channel,
+    patience: Patience,
+    kind: Kind,
+    call: impl Fn(Duration) -> F,
+) -> Result<A, Failed>
 where
     F: Future<Output = Result<Response<A>, Status>>,
 {
@@ -67,7 +72,7 @@ where
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let status = tokio::select! {
-            answered = call(patience.share(kind).min(left)) => match answered {
+            answered = attempt(channel, patience.share(kind).min(left), &call) => match answered {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             },
@@ -97,12 +102,20 @@ where
     }
 }
 
+/// Calls once the server has spoken, so that a call which was not sent is known not to have been.
+async fn attempt<A, F>(channel: &Channel, time: Duration, call: impl Fn(Duration) -> F) -> Result<Response<A>, Status>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
+    let deadline = Instant::now() + time;
+    let ready = tokio::time::timeout(time, channel.ready()).await;
+    ready.map_err(|_| Status::unavailable("no connection in time").with_reach(Reach::Untouched))??;
+    call(deadline.saturating_duration_since(Instant::now())).await
+}
+
 /// What is known after an attempt that failed.
 pub(crate) fn judge(kind: Kind, status: &Status) -> Exit {
-    let is_open = matches!(
-        status.code(),
-        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
-    );
+    let is_open = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown);
     match (status.reach(), kind) {
         (Reach::Untouched, _) => Exit::Unreachable,
         // A refusal in so many words. Between here and the server others may say that it is unavailable.

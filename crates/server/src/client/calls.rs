@@ -13,7 +13,7 @@ use bookstore::{
         ListTopicsRequest, book_store_client::BookStoreClient,
     },
 };
-use grpc::{Code, Request, Status, Streaming};
+use grpc::{Code, Request, Status, Streaming, client::Channel};
 use rand_core::{OsRng, RngCore as _};
 use serde_json::{Value, json};
 
@@ -35,6 +35,7 @@ const LEARNING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection to a server.
 pub(super) struct Calls {
+    channel: Channel,
     shop: BookStoreClient,
     address: String,
     read: Patience,
@@ -66,7 +67,8 @@ impl Calls {
         let purchase = Patience::new(connection, PURCHASE_TIMEOUT);
         let channel = connection::open(connection, address, purchase.connect_timeout(Kind::Keyed))?;
         Ok(Self {
-            shop: BookStoreClient::new(channel),
+            shop: BookStoreClient::new(channel.clone()),
+            channel,
             address: address.to_owned(),
             read: Patience::new(connection, READ_TIMEOUT),
             purchase,
@@ -95,10 +97,16 @@ impl Calls {
     async fn ping(&self) -> Result<Answer, Failed> {
         let start = Instant::now();
         let request = HelloRequest { name: "quire client".to_owned() };
-        let reply = ask(self.read, Kind::Read, |time| self.shop.hello(within(time, request.clone()))).await?;
+        let reply =
+            ask(&self.channel, self.read, Kind::Read, |time| self.shop.hello(within(time, request.clone()))).await?;
         let took_ms = start.elapsed().as_secs_f64() * 1e3;
         let json = json!({ "success": true, "message": reply.hello_message, "ms": took_ms });
-        Ok(Answer { exit: Exit::Done, is_fault: false, text: format!("{} ({took_ms:.2} ms)", screen::line(&reply.hello_message)), json })
+        Ok(Answer {
+            exit: Exit::Done,
+            is_fault: false,
+            text: format!("{} ({took_ms:.2} ms)", screen::line(&reply.hello_message)),
+            json,
+        })
     }
 
     async fn search(&self, topic: &str) -> Result<Answer, Failed> {
@@ -107,7 +115,8 @@ impl Calls {
         self.seen.borrow_mut().books(&reply.books);
         let books: Vec<Value> = reply.books.iter().map(book_json).collect();
         let mut json = json!({ "success": reply.success, "message": reply.message, "books": books });
-        let mut text = if reply.books.is_empty() { screen::line(&reply.message).into() } else { book_table(&reply.books) };
+        let mut text =
+            if reply.books.is_empty() { screen::line(&reply.message).into() } else { book_table(&reply.books) };
         if !near.is_empty() {
             let named: Vec<String> = near.iter().map(|topic| format!("'{}'", screen::line(topic))).collect();
             text = format!("{text}; near it: {}", named.join(", "));
@@ -119,7 +128,8 @@ impl Calls {
     /// As a stream, because a topic may be larger than a message; from a server that knows no streams, in one message.
     async fn whole_topic(&self, topic: &str) -> Result<BookListReply, Failed> {
         let request = BookTopicRequest { topic: topic.to_owned(), ..BookTopicRequest::default() };
-        let streamed = ask(self.read, Kind::Read, |time| self.shop.search_stream(within(time, request.clone())));
+        let streamed =
+            ask(&self.channel, self.read, Kind::Read, |time| self.shop.search_stream(within(time, request.clone())));
         let found = match streamed.await {
             Ok(mut parts) => match gathered(&mut parts).await {
                 Ok(whole) => return Ok(whole),
@@ -130,13 +140,15 @@ impl Calls {
         if found.status.code() != Code::Unimplemented {
             return Err(found);
         }
-        ask(self.read, Kind::Read, |time| self.shop.search(within(time, request.clone()))).await
+        ask(&self.channel, self.read, Kind::Read, |time| self.shop.search(within(time, request.clone()))).await
     }
 
     /// Topics near one that has no books; none from a server that cannot say.
     async fn near(&self, topic: &str) -> Vec<String> {
         let request = ListTopicsRequest { near: topic.to_owned(), ..ListTopicsRequest::default() };
-        let reply = ask(self.read, Kind::Read, |time| self.shop.list_topics(within(time, request.clone()))).await;
+        let reply =
+            ask(&self.channel, self.read, Kind::Read, |time| self.shop.list_topics(within(time, request.clone())))
+                .await;
         reply.map_or_else(|_| Vec::new(), |reply| reply.topics.into_iter().map(|topic| topic.name).collect())
     }
 
@@ -145,7 +157,9 @@ impl Calls {
         let mut page_token = String::new();
         loop {
             let request = ListTopicsRequest { page_token, near: near.to_owned(), ..ListTopicsRequest::default() };
-            let page = ask(self.read, Kind::Read, |time| self.shop.list_topics(within(time, request.clone()))).await?;
+            let page =
+                ask(&self.channel, self.read, Kind::Read, |time| self.shop.list_topics(within(time, request.clone())))
+                    .await?;
             topics.extend(page.topics);
             page_token = page.next_page_token;
             if page_token.is_empty() {
@@ -176,7 +190,8 @@ impl Calls {
 
     async fn lookup(&self, id: i32) -> Result<Answer, Failed> {
         let request = ItemNumberRequest { id, ..ItemNumberRequest::default() };
-        let reply = ask(self.read, Kind::Read, |time| self.shop.lookup(within(time, request.clone()))).await?;
+        let reply =
+            ask(&self.channel, self.read, Kind::Read, |time| self.shop.lookup(within(time, request.clone()))).await?;
         self.seen.borrow_mut().books(reply.book.as_slice());
         let json =
             json!({ "success": reply.success, "message": reply.message, "book": reply.book.as_ref().map(book_json) });
@@ -189,7 +204,8 @@ impl Calls {
         let request = ItemNumberRequest { id, quantity: Some(quantity), idempotency_key: key.clone() };
         // Given as text, or made of digits.
         let key = String::from_utf8_lossy(&key).into_owned();
-        let reply = ask(self.purchase, Kind::Keyed, |time| self.shop.buy(within(time, request.clone()))).await;
+        let reply =
+            ask(&self.channel, self.purchase, Kind::Keyed, |time| self.shop.buy(within(time, request.clone()))).await;
         match reply {
             Ok(reply) => bought(reply, &key),
             Err(failed) => self.not_bought(&failed, &key, id, quantity),
@@ -215,7 +231,8 @@ impl Calls {
     fn command_again(&self, key: &str, id: i32, quantity: i32) -> String {
         let (id, quantity) = (id.to_string(), quantity.to_string());
         let before = ["quire", "client", "--key", key].into_iter().chain(self.flags.iter().map(String::as_str));
-        let after = [self.address.as_str(), "buy", &id].into_iter().chain((quantity != "1").then_some(quantity.as_str()));
+        let after =
+            [self.address.as_str(), "buy", &id].into_iter().chain((quantity != "1").then_some(quantity.as_str()));
         connection::quoted(before.chain(after))
     }
 }

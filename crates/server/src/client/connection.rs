@@ -47,7 +47,8 @@ pub(crate) fn open(args: &ConnectionArgs, address: &str, connect_timeout: Durati
 /// The words of a command line that reach the same server, quoted for a shell.
 pub(crate) fn flags(args: &ConnectionArgs) -> Vec<String> {
     let files = [("--ca", &args.ca), ("--certificate", &args.certificate), ("--key-file", &args.key_file)];
-    let files = files.iter().filter_map(|(flag, file)| Some([(*flag).to_owned(), file.as_ref()?.display().to_string()]));
+    let files =
+        files.iter().filter_map(|(flag, file)| Some([(*flag).to_owned(), file.as_ref()?.display().to_string()]));
     let json = args.json.then(|| "--json".to_owned());
     json.into_iter().chain(files.flatten()).collect()
 }

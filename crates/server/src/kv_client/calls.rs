@@ -11,7 +11,7 @@ use ::kv::grpc::wire::{
     key_value_service_client::KeyValueServiceClient,
 };
 use bytes::Bytes;
-use grpc::{Code, Request};
+use grpc::{Code, Request, client::Channel};
 use serde_json::{Value, json};
 
 use super::{command::Command, text::Form};
@@ -34,6 +34,7 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(100 * 365 * 86_400);
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(8);
 
 pub(super) struct Calls<'a> {
+    channel: Channel,
     pairs: KeyValueServiceClient,
     range: KeyRangeServiceClient,
     args: &'a KvArgs,
@@ -46,8 +47,8 @@ impl<'a> Calls<'a> {
     pub(super) fn new(args: &'a KvArgs, address: &'a str) -> anyhow::Result<Self> {
         let timeout = Patience::new(&args.connection, WRITE_TIMEOUT).connect_timeout(Kind::Write);
         let channel = connection::open(&args.connection, address, timeout.min(CONNECT_TIMEOUT_MAX))?;
-        let (pairs, range) = (KeyValueServiceClient::new(channel.clone()), KeyRangeServiceClient::new(channel));
-        Ok(Self { pairs, range, args, address, form: Form::new(args) })
+        let (pairs, range) = (KeyValueServiceClient::new(channel.clone()), KeyRangeServiceClient::new(channel.clone()));
+        Ok(Self { channel, pairs, range, args, address, form: Form::new(args) })
     }
 
     pub(super) async fn run(&self, command: Command, key: Vec<u8>) -> Exit {
@@ -63,23 +64,29 @@ impl<'a> Calls<'a> {
             Command::Put(given) => {
                 let request = PutRequest { key: key.clone(), value: value(given), time_to_live_ms };
                 let put = |time| self.range.put(within(time, request.clone()));
-                ask(write, Kind::Write, put).await.map(|reply| self.stored(reply.version))
+                ask(&self.channel, write, Kind::Write, put).await.map(|reply| self.stored(reply.version))
             }
             Command::Create(given) => {
-                let request = CreateRequest { key: key.clone(), value: value(given), time_to_live_ms, want_details: true };
+                let request =
+                    CreateRequest { key: key.clone(), value: value(given), time_to_live_ms, want_details: true };
                 let create = |time| self.pairs.create(within(time, request.clone()));
-                ask(write, Kind::Write, create).await.map(|reply| self.stored(reply.version))
+                ask(&self.channel, write, Kind::Write, create).await.map(|reply| self.stored(reply.version))
             }
             Command::Update(given) => {
-                let request =
-                    UpdateRequest { key: key.clone(), value: value(given), expected_version, time_to_live_ms, want_details: true };
+                let request = UpdateRequest {
+                    key: key.clone(),
+                    value: value(given),
+                    expected_version,
+                    time_to_live_ms,
+                    want_details: true,
+                };
                 let update = |time| self.pairs.update(within(time, request.clone()));
-                ask(write, Kind::Write, update).await.map(|reply| self.stored(reply.version))
+                ask(&self.channel, write, Kind::Write, update).await.map(|reply| self.stored(reply.version))
             }
             Command::Delete => {
                 let request = DeleteRequest { key: key.clone(), expected_version, want_details: true };
                 let delete = |time| self.pairs.delete(within(time, request.clone()));
-                ask(write, Kind::Write, delete).await.map(|reply| self.deleted(reply.deleted))
+                ask(&self.channel, write, Kind::Write, delete).await.map(|reply| self.deleted(reply.deleted))
             }
         };
         match done {
@@ -91,7 +98,7 @@ impl<'a> Calls<'a> {
     async fn retrieve(&self, key: &Bytes) -> Result<RetrieveResponse, Failed> {
         let request = RetrieveRequest { key: key.clone(), want_details: true };
         let patience = Patience::new(&self.args.connection, TIMEOUT);
-        ask(patience, Kind::Read, |time| self.pairs.retrieve(within(time, request.clone()))).await
+        ask(&self.channel, patience, Kind::Read, |time| self.pairs.retrieve(within(time, request.clone()))).await
     }
 
     async fn get(&self, key: &Bytes) -> Result<(), Failed> {
@@ -135,16 +142,15 @@ impl<'a> Calls<'a> {
         let mut out = Pager::new();
         let done = loop {
             // The server's own page is bounded; what it sends beyond the limit is not shown.
-            let request = ScanRequest {
-                prefix: prefix.clone(),
-                start_after,
-                page_size: 0,
-                keys_only: self.args.keys_only,
-            };
-            let mut page = match ask(patience, Kind::Read, |time| self.range.scan(within(time, request.clone()))).await {
-                Ok(page) => page,
-                Err(failed) => break Err(failed),
-            };
+            let request =
+                ScanRequest { prefix: prefix.clone(), start_after, page_size: 0, keys_only: self.args.keys_only };
+            let mut page =
+                match ask(&self.channel, patience, Kind::Read, |time| self.range.scan(within(time, request.clone())))
+                    .await
+                {
+                    Ok(page) => page,
+                    Err(failed) => break Err(failed),
+                };
             let shown = usize::try_from(left).unwrap_or(usize::MAX).min(page.entries.len());
             left -= shown as u64;
             for entry in page.entries[..shown].iter_mut().filter(|entry| entry.value_left_out) {
@@ -182,7 +188,7 @@ impl<'a> Calls<'a> {
             let request = timeout.map_or_else(|| Request::new(request.clone()), |time| within(time, request.clone()));
             self.range.watch(request)
         };
-        let mut events = ask(patience, Kind::Read, watch).await?;
+        let mut events = ask(&self.channel, patience, Kind::Read, watch).await?;
         loop {
             match events.message().await {
                 // A reader that has gone ends the watch.
@@ -219,7 +225,9 @@ impl<'a> Calls<'a> {
         }
         match event.kind() {
             WatchEventKind::Started => kind.to_owned(),
-            _ if is_put && !event.value_left_out => format!("{kind}\t{}\t{}", self.form.show(&event.key), self.form.show(&event.value)),
+            _ if is_put && !event.value_left_out => {
+                format!("{kind}\t{}\t{}", self.form.show(&event.key), self.form.show(&event.value))
+            }
             _ => format!("{kind}\t{}", self.form.show(&event.key)),
         }
     }
@@ -228,13 +236,17 @@ impl<'a> Calls<'a> {
         let shown = self.form.show(key);
         let mut text = match (failed.exit, failed.status.code()) {
             (Exit::Refused, Code::NotFound) => format!("there is no key '{shown}'"),
-            (Exit::Refused, Code::AlreadyExists) => format!("the key '{shown}' exists; put or update replaces its value"),
+            (Exit::Refused, Code::AlreadyExists) => {
+                format!("the key '{shown}' exists; put or update replaces its value")
+            }
             _ => failed.message(self.address),
         };
         let mut json = failed.json(self.address);
         if failed.exit == Exit::Unknown {
             let command = self.command_again(key);
-            text = format!("it is not known whether the write was done: {text}\nthis shows what the key has:\n    {command}");
+            text = format!(
+                "it is not known whether the write was done: {text}\nthis shows what the key has:\n    {command}"
+            );
             json["command"] = Value::from(command);
         }
         json["message"] = text.as_str().into();

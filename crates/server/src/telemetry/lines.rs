@@ -107,3 +107,39 @@ pub(crate) fn take_terminal_back() {
         let _ = io::stderr().write_all(b"\r\x1b[K");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tracing_subscriber::{field::MakeExt as _, fmt::format};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_line_acts_on_a_terminal() {
+        let evil = "evil\u{1b}[2J\u{9b}\u{202e}\r\nINFO all is well";
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).fmt_fields(format::debug_fn(field).delimited(" "));
+        let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || tracing::warn!(text = evil, error = %evil, "message {evil}"));
+        let written = String::from_utf8(sink.0.lock().expect("no one panicked").clone()).expect("text");
+        let line = written.strip_suffix('\n').expect("a line");
+        assert_eq!(line.matches("evil\\u{1b}[2J\\u{9b}\\u{202e}\\r\\nINFO").count(), 3, "{line}");
+        assert!(screen::is_plain(line), "{line:?}");
+    }
+}

@@ -11,10 +11,8 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Forward,
-    /// Every byte from the server is lost.
-    Swallow,
     /// The connection begins as it should; what comes after the server's first bytes is lost.
-    SwallowLater,
+    Swallow,
 }
 
 /// Requests reach the server; answers meet their fate.
@@ -58,7 +56,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, fate: Fate) {
     let mut reads = 0;
     while let Ok(read @ 1..) = from.read(&mut bytes) {
         reads += 1;
-        let passes = fate == Fate::Forward || fate == Fate::SwallowLater && reads == 1;
+        let passes = fate == Fate::Forward || reads == 1;
         if passes && to.write_all(&bytes[..read]).is_err() {
             break;
         }

@@ -87,7 +87,8 @@ fn an_address_may_be_short() {
     }
     let done = process::run(folder.path(), &["client", "--retries=0", "no-such-host.invalid", "ping"], "");
     assert_eq!(done.status.code(), Some(3), "a host without a port has the usual one: {done:?}");
-    assert!(String::from_utf8_lossy(&done.stderr).contains("no-such-host.invalid:10086"), "{done:?}");}
+    assert!(String::from_utf8_lossy(&done.stderr).contains("no-such-host.invalid:10086"), "{done:?}");
+}
 
 #[test]
 fn what_the_store_refuses_exits_with_1() {

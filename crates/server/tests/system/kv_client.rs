@@ -133,9 +133,8 @@ fn a_write_without_an_answer_is_unknown_and_a_read_is_not() {
     let store = Store::start(&Start::default());
     let proxy = Proxy::start(store.server.address, &[Fate::Swallow]);
     let address = proxy.address.to_string();
-    let run = |words: &[&str]| {
-        process::run(store.folder.path(), &[&["kv", "--timeout", "1", &address], words].concat(), "")
-    };
+    let run =
+        |words: &[&str]| process::run(store.folder.path(), &[&["kv", "--timeout", "3", &address], words].concat(), "");
     let done = run(&["put", "a b", "one"]);
     assert_eq!(done.status.code(), Some(4), "{done:?}");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();

@@ -37,10 +37,7 @@ impl BookStore for Malicious {
     type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<BookListReply, Status>> + Send>>;
 
     /// As a server has it that does not know this call.
-    async fn search_stream(
-        &self,
-        _: Request<BookTopicRequest>,
-    ) -> Result<Response<Self::SearchStreamStream>, Status> {
+    async fn search_stream(&self, _: Request<BookTopicRequest>) -> Result<Response<Self::SearchStreamStream>, Status> {
         Err(Status::unimplemented(EVIL))
     }
 

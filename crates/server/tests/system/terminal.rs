@@ -166,7 +166,11 @@ fn log_lines_appear_above_the_prompt_and_leave_what_is_typed() {
 /// Without colours.
 fn plain(screen: &str) -> String {
     screen.split("\x1b[").enumerate().fold(String::new(), |text, (number, part)| {
-        text + if number == 0 { part } else { part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest) }
+        text + if number == 0 {
+            part
+        } else {
+            part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
+        }
     })
 }
 
@@ -176,7 +180,8 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     let line = format!("sh -c 'echo $$ >pid; exec {SERVE}'; stty -a");
     let Some(mut terminal) = Terminal::run(folder.path(), &line) else { return };
     terminal.screen.until("quire> ");
-    let process = std::fs::read_to_string(folder.path().join("pid")).expect("a number").trim().parse().expect("a number");
+    let process =
+        std::fs::read_to_string(folder.path().join("pid")).expect("a number").trim().parse().expect("a number");
     crate::common::process::signal(process, "TERM");
     let screen = terminal.screen.until("echoctl");
     assert!(screen.contains("stopping") && screen.contains("stopped"), "{screen}");
