@@ -9,6 +9,7 @@ use crate::{
     address::Target,
     cli::{GameArgs, GameTransport},
     config::ports,
+    screen,
 };
 
 const USAGE: u8 = 2;
@@ -22,7 +23,7 @@ pub(crate) fn command(args: &GameArgs) -> ExitCode {
             if outcome.matches() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            eprintln!("quire: {error:#}");
+            eprintln!("quire: {}", screen::line(&format!("{error:#}")));
             if error.is::<driver::Failure>() { ExitCode::FAILURE } else { USAGE.into() }
         }
     }

@@ -129,6 +129,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         reason = told_to_stop(console, &mut asked, over) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
+    telemetry::take_terminal_back();
     tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
     let stopped = drain(&store, kv.as_ref(), &stop, serving, config.drain).await;
     for task in sweeping.into_iter().chain([reloading]) {

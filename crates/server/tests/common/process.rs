@@ -39,6 +39,12 @@ pub(crate) fn run(folder: &Path, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("quire ends")
 }
 
+/// Sends a signal to a process that a test started.
+pub(crate) fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status().expect("kill runs");
+    assert!(sent.success(), "no process {process} to signal");
+}
+
 /// What a process wrote so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written(Arc<Mutex<String>>);
@@ -247,8 +253,7 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.id()]).status().expect("kill runs");
-        assert!(sent.success(), "no process {} to signal", self.id());
+        signal(self.child.id(), name);
     }
 
     /// SIGKILL: no chance to do anything more.
