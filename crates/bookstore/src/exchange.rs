@@ -53,7 +53,13 @@ pub enum ImportError {
     Open(#[from] OpenError),
     /// The store cannot be written.
     #[error("cannot write the store: {0}; nothing was imported")]
-    Store(#[from] rusqlite::Error),
+    Store(String),
+}
+
+impl From<rusqlite::Error> for ImportError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(store::reason(&error))
+    }
 }
 
 /// What an import did.
@@ -185,6 +191,13 @@ fn add(file: &Connection, book: NewBook) -> rusqlite::Result<Result<(), Refused>
     }
 }
 
+/// Whether a character steers a terminal or the direction of text, and so can make a title look like another.
+fn is_unseen(sign: char) -> bool {
+    let steers =
+        matches!(sign, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    sign.is_control() || steers
+}
+
 fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
     let cell = |place: usize| -> Result<&str, Refused> {
         let column = COLUMNS[place];
@@ -196,6 +209,11 @@ fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
     };
     let text = |place: usize, most: usize| -> Result<String, Refused> {
         let text = cell(place)?.trim();
+        if let Some(sign) = text.chars().find(|sign| is_unseen(*sign)) {
+            let code = u32::from(sign);
+            let reason = format!("it holds the control character U+{code:04X}, which no one sees; take it out");
+            return Err((COLUMNS[place], reason));
+        }
         let fits = !text.is_empty() && text.len() <= most;
         if fits { Ok(text.to_owned()) } else { Err(bad(place, text, &format!("1 to {most} bytes of text"))) }
     };

@@ -155,6 +155,12 @@ impl KeyValue {
         put(self.write(key, Action::Update { value, expires_at_ms, expected }).await?)
     }
 
+    /// Puts a value, whether there is one or not.
+    pub async fn put(&self, key: &[u8], value: Value, time_to_live: Option<Duration>) -> Result<Version, Fault> {
+        let expires_at_ms = self.expires_at_ms(time_to_live);
+        put(self.write(key, Action::Put { value, expires_at_ms }).await?)
+    }
+
     /// Removes a value, if it has the version that is expected; returns whether there was one.
     pub async fn delete(&self, key: &[u8], expected: Option<Version>) -> Result<bool, Fault> {
         Ok(self.write(key, Action::Delete { expected }).await? == Outcome::Removed)

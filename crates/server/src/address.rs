@@ -12,7 +12,7 @@ pub(crate) struct Wrong {
 
 impl std::fmt::Display for Wrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "'{}' is no address; it must be {}", self.text, self.want)
+        write!(f, "'{}' is no address; it must be {}", self.text.escape_debug(), self.want)
     }
 }
 
@@ -21,20 +21,29 @@ impl std::error::Error for Wrong {}
 /// Where to listen: an IP address and a port, `localhost:PORT`, or `:PORT` for every address of this machine.
 /// Port 0 is any free one.
 pub(crate) fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong> {
-    let want =
-        format!("IP:PORT, as 127.0.0.1:{usual_port}, localhost:{usual_port} or, for all addresses, :{usual_port}");
+    let want = || {
+        format!(
+            "IP:PORT, as 127.0.0.1:{usual_port} or [::1]:{usual_port}; localhost:{usual_port}; or :{usual_port} for \
+             all addresses"
+        )
+    };
     let wrong = |want| Wrong { text: text.to_owned(), want };
     // The system knows scopes of IPv6 addresses, as [fe80::1%2]:80.
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    let Parts { scheme, host, port } =
-        Parts::of(text, usual_port).map_err(|hint| wrong(hint.unwrap_or(want.clone())))?;
+    // A hint for another machine's name would be no help.
+    let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic()) && !text.contains("localhost");
+    let hinted = |hint: Option<String>| hint.filter(|_| !is_name || text.contains("://"));
+    let parts = Parts::of(text, usual_port).map_err(|hint| wrong(hinted(hint).unwrap_or_else(want)))?;
+    let Parts { scheme, host, port } = parts;
+    let port =
+        port.ok_or_else(|| wrong(hinted(Some(format!("with a port: {host}:{usual_port}"))).unwrap_or_else(want)))?;
     let ip = match host {
         _ if scheme.is_some() => return Err(wrong(format!("without a scheme: {host}:{port}"))),
         "" => Ipv4Addr::UNSPECIFIED.into(),
         name if name.eq_ignore_ascii_case("localhost") => Ipv4Addr::LOCALHOST.into(),
-        _ => host.trim_matches(['[', ']']).parse::<IpAddr>().map_err(|_| wrong(want))?,
+        _ => host.trim_matches(['[', ']']).parse::<IpAddr>().map_err(|_| wrong(want()))?,
     };
     Ok((ip, port).into())
 }
@@ -49,12 +58,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads `HOST:PORT` or `:PORT`, a port of this machine, with `http://` or `https://` before it if need be.
+    /// Reads `HOST:PORT`, a host with the usual port, or `:PORT`, a port of this machine, with `http://` or `https://`
+    /// before it if need be.
     pub(crate) fn parse(text: &str, usual_port: u16) -> Result<Self, Wrong> {
         let usual = || format!("HOST:PORT, as 127.0.0.1:{usual_port} or [::1]:{usual_port}");
         let wrong = |want| Wrong { text: text.to_owned(), want };
         let Parts { scheme, host, port } =
             Parts::of(text, usual_port).map_err(|hint| wrong(hint.unwrap_or_else(usual)))?;
+        let port = port.unwrap_or(usual_port);
         if port == 0 {
             return Err(wrong(format!("HOST:PORT with a port from 1 to 65535, as {host}:{usual_port}")));
         }
@@ -89,7 +100,7 @@ struct Parts<'a> {
     scheme: Option<&'static str>,
     /// Empty for none; an IPv6 address is in brackets.
     host: &'a str,
-    port: u16,
+    port: Option<u16>,
 }
 
 impl<'a> Parts<'a> {
@@ -112,16 +123,15 @@ impl<'a> Parts<'a> {
         if !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(Some(format!("with a colon before the port: {before}:{bare} or {before}127.0.0.1:{bare}")));
         }
-        let Some((host, port)) = bare.rsplit_once(':').filter(|(host, _)| is_host(host)) else {
-            return Err(is_host(bare)
-                .then(|| format!("with a port: {before}{bare}:{usual_port}"))
-                .filter(|_| !bare.is_empty()));
-        };
+        if is_host(bare) && !bare.is_empty() {
+            return Ok(Self { scheme, host: bare, port: None });
+        }
+        let (host, port) = bare.rsplit_once(':').filter(|(host, _)| is_host(host)).ok_or(None)?;
         let digits = port.bytes().all(|byte| byte.is_ascii_digit());
         let port = port.parse().ok().filter(|_| digits);
         let port =
             port.ok_or_else(|| Some(format!("HOST:PORT with a port up to 65535, as {before}{host}:{usual_port}")))?;
-        Ok(Self { scheme, host, port })
+        Ok(Self { scheme, host, port: Some(port) })
     }
 }
 
@@ -152,20 +162,23 @@ mod tests {
         }
     }
 
+    const USUAL: &str = "IP:PORT, as 127.0.0.1:10086 or [::1]:10086; localhost:10086; or :10086 for all addresses";
+
     #[test]
     fn a_place_that_cannot_be_listened_at_is_answered_with_one_that_can() {
         for (text, want) in [
-            ("here", "with a port: here:10086"),
-            ("here:80", "IP:PORT, as 127.0.0.1:10086, localhost:10086 or, for all addresses, :10086"),
-            ("", "IP:PORT, as 127.0.0.1:10086, localhost:10086 or, for all addresses, :10086"),
+            ("here", USUAL),
+            ("here:80", USUAL),
+            ("", USUAL),
             ("127.0.0.1", "with a port: 127.0.0.1:10086"),
+            ("localhost", "with a port: localhost:10086"),
             ("8080", "with a colon before the port: :8080 or 127.0.0.1:8080"),
             ("::1", "in brackets and with a port: [::1]:10086"),
             ("http://127.0.0.1:80", "without a scheme: 127.0.0.1:80"),
             ("127.0.0.1:80/", "127.0.0.1:80"),
             ("127.0.0.1:99999", "HOST:PORT with a port up to 65535, as 127.0.0.1:10086"),
             ("127.0.0.1:", "HOST:PORT with a port up to 65535, as 127.0.0.1:10086"),
-            (" 127.0.0.1:80", "IP:PORT, as 127.0.0.1:10086, localhost:10086 or, for all addresses, :10086"),
+            (" 127.0.0.1:80", USUAL),
         ] {
             match listening(text, 10086) {
                 Ok(address) => assert_eq!(address.to_string(), want, "{text}"),
@@ -180,6 +193,8 @@ mod tests {
             ("localhost:10086", "http://localhost:10086"),
             (":10086", "http://127.0.0.1:10086"),
             ("shop.example:80", "http://shop.example:80"),
+            ("shop.example", "http://shop.example:10086"),
+            ("https://[::1]/", "https://[::1]:10086"),
             ("[::1]:80", "http://[::1]:80"),
             ("http://10.0.0.1:80/", "http://10.0.0.1:80"),
             ("https://shop.example:443", "https://shop.example:443"),
@@ -193,8 +208,6 @@ mod tests {
     fn what_is_no_server_is_named_with_what_would_be_right() {
         for (text, want) in [
             ("ftp://there:1", "http://there:1 or https://there:1"),
-            ("there", "with a port: there:10086"),
-            ("http://there", "with a port: http://there:10086"),
             ("there:", "HOST:PORT with a port up to 65535, as there:10086"),
             ("there:+80", "HOST:PORT with a port up to 65535, as there:10086"),
             ("there:0", "HOST:PORT with a port from 1 to 65535, as there:10086"),

@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Talks to a server: one command as arguments, or a prompt
     Client(ClientArgs),
+    /// Reads and writes the key-value service
+    Kv(KvArgs),
     /// Asks chains of tasks of a server, each with the last reply as its seed, and says how long they took
     Tasks(ChainArgs),
     /// Plays the RPC game: sends the lines of a file as numbered messages and compares the checksums of both sides
@@ -93,20 +95,18 @@ impl ServeArgs {
     }
 }
 
+/// How a client reaches a server and how it prints; the same for `quire client` and `quire kv`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Commands: ping | search TOPIC | lookup ID | buy ID [QUANTITY] | help | exit
-Without one: a prompt on a terminal, else commands from standard input, one a line.
-
-Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable.")]
-pub(crate) struct ClientArgs {
+pub(crate) struct ConnectionArgs {
     /// Print answers as JSON, one a line
     #[arg(long)]
     pub json: bool,
     /// Longest time for a command, its retries included
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
-    pub timeout: Duration,
-    /// How often to send a command again when the server cannot be reached or is overloaded
+    /// [default: 5s; 30s for a purchase; none for a watch]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+    /// How often to send a command again when the server cannot be reached or is overloaded. Unless this is 0, a
+    /// purchase without an answer is asked for again until --timeout is over
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub retries: u32,
     /// Certificates in PEM that vouch for the server's; needed for an https:// address
@@ -118,17 +118,74 @@ pub(crate) struct ClientArgs {
     /// Private key of --certificate
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands: ping | topics [NEAR] | search TOPIC | lookup ID | buy ID [QUANTITY] | help | exit
+Without one: a prompt on a terminal, else commands from standard input, one a line.
+Flags may stand anywhere; what follows -- is no flag.
+
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was sent; 4 the outcome is unknown, and the
+message says how to ask again. Commands from standard input end with the highest of theirs.")]
+pub(crate) struct ClientArgs {
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     /// Key that makes this purchase happen once however often it is sent [default: a random one for each buy]
     #[arg(long, value_name = "TEXT")]
     pub key: Option<String>,
-    /// ADDRESS (host:port, http://host:port or https://host:port, default 127.0.0.1:10086), then COMMAND
-    #[arg(value_name = "ADDRESS] [COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    /// ADDRESS (HOST:PORT, a host, :PORT, http://… or https://…; default 127.0.0.1:10086), then COMMAND
+    #[arg(value_name = "ADDRESS] [COMMAND", allow_negative_numbers = true)]
+    pub words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands:
+  get KEY            the value; on a terminal escaped, elsewhere as it is
+  put KEY [VALUE]    sets the value of a key, new or not
+  create KEY [VALUE] sets the value of a new key
+  update KEY [VALUE] replaces the value of a key that exists
+  delete KEY         removes a key; done as well if there is none
+  scan [PREFIX]      keys with a prefix and their values, in the order of the keys
+  watch [PREFIX]     changes of keys with a prefix, from now on
+A VALUE that is left out comes from --file, or from standard input.
+Flags may stand anywhere; what follows -- is no flag.
+
+Exit codes: 0 done; 1 refused by the store, no such key included; 2 usage; 3 unreachable, nothing was sent; 4 the outcome
+of a write is unknown: get the key to learn it.")]
+pub(crate) struct KvArgs {
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// Keys and values are given and printed in hexadecimal
+    #[arg(long, conflicts_with = "base64")]
+    pub hex: bool,
+    /// Keys and values are given and printed in base64
+    #[arg(long)]
+    pub base64: bool,
+    /// File that holds the value, as it is; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The entry is gone after this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub ttl: Option<Duration>,
+    /// Update or delete only an entry with this version
+    #[arg(long, value_name = "VERSION")]
+    pub expected_version: Option<u64>,
+    /// Entries that a scan shows at most
+    #[arg(long, value_name = "ENTRIES")]
+    pub limit: Option<u64>,
+    /// Scan keys only
+    #[arg(long)]
+    pub keys_only: bool,
+    /// ADDRESS (as for `quire client`), then COMMAND
+    #[arg(value_name = "ADDRESS] COMMAND [ARGUMENTS", required = true, allow_negative_numbers = true)]
     pub words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ChainArgs {
-    /// The task server
+    /// The task server: HOST:PORT, a host, or :PORT
     #[arg(default_value = "127.0.0.1:8080")]
     pub address: String,
     /// Clients at the same time, each with a connection and a chain
@@ -147,10 +204,10 @@ pub(crate) struct ChainArgs {
     after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage."
 )]
 pub(crate) struct GameArgs {
-    /// Where the game is served [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
+    /// Where the game is served: HOST:PORT, a host, or :PORT [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
-    /// Text file of name,count lines; other lines are skipped
+    /// Text file of lines: the name up to the first comma, then the digits of the count; other lines are skipped
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
     /// How many messages to send, from the first line again after the last
@@ -159,7 +216,8 @@ pub(crate) struct GameArgs {
     /// How messages travel
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
-    /// Messages under way at once, 1 for unary [default: 1024 windowed, 65536 stream and lean]
+    /// Messages under way at once, 1 for unary [default: windowed grows it from 1 while that raises the rate, up to
+    /// 1024 with Quire and 8 with other servers; 65536 stream and lean]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
     /// Longest time for the whole game

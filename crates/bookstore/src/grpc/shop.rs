@@ -228,6 +228,7 @@ impl BookStore for ShopService {
         let (outcome, message) = match receipt.verdict {
             Verdict::Bought => (BuyOutcome::Bought, format!("bought book {id}")),
             Verdict::SoldOut => (BuyOutcome::SoldOut, format!("book {id} is sold out")),
+            Verdict::TooFew if left == 1 => (BuyOutcome::TooFew, format!("only 1 copy of book {id} is left")),
             Verdict::TooFew => (BuyOutcome::TooFew, format!("only {left} copies of book {id} are left")),
             Verdict::NoSuchBook => (BuyOutcome::NoSuchBook, no_such_book(id)),
         };

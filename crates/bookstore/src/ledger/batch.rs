@@ -194,7 +194,5 @@ fn replay(earlier: &Entry, wish: &Purchase) -> Result<Receipt, Fault> {
         return Ok(earlier.receipt());
     }
     let quantity = earlier.quantity.unwrap_or_default();
-    let was =
-        format!("the key of an earlier purchase of {quantity} of book {}, number {}", earlier.book, earlier.number);
-    Err(Fault::invalid("idempotency_key", was, "sent with that same request, or a new key"))
+    Err(Fault::KeyReused { number: earlier.number, book: earlier.book, quantity })
 }

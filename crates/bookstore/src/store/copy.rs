@@ -111,7 +111,7 @@ fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u6
 }
 
 /// Reads a whole copy that nobody writes to: whether `SQLite` finds it sound, and what it holds.
-pub fn inspect(path: &Path) -> Result<Contents, CopyError> {
+pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
     let sqlite = |reason: rusqlite::Error| damaged(reason.to_string());
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -142,7 +142,7 @@ fn unchanging(path: &Path) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use super::{copy, inspect};
+    use super::{contents, copy};
     use crate::{
         settings::Settings,
         store::{Role, open},
@@ -169,7 +169,7 @@ mod tests {
         };
         copy(&source, &target, &settings, &mut sell).unwrap();
         assert!(steps.len() > 2 && steps.is_sorted(), "{steps:?}");
-        let found = inspect(&target).unwrap();
+        let found = contents(&target).unwrap();
         assert_eq!((found.books, found.copies, found.entries, found.sold), (60_000, 60_000, 60_000, 0));
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         let mut names: Vec<_> =
@@ -188,7 +188,7 @@ mod tests {
         let mut bytes = fs::read(&target).unwrap();
         bytes[4096..8192].fill(7);
         fs::write(&target, bytes).unwrap();
-        let said = inspect(&target).unwrap_err().to_string();
+        let said = contents(&target).unwrap_err().to_string();
         assert!(said.contains("b.db is damaged"), "{said}");
     }
 }

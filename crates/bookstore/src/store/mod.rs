@@ -4,16 +4,22 @@
 //! (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
 mod copy;
+mod inspect;
+mod mend;
 mod open;
 mod read;
+mod reason;
 mod schema;
 mod write;
 
 pub(crate) use copy::reader;
-pub use copy::{Contents, CopyError, copy, inspect};
+pub use copy::{Contents, CopyError, contents, copy};
+pub(crate) use inspect::{NUMBER_MAX, inspect};
+pub(crate) use mend::{lost_pages, rewrite_log};
 pub(crate) use open::Role;
 pub use open::{OpenError, Opened};
 pub use read::{Page, Readers};
+pub(crate) use reason::reason;
 pub use schema::VERSION;
 pub(crate) use write::{BookChange, Writer};
 
@@ -45,6 +51,9 @@ pub(crate) fn insert_books(
     }
     Ok(())
 }
+
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits touch is copied back seldom.
+pub(crate) const WAL_PAGES: i64 = 4096;
 
 /// Shows every book in the order of ids, all as they were at one moment; first how many there are.
 pub(crate) fn each_book<E: From<rusqlite::Error>>(

@@ -1,6 +1,6 @@
 //! `io.grpc.KeyValueService`: the four calls on one key.
 
-use std::{cell::RefCell, time::Duration};
+use std::cell::RefCell;
 
 use ::grpc::{
     Request, Response, Status,
@@ -9,6 +9,7 @@ use ::grpc::{
 
 use super::{
     encode::{self, Parts},
+    time_to_live,
     wire::{
         CreateRequest, CreateResponse, DeleteRequest, DeleteResponse, RetrieveRequest, RetrieveResponse, UpdateRequest,
         UpdateResponse, key_value_service_server::KeyValueService,
@@ -52,10 +53,6 @@ impl PairsService {
             })
         })
     }
-}
-
-fn time_to_live(ms: u64) -> Option<Duration> {
-    (ms > 0).then(|| Duration::from_millis(ms))
 }
 
 impl KeyValueService for PairsService {

@@ -41,7 +41,7 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     progress.begin("copying key-value entries");
     let entries = entries::take(&config, args, &kept)?;
     progress.begin("checking the copy");
-    let books = store::inspect(&copy)?.into();
+    let books = store::contents(&copy)?.into();
     let manifest = Manifest { format: FORMAT, quire: env!("CARGO_PKG_VERSION").to_owned(), began, books, entries };
     let mut parts = vec![(BOOKSTORE, copy)];
     if manifest.entries.is_some() {
@@ -114,7 +114,7 @@ fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> a
     })?;
     progress.begin("checking books");
     let (books, kept) = (folder.join(BOOKSTORE), folder.join(ENTRIES));
-    let found = Books::from(store::inspect(&books)?);
+    let found = Books::from(store::contents(&books)?);
     ensure!(found == manifest.books, "damaged: it should hold {}, and holds {found}", manifest.books);
     fs::rename(books, folder.join(FILE_NAME))?;
     if let Some(expected) = manifest.entries {

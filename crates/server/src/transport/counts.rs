@@ -19,7 +19,7 @@ use prometheus_client::{
 };
 
 /// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 25] = [
+const METHODS: [&str; 26] = [
     "/bookstore.BookStore/Lookup",
     "/bookstore.BookStore/Buy",
     "/bookstore.BookStore/Search",
@@ -38,6 +38,7 @@ const METHODS: [&str; 25] = [
     kv::grpc::METHODS[4],
     kv::grpc::METHODS[5],
     kv::grpc::METHODS[6],
+    kv::grpc::METHODS[7],
     records::grpc::METHODS[0],
     records::grpc::METHODS[1],
     records::grpc::METHODS[2],

@@ -42,7 +42,7 @@ async fn difference_of_two_readings_is_what_was_called_between_them() {
 }
 
 /// Writes a certificate for 127.0.0.1 and its key; returns a client's configuration that trusts it.
-pub(super) fn certificate(folder: &Path) -> Arc<ClientConfig> {
+pub(crate) fn certificate(folder: &Path) -> Arc<ClientConfig> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let write = |name: &str, kind: &str, der: &[u8]| {
         let pem = format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der));
