@@ -132,7 +132,7 @@ pub(crate) fn generate(what: &Generate) -> anyhow::Result<ExitCode> {
         Generate::Records { rows, seed, out } => records::generate::tickets(place(out.as_deref())?, *rows, *seed),
     };
     match done {
-        // Whoever reads a part of it, as `head` does, has what it wanted.
+        // A reader that takes only a part, as `head` does, has what it wanted.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         done => done.map(|()| ExitCode::SUCCESS).context("cannot write what was made up"),
     }

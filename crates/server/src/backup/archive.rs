@@ -44,7 +44,7 @@ pub(super) struct Manifest {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Books {
     pub schema: i64,
-    pub books: i64,
+    pub count: i64,
     pub copies: i64,
     pub log_entries: i64,
     pub sold: i64,
@@ -67,8 +67,8 @@ impl fmt::Display for Manifest {
 
 impl fmt::Display for Books {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { books, copies, sold, log_entries, .. } = self;
-        write!(f, "{books} books with {copies} copies, {sold} copies sold, {log_entries} log entries")
+        let Self { count, copies, sold, log_entries, .. } = self;
+        write!(f, "{count} books with {copies} copies, {sold} copies sold, {log_entries} log entries")
     }
 }
 

@@ -97,9 +97,9 @@ fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) ->
         if let Some(token) = &config.admin_token {
             request.metadata_mut().insert("authorization", &format!("Bearer {token}"))?;
         }
-        let mut chunks = client.snapshot(request).await.map_err(told)?.into_inner();
+        let mut chunks = client.snapshot(request).await.map_err(|status| told(&status))?.into_inner();
         let mut writing = Writing::new(into)?;
-        while let Some(chunk) = chunks.message().await.map_err(told)? {
+        while let Some(chunk) = chunks.message().await.map_err(|status| told(&status))? {
             writing.add(&chunk)?;
         }
         writing.finish()
@@ -107,7 +107,7 @@ fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) ->
     taken.with_context(cannot)
 }
 
-fn told(status: grpc::Status) -> anyhow::Error {
+fn told(status: &grpc::Status) -> anyhow::Error {
     anyhow::anyhow!("{:?}, {}", status.code(), status.message())
 }
 

@@ -129,7 +129,7 @@ fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> a
 impl From<store::Contents> for Books {
     fn from(found: store::Contents) -> Self {
         let store::Contents { schema, books, copies, entries, sold } = found;
-        Self { schema, books, copies, log_entries: entries, sold }
+        Self { schema, count: books, copies, log_entries: entries, sold }
     }
 }
 

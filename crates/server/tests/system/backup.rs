@@ -128,7 +128,9 @@ async fn a_backup_beside_a_server_that_sells_holds_all_that_was_acknowledged_bef
     let sold: i64 = (audit.entries.iter()).filter_map(|entry| entry.quantity).map(i64::from).sum();
     let left: i64 = audit.books.iter().map(|book| i64::from(book.stock)).sum();
     assert_eq!(left + sold, 4_000_000, "stock and what was sold are what there was");
-    before.iter().for_each(|(wish, reply)| audit.holds(wish, reply));
+    for (wish, reply) in &before {
+        audit.holds(wish, reply);
+    }
     for number in 0..100 {
         assert_eq!(value(&restored, number).await, Some(format!("value {number}")));
     }
@@ -174,6 +176,18 @@ async fn the_token_of_the_configuration_opens_the_server() {
     assert!(said.contains(&server.address.to_string()) && said.contains("Bearer TOKEN"), "{said}");
     assert_eq!(names(folder.path()), ["data", "store.backup"]);
     drop(server);
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_tls_is_asked_by_its_name() {
+    let folder = folder();
+    drop(super::probe::certificate(folder.path()));
+    let server = with_kv().set("tls.certificate=cert.pem").set("tls.key=key.pem").serve(folder.path());
+    let said = refusal(&quire(folder.path(), &["backup", "store.backup", "--data", "data"]));
+    let url = format!("https://{}", server.address);
+    assert!(said.contains(&url) && said.contains("it speaks TLS") && said.contains("--ca FILE"), "{said}");
+    let trusting = ["backup", "store.backup", "--data", "data", "--server", &url, "--ca", "cert.pem"];
+    assert!(done(&quire(folder.path(), &trusting)).contains("0 key-value entries"));
 }
 
 #[test]
@@ -238,8 +252,8 @@ fn a_damaged_backup_is_refused_and_leaves_nothing_behind() {
 fn a_disk_without_room_for_the_backup_is_told_and_nothing_is_left_on_it() {
     let Some(disk) = SmallDisk::mount(2) else { return };
     let folder = folder();
-    let rows: String = (100_000..120_000).map(|id| format!("{id},{},filler,1,1.00\n", "long ".repeat(30))).collect();
-    assert!(import(folder.path(), rows.as_bytes(), &[]).status.success());
+    let rows: Vec<_> = (100_000..120_000).map(|id| format!("{id},{},filler,1,1.00\n", "long ".repeat(30))).collect();
+    assert!(import(folder.path(), rows.concat().as_bytes(), &[]).status.success());
     let file = disk.path().join("store.backup");
     let said = refusal(&quire(folder.path(), &["backup", file.to_str().expect("text"), "--data", "data"]));
     assert!(said.contains("cannot copy the store to") && said.contains("full"), "{said}");
