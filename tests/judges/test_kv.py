@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from grpc_tools import protoc
 
-from conftest import Server
+from conftest import ROOT, Server
 
 HERE = pathlib.Path(__file__).parent
 CODE = grpc.StatusCode
@@ -72,6 +72,78 @@ def test_keys_and_values_of_any_size_and_any_bytes(kv, wire, size):
         kv.Create(messages.CreateRequest(key=key, value=value))
         assert kv.Retrieve(messages.RetrieveRequest(key=key)).value == value
         kv.Delete(messages.DeleteRequest(key=key))
+
+
+def test_replies_to_writes_are_empty_to_the_byte(kv, wire):
+    # A strict client compares a reply with the empty message, and fields that it does not know count.
+    messages = wire[0]
+    for value in [b"", b"x", bytes(100_000)]:
+        assert kv.Create(messages.CreateRequest(key=b"k", value=value)) == messages.CreateResponse()
+        assert kv.Update(messages.UpdateRequest(key=b"k", value=value)) == messages.UpdateResponse()
+        found = kv.Retrieve(messages.RetrieveRequest(key=b"k"))
+        assert found == messages.RetrieveResponse(value=value)
+        for _ in range(2):
+            assert kv.Delete(messages.DeleteRequest(key=b"k")) == messages.DeleteResponse()
+
+
+@pytest.mark.parametrize("settings", [[], ["--set", "kv.durability=log"], ["--set", "kv.write_delay_ms=1"]],
+                         ids=["memory", "log", "slow"])
+def test_every_kind_of_reply_is_empty_whatever_way_the_call_takes(quire, wire, tmp_path, settings):
+    messages, stubs = wire
+    server = Server(quire, tmp_path, *settings)
+    with grpc.insecure_channel(server.address) as channel:
+        def bare(method, request):
+            call = channel.unary_unary(f"/io.grpc.KeyValueService/{method}",
+                                       request_serializer=lambda message: message.SerializeToString(),
+                                       response_deserializer=bytes)
+            return call(request)
+        assert bare("Create", messages.CreateRequest(key=b"k", value=b"v")) == b""
+        assert bare("Update", messages.UpdateRequest(key=b"k", value=b"w")) == b""
+        assert bare("Retrieve", messages.RetrieveRequest(key=b"k")) == messages.RetrieveResponse(value=b"w").SerializeToString()
+        assert bare("Delete", messages.DeleteRequest(key=b"k")) == b""
+    server.stop()
+
+
+@pytest.mark.parametrize("key", [b"", b"k", bytes(1000), bytes(16384)], ids=len)
+def test_the_largest_value_that_can_be_written_can_be_retrieved_by_a_stock_client(server, wire, key):
+    messages, stubs = wire
+    # Without options: it takes messages of 4 MiB.
+    with grpc.insecure_channel(server.address) as channel:
+        kv = stubs.KeyValueServiceStub(channel)
+        # What the message of the request leaves.
+        size = (4 << 20) - messages.CreateRequest(key=key, value=bytes(4 << 20)).ByteSize() + (4 << 20)
+        value = random.Random(size).randbytes(size)
+        assert messages.CreateRequest(key=key, value=value).ByteSize() == 4 << 20
+        assert kv.Create(messages.CreateRequest(key=key, value=value)) == messages.CreateResponse()
+        assert kv.Retrieve(messages.RetrieveRequest(key=key)).value == value
+        value = value[::-1]
+        assert kv.Update(messages.UpdateRequest(key=key, value=value)) == messages.UpdateResponse()
+        assert kv.Retrieve(messages.RetrieveRequest(key=key)).value == value
+        code, _ = refusal(kv.Update, messages.UpdateRequest(key=key, value=value + b"x"))
+        assert code == CODE.RESOURCE_EXHAUSTED
+
+
+def test_a_server_that_takes_larger_messages_still_takes_no_value_that_a_stock_client_could_not_retrieve(
+        quire, wire, tmp_path):
+    messages, stubs = wire
+    server = Server(quire, tmp_path, "--set", "limits.message_bytes=8388608")
+    with grpc.insecure_channel(server.address) as channel:
+        kv = stubs.KeyValueServiceStub(channel)
+        most = (4 << 20) - 5
+        code, said = refusal(kv.Create, messages.CreateRequest(key=b"", value=bytes(most + 1)))
+        assert code == CODE.RESOURCE_EXHAUSTED and f"kv.value_bytes is {most}" in said
+        for key in [b"", bytes(16384)]:
+            kv.Create(messages.CreateRequest(key=key, value=bytes(most)))
+            assert len(kv.Retrieve(messages.RetrieveRequest(key=key)).value) == most
+    server.stop()
+
+
+def test_a_strict_client_in_java_accepts_every_reply(server):
+    built = ROOT / "target/tools/java"
+    subprocess.run(["mvn", "-q", "-B", "-f", HERE / "java/pom.xml", f"-Dbuilt={built}", "package"], check=True)
+    classes = f"{built}/classes:{built}/lib/*"
+    done = subprocess.run(["java", "-cp", classes, "StrictClient", server.address, "100"], capture_output=True, text=True)
+    assert done.returncode == 0 and "every reply" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_value_beyond_the_limit_is_refused_by_its_name(quire, wire, tmp_path):
@@ -141,6 +213,8 @@ def record(address, history, seed, operations, stop=None):
                 fields["value"] = value.encode()
             if op == "update" and key in seen and rng.random() < 0.5:
                 fields["expected_version"] = entry["expected"] = seen[key]
+            if op != "delete":
+                fields["want_details"] = True
             entry["call"] = time.monotonic_ns()
             try:
                 reply = calls(op, **fields)

@@ -1,5 +1,7 @@
 //! The store's actions, the same for every transport, console and test. Must not know who asks.
 
+mod search;
+
 use std::{
     path::Path,
     sync::{
@@ -22,6 +24,8 @@ use crate::{
     store::{OpenError, Page, Readers},
 };
 
+pub use self::search::{Found, Topic};
+
 /// A handle to an open store; clones share it.
 #[derive(Clone, Debug)]
 pub struct Bookstore {
@@ -36,6 +40,7 @@ struct Inner {
     readers: Arc<Readers>,
     metrics: Arc<Metrics>,
     tails: AtomicUsize,
+    streams: AtomicUsize,
     /// Turns true once, when whoever follows the log must let go.
     ending: watch::Sender<bool>,
 }
@@ -55,8 +60,8 @@ impl Bookstore {
         let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
         let ledger = Ledger::open(path, settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
-        let (tails, ending) = (AtomicUsize::new(0), watch::Sender::new(false));
-        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails, ending }) })
+        let (tails, streams, ending) = (AtomicUsize::new(0), AtomicUsize::new(0), watch::Sender::new(false));
+        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails, streams, ending }) })
     }
 
     /// Names the runtime whose tasks wait for answers; see [`Ledger::answer_on`].
@@ -67,23 +72,6 @@ impl Bookstore {
     /// As [`Bookstore::answer_on`] for what this thread asks; see [`Ledger::answer_here`].
     pub fn answer_here(&self) {
         self.inner.ledger.answer_here();
-    }
-
-    /// The books of exactly this topic, in the order of ids.
-    pub async fn search(&self, topic: &str) -> Result<Books, Fault> {
-        let most = self.inner.settings.limits.topic_bytes;
-        self.within(Limit::TopicBytes, topic.len(), most)?;
-        match self.inner.settings.reads {
-            Reads::Memory => Ok(self.inner.shelf.load().topic(topic)),
-            Reads::Database => self.inner.readers.topic(topic.to_owned()).await,
-        }
-    }
-
-    /// As [`Bookstore::search`], where the answer is at hand; `None` where it has to be waited for.
-    pub fn search_now(&self, topic: &str) -> Option<Result<Books, Fault>> {
-        let catalogue = self.catalogue()?;
-        let most = self.inner.settings.limits.topic_bytes;
-        Some(self.within(Limit::TopicBytes, topic.len(), most).map(|()| catalogue.topic(topic)))
     }
 
     /// The catalogue in memory; `None` when reads go to the database.
@@ -188,7 +176,8 @@ impl Bookstore {
         self.inner.ledger.close(patience)
     }
 
-    fn page_size(&self, asked: usize) -> Result<usize, Fault> {
+    /// The size of a page for a caller that asked for `asked` items; 0 means the largest page there is.
+    pub(crate) fn page_size(&self, asked: usize) -> Result<usize, Fault> {
         let most = self.inner.settings.limits.page_size;
         self.within(Limit::PageSize, asked, most)?;
         Ok(if asked == 0 { most } else { asked })

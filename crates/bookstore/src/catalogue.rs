@@ -14,7 +14,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use imbl::{OrdMap, shared_ptr::DefaultSharedPtr};
+use imbl::{OrdMap, OrdSet, shared_ptr::DefaultSharedPtr};
 use rustc_hash::FxBuildHasher;
 
 use crate::{
@@ -81,6 +81,11 @@ impl From<NewBook> for Book {
 /// Books in the order of their ids.
 pub type Books = Arc<[Arc<Book>]>;
 
+/// Those of `books` with an id above `after`.
+pub fn behind(books: &[Arc<Book>], after: Option<BookId>) -> &[Arc<Book>] {
+    after.map_or(books, |after| &books[books.partition_point(|book| book.id <= after)..])
+}
+
 type Topics = imbl::GenericHashMap<Arc<str>, Books, std::hash::RandomState, DefaultSharedPtr>;
 
 /// Finds a book by its id with two cache misses, where an ordered tree has ten. In parts, so that a new book
@@ -125,6 +130,8 @@ pub struct Catalogue {
     by_id: Index,
     in_order: OrdMap<BookId, Arc<Book>>,
     by_topic: Topics,
+    /// The keys of `by_topic`.
+    topics: OrdSet<Arc<str>>,
 }
 
 impl Default for Catalogue {
@@ -143,8 +150,9 @@ impl Catalogue {
             by_id.insert(Arc::clone(&book));
             in_order.insert(book.id, book);
         }
+        let ordered = topics.keys().cloned().collect();
         let by_topic = topics.into_iter().map(|(topic, books)| (topic, books.into())).collect();
-        Self { by_id, in_order, by_topic }
+        Self { by_id, in_order, by_topic, topics: ordered }
     }
 
     /// How many books there are.
@@ -171,6 +179,13 @@ impl Catalogue {
     pub fn after(&self, after: Option<BookId>) -> impl Iterator<Item = &Arc<Book>> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.in_order.range((start, Bound::Unbounded)).map(|(_, book)| book)
+    }
+
+    /// Topics from `from` on in the order of their bytes, each with the number of its books.
+    pub fn topics(&self, from: Bound<&str>) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        let count = |topic: &Arc<str>| self.by_topic.get(topic).map_or(0, |books| books.len());
+        let from = from.map(Arc::from);
+        self.topics.range::<_, Arc<str>>((from, Bound::Unbounded)).map(move |topic| (topic, count(topic)))
     }
 
     /// Books that came, went or changed their text, all at once: each topic they touch is made anew only once.
@@ -205,8 +220,10 @@ impl Catalogue {
             });
             books.sort_unstable_by_key(|book| book.id);
             if books.is_empty() {
+                self.topics.remove(&topic);
                 self.by_topic.remove(&topic);
             } else {
+                self.topics.insert(Arc::clone(&topic));
                 self.by_topic.insert(topic, books.into());
             }
         }
@@ -223,6 +240,11 @@ impl Shelf {
     /// The catalogue as it is now; later comings and goings do not show in it, later stock and prices do.
     pub fn load(&self) -> arc_swap::Guard<Arc<Catalogue>> {
         self.current.load()
+    }
+
+    /// As [`Shelf::load`], to keep for long or across threads.
+    pub fn load_full(&self) -> Arc<Catalogue> {
+        self.current.load_full()
     }
 
     pub(crate) fn replace(&self, catalogue: Catalogue) {
@@ -260,7 +282,7 @@ mod tests {
         money::Cents,
         sample,
     };
-    use std::sync::Arc;
+    use std::{ops::Bound, sync::Arc};
 
     fn shelf() -> Shelf {
         let shelf = Shelf::default();
@@ -304,5 +326,19 @@ mod tests {
         assert_eq!(ids(&shelf.load().topic("cooking")), [12498]);
         assert_eq!(ids(&shelf.load().topic("college life")), [12365]);
         assert_eq!(shelf.load().len(), 4);
+    }
+
+    #[test]
+    fn topics_are_listed_as_long_as_they_have_books() {
+        let shelf = shelf();
+        let topics = |from: Bound<&str>| -> Vec<(String, usize)> {
+            shelf.load().topics(from).map(|(topic, books)| (topic.to_string(), books)).collect()
+        };
+        let (college, systems) = (("college life".to_owned(), 2), ("distributed systems".to_owned(), 2));
+        assert_eq!(topics(Bound::Unbounded), [college.clone(), systems.clone()]);
+        assert_eq!(topics(Bound::Excluded("college life")), std::slice::from_ref(&systems));
+        let book = NewBook { topic: "cooking".into(), ..sample::books().nth(1).unwrap() };
+        shelf.apply([(book.id, Some(book)), (BookId::new(12365).unwrap(), None)]);
+        assert_eq!(topics(Bound::Unbounded), [("cooking".to_owned(), 1), systems]);
     }
 }

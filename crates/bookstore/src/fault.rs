@@ -21,11 +21,13 @@ pub enum Limit {
     PageSize,
     /// Callers that follow the log.
     LogTails,
+    /// Searches that are streamed.
+    SearchStreams,
 }
 
 impl Limit {
     /// Every limit, for metrics that show them all from the start.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connections,
         Self::CallsInFlight,
         Self::PurchasesQueued,
@@ -33,6 +35,7 @@ impl Limit {
         Self::TopicBytes,
         Self::PageSize,
         Self::LogTails,
+        Self::SearchStreams,
     ];
 
     /// Its key below `limits` in the configuration.
@@ -45,6 +48,7 @@ impl Limit {
             Self::TopicBytes => "topic_bytes",
             Self::PageSize => "page_size",
             Self::LogTails => "log_tails",
+            Self::SearchStreams => "search_streams",
         }
     }
 
@@ -56,6 +60,7 @@ impl Limit {
             Self::TopicBytes => "name a shorter topic",
             Self::PageSize => "ask for a smaller page",
             Self::LogTails => "end another tail or read the log by pages",
+            Self::SearchStreams => "end another stream or search by pages",
         }
     }
 }
@@ -110,6 +115,15 @@ pub enum Fault {
         limit: Limit,
         /// Its value.
         at: u64,
+    },
+    /// The whole answer is more than one message may hold.
+    #[error(
+        "the answer is larger than one message, and the server's limit message_bytes is {at}: set page_size and ask for \
+         pages, or call SearchStream"
+    )]
+    AnswerBytes {
+        /// The limit's value.
+        at: usize,
     },
     /// The store does not take requests now; nothing was done.
     #[error("the store is {}: nothing was done, try again later", .0.state())]

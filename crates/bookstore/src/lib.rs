@@ -17,6 +17,7 @@ pub mod grpc;
 pub mod ledger;
 pub mod metrics;
 pub mod money;
+mod nearest;
 pub mod sample;
 pub mod settings;
 pub mod store;

@@ -76,6 +76,10 @@ pub struct Limits {
     pub topic_bytes: usize,
     /// Items in a page.
     pub page_size: usize,
+    /// Bytes in a message; a larger answer is refused, and a page ends where the message is full.
+    pub message_bytes: usize,
+    /// Searches that are streamed at once.
+    pub search_streams: usize,
     /// Copies in one purchase.
     pub quantity: u32,
     /// Callers that follow the log at once.
@@ -84,6 +88,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { purchases_queued: 16_384, topic_bytes: 256, page_size: 1000, quantity: 1000, log_tails: 16 }
+        Self {
+            purchases_queued: 16_384,
+            topic_bytes: 256,
+            page_size: 1000,
+            message_bytes: 4 << 20,
+            search_streams: 256,
+            quantity: 1000,
+            log_tails: 16,
+        }
     }
 }

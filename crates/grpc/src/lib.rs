@@ -30,7 +30,7 @@ pub use http2;
 pub use metadata::{Metadata, MetadataError};
 pub use prost;
 pub use server::{Limits, Server};
-pub use status::{Code, Status};
+pub use status::{Code, Reach, Status};
 pub use streaming::Streaming;
 pub use tokio_rustls::rustls;
 pub use unfold::{Unfold, unfold};

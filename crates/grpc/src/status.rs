@@ -86,10 +86,23 @@ codes! {
     Unauthenticated = 16 "UNAUTHENTICATED" "The caller is not known.";
 }
 
+/// How far a failed call is known to have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// The server may have acted on the call; it did not say.
+    #[default]
+    Unanswered,
+    /// The server has done nothing: the call was not sent, or was refused before it began.
+    Untouched,
+    /// The server answered with this status.
+    Answered,
+}
+
 /// A call that failed, or the trailing word of one that did not.
 #[derive(Clone)]
 pub struct Status {
     code: Code,
+    reach: Reach,
     message: Cow<'static, str>,
     details: Bytes,
     metadata: Metadata,
@@ -98,7 +111,13 @@ pub struct Status {
 impl Status {
     /// A status without details.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), details: Bytes::new(), metadata: Metadata::new() }
+        Self {
+            code,
+            reach: Reach::default(),
+            message: message.into(),
+            details: Bytes::new(),
+            metadata: Metadata::new(),
+        }
     }
 
     /// Success.
@@ -114,6 +133,17 @@ impl Status {
     /// The outcome.
     pub fn code(&self) -> Code {
         self.code
+    }
+
+    /// How far the call came, for its caller.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The same with another reach.
+    #[must_use]
+    pub fn with_reach(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// For people.

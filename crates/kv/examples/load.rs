@@ -64,7 +64,7 @@ async fn experiment(load: Arc<Load>, seed: u64) -> Result<(), Status> {
                 let request = CreateRequest { key: key.into(), value, ..CreateRequest::default() };
                 load.client.create(request).await.map(drop)
             }
-            1 => load.client.retrieve(RetrieveRequest { key }).await.map(drop),
+            1 => load.client.retrieve(RetrieveRequest { key, want_details: false }).await.map(drop),
             2 => {
                 let request = UpdateRequest { key, value, ..UpdateRequest::default() };
                 load.client.update(request).await.map(drop)
@@ -73,7 +73,7 @@ async fn experiment(load: Arc<Load>, seed: u64) -> Result<(), Status> {
                 if !keys.is_empty() {
                     keys.swap_remove(place);
                 }
-                load.client.delete(DeleteRequest { key, expected_version: None }).await.map(drop)
+                load.client.delete(DeleteRequest { key, ..DeleteRequest::default() }).await.map(drop)
             }
         };
         match answer {
@@ -88,7 +88,8 @@ async fn experiment(load: Arc<Load>, seed: u64) -> Result<(), Status> {
 async fn read(load: Arc<Load>, seed: u64) -> Result<(), Status> {
     let mut random = Xoshiro256StarStar::seed_from_u64(seed);
     while !load.stop.load(Relaxed) {
-        let reply = load.client.retrieve(RetrieveRequest { key: key(random.next_u64() % KEYS) }).await?;
+        let reply =
+            load.client.retrieve(RetrieveRequest { key: key(random.next_u64() % KEYS), want_details: false }).await?;
         if reply.get_ref().value.len() != 100 {
             return Err(Status::internal("another value than was put"));
         }

@@ -12,6 +12,7 @@ use crate::{
     fault::{Fault, Limit},
     journal::{Journal, OpenError},
     settings::{Durability, Limits, Settings, StoreKind},
+    snapshot::{Snapshot, Source},
     table::Table,
     timer,
     watch::Watch,
@@ -154,6 +155,12 @@ impl KeyValue {
         put(self.write(key, Action::Update { value, expires_at_ms, expected }).await?)
     }
 
+    /// Puts a value, whether there is one or not.
+    pub async fn put(&self, key: &[u8], value: Value, time_to_live: Option<Duration>) -> Result<Version, Fault> {
+        let expires_at_ms = self.expires_at_ms(time_to_live);
+        put(self.write(key, Action::Put { value, expires_at_ms }).await?)
+    }
+
     /// Removes a value, if it has the version that is expected; returns whether there was one.
     pub async fn delete(&self, key: &[u8], expected: Option<Version>) -> Result<bool, Fault> {
         Ok(self.write(key, Action::Delete { expected }).await? == Outcome::Removed)
@@ -194,17 +201,30 @@ impl KeyValue {
         let wanted = if scan.entries == 0 { limits.page_entries } else { scan.entries };
         let _turn = self.turn().await;
         let keys = self.inner.table.keys(scan.prefix, scan.start_after, wanted);
-        let mut bytes = 0;
+        let (mut bytes, mut last) = (0, None);
         for key in &keys {
             let flow = self.inner.table.read(key, |entry| {
                 bytes += key.len() + if scan.keys_only { 0 } else { entry.value.bytes().len() };
-                visit(key, entry)
+                // The page holds one entry, however large.
+                (last.is_none() || bytes <= limits.page_bytes).then(|| visit(key, entry))
             });
-            if bytes >= limits.page_bytes || flow == Some(ControlFlow::Break(())) {
-                return Ok(Some(Key::clone(key)));
+            match flow {
+                Some(Some(ControlFlow::Continue(()))) => last = Some(key),
+                Some(Some(ControlFlow::Break(()))) => return Ok(Some(Key::clone(key))),
+                Some(None) => return Ok(last.map(Key::clone)),
+                // It is gone meanwhile.
+                None => {}
             }
         }
         Ok(keys.last().filter(|_| keys.len() == wanted).map(Key::clone))
+    }
+
+    /// Every entry, for a backup: of one moment with [`Durability::Log`], as in a scan otherwise.
+    pub fn snapshot(&self) -> Result<Snapshot, Fault> {
+        Ok(Snapshot::new(match &self.inner.journal {
+            Some(journal) => Source::Log(journal.view()?),
+            None => Source::Memory(Arc::clone(&self.inner.table)),
+        }))
     }
 
     /// Every change of the keys with a prefix, from now on.

@@ -62,11 +62,15 @@ pub struct Limits {
     pub writes_queued: usize,
 }
 
+/// The largest value whose `RetrieveResponse` is a message of 4 MiB, which is what clients take if no one tells them
+/// otherwise: around a value of such a size are a field's key and 4 bytes of length.
+const VALUE_BYTES_DEFAULT: usize = (4 << 20) - 5;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             key_bytes: 16 << 10,
-            value_bytes: 4 << 20,
+            value_bytes: VALUE_BYTES_DEFAULT,
             entries: 10_000_000,
             total_bytes: 1 << 30,
             page_entries: 1000,

@@ -19,6 +19,11 @@ pub(crate) enum Action {
         expires_at_ms: Option<NonZeroU64>,
         expected: Option<Version>,
     },
+    /// Creates or replaces.
+    Put {
+        value: Value,
+        expires_at_ms: Option<NonZeroU64>,
+    },
     Delete {
         expected: Option<Version>,
     },
@@ -55,7 +60,7 @@ pub(crate) enum Present {
 }
 
 impl Action {
-    /// The rules of the four calls.
+    /// The rules of the calls that write.
     pub(crate) fn decide(&self, present: Present) -> Result<Effect, Fault> {
         let live = match present {
             Present::Live(version) => Some(version),
@@ -69,7 +74,7 @@ impl Action {
             {
                 Err(Fault::Conflict(is))
             }
-            (Self::Create { .. }, None) | (Self::Update { .. }, Some(_)) => Ok(Effect::Put),
+            (Self::Create { .. }, None) | (Self::Update { .. }, Some(_)) | (Self::Put { .. }, _) => Ok(Effect::Put),
             (Self::Delete { .. }, Some(_)) => Ok(Effect::Remove),
             (Self::Delete { .. }, None) => Ok(Effect::Nothing),
             (Self::Expire { version }, _) => {
@@ -81,9 +86,9 @@ impl Action {
     /// The value to put, if there is one.
     pub(crate) fn value(&self) -> Option<(&Value, Option<NonZeroU64>)> {
         match self {
-            Self::Create { value, expires_at_ms } | Self::Update { value, expires_at_ms, .. } => {
-                Some((value, *expires_at_ms))
-            }
+            Self::Create { value, expires_at_ms }
+            | Self::Update { value, expires_at_ms, .. }
+            | Self::Put { value, expires_at_ms } => Some((value, *expires_at_ms)),
             Self::Delete { .. } | Self::Expire { .. } => None,
         }
     }

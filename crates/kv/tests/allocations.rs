@@ -50,7 +50,7 @@ fn request(number: u32, method: &str, message: &impl Message) -> Vec<u8> {
 }
 
 fn retrieve(number: u32, key: &'static [u8; 16]) -> Vec<u8> {
-    request(number, "Retrieve", &RetrieveRequest { key: Bytes::from_static(key) })
+    request(number, "Retrieve", &RetrieveRequest { key: Bytes::from_static(key), want_details: false })
 }
 
 fn update(number: u32, key: &'static [u8; 16]) -> Vec<u8> {

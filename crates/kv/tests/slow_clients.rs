@@ -92,7 +92,7 @@ async fn clients_that_do_not_read_or_are_gone_hold_no_memory_beyond_their_limits
     // and those beyond the limit are refused.
     let region = Region::new(ALLOCATOR);
     let mut slow = connect(&server).await;
-    let retrieve = RetrieveRequest { key: Bytes::from_static(b"large") };
+    let retrieve = RetrieveRequest { key: Bytes::from_static(b"large"), want_details: false };
     for number in 0..200 {
         slow.write_all(&call(number, "/io.grpc.KeyValueService/Retrieve", &retrieve)).await.unwrap();
     }

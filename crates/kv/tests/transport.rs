@@ -48,11 +48,11 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
 }
 
 fn create(key: &'static [u8], value: impl Into<Bytes>) -> CreateRequest {
-    CreateRequest { key: Bytes::from_static(key), value: value.into(), time_to_live_ms: 0 }
+    CreateRequest { key: Bytes::from_static(key), value: value.into(), ..CreateRequest::default() }
 }
 
 fn retrieve(key: &'static [u8]) -> RetrieveRequest {
-    RetrieveRequest { key: Bytes::from_static(key) }
+    RetrieveRequest { key: Bytes::from_static(key), want_details: false }
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn refusals_of_the_contract_have_their_codes_and_no_words() {
         assert_eq!(refused(client.update(update.clone()).await), silent(Code::NotFound));
         client.create(create(b"k", "v")).await.unwrap();
         assert_eq!(refused(client.create(create(b"k", "w")).await), silent(Code::AlreadyExists));
-        let delete = DeleteRequest { key: b"k"[..].into(), expected_version: None };
+        let delete = DeleteRequest { key: b"k"[..].into(), want_details: true, ..DeleteRequest::default() };
         assert!(client.delete(delete.clone()).await.unwrap().get_ref().deleted);
         assert!(!client.delete(delete).await.unwrap().get_ref().deleted);
     }
@@ -100,11 +100,73 @@ async fn values_of_any_size_come_back_as_they_were_sent_compressed_or_not() {
             let value: Vec<u8> = (0..size).map(|place: usize| u8::try_from(place * 7 % 251).unwrap()).collect();
             client.create(create(b"k", value.clone())).await.unwrap();
             let found = client.retrieve(retrieve(b"k")).await.unwrap().into_inner();
-            assert!(found.value == value && found.version > 0 && found.time_to_live_ms.is_none(), "{size}");
+            assert!(found.value == value && found.version == 0 && found.time_to_live_ms.is_none(), "{size}");
+            let found = client.retrieve(RetrieveRequest { want_details: true, ..retrieve(b"k") }).await.unwrap();
+            assert!(found.get_ref().value == value && found.get_ref().version > 0, "{size}");
             let bytes = kv.levels().bytes;
             assert!(bytes < size + 1000, "{size} bytes are held by {bytes}");
-            client.delete(DeleteRequest { key: b"k"[..].into(), expected_version: None }).await.unwrap();
+            client.delete(DeleteRequest { key: b"k"[..].into(), ..DeleteRequest::default() }).await.unwrap();
         }
+    }
+}
+
+#[tokio::test]
+async fn replies_have_details_only_if_the_request_wants_them() {
+    // With a delay the calls take the way of those that wait.
+    for delay_ms in [0, 1] {
+        let delay = std::time::Duration::from_millis(delay_ms);
+        let (_, address) = serve(Settings { read_delay: delay, write_delay: delay, ..Settings::default() }).await;
+        let client = KeyValueServiceClient::new(channel(address, None));
+        for want_details in [false, true] {
+            let create = CreateRequest { time_to_live_ms: 60_000, want_details, ..create(b"k", "v") };
+            let created = client.create(create).await.unwrap().get_ref().version;
+            let found = client.retrieve(RetrieveRequest { want_details, ..retrieve(b"k") }).await.unwrap().into_inner();
+            assert_eq!((found.version, found.time_to_live_ms.is_some()), (created, want_details));
+            let update = UpdateRequest {
+                key: b"k"[..].into(),
+                value: b"w"[..].into(),
+                want_details,
+                ..UpdateRequest::default()
+            };
+            let updated = client.update(update).await.unwrap().get_ref().version;
+            assert_eq!((created > 0, updated > created), (want_details, want_details));
+            let delete = DeleteRequest { key: b"k"[..].into(), want_details, ..DeleteRequest::default() };
+            assert_eq!(client.delete(delete).await.unwrap().get_ref().deleted, want_details);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_the_usual_limit_scans_and_watches_the_largest_values_too() {
+    let (_, address) = serve(Settings::default()).await;
+    let usual = || Channel::builder(&format!("http://{address}")).unwrap().connect_lazy().unwrap();
+    let (client, range) = (KeyValueServiceClient::new(usual()), KeyRangeServiceClient::new(usual()));
+    let mut watch = range.watch(WatchRequest::default()).await.unwrap().into_inner();
+    watch.message().await.unwrap().unwrap();
+    let largest = Limits::default().value_bytes;
+    let sizes = [(&b""[..], largest), (b"k", 1000), (b"l", largest - 3), (b"m", largest - 1000)];
+    for (key, bytes) in sizes {
+        client.create(create(key, vec![7; bytes])).await.unwrap();
+        let event = watch.message().await.unwrap().unwrap();
+        assert_eq!(
+            (event.value_left_out, event.value.len()),
+            if bytes > largest - 10 { (true, 0) } else { (false, bytes) }
+        );
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let request = ScanRequest { start_after: after, ..ScanRequest::default() };
+        let page = range.scan(request).await.unwrap().into_inner();
+        seen.extend(page.entries.into_iter().map(|entry| (entry.key, entry.value.len(), entry.value_left_out)));
+        after = page.next_start_after;
+        if after.is_none() {
+            break;
+        }
+    }
+    let found: Vec<_> = seen.iter().map(|(key, bytes, left_out)| (&key[..], *bytes, *left_out)).collect();
+    assert_eq!(found, [(&b""[..], 0, true), (b"k", 1000, false), (b"l", 0, true), (b"m", largest - 1000, false)]);
+    for (key, bytes) in sizes {
+        assert_eq!(client.retrieve(retrieve(key)).await.unwrap().get_ref().value.len(), bytes);
     }
 }
 
@@ -159,7 +221,9 @@ async fn pages_carry_large_values_and_the_place_to_go_on() {
     let client = KeyValueServiceClient::new(channel(address, None));
     for key in [&b"a1"[..], b"a2", b"a3", b"b"] {
         let value = vec![key[key.len() - 1]; if key == b"a2" { 100_000 } else { 3 }];
-        client.create(CreateRequest { key: key.into(), value: value.into(), time_to_live_ms: 60_000 }).await.unwrap();
+        let request =
+            CreateRequest { key: key.into(), value: value.into(), time_to_live_ms: 60_000, want_details: false };
+        client.create(request).await.unwrap();
     }
     let range = KeyRangeServiceClient::new(channel(address, None));
     let ask = |page_size, start_after: Option<&'static [u8]>, keys_only| ScanRequest {
@@ -185,7 +249,8 @@ async fn a_watch_begins_with_a_word_and_ends_with_a_reason() {
     let range = KeyRangeServiceClient::new(channel(address, None));
     let mut watch = range.watch(WatchRequest { prefix: b"k"[..].into() }).await.unwrap().into_inner();
     assert_eq!(watch.message().await.unwrap().unwrap().kind(), WatchEventKind::Started);
-    let version = client.create(create(b"k", "v")).await.unwrap().get_ref().version;
+    let request = CreateRequest { want_details: true, ..create(b"k", "v") };
+    let version = client.create(request).await.unwrap().get_ref().version;
     let event = watch.message().await.unwrap().unwrap();
     assert_eq!((event.kind(), &event.value[..], event.version), (WatchEventKind::Put, &b"v"[..], version));
     // Far more than its windows take while nobody reads.

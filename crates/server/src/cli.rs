@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::config::{Flag, time};
+
 /// A bookstore that sells over gRPC and never oversells.
 #[derive(Debug, Parser)]
 #[command(name = "quire", version, arg_required_else_help = true)]
@@ -18,42 +20,57 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Talks to a server: one command as arguments, or a prompt
     Client(ClientArgs),
+    /// Reads and writes the key-value service
+    Kv(KvArgs),
     /// Asks chains of tasks of a server, each with the last reply as its seed, and says how long they took
     Tasks(ChainArgs),
     /// Plays the RPC game: sends the lines of a file as numbered messages and compares the checksums of both sides
     Game(GameArgs),
     /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
     Import(ImportArgs),
+    /// Writes every book of the store as CSV (id,title,topic,stock,price), as import takes it
+    Export(ExportArgs),
+    /// Writes all that the data folder holds to one file, also while a server sells from it
+    Backup(BackupArgs),
+    /// Makes a new data folder of the file that backup wrote
+    Restore(RestoreArgs),
     /// Makes up data of any size
     Generate(GenerateArgs),
 }
 
+/// Where settings come from, for every command that uses the data folder.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ConfigArgs {
+    /// Configuration in TOML [default: quire.toml if it is there]
+    #[arg(long, value_name = "FILE", env = "QUIRE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Folder that holds bookstore.db; made with the sample catalogue if absent [default: quire-data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Any setting by its name in the configuration, as ledger.commit=each; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on [default: 127.0.0.1:10086]
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Address to listen on: IP:PORT, localhost:PORT, or :PORT for all addresses [default: 127.0.0.1:10086]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// Address of the task server [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub tasks_listen: Option<String>,
-    /// Folder that holds bookstore.db; made with the sample catalogue if absent [default: quire-data]
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
     /// CSV file with a header row for the record queries
     #[arg(long, value_name = "FILE")]
     pub records_csv: Option<PathBuf>,
-    /// Configuration in TOML [default: quire.toml if it is there]
-    #[arg(long, value_name = "FILE", env = "QUIRE_CONFIG")]
-    pub config: Option<PathBuf>,
-    /// Least important messages to log: error, warn, info, debug, trace, or a filter such as quire=debug
+    /// Least important messages to log: error, warn, info, debug, trace, off, or a filter such as info,kv=debug
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
     /// How log lines look: text or json
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
-    /// Any other setting by its name in the configuration, as ledger.commit=each; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
     /// Stop when a first RPC game has ended
     #[arg(long)]
     pub once: bool,
@@ -62,20 +79,34 @@ pub(crate) struct ServeArgs {
     pub print_config: bool,
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Commands: ping | search TOPIC | lookup ID | buy ID [QUANTITY] | help | exit
-Without one: a prompt on a terminal, else commands from standard input, one a line.
+impl ServeArgs {
+    /// The flags that are short for a setting.
+    pub(crate) fn settings(&self) -> Vec<Flag> {
+        let records_csv = self.records_csv.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let flags = [
+            ("--listen", "server.listen", self.listen.clone()),
+            ("--tasks-listen", "tasks.listen", self.tasks_listen.clone()),
+            ("--records-csv", "records.csv", records_csv),
+            ("--log-level", "log.level", self.log_level.clone()),
+            ("--log-format", "log.format", self.log_format.clone()),
+            ("--once", "rpcgame.once", self.once.then(|| "true".to_owned())),
+        ];
+        flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?))).collect()
+    }
+}
 
-Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable.")]
-pub(crate) struct ClientArgs {
+/// How a client reaches a server and how it prints; the same for `quire client` and `quire kv`.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionArgs {
     /// Print answers as JSON, one a line
     #[arg(long)]
     pub json: bool,
     /// Longest time for a command, its retries included
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
-    pub timeout: Duration,
-    /// How often to send a command again when the server cannot be reached or is overloaded
+    /// [default: 5s; 30s for a purchase; none for a watch]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+    /// How often to send a command again when the server cannot be reached or is overloaded. Unless this is 0, a
+    /// purchase without an answer is asked for again until --timeout is over
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub retries: u32,
     /// Certificates in PEM that vouch for the server's; needed for an https:// address
@@ -87,17 +118,74 @@ pub(crate) struct ClientArgs {
     /// Private key of --certificate
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands: ping | topics [NEAR] | search TOPIC | lookup ID | buy ID [QUANTITY] | help | exit
+Without one: a prompt on a terminal, else commands from standard input, one a line.
+Flags may stand anywhere; what follows -- is no flag.
+
+Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was sent; 4 the outcome is unknown, and the
+message says how to ask again. Commands from standard input end with the highest of theirs.")]
+pub(crate) struct ClientArgs {
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     /// Key that makes this purchase happen once however often it is sent [default: a random one for each buy]
     #[arg(long, value_name = "TEXT")]
     pub key: Option<String>,
-    /// ADDRESS (host:port, http://host:port or https://host:port, default 127.0.0.1:10086), then COMMAND
-    #[arg(value_name = "ADDRESS] [COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    /// ADDRESS (HOST:PORT, a host, :PORT, http://… or https://…; default 127.0.0.1:10086), then COMMAND
+    #[arg(value_name = "ADDRESS] [COMMAND", allow_negative_numbers = true)]
+    pub words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Commands:
+  get KEY            the value; on a terminal escaped, elsewhere as it is
+  put KEY [VALUE]    sets the value of a key, new or not
+  create KEY [VALUE] sets the value of a new key
+  update KEY [VALUE] replaces the value of a key that exists
+  delete KEY         removes a key; done as well if there is none
+  scan [PREFIX]      keys with a prefix and their values, in the order of the keys
+  watch [PREFIX]     changes of keys with a prefix, from now on
+A VALUE that is left out comes from --file, or from standard input.
+Flags may stand anywhere; what follows -- is no flag.
+
+Exit codes: 0 done; 1 refused by the store, no such key included; 2 usage; 3 unreachable, nothing was sent; 4 the outcome
+of a write is unknown: get the key to learn it.")]
+pub(crate) struct KvArgs {
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// Keys and values are given and printed in hexadecimal
+    #[arg(long, conflicts_with = "base64")]
+    pub hex: bool,
+    /// Keys and values are given and printed in base64
+    #[arg(long)]
+    pub base64: bool,
+    /// File that holds the value, as it is; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The entry is gone after this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub ttl: Option<Duration>,
+    /// Update or delete only an entry with this version
+    #[arg(long, value_name = "VERSION")]
+    pub expected_version: Option<u64>,
+    /// Entries that a scan shows at most
+    #[arg(long, value_name = "ENTRIES")]
+    pub limit: Option<u64>,
+    /// Scan keys only
+    #[arg(long)]
+    pub keys_only: bool,
+    /// ADDRESS (as for `quire client`), then COMMAND
+    #[arg(value_name = "ADDRESS] COMMAND [ARGUMENTS", required = true, allow_negative_numbers = true)]
     pub words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ChainArgs {
-    /// The task server
+    /// The task server: HOST:PORT, a host, or :PORT
     #[arg(default_value = "127.0.0.1:8080")]
     pub address: String,
     /// Clients at the same time, each with a connection and a chain
@@ -116,10 +204,10 @@ pub(crate) struct ChainArgs {
     after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage."
 )]
 pub(crate) struct GameArgs {
-    /// Where the game is served [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
+    /// Where the game is served: HOST:PORT, a host, or :PORT [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
-    /// Text file of name,count lines; other lines are skipped
+    /// Text file of lines: the name up to the first comma, then the digits of the count; other lines are skipped
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
     /// How many messages to send, from the first line again after the last
@@ -128,11 +216,12 @@ pub(crate) struct GameArgs {
     /// How messages travel
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
-    /// Messages under way at once, 1 for unary [default: 1024 windowed, 65536 stream and lean]
+    /// Messages under way at once, 1 for unary [default: windowed grows it from 1 while that raises the rate, up to
+    /// 1024 with Quire and 8 with other servers; 65536 stream and lean]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
     /// Longest time for the whole game
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
 }
 
@@ -150,14 +239,59 @@ pub(crate) enum GameTransport {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The file, with the header id,title,topic,stock,price
+    /// The file, with the header id,title,topic,stock,price; - is standard input
     pub file: PathBuf,
-    /// Folder that holds bookstore.db; made with the sample catalogue if absent
-    #[arg(long, value_name = "DIR", default_value = "quire-data", env = "QUIRE_SERVER_DATA")]
-    pub data: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// Report bad rows and leave them out, instead of importing nothing
     #[arg(long)]
     pub skip_bad: bool,
+    /// Make a store that is not there yet without the sample catalogue
+    #[arg(long)]
+    pub no_sample: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The file to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is acknowledged before the command begins is in the file: every purchase, and every key-value entry that is kept on
+disk. While it is made there must be room for it twice beside it.")]
+pub(crate) struct BackupArgs {
+    /// The file to write: a tar that only its owner can read
+    pub file: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Server to take key-value entries from [default: the one that uses the data folder, if there is one]
+    #[arg(long, value_name = "ADDRESS")]
+    pub server: Option<String>,
+    /// Certificates in PEM that vouch for that server's; needed for an https:// address
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Certificate in PEM to show to a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    pub certificate: Option<PathBuf>,
+    /// Private key of --certificate
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The file that backup wrote
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArgs,
 }
 
 #[derive(Debug, Args)]
@@ -195,11 +329,4 @@ pub(crate) enum Generate {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let wanted = || format!("'{text}' is no time; it must be a number of seconds above 0 and up to 86400, as 5 or 0.5");
-    let seconds: f64 = text.parse().map_err(|_| wanted())?;
-    let valid = seconds > 0.0 && seconds <= 86_400.0;
-    if valid { Ok(Duration::from_secs_f64(seconds)) } else { Err(wanted()) }
 }

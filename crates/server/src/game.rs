@@ -2,13 +2,16 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use rpcgame::driver::{self, Input, Options, Transport};
+use rpcgame::driver::{self, Input, Options, Progress, Transport};
 use tokio::runtime::Builder;
 
-use crate::cli::{GameArgs, GameTransport};
+use crate::{
+    address::Target,
+    cli::{GameArgs, GameTransport},
+    config::ports,
+    screen,
+};
 
-const ADDRESS_DEFAULT: &str = "127.0.0.1:29381";
-const LEAN_ADDRESS_DEFAULT: &str = "127.0.0.1:29382";
 const USAGE: u8 = 2;
 
 /// `quire game`.
@@ -20,7 +23,7 @@ pub(crate) fn command(args: &GameArgs) -> ExitCode {
             if outcome.matches() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            eprintln!("quire: {error:#}");
+            eprintln!("quire: {}", screen::line(&format!("{error:#}")));
             if error.is::<driver::Failure>() { ExitCode::FAILURE } else { USAGE.into() }
         }
     }
@@ -34,18 +37,22 @@ fn play(args: &GameArgs) -> anyhow::Result<driver::Outcome> {
         GameTransport::Stream => Transport::Stream,
         GameTransport::Lean => Transport::Lean,
     };
-    let default = if transport == Transport::Lean { LEAN_ADDRESS_DEFAULT } else { ADDRESS_DEFAULT };
+    let port = if transport == Transport::Lean { ports::LEAN } else { ports::GAME };
+    let address = args.address.clone().unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let options = Options {
-        address: args.address.clone().unwrap_or_else(|| default.to_owned()),
+        address: Target::parse_plain(&address, port)?.authority(),
         transport,
         messages: args.messages,
-        window: args.window.unwrap_or_else(|| transport.window_default()),
+        window: args.window,
         timeout: args.timeout,
     };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let messages = args.messages;
-    let progress = |done| {
-        let _ = writeln!(std::io::stdout(), "{done} of {messages}");
+    let progress = |progress| match progress {
+        Progress::Answered(done) => {
+            let _ = writeln!(std::io::stdout(), "{done} of {messages}");
+        }
+        Progress::Silent(standing) => eprintln!("quire: no answer for {} s: {standing}", driver::SILENCE.as_secs()),
     };
     Ok(runtime.block_on(driver::play(&input, &options, progress))?)
 }

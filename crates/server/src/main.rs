@@ -1,16 +1,24 @@
 //! `quire`: the server, its client, and tools for its data.
 
+mod address;
+mod backup;
 mod cli;
 mod client;
 mod config;
 mod console;
 mod data;
+mod exit;
 mod game;
 mod http;
+mod index;
+mod kv_client;
+mod pager;
 mod process;
+mod screen;
 mod serve;
 mod services;
 mod shell;
+mod signals;
 mod table;
 mod telemetry;
 mod transport;
@@ -23,14 +31,18 @@ fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Serve(args) => serve::command(&args),
         cli::Command::Client(args) => Ok(client::command(&args)),
+        cli::Command::Kv(args) => Ok(kv_client::command(&args)),
         cli::Command::Tasks(args) => services::tasks::command(&args),
         cli::Command::Game(args) => Ok(game::command(&args)),
         cli::Command::Import(args) => data::import(&args),
+        cli::Command::Export(args) => data::export(&args),
+        cli::Command::Backup(args) => backup::backup(&args),
+        cli::Command::Restore(args) => backup::restore(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };
     done.unwrap_or_else(|error| {
         // One line that names what was wrong and what would be right.
-        eprintln!("quire: {error:#}");
+        eprintln!("quire: {}", screen::line(&format!("{error:#}")));
         ExitCode::FAILURE
     })
 }

@@ -1,94 +1,207 @@
 //! A place to type commands: a prompt with history and completion on a terminal, lines from a pipe elsewhere.
 //! Must not know what any command does.
 
-use std::io::{self, BufRead, IsTerminal, Read};
+mod history;
+
+use std::{
+    cell::RefCell,
+    io::{self, BufRead, IsTerminal, Read},
+    path::PathBuf,
+};
 
 use rustyline::{
-    Config, Editor, Helper, Highlighter, Hinter, Validator,
+    Config, Editor, Helper, Highlighter, Validator,
     completion::{Completer, Pair},
     error::ReadlineError,
-    history::MemHistory,
+    hint::Hinter,
+    history::FileHistory,
 };
+
+use crate::screen;
 
 /// A command's name, its arguments and what it does; the help and the completion.
 pub(crate) type Help = (&'static str, &'static str, &'static str);
+
+/// What can follow in place of the text typed after a command's name.
+pub(crate) type Arguments = Box<dyn Fn(&str, &str) -> Vec<String>>;
+
+/// Candidates that a completion shows.
+pub(crate) const CANDIDATES_MAX: usize = 100;
 
 /// Bytes in a line from a pipe; longer ones are refused.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where lines come from.
 pub(crate) enum Shell {
-    Terminal(Box<Editor<Words, MemHistory>>, String),
+    Terminal(Box<Terminal>),
     Pipe(io::BufReader<io::Stdin>),
+}
+
+pub(crate) struct Terminal {
+    editor: Editor<Words, FileHistory>,
+    prompt: String,
+    history: Option<PathBuf>,
 }
 
 /// What came.
 pub(crate) enum Line {
-    Text(String),
+    Words(Vec<String>),
     /// A line that cannot be one, and why.
     Unusable(String),
     /// The end of a pipe.
     PipeEnded,
-    /// Ctrl-D or Ctrl-C on a terminal.
+    /// Ctrl-D, or Ctrl-C with nothing typed, on a terminal.
     Left,
 }
 
 impl Shell {
-    /// Standard input, whatever it is.
-    pub(crate) fn open(prompt: &str, commands: &'static [Help]) -> anyhow::Result<Self> {
+    /// Standard input, whatever it is. The history is kept under `name`.
+    pub(crate) fn open(
+        prompt: &str,
+        commands: &'static [Help],
+        name: &str,
+        arguments: Arguments,
+    ) -> anyhow::Result<Self> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return Ok(Self::Pipe(io::BufReader::new(io::stdin())));
         }
-        let config = Config::builder().auto_add_history(true).max_history_size(1000)?.build();
-        let history = MemHistory::with_config(&config);
+        let config = Config::builder().max_history_size(history::LINES_MAX)?.build();
+        let history = FileHistory::with_config(&config);
         let mut editor = Editor::with_history(config, history)?;
-        editor.set_helper(Some(Words { commands }));
-        Ok(Self::Terminal(Box::new(editor), prompt.to_owned()))
+        editor.set_helper(Some(Words { commands, arguments, typed: RefCell::default() }));
+        let history = history::open(name, editor.history_mut());
+        Ok(Self::Terminal(Box::new(Terminal { editor, prompt: prompt.to_owned(), history })))
     }
 
-    /// The next line, without its end.
+    /// The next line, in words.
     pub(crate) fn next(&mut self) -> io::Result<Line> {
+        let line = match self {
+            Self::Terminal(terminal) => terminal.read()?,
+            Self::Pipe(input) => read(input)?,
+        };
+        Ok(match line {
+            Input::Text(line) => words(&line).map_or_else(Line::Unusable, Line::Words),
+            Input::Other(line) => line,
+        })
+    }
+
+    /// Shows text above the prompt from now on, if there is a prompt.
+    pub(crate) fn printer(&mut self) -> Option<impl rustyline::ExternalPrinter + Send + 'static> {
         match self {
-            Self::Terminal(editor, prompt) => match editor.readline(prompt) {
-                Ok(line) => Ok(Line::Text(line)),
-                Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(Line::Left),
-                Err(error) => Err(io::Error::other(error)),
-            },
-            Self::Pipe(input) => {
-                let mut line = Vec::new();
-                let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
-                if read == 0 {
-                    return Ok(Line::PipeEnded);
+            Self::Terminal(terminal) => terminal.editor.create_external_printer().ok(),
+            Self::Pipe(_) => None,
+        }
+    }
+}
+
+/// A line, or why there is none.
+enum Input {
+    Text(String),
+    Other(Line),
+}
+
+impl Terminal {
+    fn read(&mut self) -> io::Result<Input> {
+        loop {
+            match self.editor.readline(&self.prompt) {
+                Ok(line) => {
+                    if history::is_kept(&line) && self.editor.add_history_entry(&line).unwrap_or(false) {
+                        history::append(self.history.as_deref(), self.editor.history_mut());
+                    }
+                    return Ok(Input::Text(line));
                 }
-                if line.last() != Some(&b'\n') && line.len() as u64 == LINE_BYTES_MAX {
-                    input.skip_until(b'\n')?;
-                    return Ok(Line::Unusable(format!(
-                        "a line is longer than {LINE_BYTES_MAX} bytes; it must be one command"
-                    )));
-                }
-                Ok(match String::from_utf8(line) {
-                    Ok(line) => Line::Text(line.trim_end_matches(['\n', '\r']).to_owned()),
-                    Err(_) => Line::Unusable("a line is not UTF-8; it must be one command".to_owned()),
-                })
+                // A half-typed line is given up; on an empty one it is the wish to leave.
+                Err(ReadlineError::Interrupted) if self.editor.helper().is_some_and(Words::has_text) => {}
+                Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Input::Other(Line::Left)),
+                Err(error) => return Err(io::Error::other(error)),
             }
         }
     }
 }
 
-/// Completes the first word.
-#[derive(Helper, Highlighter, Hinter, Validator)]
+fn read(input: &mut impl BufRead) -> io::Result<Input> {
+    let mut line = Vec::new();
+    let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Ok(Input::Other(Line::PipeEnded));
+    }
+    let unusable = |reason| Ok(Input::Other(Line::Unusable(reason)));
+    if line.last() != Some(&b'\n') && line.len() as u64 == LINE_BYTES_MAX {
+        input.skip_until(b'\n')?;
+        return unusable(format!("a line is longer than {LINE_BYTES_MAX} bytes; it must be one command"));
+    }
+    match String::from_utf8(line) {
+        Ok(line) => Ok(Input::Text(line)),
+        Err(_) => unusable("a line is not UTF-8; it must be one command".to_owned()),
+    }
+}
+
+/// Splits a line at blanks. A word that begins with a quote goes on to the same quote; within a word a quote is an
+/// apostrophe, and nothing else has a meaning.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim();
+    while let Some(first) = rest.chars().next() {
+        let (word, after) = if matches!(first, '"' | '\'') {
+            let inside = &rest[1..];
+            let closed = |(at, _): &(usize, &str)| inside[at + 1..].chars().next().is_none_or(char::is_whitespace);
+            let end = inside.match_indices(first).find(closed);
+            let (end, _) = end.ok_or_else(|| format!("the quote {first} is not closed; close it, or leave it out"))?;
+            (&inside[..end], &inside[end + 1..])
+        } else {
+            rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()))
+        };
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    Ok(words)
+}
+
+/// Completes names of commands and what follows them.
+#[derive(Helper, Highlighter, Validator)]
 pub(crate) struct Words {
     commands: &'static [Help],
+    arguments: Arguments,
+    /// The line as it was last shown.
+    typed: RefCell<String>,
+}
+
+impl Words {
+    fn has_text(&self) -> bool {
+        !self.typed.borrow().is_empty()
+    }
+
+    fn fitting(&self, typed: &str) -> (usize, Vec<String>) {
+        let Some((command, rest)) = typed.split_once(char::is_whitespace) else {
+            let names = self.commands.iter().map(|command| command.0);
+            return (0, names.filter(|name| name.starts_with(typed)).map(str::to_owned).collect());
+        };
+        let rest = rest.trim_start();
+        let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
+        let wanted = rest.strip_prefix(['"', '\'']).unwrap_or(rest);
+        let found = (self.arguments)(command, wanted).into_iter().filter(|text| screen::is_plain(text));
+        let close = |text: String| quote.map_or_else(|| text.clone(), |quote| format!("{quote}{text}{quote}"));
+        (typed.len() - rest.len(), found.take(CANDIDATES_MAX).map(close).collect())
+    }
+}
+
+/// There are no hints: this is how an editor's helper learns what is on the line.
+impl Hinter for Words {
+    type Hint = String;
+
+    fn hint(&self, line: &str, _: usize, _: &rustyline::Context<'_>) -> Option<String> {
+        line.clone_into(&mut self.typed.borrow_mut());
+        None
+    }
 }
 
 impl Completer for Words {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, at: usize, _: &rustyline::Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let typed = &line[..at];
-        let fitting = self.commands.iter().filter(|command| command.0.starts_with(typed));
-        let pairs = fitting.map(|command| Pair { display: command.0.to_owned(), replacement: command.0.to_owned() });
-        Ok((0, pairs.collect()))
+        let (start, found) = self.fitting(&line[..at]);
+        let pairs = found.into_iter().map(|text| Pair { display: text.clone(), replacement: text });
+        Ok((start, pairs.collect()))
     }
 }
 
@@ -96,4 +209,42 @@ impl Completer for Words {
 pub(crate) fn help(commands: &[Help]) -> String {
     let rows = commands.iter().map(|(name, arguments, does)| [format!("{name} {arguments}"), (*does).to_owned()]);
     crate::table::render([("command", false), ("does", false)], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_keep_blanks_and_apostrophes_are_text() {
+        let cases: [(&str, &[&str]); 7] = [
+            (" search  distributed   systems\r\n", &["search", "distributed", "systems"]),
+            ("search \"two  blanks\" end", &["search", "two  blanks", "end"]),
+            ("search 'it's mine'", &["search", "it's mine"]),
+            ("search children's books", &["search", "children's", "books"]),
+            ("search C# \\n #1", &["search", "C#", "\\n", "#1"]),
+            ("search \"\"", &["search", ""]),
+            ("  ", &[]),
+        ];
+        for (line, wanted) in cases {
+            assert_eq!(words(line).expect("words"), wanted, "{line}");
+        }
+        assert!(words("search \"open").is_err_and(|reason| reason.starts_with("the quote \" is not closed")));
+    }
+
+    #[test]
+    fn arguments_are_completed_after_the_command_blanks_and_quotes_included() {
+        let arguments = |command: &str, typed: &str| {
+            let topics = ["distributed systems", "\u{1b}[2J"].into_iter().filter(|topic| topic.starts_with(typed));
+            if command == "search" { topics.map(str::to_owned).collect() } else { Vec::new() }
+        };
+        let commands = &[("search", "<topic>", ""), ("help", "", "")];
+        let words = Words { commands, arguments: Box::new(arguments), typed: RefCell::default() };
+        let topic = || vec!["distributed systems".to_owned()];
+        assert_eq!(words.fitting("se"), (0, vec!["search".to_owned()]));
+        assert_eq!(words.fitting("search "), (7, topic()), "nothing that a terminal would obey");
+        assert_eq!(words.fitting("search distributed s"), (7, topic()));
+        assert_eq!(words.fitting("search  \"dis"), (8, vec!["\"distributed systems\"".to_owned()]));
+        assert_eq!(words.fitting("help d"), (5, vec![]));
+    }
 }

@@ -1,23 +1,58 @@
 //! Logs on standard error. Must not know what is logged.
 
-use anyhow::Context;
-use tracing_subscriber::{EnvFilter, fmt};
+mod lines;
 
+use anyhow::Context;
+use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt};
+
+use self::lines::Lines;
+pub(crate) use self::lines::{share_terminal, take_terminal_back};
 use crate::config::Log;
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+/// What a filter must be; it completes "it must be".
+const WANT: &str = "error, warn, info, debug, trace or off, or a filter such as info,kv=debug";
+
+/// Whether [`init`] can read a filter; the error is what would be right.
+///
+/// The reader of filters takes a word that is no level for the name of a module, and then logs that one alone.
+pub(crate) fn check(filter: &str) -> Result<(), &'static str> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let mut parts = filter.split(',');
+    let known = parts.all(|part| is_level(part) || part.contains(['=', '[']));
+    if known && EnvFilter::try_new(filter).is_ok() { Ok(()) } else { Err(WANT) }
+}
 
 /// Starts logging; once in a process.
 pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&log.filter).with_context(|| {
-        format!(
-            "log.level is '{}'; it must be error, warn, info, debug, trace or a filter as bookstore=debug",
-            log.filter
-        )
-    })?;
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if log.json {
+    let filter = EnvFilter::try_new(&log.filter).with_context(|| format!("log.level must be {WANT}"))?;
+    let is_json = log.json;
+    let writer = move || Lines { is_json };
+    // A line that cannot be written is lost: to say so on the same standard error would panic.
+    let lines = fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
+    if is_json {
         lines.json().init();
     } else {
-        lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
+        let fields = fmt::format::debug_fn(lines::field).delimited(" ");
+        lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).fmt_fields(fields).init();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_level_is_one_of_six_or_belongs_to_a_module() {
+        for filter in
+            ["error", "WARN", "off", "info,kv=debug", "quire=trace", "warn,grpc::server=debug", "[call]=debug"]
+        {
+            assert_eq!(check(filter), Ok(()), "{filter}");
+        }
+        for filter in ["", "loud", "info,loud", "kv", "kv=loud", "lo=ud=er", "3", "info,", "info, kv=debug"] {
+            assert!(check(filter).is_err(), "{filter}");
+        }
+    }
 }

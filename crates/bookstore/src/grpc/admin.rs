@@ -5,6 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use ::grpc::{Metadata, Request, Response, Status};
 use futures_util::{Stream, StreamExt as _, stream};
 
+use super::page_size;
 use super::wire::{
     ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest, TailLogRequest,
     UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
@@ -20,17 +21,17 @@ use crate::{
 /// Who may call the operator's service.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Everybody: only processes of this machine can connect.
+    /// Every caller: only processes of this machine can connect.
     Open,
-    /// Whoever sends this token.
+    /// Callers that send this token.
     Token(Arc<str>),
-    /// Nobody: the server can be reached from other machines and has no token.
+    /// No one: the server can be reached from other machines and has no token.
     Nobody,
 }
 
 impl Access {
     /// `Ok` if a caller who sent `authorization` may act.
-    fn check(&self, metadata: &Metadata) -> Result<(), Fault> {
+    pub fn check(&self, metadata: &Metadata) -> Result<(), Fault> {
         let Self::Token(token) = self else {
             let refusal =
                 "operator actions are off while the server listens beyond loopback without a token; set admin.token";
@@ -127,10 +128,6 @@ fn entries(tail: Tail) -> impl Stream<Item = Result<LogEntry, Status>> {
             Err(fault) => vec![Err(fault.into())],
         })
     })
-}
-
-fn page_size(size: i32) -> Result<usize, Fault> {
-    usize::try_from(size).map_err(|_| Fault::invalid("page_size", size, "0 for the default, or a positive number"))
 }
 
 fn bad_token(token: &str) -> Fault {

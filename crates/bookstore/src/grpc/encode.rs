@@ -1,6 +1,8 @@
 //! Books written straight from the catalogue into a message's bytes, without copies of their titles in between.
 //! Must agree to the byte with what prost makes of the same message.
 
+use std::sync::Arc;
+
 use prost::encoding::{encode_varint, encoded_len_varint};
 
 use crate::{catalogue::Book, money::Cents};
@@ -81,10 +83,24 @@ pub(super) fn book_info(book: &Book, out: &mut Vec<u8>) {
     Snapshot::of(book).put(out);
 }
 
-/// `BookListReply` with success and no message.
-pub(super) fn book_list<'b>(books: impl Iterator<Item = &'b Book>, out: &mut Vec<u8>) {
+/// `BookListReply` with success and no message: the first of `books` that fit into `room` bytes, and at least `least`.
+/// Returns how many that are.
+pub(super) fn book_list(books: &[Arc<Book>], room: usize, least: usize, out: &mut Vec<u8>) -> usize {
     put_varint(1, 1, out);
-    books.for_each(|book| Snapshot::of(book).put(out));
+    for (place, book) in books.iter().enumerate() {
+        let before = out.len();
+        Snapshot::of(book).put(out);
+        if out.len() > room && place >= least {
+            out.truncate(before);
+            return place;
+        }
+    }
+    books.len()
+}
+
+/// The rest of a `BookListReply` whose books another page follows.
+pub(super) fn next_page_token(token: &str, out: &mut Vec<u8>) {
+    put_text(4, token, out);
 }
 
 #[cfg(test)]
@@ -94,13 +110,13 @@ mod tests {
     use proptest::prelude::*;
     use prost::Message as _;
 
-    use super::{super::wire, book_info, book_list};
+    use super::{super::wire, book_info, book_list, next_page_token};
     use crate::{catalogue::Book, domain::BookId, money::Cents};
 
-    fn book() -> impl Strategy<Value = Book> {
+    fn book() -> impl Strategy<Value = Arc<Book>> {
         let parts = (1..=i32::MAX, ".{0,300}", ".{0,200}", 0..=i32::MAX.unsigned_abs(), 0..=Cents::MAX.get());
         parts.prop_map(|(id, title, topic, stock, cents)| {
-            Book::new(BookId::new(id).unwrap(), title, Arc::from(topic), stock, Cents::new(cents).unwrap())
+            Arc::new(Book::new(BookId::new(id).unwrap(), title, Arc::from(topic), stock, Cents::new(cents).unwrap()))
         })
     }
 
@@ -108,14 +124,29 @@ mod tests {
         #[test]
         fn replies_are_what_prost_makes_of_them(books in prop::collection::vec(book(), 0..4)) {
             let mut out = Vec::new();
-            book_list(books.iter(), &mut out);
-            let list = wire::BookListReply { success: true, books: books.iter().map(Into::into).collect(), ..Default::default() };
+            prop_assert_eq!(book_list(&books, usize::MAX, 0, &mut out), books.len());
+            next_page_token("next", &mut out);
+            let mut list = wire::BookListReply { success: true, next_page_token: "next".to_owned(), ..Default::default() };
+            list.books = books.iter().map(|book| (&**book).into()).collect();
             prop_assert_eq!(out, list.encode_to_vec());
             for book in &books {
                 let mut out = Vec::new();
                 book_info(book, &mut out);
-                let info = wire::BookInfoReply { success: true, book: Some(book.into()), ..Default::default() };
+                let info = wire::BookInfoReply { success: true, book: Some((&**book).into()), ..Default::default() };
                 prop_assert_eq!(out, info.encode_to_vec());
+            }
+        }
+
+        #[test]
+        fn a_list_that_is_cut_is_as_long_as_it_can_be(
+            books in prop::collection::vec(book(), 1..6), room in 2_usize..2000, least in 0_usize..2,
+        ) {
+            let (mut out, mut more) = (Vec::new(), Vec::new());
+            let put = book_list(&books, room, least, &mut out);
+            prop_assert!(out.len() <= room || put <= least);
+            if put < books.len() {
+                book_list(&books[..=put], usize::MAX, 0, &mut more);
+                prop_assert!(more.len() > room && more.starts_with(&out));
             }
         }
     }

@@ -4,6 +4,7 @@
 mod admin;
 mod encode;
 mod shop;
+mod token;
 
 use ::grpc::{Code, Status};
 pub use admin::{Access, AdminService};
@@ -30,7 +31,7 @@ impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         let code = match &fault {
             Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
-            Fault::Limit { .. } => Code::ResourceExhausted,
+            Fault::Limit { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
             Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
             Fault::Failed(_) => Code::Internal,
             Fault::OutcomeUnknown => Code::Unknown,
@@ -64,4 +65,8 @@ impl From<&catalogue::Book> for wire::Book {
 
 fn books(books: &catalogue::Books) -> Vec<wire::Book> {
     books.iter().map(|book| (&**book).into()).collect()
+}
+
+fn page_size(size: i32) -> Result<usize, Fault> {
+    usize::try_from(size).map_err(|_| Fault::invalid("page_size", size, "0 for the default, or a positive number"))
 }

@@ -1,22 +1,26 @@
 //! `bookstore.BookStore`: what shoppers call.
 
+use std::{cell::RefCell, pin::Pin, sync::Arc};
+
 use ::grpc::{
     Request, Response, Status,
     server::{Answer, Answered},
 };
-
-use std::cell::RefCell;
+use futures_util::{Stream, stream};
 
 use super::{
-    encode,
+    encode, page_size, token,
     wire::{
-        BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-        ItemNumberRequest, book_store_server::BookStore,
+        self, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
+        ItemNumberRequest, ListTopicsReply, ListTopicsRequest, book_store_server::BookStore,
     },
 };
 use crate::{
     Bookstore,
+    bookstore::Topic,
+    catalogue::{self, Book},
     domain::{BookId, IdempotencyKey, Verdict},
+    fault::Fault,
 };
 
 /// Serves a store.
@@ -30,6 +34,73 @@ impl ShopService {
     pub fn new(store: Bookstore) -> Self {
         Self { store }
     }
+
+    /// Bytes that the books of an answer may take, so that the rest of it fits as well.
+    fn room(&self) -> usize {
+        self.store.message_bytes() - AROUND_BYTES
+    }
+
+    /// A whole topic, or a page of it, into a message that is encoded where it will be sent from.
+    fn put_search(&self, request: &BookTopicRequest, books: &[Arc<Book>], out: &mut Vec<u8>) -> Result<(), Status> {
+        let Some(Start { after, size }) = Start::of(request)? else {
+            let put = encode::book_list(books, self.room(), 0, out);
+            return if put == books.len() { Ok(()) } else { Err(self.too_large()) };
+        };
+        let books = catalogue::behind(books, after);
+        let page = &books[..books.len().min(self.store.page_size(size)?)];
+        let put = encode::book_list(page, self.room(), 1, out);
+        if let Some(last) = page[..put].last().filter(|_| put < books.len()) {
+            encode::next_page_token(&token::for_book(&request.topic, last.id()), out);
+        }
+        Ok(())
+    }
+
+    /// What a caller is told that asked for a whole topic and cannot get it in one message. A part would look like the
+    /// whole to clients that know no pages, and this is the code that most libraries have for a message too large.
+    fn too_large(&self) -> Status {
+        let mut status = Status::from(self.store.answer_too_large());
+        // The next attempt would end in the same way.
+        let _ = status.metadata_mut().insert("grpc-retry-pushback-ms", "-1");
+        status
+    }
+}
+
+/// Where a page starts, and the most items it may have; 0 means the server's default.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    after: Option<BookId>,
+    size: usize,
+}
+
+impl Start {
+    /// `None` for a request that asks for the whole topic.
+    fn of(request: &BookTopicRequest) -> Result<Option<Self>, Fault> {
+        if request.page_size == 0 && request.page_token.is_empty() {
+            return Ok(None);
+        }
+        let after = token::book(&request.topic, &request.page_token)?;
+        Ok(Some(Self { after, size: page_size(request.page_size)? }))
+    }
+}
+
+/// Bytes of an answer beside its books: success and the token of the next page.
+const AROUND_BYTES: usize = 2 + 2 + token::BOOK_BYTES;
+
+/// Bytes of a streamed message: enough that a message costs little, and little for a slow reader to hold.
+const STREAMED_BYTES: usize = 256 << 10;
+
+/// The first of `items` that fit into `room` bytes as a repeated field, and at least `least`.
+fn fitting<M: prost::Message>(items: impl Iterator<Item = M>, room: usize, least: usize) -> Vec<M> {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    for item in items {
+        let length = item.encoded_len();
+        bytes += 1 + prost::length_delimiter_len(length) + length;
+        if bytes > room && taken.len() >= least {
+            break;
+        }
+        taken.push(item);
+    }
+    taken
 }
 
 impl BookStore for ShopService {
@@ -40,10 +111,25 @@ impl BookStore for ShopService {
     }
 
     async fn search(&self, request: Request<BookTopicRequest>) -> Result<Response<BookListReply>, Status> {
-        let topic = request.into_inner().topic;
-        let books = super::books(&self.store.search(&topic).await?);
-        let message = if books.is_empty() { no_such_topic(&topic) } else { String::new() };
-        Ok(Response::new(BookListReply { success: true, message, books }))
+        let request = request.into_inner();
+        let topic = &request.topic;
+        let (found, paged, next) = if let Some(Start { after, size }) = Start::of(&request)? {
+            let page = self.store.search_page(topic, after, size).await?;
+            (page.items, true, page.next)
+        } else {
+            (self.store.search(topic).await?, false, None)
+        };
+        let books = fitting(found.iter().map(|book| wire::Book::from(&**book)), self.room(), paged.into());
+        let cut = books.len() < found.len();
+        if cut && !paged {
+            return Err(self.too_large());
+        }
+        let next = if cut { found[..books.len()].last().map(|book| book.id()) } else { next };
+        let next_page_token = next.map(|id| token::for_book(topic, id)).unwrap_or_default();
+        // That a topic ends is no news; that there is none is.
+        let message =
+            if books.is_empty() && request.page_token.is_empty() { no_such_topic(topic) } else { String::new() };
+        Ok(Response::new(BookListReply { success: true, message, books, next_page_token }))
     }
 
     fn search_now(
@@ -51,14 +137,66 @@ impl BookStore for ShopService {
         request: &Request<BookTopicRequest>,
         answer: Answer<'_, '_, BookListReply>,
     ) -> Option<Answered> {
-        match self.store.search_now(&request.get_ref().topic)? {
+        let request = request.get_ref();
+        match self.store.search_now(&request.topic)? {
             Ok(books) if books.is_empty() => None,
-            Ok(books) => Some(in_scratch(|scratch| {
-                encode::book_list(books.iter().map(|book| &**book), scratch);
-                answer.encoded(scratch)
+            Ok(books) => Some(in_scratch(|scratch| match self.put_search(request, &books, scratch) {
+                Ok(()) => answer.encoded(scratch),
+                Err(status) => answer.status(&status),
             })),
             Err(fault) => Some(answer.status(&fault.into())),
         }
+    }
+
+    type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<BookListReply, Status>> + Send>>;
+
+    async fn search_stream(
+        &self,
+        request: Request<BookTopicRequest>,
+    ) -> Result<Response<Self::SearchStreamStream>, Status> {
+        let request = request.into_inner();
+        let start = Start::of(&request)?.unwrap_or_default();
+        let found = self.store.search_stream(&request.topic, start.after, start.size)?;
+        if found.is_empty() {
+            let message = no_such_topic(&request.topic);
+            let reply = BookListReply { success: true, message, ..BookListReply::default() };
+            return Ok(Response::new(Box::pin(stream::iter([Ok(reply)]))));
+        }
+        let room = self.room().min(STREAMED_BYTES);
+        let messages = stream::unfold((found, request.topic), move |(mut found, topic)| async move {
+            let books = fitting(found.next().iter().map(|book| wire::Book::from(&**book)), room, 1);
+            if books.is_empty() {
+                return None;
+            }
+            let next = found.take(books.len());
+            let next_page_token = next.map(|id| token::for_book(&topic, id)).unwrap_or_default();
+            let reply = BookListReply { success: true, message: String::new(), books, next_page_token };
+            Some((Ok(reply), (found, topic)))
+        });
+        Ok(Response::new(Box::pin(messages)))
+    }
+
+    async fn list_topics(&self, request: Request<ListTopicsRequest>) -> Result<Response<ListTopicsReply>, Status> {
+        let request = request.into_inner();
+        let size = page_size(request.page_size)?;
+        let (found, next) = if request.near.is_empty() {
+            let page = self.store.topics(token::topic(&request.page_token)?, size)?;
+            (page.items, page.next)
+        } else if request.page_token.is_empty() {
+            (self.store.topics_near(&request.near, size).await?, None)
+        } else {
+            return Err(token::bad(&request.page_token, "empty with near, which has one page").into());
+        };
+        let topic = |topic: &Topic| wire::Topic {
+            name: topic.name.as_ref().to_owned(),
+            books: i64::try_from(topic.books).unwrap_or(i64::MAX),
+        };
+        // The token holds a topic as well.
+        let topics = fitting(found.iter().map(topic), self.room() / 2, 1);
+        let cut = topics.len() < found.len() && request.near.is_empty();
+        let next = if cut { found[..topics.len()].last().map(|topic| Arc::clone(&topic.name)) } else { next };
+        let next_page_token = next.map(|name| token::for_topic(&name)).unwrap_or_default();
+        Ok(Response::new(ListTopicsReply { topics, next_page_token }))
     }
 
     async fn lookup(&self, request: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {

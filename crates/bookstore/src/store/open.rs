@@ -10,13 +10,15 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{inspect::impossible_numbers, schema};
-use crate::{sample, settings::Settings};
+use crate::{domain::NewBook, sample, settings::Settings};
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The first one of a process: makes or migrates the file.
     Owner,
+    /// As the owner; a file that it makes has no books.
+    Importer,
     /// The ledger's: writes its own log entries.
     Ledger,
     /// Changes books and lets the file's triggers log it.
@@ -122,12 +124,12 @@ fn not_writable(path: &Path) -> bool {
 }
 
 pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opened, OpenError> {
-    if let (Role::Owner, Some(folder)) = (role, path.parent()) {
+    if let (Role::Owner | Role::Importer, Some(folder)) = (role, path.parent()) {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
     }
     let sqlite = |reason| OpenError::from_sqlite(path, &reason);
     let access = match role {
-        Role::Owner => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Owner | Role::Importer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Role::Ledger | Role::Tool => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
@@ -141,8 +143,13 @@ pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
             return Err(OpenError::ReadOnly(path.to_owned()));
         }
         configure(&connection, settings).map_err(sqlite)?;
-        if role == Role::Owner {
-            created = own(&mut connection, path)?;
+        let first = match role {
+            Role::Owner => Some(sample::books().collect()),
+            Role::Importer => Some(Vec::new()),
+            _ => None,
+        };
+        if let Some(first) = first {
+            created = own(&mut connection, path, first)?;
         }
     }
     if role == Role::Ledger {
@@ -156,12 +163,12 @@ pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
 
 /// Makes sure of all that the file shows, for a process before this one may have ended before it could mend a failed
 /// fsync, and brings the file to the current schema; true if there was none.
-fn own(connection: &mut Connection, path: &Path) -> Result<bool, OpenError> {
+fn own(connection: &mut Connection, path: &Path, first: Vec<NewBook>) -> Result<bool, OpenError> {
     let sqlite = |reason| OpenError::from_sqlite(path, &reason);
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite)?;
     super::rewrite_log(path).map_err(|reason| OpenError::Log { path: path.to_owned(), reason })?;
     connection.execute_batch("COMMIT").map_err(sqlite)?;
-    let created = schema::migrate(connection, |file| super::insert_books(file, sample::books())).map_err(sqlite)?;
+    let created = schema::migrate(connection, |file| super::insert_books(file, first)).map_err(sqlite)?;
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sqlite)?;
     match impossible_numbers(connection).map_err(sqlite)? {
         None => Ok(created),
@@ -170,7 +177,7 @@ fn own(connection: &mut Connection, path: &Path) -> Result<bool, OpenError> {
 }
 
 /// Refuses what is not ours before anything is written to it.
-fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let found = schema::identity(connection).map_err(|reason| OpenError::from_sqlite(path, &reason))?;
     let untouched = found.application_id == 0 && found.version == 0 && found.empty;
     if found.application_id != schema::APPLICATION_ID && !untouched {

@@ -64,12 +64,13 @@ impl Readers {
         .await
     }
 
-    /// The books of a topic, from the file.
-    pub async fn topic(self: &Arc<Self>, topic: String) -> Result<Books, Fault> {
+    /// Up to `count` books of a topic with ids above `after`, from the file.
+    pub async fn topic(self: &Arc<Self>, topic: String, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
         self.with(move |file| {
-            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE topic = ?1 ORDER BY id");
+            let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE topic = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
             let mut query = file.prepare_cached(&sql)?;
-            query.query_map((topic,), |row| Ok(Arc::new(book(row)?.into())))?.collect()
+            let after = after.map_or(0, BookId::get);
+            query.query_map((topic, after, to_i64(count)), |row| Ok(Arc::new(book(row)?.into())))?.collect()
         })
         .await
     }

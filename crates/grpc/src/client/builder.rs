@@ -18,7 +18,7 @@ use super::lane::Lane;
 use super::traffic::{Counted, Counters};
 use super::{Channel, RetryPolicy};
 use crate::compression::Encoding;
-use crate::status::Status;
+use crate::status::{Reach, Status};
 
 /// What a channel allows and does.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl std::error::Error for ConnectError {}
 
 impl From<ConnectError> for Status {
     fn from(error: ConnectError) -> Self {
-        Self::unavailable(error.0)
+        Self::unavailable(error.0).with_reach(Reach::Untouched)
     }
 }
 

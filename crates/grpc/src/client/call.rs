@@ -19,7 +19,7 @@ use crate::compression::Encoding;
 use crate::envelope::{Request, Response, ResponseParts};
 use crate::message::{self, Framed, Payload};
 use crate::metadata::Metadata;
-use crate::status::{Code, Status};
+use crate::status::{Code, Reach, Status};
 use crate::streaming::{Inbox, Streaming};
 
 /// A failure, and whether the server is known to have done nothing.
@@ -32,6 +32,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(status: Status, untouched: bool) -> Self {
+        let status = if untouched { status.with_reach(Reach::Untouched) } else { status };
         Self { status, untouched, head_at: None }
     }
 }

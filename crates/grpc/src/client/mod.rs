@@ -136,6 +136,12 @@ impl Channel {
         turns.clone().find(|lane| !lane.is_failing()).unwrap_or(&lanes[first % lanes.len()])
     }
 
+    /// Waits until a connection stands and the server has spoken on it, or for the failure of the try. No call was sent
+    /// if it fails.
+    pub async fn ready(&self) -> Result<(), ConnectError> {
+        self.lane().ready().await
+    }
+
     /// Lets every call finish, takes no new ones, and closes.
     pub async fn close(&self) {
         for lane in &self.inner.lanes {

@@ -4,7 +4,7 @@ use http2::Head;
 
 use crate::compression::Encoding;
 use crate::metadata::{Metadata, decode_bytes};
-use crate::status::{Code, Status, decode_message};
+use crate::status::{Code, Reach, Status, decode_message};
 
 /// How to go on after a head.
 pub(super) enum ReplyPlan {
@@ -43,7 +43,7 @@ pub(super) fn trailing_status(trailers: &std::sync::Arc<Head>) -> Option<Status>
     };
     let message = trailers.get(b"grpc-message").map(decode_message).unwrap_or_default();
     let details = trailers.get(b"grpc-status-details-bin").and_then(decode_bytes).unwrap_or_default();
-    let mut status = Status::with_details(Code::from_number(code), message, details.into());
+    let mut status = Status::with_details(Code::from_number(code), message, details.into()).with_reach(Reach::Answered);
     *status.metadata_mut() = Metadata::received(std::sync::Arc::clone(trailers));
     Some(status)
 }

@@ -4,10 +4,20 @@
 use bytes::Bytes;
 use prost::encoding::{encode_varint, encoded_len_varint};
 
-use crate::entry::{Entry, Version};
+use crate::entry::Entry;
 
 /// Values from this size on are sent from where they lie.
 pub(super) const APART_BYTES: usize = 8 << 10;
+
+/// The largest message that clients take if no one tells them otherwise.
+const USUAL_MESSAGE_BYTES: usize = 4 << 20;
+
+/// Whether a value of so many bytes fits the usual message, with its key in it twice, a version, and what is around them.
+pub(super) fn fits_usual_message(key_bytes: usize, value_bytes: usize) -> bool {
+    /// Two lengths and a field's key for each field and for the entry, and two numbers of at most 10 bytes.
+    const AROUND_BYTES: usize = 64;
+    2 * key_bytes + value_bytes + AROUND_BYTES <= USUAL_MESSAGE_BYTES
+}
 
 /// A key is the field's number and its wire type: 0 for a varint, 2 for a length and bytes.
 const fn key(field: u8, wire_type: u8) -> u8 {
@@ -55,19 +65,23 @@ impl Parts {
         self.done
     }
 
-    /// `RetrieveResponse`.
-    pub(super) fn retrieved(&mut self, entry: &Entry, now_ms: impl FnOnce() -> u64) {
+    /// `RetrieveResponse`; `details_at_ms` as in [`retrieved`].
+    pub(super) fn retrieved(&mut self, entry: &Entry, details_at_ms: Option<u64>) {
         self.put_bytes(1, entry.value.bytes());
-        retrieved_tail(entry, now_ms, &mut self.open);
+        retrieved_details(entry, details_at_ms, &mut self.open);
     }
 
     /// One `Entry` of a `ScanResponse`.
     pub(super) fn scanned(&mut self, name: &[u8], entry: &Entry, with_value: bool, now_ms: impl FnOnce() -> u64) {
         let left = time_to_live_ms(entry, now_ms);
         let empty = Bytes::new();
-        let value = if with_value { entry.value.bytes() } else { &empty };
+        let left_out = with_value && !fits_usual_message(name.len(), entry.value.bytes().len());
+        let value = if with_value && !left_out { entry.value.bytes() } else { &empty };
         let bytes_len = |length: usize| if length == 0 { 0 } else { 1 + encoded_len_varint(length as u64) + length };
-        let numbers_len = 1 + encoded_len_varint(entry.version.0) + left.map_or(0, |left| 1 + encoded_len_varint(left));
+        let numbers_len = 1
+            + encoded_len_varint(entry.version.0)
+            + left.map_or(0, |left| 1 + encoded_len_varint(left))
+            + if left_out { 2 } else { 0 };
         put_length(1, bytes_len(name.len()) + bytes_len(value.len()) + numbers_len, &mut self.open);
         if !name.is_empty() {
             put_length(1, name.len(), &mut self.open);
@@ -78,6 +92,9 @@ impl Parts {
         if let Some(left) = left {
             put_varint(4, left, &mut self.open);
         }
+        if left_out {
+            put_varint(5, 1, &mut self.open);
+        }
     }
 
     /// The end of a `ScanResponse` that is not the last page.
@@ -87,29 +104,24 @@ impl Parts {
     }
 }
 
-fn retrieved_tail(entry: &Entry, now_ms: impl FnOnce() -> u64, out: &mut Vec<u8>) {
+fn retrieved_details(entry: &Entry, details_at_ms: Option<u64>, out: &mut Vec<u8>) {
+    let Some(now_ms) = details_at_ms else { return };
     // Versions begin at 1, so the field is never left out.
     put_varint(2, entry.version.0, out);
-    if let Some(left) = time_to_live_ms(entry, now_ms) {
+    if let Some(left) = time_to_live_ms(entry, || now_ms) {
         put_varint(3, left, out);
     }
 }
 
-/// `RetrieveResponse` with a small value.
+/// `RetrieveResponse` with a small value; with its details as they are at a time, if they are wanted.
 #[inline]
-pub(super) fn retrieved(entry: &Entry, now_ms: impl FnOnce() -> u64, out: &mut Vec<u8>) {
+pub(super) fn retrieved(entry: &Entry, details_at_ms: Option<u64>, out: &mut Vec<u8>) {
     let value = entry.value.bytes();
     if !value.is_empty() {
         put_length(1, value.len(), out);
         out.extend_from_slice(value);
     }
-    retrieved_tail(entry, now_ms, out);
-}
-
-/// `UpdateResponse`.
-#[inline]
-pub(super) fn updated(version: Version, out: &mut Vec<u8>) {
-    put_varint(1, version.0, out);
+    retrieved_details(entry, details_at_ms, out);
 }
 
 /// The key in an encoded `RetrieveRequest` that has nothing else in it.
@@ -153,7 +165,10 @@ mod tests {
     use prost::Message as _;
 
     use super::{super::wire, *};
-    use crate::entry::Value;
+    use crate::{
+        entry::{Key, Value, Version},
+        watch::{Event, EventKind},
+    };
 
     fn entry() -> impl Strategy<Value = Entry> {
         let size = prop_oneof![Just(0usize), 1..300usize, APART_BYTES - 2..APART_BYTES + 2, Just(100_000)];
@@ -169,27 +184,30 @@ mod tests {
         fn answers_are_what_prost_makes_of_them(
             entries in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), entry()), 0..5),
             with_values: bool,
+            details: bool,
             next in prop::option::of(prop::collection::vec(any::<u8>(), 0..200)),
         ) {
+            let details_at_ms = details.then_some(1000);
             let (mut parts, mut page) = (Parts::default(), wire::ScanResponse::default());
             for (name, entry) in &entries {
                 let left = entry.expires_at_ms.map(|at| at.get() - 1000);
                 let reply = wire::RetrieveResponse {
                     value: entry.value.bytes().clone(),
-                    version: entry.version.0,
-                    time_to_live_ms: left,
+                    version: if details { entry.version.0 } else { 0 },
+                    time_to_live_ms: left.filter(|_| details),
                 };
                 let (mut small, mut large) = (Vec::new(), Parts::default());
-                retrieved(entry, || 1000, &mut small);
-                large.retrieved(entry, || 1000);
+                retrieved(entry, details_at_ms, &mut small);
+                large.retrieved(entry, details_at_ms);
                 prop_assert_eq!(&small, &reply.encode_to_vec());
                 prop_assert_eq!(large.into_segments().concat(), small);
                 parts.scanned(name, entry, with_values, || 1000);
                 page.entries.push(wire::Entry {
                     key: name.clone().into(),
                     value: if with_values { reply.value } else { Bytes::new() },
-                    version: reply.version,
+                    version: entry.version.0,
                     time_to_live_ms: left,
+                    value_left_out: false,
                 });
             }
             if let Some(next) = &next {
@@ -201,7 +219,7 @@ mod tests {
 
         #[test]
         fn key_is_found_or_left_to_the_decoder(key in prop::collection::vec(any::<u8>(), 0..200), noise: Vec<u8>) {
-            let message = wire::RetrieveRequest { key: key.clone().into() }.encode_to_vec();
+            let message = wire::RetrieveRequest { key: key.clone().into(), want_details: false }.encode_to_vec();
             prop_assert_eq!(requested_key(&message), Some(&key[..]));
             if let Some(found) = requested_key(&noise) {
                 prop_assert_eq!(wire::RetrieveRequest::decode(&noise[..]).unwrap().key, found);
@@ -234,12 +252,32 @@ mod tests {
                 prop_assert_eq!((request.expected_version, request.time_to_live_ms), (None, 0));
             }
         }
+    }
 
-        #[test]
-        fn update_is_answered_as_prost_would(version in 1u64..) {
-            let mut out = Vec::new();
-            updated(Version(version), &mut out);
-            prop_assert_eq!(out, wire::UpdateResponse { version }.encode_to_vec());
+    #[test]
+    fn a_page_or_an_event_with_the_largest_value_fits_the_usual_message_or_says_that_the_value_is_left_out() {
+        for key_bytes in [0, 1, 16 << 10] {
+            let most = USUAL_MESSAGE_BYTES - 64 - 2 * key_bytes;
+            for (value_bytes, left_out) in [(most, false), (most + 1, true)] {
+                let (name, value) = (Key::from(vec![1; key_bytes]), Value::copied(&vec![7; value_bytes]));
+                let entry = Entry {
+                    value: value.clone(),
+                    version: Version(u64::MAX),
+                    expires_at_ms: NonZeroU64::new(u64::MAX),
+                };
+                let mut parts = Parts::default();
+                parts.scanned(&name, &entry, true, || 0);
+                parts.next(&name);
+                let page = parts.into_segments().concat();
+                assert!(page.len() <= USUAL_MESSAGE_BYTES, "{} for a key of {key_bytes}", page.len());
+                let page = wire::ScanResponse::decode(&page[..]).unwrap();
+                assert_eq!((page.entries[0].value.is_empty(), page.entries[0].value_left_out), (left_out, left_out));
+                let event =
+                    Event { kind: EventKind::Put, key: name, value: value.bytes().clone(), version: Version(u64::MAX) };
+                let event = wire::WatchEvent::from(event);
+                assert!(event.encoded_len() <= USUAL_MESSAGE_BYTES, "{}", event.encoded_len());
+                assert_eq!((event.value.is_empty(), event.value_left_out), (left_out, left_out));
+            }
         }
     }
 }

@@ -1,10 +1,16 @@
 //! The key-value service over gRPC: wire messages in, domain calls, wire messages out. No rule and no limit lives here.
 
+mod admin;
+mod damaged;
 mod encode;
 mod pairs;
 mod range;
 
+use std::time::Duration;
+
 use ::grpc::{Code, Status};
+pub use admin::{AdminService, Admit};
+pub use damaged::DamagedService;
 pub use pairs::PairsService;
 pub use range::RangeService;
 
@@ -26,14 +32,21 @@ pub mod wire {
 }
 
 /// The methods, as metrics name them.
-pub const METHODS: [&str; 6] = [
+pub const METHODS: [&str; 8] = [
     "/io.grpc.KeyValueService/Retrieve",
     "/io.grpc.KeyValueService/Create",
     "/io.grpc.KeyValueService/Update",
     "/io.grpc.KeyValueService/Delete",
+    "/io.grpc.KeyRangeService/Put",
     "/io.grpc.KeyRangeService/Scan",
     "/io.grpc.KeyRangeService/Watch",
+    "/io.grpc.KeyAdminService/Snapshot",
 ];
+
+/// As messages have it, where 0 is for ever.
+fn time_to_live(ms: u64) -> Option<Duration> {
+    (ms > 0).then(|| Duration::from_millis(ms))
+}
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {

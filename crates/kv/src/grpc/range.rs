@@ -1,4 +1,4 @@
-//! `io.grpc.KeyRangeService`: scans and watches of the keys with a prefix.
+//! `io.grpc.KeyRangeService`: a put, and scans and watches of the keys with a prefix.
 
 use std::{ops::ControlFlow, pin::Pin};
 
@@ -7,12 +7,14 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{
-    encode::Parts,
+    encode::{Parts, fits_usual_message},
     wire::{
-        ScanRequest, ScanResponse, WatchEvent, WatchEventKind, WatchRequest, key_range_service_server::KeyRangeService,
+        PutRequest, PutResponse, ScanRequest, ScanResponse, WatchEvent, WatchEventKind, WatchRequest,
+        key_range_service_server::KeyRangeService,
     },
 };
 use crate::{
+    entry::Value,
     service::{KeyValue, Scan},
     watch::{Event, EventKind, Watch},
 };
@@ -31,6 +33,14 @@ impl RangeService {
 }
 
 impl KeyRangeService for RangeService {
+    async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
+        let buffer_bytes = request.buffer_bytes();
+        let PutRequest { key, value, time_to_live_ms } = request.into_inner();
+        let value = Value::received(value, buffer_bytes);
+        let version = self.store.put(&key, value, super::time_to_live(time_to_live_ms)).await?;
+        Ok(Response::new(PutResponse { version: version.0 }))
+    }
+
     async fn scan(&self, request: Request<ScanRequest>) -> Result<Response<ScanResponse>, Status> {
         let request = request.into_inner();
         let scan = Scan {
@@ -74,11 +84,13 @@ impl From<Event> for WatchEvent {
             EventKind::Deleted => WatchEventKind::Deleted,
             EventKind::Expired => WatchEventKind::Expired,
         };
+        let value_left_out = !fits_usual_message(event.key.len(), event.value.len());
         Self {
             kind: kind.into(),
             key: Bytes::copy_from_slice(&event.key),
-            value: event.value,
+            value: if value_left_out { Bytes::new() } else { event.value },
             version: event.version.0,
+            value_left_out,
         }
     }
 }

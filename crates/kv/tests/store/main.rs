@@ -3,6 +3,8 @@
 mod limits;
 mod model;
 mod rules;
+mod snapshots;
+mod tails;
 mod watches;
 
 use std::{

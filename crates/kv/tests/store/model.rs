@@ -16,6 +16,7 @@ enum Step {
     Update(u8, u16),
     /// With the version that the model knows, or one that it does not.
     Compare(u8, u16, bool),
+    Put(u8, u16),
     Delete(u8),
 }
 
@@ -27,6 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
         (key.clone(), size.clone()).prop_map(|(key, size)| Step::Create(key, size)),
         key.clone().prop_map(Step::Retrieve),
         (key.clone(), size.clone()).prop_map(|(key, size)| Step::Update(key, size)),
+        (key.clone(), size.clone()).prop_map(|(key, size)| Step::Put(key, size)),
         (key.clone(), size, any::<bool>()).prop_map(|(key, size, right)| Step::Compare(key, size, right)),
         key.prop_map(Step::Delete),
     ]
@@ -67,6 +69,10 @@ async fn run(kv: KeyValue, task: u8, steps: Vec<Step>) -> Model {
                     Some(_) if !right => assert_eq!(done, Err(Fault::Conflict(known))),
                     Some(place) => *place = (bytes(size), done.unwrap()),
                 }
+            }
+            Step::Put(key, size) => {
+                let version = kv.put(&name(key), value(&bytes(size)), None).await.unwrap();
+                model.insert(name(key), (bytes(size), version));
             }
             Step::Delete(key) => {
                 let was = model.remove(&name(key)).is_some();

@@ -30,6 +30,23 @@ async fn each_call_does_what_its_name_says_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_put_creates_or_replaces_also_what_has_expired() {
+    for kind in KINDS {
+        let store = Store::open(kind, Limits::default());
+        let kv = &store.kv;
+        let first = kv.put(b"k", value(b"1"), SECOND).await.unwrap();
+        let second = kv.put(b"k", value(b"2"), SECOND).await.unwrap();
+        assert!(second > first);
+        assert_eq!(store.value(b"k").await.unwrap(), b"2");
+        store.pass(1000);
+        kv.put(b"k", value(b"3"), None).await.unwrap();
+        store.pass(10_000);
+        assert_eq!(store.value(b"k").await.unwrap(), b"3", "a put without a time is for ever");
+        assert_eq!(store.kv.levels().entries, 1);
+    }
+}
+
+#[tokio::test]
 async fn keys_and_values_may_be_empty() {
     for kind in KINDS {
         let store = Store::open(kind, Limits::default());

@@ -3,17 +3,17 @@
 use anyhow::{Context, bail};
 use bookstore::domain::BookId;
 
-use super::usage;
 use crate::shell;
 
 /// The commands, as `help` shows them.
-pub(super) const COMMANDS: [shell::Help; 6] = [
+pub(super) const COMMANDS: [shell::Help; 7] = [
     ("ping", "", "tests the connection"),
+    ("topics", "[text]", "the topics, or those near a text"),
     ("search", "<topic>", "books of a topic"),
     ("lookup", "<id>", "one book"),
     ("buy", "<id> [quantity]", "buys one copy, or as many as you say"),
-    ("help", "", "this list"),
-    ("exit", "", "leaves"),
+    ("help", "", "this list; ? as well"),
+    ("exit", "", "leaves; quit as well"),
 ];
 
 /// A line that was understood.
@@ -28,23 +28,31 @@ pub(super) enum Command {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Ping,
+    /// Near a text, or all if it is empty.
+    Topics(String),
     Search(String),
     Lookup(BookId),
     Buy(BookId, i32),
+}
+
+/// Whether a word is the name of a command.
+pub(super) fn is_command(word: &str) -> bool {
+    ["?", "quit"].contains(&word) || COMMANDS.iter().any(|command| command.0 == word)
 }
 
 impl Command {
     pub(super) fn parse(words: &[&str]) -> anyhow::Result<Self> {
         let call = match *words {
             ["ping"] => Call::Ping,
+            ["topics", ..] => Call::Topics(words[1..].join(" ")),
             ["search", _, ..] => Call::Search(words[1..].join(" ")),
             ["lookup", id] => Call::Lookup(BookId::parse(id)?),
             ["buy", id] => Call::Buy(BookId::parse(id)?, 1),
             ["buy", id, quantity] => Call::Buy(BookId::parse(id)?, copies(quantity)?),
-            ["help"] => return Ok(Self::Help),
-            ["exit"] => return Ok(Self::Exit),
+            ["help" | "?"] => return Ok(Self::Help),
+            ["exit" | "quit"] => return Ok(Self::Exit),
             [name, ..] => match COMMANDS.iter().find(|command| command.0 == name) {
-                Some((_, arguments, _)) => return Err(usage(format!("{name} {arguments}").trim_end())),
+                Some((_, arguments, _)) => bail!("usage: {}", format!("{name} {arguments}").trim_end()),
                 None => bail!("there is no command '{}'; help lists them", name.escape_debug()),
             },
             [] => bail!("name a command; help lists them"),

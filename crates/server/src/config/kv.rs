@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bad, bad, within};
+use super::{Bad, bad, bytes_within, units::Bytes, within};
 
 /// As it is written.
 #[derive(Debug, Deserialize, Serialize)]
@@ -15,15 +15,15 @@ pub(super) struct Raw {
     durability: Durability,
     read_delay_ms: u64,
     write_delay_ms: u64,
-    key_bytes: u64,
-    value_bytes: u64,
+    key_bytes: Bytes,
+    value_bytes: Bytes,
     entries: u64,
-    total_bytes: u64,
+    total_bytes: Bytes,
     page_entries: u64,
-    page_bytes: u64,
+    page_bytes: Bytes,
     watchers: u64,
     watch_events: u64,
-    watch_bytes: u64,
+    watch_bytes: Bytes,
     writes_queued: u64,
 }
 
@@ -51,15 +51,15 @@ impl Default for Raw {
             durability: Durability::Memory,
             read_delay_ms: 0,
             write_delay_ms: 0,
-            key_bytes: wide(limits.key_bytes),
-            value_bytes: wide(limits.value_bytes),
+            key_bytes: limits.key_bytes.into(),
+            value_bytes: limits.value_bytes.into(),
             entries: wide(limits.entries),
-            total_bytes: wide(limits.total_bytes),
+            total_bytes: limits.total_bytes.into(),
             page_entries: wide(limits.page_entries),
-            page_bytes: wide(limits.page_bytes),
+            page_bytes: limits.page_bytes.into(),
             watchers: wide(limits.watchers),
             watch_events: wide(limits.watch_events),
-            watch_bytes: wide(limits.watch_bytes),
+            watch_bytes: limits.watch_bytes.into(),
             writes_queued: wide(limits.writes_queued),
         }
     }
@@ -93,15 +93,15 @@ pub(super) fn validate(raw: &Raw) -> Result<Option<kv::Settings>, Bad> {
         read_delay: delay("kv.read_delay_ms", raw.read_delay_ms)?,
         write_delay: delay("kv.write_delay_ms", raw.write_delay_ms)?,
         limits: kv::Limits {
-            key_bytes: within("kv.key_bytes", raw.key_bytes, 0, KEY_BYTES_MAX)?,
-            value_bytes: within("kv.value_bytes", raw.value_bytes, 0, 1 << 30)?,
+            key_bytes: bytes_within("kv.key_bytes", raw.key_bytes, 0, KEY_BYTES_MAX)?,
+            value_bytes: bytes_within("kv.value_bytes", raw.value_bytes, 0, 1 << 30)?,
             entries: within("kv.entries", raw.entries, 1, 1 << 40)?,
-            total_bytes: within("kv.total_bytes", raw.total_bytes, 1, 1 << 50)?,
+            total_bytes: bytes_within("kv.total_bytes", raw.total_bytes, 1, 1 << 50)?,
             page_entries: within("kv.page_entries", raw.page_entries, 1, 100_000)?,
-            page_bytes: within("kv.page_bytes", raw.page_bytes, 1, 1 << 30)?,
+            page_bytes: bytes_within("kv.page_bytes", raw.page_bytes, 1, 1 << 30)?,
             watchers: within("kv.watchers", raw.watchers, 0, 1 << 16)?,
             watch_events: within("kv.watch_events", raw.watch_events, 1, 1 << 20)?,
-            watch_bytes: within("kv.watch_bytes", raw.watch_bytes, 1, 1 << 30)?,
+            watch_bytes: bytes_within("kv.watch_bytes", raw.watch_bytes, 1, 1 << 30)?,
             writes_queued: within("kv.writes_queued", raw.writes_queued, 1, 1 << 24)?,
         },
     };

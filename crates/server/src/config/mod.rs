@@ -4,18 +4,36 @@
 mod kv;
 mod raw;
 mod records;
+mod report;
 mod rpcgame;
+mod sources;
 mod tasks;
+mod units;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::{Context, bail};
 use figment::Figment;
 
-use self::raw::{Format, Raw};
 pub(crate) use self::rpcgame::RpcGame;
-pub(crate) use self::tasks::Tasks;
-use crate::cli::ServeArgs;
+use self::{
+    raw::{Format, Raw},
+    sources::{DEFAULT, source_of},
+    units::{Bytes, Seconds},
+};
+pub(crate) use self::{sources::Flag, tasks::Tasks, units::time};
+use crate::{
+    address,
+    cli::{ConfigArgs, ServeArgs},
+    telemetry,
+};
+
+/// Where the services listen if nothing else is said.
+pub(crate) mod ports {
+    pub(crate) const MAIN: u16 = 10086;
+    pub(crate) const TASKS: u16 = 8080;
+    pub(crate) const GAME: u16 = 29381;
+    pub(crate) const LEAN: u16 = 29382;
+}
 
 /// What `serve` works with; every value is valid.
 #[derive(Clone, Debug)]
@@ -39,6 +57,14 @@ pub(crate) struct Config {
     pub log: Log,
     /// Set when the RPC game is served.
     pub rpcgame: Option<RpcGame>,
+}
+
+/// An address of a service beside the main port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub address: SocketAddr,
+    /// The file, a variable or a flag names it; otherwise it is the default.
+    pub is_named: bool,
 }
 
 /// Bounds on what callers may hold open.
@@ -68,20 +94,42 @@ pub(crate) struct Log {
 }
 
 impl Config {
-    /// Reads the file, the variables and the flags.
-    pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Self> {
-        let figment = raw::figment(args)?;
-        let raw: Raw = figment.extract().map_err(|error| anyhow::anyhow!(explain(&figment, error)))?;
-        validate(raw).map_err(|Bad { key, value, want }| {
-            anyhow::anyhow!("{key} is '{value}', from {}; it must be {want}", raw::source_of(&figment, key))
-        })
+    /// What `serve` works with, and what was given that has no effect.
+    pub(crate) fn of_server(args: &ServeArgs) -> anyhow::Result<(Self, Vec<String>)> {
+        let Loaded { config, warnings, .. } = load(&args.config, args.settings())?;
+        Ok((config, warnings))
     }
 
-    /// Every value and where it came from, as TOML with comments.
-    pub(crate) fn explain(args: &ServeArgs) -> anyhow::Result<String> {
-        Self::load(args)?;
-        raw::print(&raw::figment(args)?)
+    /// What a command that uses the data folder works with: the same settings that `serve` would have.
+    pub(crate) fn of_tool(args: &ConfigArgs) -> anyhow::Result<Self> {
+        let Loaded { config, warnings, .. } = load(args, Vec::new())?;
+        for warning in warnings {
+            eprintln!("quire: {warning}");
+        }
+        Ok(config)
     }
+
+    /// Every value and where it came from, as TOML with comments, and what was given that has no effect.
+    pub(crate) fn explain(args: &ServeArgs) -> anyhow::Result<(String, Vec<String>)> {
+        let Loaded { figment, warnings, .. } = load(&args.config, args.settings())?;
+        Ok((report::print(&figment, &figment.extract()?)?, warnings))
+    }
+}
+
+struct Loaded {
+    figment: Figment,
+    config: Config,
+    warnings: Vec<String>,
+}
+
+/// Reads the file, the variables and the flags.
+fn load(args: &ConfigArgs, flags: Vec<Flag>) -> anyhow::Result<Loaded> {
+    let sources::Sources { figment, warnings } = sources::read(args, flags)?;
+    let raw: Raw = figment.extract().map_err(|error| anyhow::anyhow!(report::unreadable(&figment, error)))?;
+    let refused = |bad: Bad| anyhow::anyhow!(report::refused(&figment, bad.key, &bad.value, &bad.want));
+    let config = validate(raw, &|key| source_of(&figment, key) != DEFAULT).map_err(refused)?;
+    ports_differ(&config, |key| source_of(&figment, key)).map_err(refused)?;
+    Ok(Loaded { figment, config, warnings })
 }
 
 /// A value that cannot be.
@@ -103,14 +151,31 @@ fn within(key: &'static str, value: u64, least: u64, most: u64) -> Result<usize,
     }
 }
 
+/// A size within bounds.
+fn bytes_within(key: &'static str, size: Bytes, least: u64, most: u64) -> Result<usize, Bad> {
+    match usize::try_from(size.0) {
+        Ok(fits) if (least..=most).contains(&size.0) => Ok(fits),
+        _ => bad(key, &size, format!("a size from {} to {}", Bytes(least), Bytes(most))),
+    }
+}
+
 /// A certificate and its key, or neither.
 fn tls(raw: raw::Tls) -> Result<Option<Tls>, Bad> {
-    match (raw.certificate, raw.key, raw.client_ca) {
+    let missing = |key, given| bad(key, &"", format!("the path of a PEM file, because {given} is set"));
+    // An empty path is none: a variable can be set to nothing and not unset.
+    let path = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+    match (path(raw.certificate), path(raw.key), path(raw.client_ca)) {
         (Some(certificate), Some(key), client_ca) => Ok(Some(Tls { certificate, key, client_ca })),
         (None, None, None) => Ok(None),
-        (None, ..) => bad("tls.certificate", &"not set", "set, as another key of [tls] is"),
-        (_, None, _) => bad("tls.key", &"not set", "set, as tls.certificate is"),
+        (Some(_), None, _) => missing("tls.key", "tls.certificate"),
+        (None, Some(_), _) => missing("tls.certificate", "tls.key"),
+        (None, None, Some(_)) => missing("tls.certificate", "tls.client_ca"),
     }
+}
+
+/// A place to listen.
+fn listening(key: &'static str, text: &str, usual_port: u16) -> Result<SocketAddr, Bad> {
+    address::listening(text, usual_port).or_else(|wrong| bad(key, &text, wrong.want))
 }
 
 /// One for each core unless it is set.
@@ -122,21 +187,48 @@ fn threads(wanted: u64) -> Result<usize, Bad> {
     })
 }
 
-fn seconds(key: &'static str, value: f64) -> Result<Duration, Bad> {
-    let valid = value > 0.0 && value <= 86_400.0;
-    if valid { Ok(Duration::from_secs_f64(value)) } else { bad(key, &value, "seconds above 0 and up to 86400") }
+fn seconds(key: &'static str, value: Seconds) -> Result<Duration, Bad> {
+    units::positive(value).map_or_else(|| bad(key, &value.0, units::TIME), Ok)
 }
 
-fn validate(raw: Raw) -> Result<Config, Bad> {
-    let Ok(listen) = raw.server.listen.parse() else {
-        return bad("server.listen", &raw.server.listen, "an IP address and a port, as 127.0.0.1:10086 or [::1]:10086");
-    };
+/// No two services listen on one port. The later of a pair may be refused its port when it is a default: then it was
+/// not asked for.
+fn ports_differ(config: &Config, source: impl Fn(&str) -> String) -> Result<(), Bad> {
+    let game = config.rpcgame.as_ref();
+    let places = [
+        ("server.listen", Some(Port { address: config.listen, is_named: true })),
+        ("tasks.listen", config.tasks.as_ref().map(|tasks| tasks.listen)),
+        ("rpcgame.listen", game.and_then(|game| game.listen)),
+        ("rpcgame.lean_listen", game.and_then(|game| game.lean_listen)),
+    ];
+    for (place, (later, there)) in places.iter().enumerate() {
+        for (earlier, here) in &places[..place] {
+            let (Some(here), Some(there)) = (here, there) else { continue };
+            let (here, is_named, there) = (here.address, there.is_named, there.address);
+            let meet = here.ip() == there.ip() || here.ip().is_unspecified() || there.ip().is_unspecified();
+            if here.port() == there.port() && here.port() != 0 && meet && is_named {
+                let want = format!("a port of its own: {earlier} is '{here}', from {}", source(earlier));
+                return bad(later, &there, want);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the operator names the value of a key.
+type IsNamed<'a> = &'a dyn Fn(&str) -> bool;
+
+fn validate(raw: Raw, is_named: IsNamed<'_>) -> Result<Config, Bad> {
+    let listen = listening("server.listen", &raw.server.listen, ports::MAIN)?;
     if raw.server.data.as_os_str().is_empty() {
         return bad("server.data", &"", "a folder");
     }
     let admin_token = raw.admin.token.filter(|token| !token.is_empty());
-    if let Some(token) = admin_token.as_ref().filter(|token| token.len() < TOKEN_MIN || !token.is_ascii()) {
-        return bad("admin.token", &"*".repeat(token.len()), format!("at least {TOKEN_MIN} ASCII characters"));
+    if admin_token.as_ref().is_some_and(|token| token.len() < TOKEN_MIN || !token.is_ascii()) {
+        return bad("admin.token", &"(hidden)", format!("at least {TOKEN_MIN} ASCII characters"));
+    }
+    if let Err(want) = telemetry::check(&raw.log.level) {
+        return bad("log.level", &raw.log.level, want);
     }
     let (limits, ledger) = (&raw.limits, &raw.ledger);
     let store = bookstore::Settings {
@@ -147,17 +239,19 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         read_pool: within("catalogue.pool", raw.catalogue.pool, 1, 256)?,
         limits: bookstore::Limits {
             purchases_queued: within("limits.purchases_queued", limits.purchases_queued, 1, 1 << 24)?,
-            topic_bytes: within("limits.topic_bytes", limits.topic_bytes, 1, 1 << 16)?,
+            topic_bytes: bytes_within("limits.topic_bytes", limits.topic_bytes, 1, 1 << 16)?,
             page_size: within("limits.page_size", limits.page_size, 1, 100_000)?,
             quantity: u32::try_from(within("limits.quantity", limits.quantity, 1, 1 << 30)?).unwrap_or(u32::MAX),
             log_tails: within("limits.log_tails", limits.log_tails, 1, 1 << 16)?,
+            search_streams: within("limits.search_streams", limits.search_streams, 1, 1 << 16)?,
+            message_bytes: bytes_within("limits.message_bytes", limits.message_bytes, 1024, 1 << 30)?,
         },
         ..bookstore::Settings::default()
     };
     let transport = TransportLimits {
         connections: within("limits.connections", limits.connections, 1, 1 << 20)?,
         calls_in_flight: within("limits.calls_in_flight", limits.calls_in_flight, 1, 1 << 24)?,
-        message_bytes: within("limits.message_bytes", limits.message_bytes, 1024, 1 << 30)?,
+        message_bytes: store.limits.message_bytes,
         first_byte: seconds("limits.first_byte_seconds", limits.first_byte_seconds)?,
     };
     let tls = tls(raw.tls)?;
@@ -168,8 +262,8 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
-        rpcgame: raw.rpcgame.validate(tls.is_some())?,
-        tasks: tasks::validate(&raw.tasks)?,
+        rpcgame: raw.rpcgame.validate(tls.is_some(), is_named)?,
+        tasks: tasks::validate(&raw.tasks, is_named)?,
         kv: kv::validate(&raw.kv)?,
         records: records::validate(&raw.records)?,
         tls,
@@ -180,48 +274,3 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
 
 /// Shorter tokens are guessed.
 const TOKEN_MIN: usize = 16;
-
-/// figment's errors, one line each, with the key, the reason and the source.
-fn explain(figment: &Figment, errors: figment::Error) -> String {
-    let one = |error: figment::Error| {
-        let key = error.path.join(".");
-        let source = |key: &str| match &error.metadata {
-            Some(metadata) => raw::source(metadata, key),
-            None => raw::source_of(figment, key),
-        };
-        match &error.kind {
-            figment::error::Kind::UnknownField(name, known) => {
-                let name = join(&key, name);
-                let (source, known) = (source(&name), known.join(", "));
-                format!("there is no setting {name}, from {source}; here it must be one of {known}")
-            }
-            kind if key.is_empty() => format!("{}, in {}", one_line(&kind.to_string()), source(&key)),
-            kind => format!("{key}: {kind}, from {}", source(&key)),
-        }
-    };
-    errors.into_iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
-/// The TOML reader draws a picture of several lines.
-fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('|'));
-    lines.collect::<Vec<_>>().join("; ")
-}
-
-fn join(key: &str, name: &str) -> String {
-    let last = key.rsplit('.').next();
-    if last == Some(name) || key.is_empty() {
-        if key.is_empty() { name } else { key }.to_owned()
-    } else {
-        format!("{key}.{name}")
-    }
-}
-
-/// Reads a `KEY=VALUE` flag.
-fn assignment(text: &str) -> anyhow::Result<(&str, figment::value::Value)> {
-    let Some((key, value)) = text.split_once('=').filter(|(key, _)| key.contains('.')) else {
-        bail!("--set {text}: it must be SECTION.KEY=VALUE, as ledger.commit=each");
-    };
-    let value = value.parse().with_context(|| format!("--set {text}"))?;
-    Ok((key.trim(), value))
-}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bad, bad, within};
+use super::{Bad, bad, bytes_within, units::Bytes, within};
 
 /// As it is written.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, by its own name in the file")]
@@ -22,14 +22,14 @@ pub(super) struct Raw {
     scan_threads: u64,
     columns: u64,
     rows: u64,
-    field_bytes: u64,
-    row_bytes: u64,
-    total_bytes: u64,
-    answer_bytes: u64,
-    page_bytes: u64,
-    compress_bytes_min: u64,
-    cache_bytes: u64,
-    kept_bytes: u64,
+    field_bytes: Bytes,
+    row_bytes: Bytes,
+    total_bytes: Bytes,
+    answer_bytes: Bytes,
+    page_bytes: Bytes,
+    compress_bytes_min: Bytes,
+    cache_bytes: Bytes,
+    kept_bytes: Bytes,
     jobs: u64,
     jobs_queued: u64,
 }
@@ -66,14 +66,14 @@ impl Default for Raw {
             scan_threads: 0,
             columns: wide(limits.columns),
             rows: wide(limits.rows),
-            field_bytes: wide(limits.field_bytes),
-            row_bytes: wide(limits.row_bytes),
-            total_bytes: wide(limits.total_bytes),
-            answer_bytes: wide(limits.answer_bytes),
-            page_bytes: wide(limits.page_bytes),
-            compress_bytes_min: wide(limits.compress_bytes_min),
-            cache_bytes: wide(limits.cache_bytes),
-            kept_bytes: wide(limits.kept_bytes),
+            field_bytes: limits.field_bytes.into(),
+            row_bytes: limits.row_bytes.into(),
+            total_bytes: limits.total_bytes.into(),
+            answer_bytes: limits.answer_bytes.into(),
+            page_bytes: limits.page_bytes.into(),
+            compress_bytes_min: limits.compress_bytes_min.into(),
+            cache_bytes: limits.cache_bytes.into(),
+            kept_bytes: limits.kept_bytes.into(),
             // As many as there are cores.
             jobs: 0,
             jobs_queued: wide(limits.jobs_queued),
@@ -121,14 +121,14 @@ pub(super) fn validate(raw: &Raw) -> Result<Option<records::Settings>, Bad> {
         limits: records::Limits {
             columns: within("records.columns", raw.columns, 1, 65_536)?,
             rows: within("records.rows", raw.rows, 0, ROWS_MAX)?,
-            field_bytes: within("records.field_bytes", raw.field_bytes, 1, ROW_BYTES_MAX)?,
-            row_bytes: within("records.row_bytes", raw.row_bytes, 1, ROW_BYTES_MAX)?,
-            total_bytes: within("records.total_bytes", raw.total_bytes, 1, 1 << 50)?,
-            answer_bytes: within("records.answer_bytes", raw.answer_bytes, 1, ANSWER_BYTES_MAX)?,
-            page_bytes: within("records.page_bytes", raw.page_bytes, 1, ANSWER_BYTES_MAX)?,
-            compress_bytes_min: within("records.compress_bytes_min", raw.compress_bytes_min, 0, 1 << 40)?,
-            cache_bytes: within("records.cache_bytes", raw.cache_bytes, 0, 1 << 40)?,
-            kept_bytes: within("records.kept_bytes", raw.kept_bytes, 0, 1 << 40)?,
+            field_bytes: bytes_within("records.field_bytes", raw.field_bytes, 1, ROW_BYTES_MAX)?,
+            row_bytes: bytes_within("records.row_bytes", raw.row_bytes, 1, ROW_BYTES_MAX)?,
+            total_bytes: bytes_within("records.total_bytes", raw.total_bytes, 1, 1 << 50)?,
+            answer_bytes: bytes_within("records.answer_bytes", raw.answer_bytes, 1, ANSWER_BYTES_MAX)?,
+            page_bytes: bytes_within("records.page_bytes", raw.page_bytes, 1, ANSWER_BYTES_MAX)?,
+            compress_bytes_min: bytes_within("records.compress_bytes_min", raw.compress_bytes_min, 0, 1 << 40)?,
+            cache_bytes: bytes_within("records.cache_bytes", raw.cache_bytes, 0, 1 << 40)?,
+            kept_bytes: bytes_within("records.kept_bytes", raw.kept_bytes, 0, 1 << 40)?,
             jobs: or_cores("records.jobs", raw.jobs)?,
             jobs_queued: within("records.jobs_queued", raw.jobs_queued, 0, 1 << 20)?,
         },

@@ -1,19 +1,23 @@
 //! The section `[rpcgame]`: as it is written, and as it is valid.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use rpcgame::{Group, Settings, lean};
 use serde::{Deserialize, Serialize};
 
-use super::{Bad, bad, seconds, within};
+use super::{
+    Bad, IsNamed, Port, bad, bytes_within, listening, ports, seconds,
+    units::{Bytes, Seconds},
+    within,
+};
 
 /// Ports and limits of the RPC game; every value is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct RpcGame {
     /// gRPC, beside the main port.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Port>,
     /// The lean protocol.
-    pub lean_listen: Option<SocketAddr>,
+    pub lean_listen: Option<Port>,
     pub games: Settings,
     pub lean: lean::Limits,
     /// The server stops when the first game has ended.
@@ -29,16 +33,16 @@ pub(super) struct Raw {
     once: bool,
     group: GroupName,
     window_messages: u64,
-    wait_seconds: f64,
-    waiting_bytes_max: u64,
-    name_bytes_max: u64,
+    wait_seconds: Seconds,
+    waiting_bytes_max: Bytes,
+    name_bytes_max: Bytes,
     games: u64,
-    idle_seconds: f64,
+    idle_seconds: Seconds,
     lean_connections: u64,
     lean_window_messages: u64,
-    lean_frame_bytes: u64,
+    lean_frame_bytes: Bytes,
     lean_table_names: u64,
-    lean_table_bytes: u64,
+    lean_table_bytes: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -58,48 +62,49 @@ impl Default for Raw {
         let (games, lean) = (Settings::default(), lean::Limits::default());
         Self {
             enabled: true,
-            listen: "127.0.0.1:29381".to_owned(),
-            lean_listen: "127.0.0.1:29382".to_owned(),
+            listen: format!("127.0.0.1:{}", ports::GAME),
+            lean_listen: format!("127.0.0.1:{}", ports::LEAN),
             once: false,
             group: GroupName::Connection,
             window_messages: games.window_messages,
-            wait_seconds: games.wait.as_secs_f64(),
-            waiting_bytes_max: wide(games.waiting_bytes_max),
-            name_bytes_max: wide(games.name_bytes_max),
+            wait_seconds: games.wait.into(),
+            waiting_bytes_max: games.waiting_bytes_max.into(),
+            name_bytes_max: games.name_bytes_max.into(),
             games: wide(games.games_max),
-            idle_seconds: games.idle.as_secs_f64(),
+            idle_seconds: games.idle.into(),
             lean_connections: wide(lean.connections_max),
             lean_window_messages: lean.session.window_messages,
-            lean_frame_bytes: wide(lean.session.frame_bytes_max),
+            lean_frame_bytes: lean.session.frame_bytes_max.into(),
             lean_table_names: wide(lean.session.table.names_max),
-            lean_table_bytes: wide(lean.session.table.bytes_max),
+            lean_table_bytes: lean.session.table.bytes_max.into(),
         }
     }
 }
 
 /// Empty for none.
-fn port(key: &'static str, text: &str) -> Result<Option<SocketAddr>, Bad> {
-    match text.parse() {
-        Ok(address) => Ok(Some(address)),
-        Err(_) if text.is_empty() => Ok(None),
-        Err(_) => bad(key, &text, "an IP address and a port, as 127.0.0.1:29381, or empty for no port"),
+fn port(key: &'static str, text: &str, usual_port: u16, is_named: IsNamed<'_>) -> Result<Option<Port>, Bad> {
+    if text.is_empty() {
+        return Ok(None);
     }
+    let address = listening(key, text, usual_port);
+    let named = address.map(|address| Some(Port { address, is_named: is_named(key) }));
+    named.map_err(|bad| Bad { want: format!("{}, or empty for no port", bad.want), ..bad })
 }
 
 impl Raw {
     /// Nothing if the game is not to be served.
-    pub(super) fn validate(&self, has_tls: bool) -> Result<Option<RpcGame>, Bad> {
-        let listen = port("rpcgame.listen", &self.listen)?;
-        let lean_listen = port("rpcgame.lean_listen", &self.lean_listen)?;
-        let is_open = lean_listen.is_some_and(|address| !address.ip().is_loopback());
+    pub(super) fn validate(&self, has_tls: bool, is_named: IsNamed<'_>) -> Result<Option<RpcGame>, Bad> {
+        let listen = port("rpcgame.listen", &self.listen, ports::GAME, is_named)?;
+        let lean_listen = port("rpcgame.lean_listen", &self.lean_listen, ports::LEAN, is_named)?;
+        let is_open = lean_listen.is_some_and(|port| !port.address.ip().is_loopback());
         if has_tls && is_open {
             let want = "an address of the loopback, or empty: the lean protocol has no TLS and [tls] is set";
             return bad("rpcgame.lean_listen", &self.lean_listen, want);
         }
         let idle = seconds("rpcgame.idle_seconds", self.idle_seconds)?;
-        let name_bytes_max = within("rpcgame.name_bytes_max", self.name_bytes_max, 1, 1 << 26)?;
+        let name_bytes_max = bytes_within("rpcgame.name_bytes_max", self.name_bytes_max, 1, 1 << 26)?;
         // A frame with one message must be able to hold the longest name.
-        let frame_least = self.name_bytes_max + wide(lean::FRAME_BYTES_BESIDE_NAME);
+        let frame_least = self.name_bytes_max.0 + wide(lean::FRAME_BYTES_BESIDE_NAME);
         let games = Settings {
             group: match self.group {
                 GroupName::Connection => Group::Connection,
@@ -108,7 +113,7 @@ impl Raw {
             },
             window_messages: wide(within("rpcgame.window_messages", self.window_messages, 1, 1 << 24)?),
             wait: seconds("rpcgame.wait_seconds", self.wait_seconds)?,
-            waiting_bytes_max: within("rpcgame.waiting_bytes_max", self.waiting_bytes_max, 1, 1 << 34)?,
+            waiting_bytes_max: bytes_within("rpcgame.waiting_bytes_max", self.waiting_bytes_max, 1, 1 << 34)?,
             name_bytes_max,
             games_max: within("rpcgame.games", self.games, 1, 1 << 20)?,
             idle,
@@ -119,11 +124,11 @@ impl Raw {
             write_timeout: Duration::from_secs(30).min(idle),
             session: lean::SessionLimits {
                 window_messages: wide(within("rpcgame.lean_window_messages", self.lean_window_messages, 1, 1 << 20)?),
-                frame_bytes_max: within("rpcgame.lean_frame_bytes", self.lean_frame_bytes, frame_least, 1 << 27)?,
+                frame_bytes_max: bytes_within("rpcgame.lean_frame_bytes", self.lean_frame_bytes, frame_least, 1 << 27)?,
                 name_bytes_max,
                 table: lean::TableLimits {
                     names_max: within("rpcgame.lean_table_names", self.lean_table_names, 0, 1 << 20)?,
-                    bytes_max: within("rpcgame.lean_table_bytes", self.lean_table_bytes, 0, 1 << 30)?,
+                    bytes_max: bytes_within("rpcgame.lean_table_bytes", self.lean_table_bytes, 0, 1 << 30)?,
                 },
             },
         };

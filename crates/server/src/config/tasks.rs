@@ -1,15 +1,17 @@
 //! The section `[tasks]`: as it is written, and turned into what is valid.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Bad, bad, seconds, within};
+use super::{
+    Bad, IsNamed, Port, bytes_within, listening, ports, seconds,
+    units::{Bytes, Seconds},
+    within,
+};
 
 /// The task server; every value is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
-    pub listen: SocketAddr,
+    pub listen: Port,
     /// Threads that serve its connections.
     pub threads: usize,
     pub service: tasks::Settings,
@@ -28,9 +30,9 @@ pub(super) struct Raw {
     connections: u64,
     in_flight: u64,
     waiting: u64,
-    line_bytes: u64,
-    idle_seconds: f64,
-    unread_seconds: f64,
+    line_bytes: Bytes,
+    idle_seconds: Seconds,
+    unread_seconds: Seconds,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -47,7 +49,7 @@ impl Default for Raw {
         let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Self {
             enabled: true,
-            listen: "127.0.0.1:8080".to_owned(),
+            listen: format!("127.0.0.1:{}", ports::TASKS),
             threads: 1,
             concurrency: Concurrency::Task,
             cache: true,
@@ -56,18 +58,17 @@ impl Default for Raw {
             connections: wide(limits.connections),
             in_flight: wide(limits.in_flight),
             waiting: wide(limits.waiting),
-            line_bytes: wide(limits.line_bytes),
-            idle_seconds: limits.idle.as_secs_f64(),
-            unread_seconds: limits.unread.as_secs_f64(),
+            line_bytes: limits.line_bytes.into(),
+            idle_seconds: limits.idle.into(),
+            unread_seconds: limits.unread.into(),
         }
     }
 }
 
 /// None if the service is off; its other values must be valid all the same.
-pub(super) fn validate(raw: &Raw) -> Result<Option<Tasks>, Bad> {
-    let Ok(listen) = raw.listen.parse() else {
-        return bad("tasks.listen", &raw.listen, "an IP address and a port, as 127.0.0.1:8080 or [::1]:8080");
-    };
+pub(super) fn validate(raw: &Raw, is_named: IsNamed<'_>) -> Result<Option<Tasks>, Bad> {
+    let address = listening("tasks.listen", &raw.listen, ports::TASKS)?;
+    let listen = Port { address, is_named: is_named("tasks.listen") };
     let service = tasks::Settings {
         concurrency: match raw.concurrency {
             Concurrency::None => tasks::Concurrency::None,
@@ -81,7 +82,7 @@ pub(super) fn validate(raw: &Raw) -> Result<Option<Tasks>, Bad> {
             connections: within("tasks.connections", raw.connections, 1, 1 << 20)?,
             in_flight: within("tasks.in_flight", raw.in_flight, 1, 1 << 16)?,
             waiting: within("tasks.waiting", raw.waiting, 0, 1 << 24)?,
-            line_bytes: within("tasks.line_bytes", raw.line_bytes, 32, 1 << 16)?,
+            line_bytes: bytes_within("tasks.line_bytes", raw.line_bytes, 32, 1 << 16)?,
             idle: seconds("tasks.idle_seconds", raw.idle_seconds)?,
             unread: seconds("tasks.unread_seconds", raw.unread_seconds)?,
         },

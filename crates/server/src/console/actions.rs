@@ -2,28 +2,35 @@
 
 use std::{
     io::Write,
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
 use anyhow::bail;
 use bookstore::{
     Bookstore, Cents,
+    bookstore::Topic,
     domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
     fault::Fault,
     money,
     store::Page,
 };
 
-use crate::{shell, table};
+use crate::{
+    screen,
+    shell::{self, CANDIDATES_MAX},
+    table,
+};
 
 /// The commands, as `help` shows them.
-pub(super) const COMMANDS: [shell::Help; 6] = [
+pub(super) const COMMANDS: [shell::Help; 7] = [
     ("list", "", "every book"),
+    ("topics", "[text]", "every topic and how many books it has, or the topics near a text"),
     ("restock", "[amount]", "raises every book's stock to amount, 20 if absent; a book above it keeps its stock"),
     ("update", "<id> <price>", "sets a price"),
     ("log", "", "recent transactions, newest last"),
-    ("help", "", "this list"),
-    ("exit", "", "drains and stops the server"),
+    ("help", "", "this list; ? as well"),
+    ("exit", "", "drains and stops the server; quit as well"),
 ];
 
 /// Entries that `log` shows.
@@ -35,12 +42,13 @@ pub(super) enum Done {
     Exit,
 }
 
-/// Runs one line.
-pub(super) async fn run(store: &Bookstore, line: &str, out: &mut impl Write) -> anyhow::Result<Done> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    match *words.as_slice() {
+/// Runs the command in one line.
+pub(super) async fn run(store: &Bookstore, words: &[&str], out: &mut impl Write) -> anyhow::Result<Done> {
+    match *words {
         [] => {}
         ["list"] => list(store, out).await?,
+        ["topics"] => topics(store, out)?,
+        ["topics", ..] => topics_near(store, &words[1..].join(" "), out).await?,
         ["restock"] => restock(store, RESTOCK_DEFAULT.into(), out).await?,
         ["restock", amount] => {
             let wanted = || Fault::invalid("amount", amount, "a whole number from 0 to 2147483647");
@@ -48,8 +56,8 @@ pub(super) async fn run(store: &Bookstore, line: &str, out: &mut impl Write) -> 
         }
         ["update", id, price] => update(store, id, price, out).await?,
         ["log"] => log(store, out).await?,
-        ["help"] => writeln!(out, "{}", shell::help(&COMMANDS))?,
-        ["exit"] => return Ok(Done::Exit),
+        ["help" | "?"] => writeln!(out, "{}", shell::help(&COMMANDS))?,
+        ["exit" | "quit"] => return Ok(Done::Exit),
         [name, ..] => match COMMANDS.iter().find(|command| command.0 == name) {
             Some((_, "", _)) => bail!("{name} takes no arguments"),
             Some((_, arguments, _)) => bail!("{name} takes {arguments}"),
@@ -76,9 +84,34 @@ async fn list(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
     }
 }
 
+fn topics(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut after: Option<Arc<str>> = None;
+    loop {
+        let page = store.topics(after.as_deref(), 0)?;
+        writeln!(out, "{}", topic_table(&page.items))?;
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn topics_near(store: &Bookstore, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
+    let found = store.topics_near(text, 0).await?;
+    Ok(match found.as_slice() {
+        [] => writeln!(out, "no topic is near '{}'", screen::line(text))?,
+        found => writeln!(out, "{}", topic_table(found))?,
+    })
+}
+
+fn topic_table(topics: &[Topic]) -> String {
+    table::topics(topics.iter().map(|topic| (topic.name.as_ref().to_owned(), topic.books.to_string())))
+}
+
 async fn restock(store: &Bookstore, amount: i64, out: &mut impl Write) -> anyhow::Result<()> {
     let done = store.restock(amount).await?;
-    Ok(writeln!(out, "{} books raised to {amount}", done.books_raised)?)
+    let books = if done.books_raised == 1 { "book" } else { "books" };
+    Ok(writeln!(out, "{} {books} raised to {amount}", done.books_raised)?)
 }
 
 async fn update(store: &Bookstore, id: &str, price: &str, out: &mut impl Write) -> anyhow::Result<()> {
@@ -125,4 +158,27 @@ fn row(entry: &Entry) -> [String; 7] {
 fn timestamp(time_ms: i64) -> String {
     let since = Duration::from_millis(u64::try_from(time_ms).unwrap_or(0));
     UNIX_EPOCH.checked_add(since).map_or_else(String::new, |time| humantime::format_rfc3339_millis(time).to_string())
+}
+
+/// Ids that begin with what was typed, for completion.
+pub(super) async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut first = if typed.is_empty() { Some(1) } else { typed.parse::<i32>().ok().filter(|first| *first > 0) };
+    // Ids with this beginning lie together for each number of digits.
+    while let Some(id) = first.filter(|_| found.len() < CANDIDATES_MAX) {
+        let Ok(page) = store.list(BookId::new(id - 1), 0).await else { break };
+        found.extend(page.items.iter().map(|book| book.id().to_string()).take_while(|id| id.starts_with(typed)));
+        first = id.checked_mul(10).filter(|_| !typed.is_empty());
+    }
+    found
+}
+
+/// As [`ids`], topics.
+pub(super) async fn topics_beginning(store: &Bookstore, typed: &str) -> Vec<String> {
+    let found = match typed {
+        "" => store.topics(None, 0).map(|page| page.items),
+        _ => store.topics_near(typed, CANDIDATES_MAX).await,
+    };
+    let names = found.unwrap_or_default().into_iter().map(|topic| topic.name.as_ref().to_owned());
+    names.filter(|name| name.starts_with(typed)).take(CANDIDATES_MAX).collect()
 }

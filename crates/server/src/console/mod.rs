@@ -2,13 +2,21 @@
 
 mod actions;
 
-use std::{io::Write as _, thread};
+use std::{
+    io::{self, Write as _},
+    thread,
+};
 
 use bookstore::Bookstore;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use self::actions::{COMMANDS, Done};
-use crate::shell::{Line, Shell};
+use crate::{
+    pager::Pager,
+    screen,
+    shell::{Line, Shell},
+    telemetry,
+};
 
 /// Starts the console. The answer comes when the operator wants the server to stop; none comes when the console
 /// ends otherwise.
@@ -28,23 +36,40 @@ pub(crate) fn start(store: Bookstore) -> oneshot::Receiver<()> {
 
 /// True when the operator wants to stop the server.
 fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
-    let mut shell = Shell::open("quire> ", &COMMANDS)?;
-    let mut out = std::io::stdout();
+    let (books, waiting) = (store.clone(), runtime.clone());
+    let complete = move |command: &str, typed: &str| match command {
+        "update" => waiting.block_on(actions::ids(&books, typed)),
+        "topics" => waiting.block_on(actions::topics_beginning(&books, typed)),
+        _ => Vec::new(),
+    };
+    let mut shell = Shell::open("quire> ", &COMMANDS, "console", Box::new(complete))?;
+    if let Some(printer) = shell.printer() {
+        telemetry::share_terminal(printer);
+    }
     loop {
-        let line = match shell.next()? {
-            Line::Text(line) => line,
+        let words = match shell.next()? {
+            Line::Words(words) => words,
             Line::Unusable(reason) => {
-                writeln!(out, "{reason}")?;
+                writeln!(io::stdout(), "{reason}")?;
                 continue;
             }
             Line::PipeEnded => return Ok(false),
             Line::Left => return Ok(true),
         };
-        match runtime.block_on(actions::run(store, &line, &mut out)) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut out = Pager::new();
+        let done = runtime.block_on(actions::run(store, &words, &mut out));
+        out.finish();
+        match done {
             Ok(Done::Next) => {}
             Ok(Done::Exit) => return Ok(true),
-            Err(error) => writeln!(out, "{error:#}")?,
+            Err(error) if has_stopped_reading(&error) => {}
+            Err(error) => writeln!(io::stdout(), "{}", screen::line(&format!("{error:#}")))?,
         }
-        out.flush()?;
     }
+}
+
+/// The operator has left the pager.
+fn has_stopped_reading(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -19,10 +19,12 @@ use prometheus_client::{
 };
 
 /// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 22] = [
+const METHODS: [&str; 26] = [
     "/bookstore.BookStore/Lookup",
     "/bookstore.BookStore/Buy",
     "/bookstore.BookStore/Search",
+    "/bookstore.BookStore/SearchStream",
+    "/bookstore.BookStore/ListTopics",
     "/bookstore.BookStore/Hello",
     "/bookstore.Admin/List",
     "/bookstore.Admin/Restock",
@@ -35,6 +37,8 @@ const METHODS: [&str; 22] = [
     kv::grpc::METHODS[3],
     kv::grpc::METHODS[4],
     kv::grpc::METHODS[5],
+    kv::grpc::METHODS[6],
+    kv::grpc::METHODS[7],
     records::grpc::METHODS[0],
     records::grpc::METHODS[1],
     records::grpc::METHODS[2],

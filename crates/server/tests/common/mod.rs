@@ -6,6 +6,7 @@ pub(crate) mod disk;
 pub(crate) mod http;
 pub(crate) mod lost_pages;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod store;
 
 use std::{

@@ -39,6 +39,12 @@ pub(crate) fn run(folder: &Path, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("quire ends")
 }
 
+/// Sends a signal to a process that a test started.
+pub(crate) fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status().expect("kill runs");
+    assert!(sent.success(), "no process {process} to signal");
+}
+
 /// What a process wrote so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written(Arc<Mutex<String>>);
@@ -94,6 +100,7 @@ pub(crate) struct Start {
     flags: Vec<String>,
     /// A shell script that runs the program as `"$@"`.
     wrapper: Option<String>,
+    has_default_ports: bool,
 }
 
 impl Start {
@@ -122,6 +129,12 @@ impl Start {
         self
     }
 
+    /// Names no port but the main one.
+    pub(crate) fn on_default_ports(mut self) -> Self {
+        self.has_default_ports = true;
+        self
+    }
+
     /// The command line of a server for `folder`; its store is `folder/data`.
     pub(crate) fn command(&self, folder: &Path) -> Command {
         let mut command = match &self.wrapper {
@@ -136,11 +149,13 @@ impl Start {
         if !self.flags.iter().any(|flag| flag.starts_with("--listen")) {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
-            command.args(["--tasks-listen", "127.0.0.1:0"]);
-        }
         // Many servers run at once in tests; only settings that come later can give them ports that collide.
-        command.args(["--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0"]);
+        if !self.has_default_ports {
+            if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
+                command.args(["--tasks-listen", "127.0.0.1:0"]);
+            }
+            command.args(["--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0"]);
+        }
         command.args(&self.flags);
         command.args(self.settings.iter().flat_map(|assignment| ["--set", assignment]));
         command.envs(self.variables.iter().cloned());
@@ -238,8 +253,7 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.id()]).status().expect("kill runs");
-        assert!(sent.success(), "no process {} to signal", self.id());
+        signal(self.child.id(), name);
     }
 
     /// SIGKILL: no chance to do anything more.

@@ -82,7 +82,7 @@ async fn a_key_sent_again_with_another_request_is_an_invalid_argument() {
 async fn a_topic_that_is_too_long_is_refused_whatever_its_length() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes) };
+    let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes), ..BookTopicRequest::default() };
     let shop = server.shop();
     assert!(shop.search(topic(256)).await.expect("an answer").into_inner().success);
     let message = "the server's limit topic_bytes is 256: name a shorter topic";
@@ -140,6 +140,10 @@ async fn what_is_a_matter_of_business_is_no_fault() {
     assert_eq!((lookup.success, &*lookup.message, lookup.book), (false, "there is no book 1", None));
     let buy = shop.buy(one(1)).await.expect("an answer").into_inner();
     assert_eq!((buy.success, &*buy.message, buy.stock_left), (false, "there is no book 1", None));
-    let search = shop.search(BookTopicRequest { topic: "knitting".to_owned() }).await.expect("an answer").into_inner();
+    let search = shop
+        .search(BookTopicRequest { topic: "knitting".to_owned(), ..BookTopicRequest::default() })
+        .await
+        .expect("an answer")
+        .into_inner();
     assert_eq!((search.success, search.books.len()), (true, 0));
 }

@@ -169,3 +169,18 @@ fn a_folder_that_cannot_be_made_is_named() {
     let line = one_line(&mut Start::default().command(folder.path()));
     assert!(line.starts_with("cannot make the folder data: ") && line.contains("--data"), "{line}");
 }
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_named_before_anything_is_made() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("here")).expect("a folder");
+    let start = Start::default();
+    let records = one_line(&mut start.clone().flag("--records-csv=here").command(folder.path()));
+    assert_eq!(records, "here: the file cannot be opened: is a directory; name a readable CSV file with records.csv");
+    let tls = start.clone().set("tls.certificate=here").set("tls.key=here");
+    let tls = one_line(&mut tls.command(folder.path()));
+    assert!(tls.starts_with("cannot read certificates from here: "), "{tls}");
+    let file = one_line(&mut start.flag("--config=here").command(folder.path()));
+    assert!(file.starts_with("cannot read the configuration here: "), "{file}");
+    assert!(!folder.path().join("data").exists(), "nothing was made");
+}

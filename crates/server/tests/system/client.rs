@@ -34,8 +34,60 @@ fn every_command_answers_and_exits_with_0() {
     assert_eq!(text(&server.client(&["buy", "12365", "3"], ""), 0), "bought book 12365 (purchase 6)\n");
     assert!(text(&server.client(&["help"], ""), 0).contains("search <topic>"));
     assert_eq!(text(&server.client(&["exit"], ""), 0), "");
+    assert_eq!(text(&server.client(&["quit"], ""), 0), "");
+    assert!(text(&server.client(&["?"], ""), 0).contains("search <topic>"));
     let nothing = text(&server.client(&["search", "knitting"], ""), 0);
     assert_eq!(nothing, "no book has the topic 'knitting'\n");
+}
+
+#[test]
+fn topics_are_listed_and_a_search_without_a_hit_names_those_that_are_near() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let rows = |table: &str| table.lines().skip(1).map(|row| row.trim().to_owned()).collect::<Vec<_>>();
+    let topics = rows(&text(&server.client(&["topics"], ""), 0));
+    assert!(topics[0].starts_with("college life") && topics[0].ends_with('2'), "{topics:?}");
+    assert_eq!(topics.len(), 2);
+    assert!(rows(&text(&server.client(&["topics", "colege life"], ""), 0))[0].starts_with("college life"));
+    let near = text(&server.client(&["search", "Distributed", "System"], ""), 0);
+    assert_eq!(near, "no book has the topic 'Distributed System'; near it: 'distributed systems'\n");
+    let json: Value = serde_json::from_str(&text(&server.client(&["--json", "topics"], ""), 0)).expect("JSON");
+    assert_eq!(json["topics"][0], serde_json::json!({ "name": "college life", "books": 2 }));
+}
+
+#[test]
+fn flags_stand_anywhere_and_what_follows_two_dashes_is_no_flag() {
+    let folder = folder_with("9,Dashes,--dash,5,1.00\n");
+    let server = Server::start(folder.path());
+    let address = server.address.to_string();
+    let run = |words: &[&str]| process::run(folder.path(), words, "");
+    for words in [
+        ["client", &address, "--json", "lookup", "9"],
+        ["client", &address, "lookup", "--json", "9"],
+        ["client", &address, "lookup", "9", "--json"],
+    ] {
+        let json: Value = serde_json::from_str(&text(&run(&words), 0)).expect("JSON");
+        assert_eq!(json["book"]["topic"], "--dash", "{words:?}");
+    }
+    assert!(text(&run(&["client", &address, "search", "--", "--dash"]), 0).contains("Dashes"));
+    assert!(text(&run(&["client", &address, "--", "search", "--dash"]), 0).contains("Dashes"));
+    let negative = run(&["client", &address, "lookup", "-1"]);
+    assert!(String::from_utf8_lossy(&negative.stderr).contains("id is -1; it must be"), "{negative:?}");
+    assert_eq!(run(&["client", &address, "search", "--dash"]).status.code(), Some(2));
+}
+
+#[test]
+fn an_address_may_be_short() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.address.port();
+    for address in [format!("localhost:{port}"), format!(":{port}"), format!("http://127.0.0.1:{port}/")] {
+        let done = process::run(folder.path(), &["client", &address, "ping"], "");
+        assert!(text(&done, 0).starts_with("Hello"), "{address}");
+    }
+    let done = process::run(folder.path(), &["client", "--retries=0", "no-such-host.invalid", "ping"], "");
+    assert_eq!(done.status.code(), Some(3), "a host without a port has the usual one: {done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("no-such-host.invalid:10086"), "{done:?}");
 }
 
 #[test]
@@ -73,12 +125,17 @@ fn what_cannot_be_understood_exits_with_2_and_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.starts_with(&format!("quire: {wanted}")), "{said}");
     }
-    for address in ["host:port", "1.2.3.4:99999", "ftp://host:1", ":10086"] {
+    for (address, wanted) in [
+        ("host:port", "it must be HOST:PORT with a port up to 65535, as host:10086"),
+        ("1.2.3.4:99999", "it must be HOST:PORT with a port up to 65535, as 1.2.3.4:10086"),
+        ("ftp://host:1", "it must be http://host:1 or https://host:1"),
+        (":0", "it must be HOST:PORT with a port from 1 to 65535"),
+    ] {
         let done = process::run(folder.path(), &["client", address, "ping"], "");
         assert_eq!(done.status.code(), Some(2), "{done:?}");
-        assert!(String::from_utf8_lossy(&done.stderr).contains("it must be HOST:PORT"), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains(wanted), "{done:?}");
     }
-    let key = server.client(&["--key", "x", "buy", "1"], "");
+    let key = server.client(&["--key", "sell", "1"], "");
     assert_eq!(key.status.code(), Some(2), "a flag's value is no flag of its own: {key:?}");
 }
 
@@ -122,12 +179,19 @@ fn commands_from_a_pipe_are_answered_one_by_one() {
     let folder = folder();
     let server = Server::start(folder.path());
     let done = server.client(&[], "ping\n\nlookup 12365\nsell 1\nbuy 1\n");
-    assert_eq!(done.status.code(), Some(1), "that of the last command: {done:?}");
+    assert_eq!(done.status.code(), Some(2), "the worst of them: {done:?}");
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(said.contains("Hello") && said.contains("Surviving College") && said.contains("there is no book 1"));
     assert_eq!(String::from_utf8_lossy(&done.stderr), "there is no command 'sell'; help lists them\n");
     let done = server.client(&[], "exit\nbuy 12365\n");
     assert_eq!(text(&done, 0), "", "nothing after exit is done");
+    let done = server.client(&[], "buy 1\nping\n");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let done = server.client(&[], "search \"college life\"\nsearch 'college life'\nsearch college  life\n");
+    assert_eq!(text(&done, 0).matches("Surviving College").count(), 3);
+    let done = server.client(&[], "search \"college life\n");
+    assert_eq!(done.status.code(), Some(2), "{done:?}");
+    assert!(done.stderr.starts_with(b"the quote \" is not closed"), "{done:?}");
 }
 
 fn buy_in_background(folder: &std::path::Path, server: &Server) -> Child {
@@ -175,6 +239,8 @@ async fn the_same_key_buys_once_however_often_it_is_typed() {
     assert_eq!(first["purchase_number"], second["purchase_number"]);
     assert_eq!((&first["replayed"], &second["replayed"]), (&false.into(), &true.into()));
     assert_eq!(Audit::of(&server).await.purchases_of(BOOK), 1);
+    let told = text(&server.client(&["--key=order 17", "buy", "12365"], ""), 0);
+    assert!(told.ends_with("; this key was sent before, nothing was bought again\n"), "{told}");
     let other = server.client(&["--key=order 17", "buy", "53477"], "");
     assert_eq!(other.status.code(), Some(1), "{other:?}");
     let long = format!("--key={}", "k".repeat(65));

@@ -35,7 +35,7 @@ async fn list_shows_every_book_in_aligned_columns() {
 async fn restock_raises_what_is_below_and_leaves_what_is_above() {
     let folder = crate::common::store::folder_with("7,Scarce,scarcity,3,1.00\n");
     let mut server = Server::start(folder.path());
-    assert_eq!(server.console("restock", "raised"), "1 books raised to 20\n");
+    assert_eq!(server.console("restock", "raised"), "1 book raised to 20\n");
     assert_eq!(server.console("restock 1001", "raised"), "5 books raised to 1001\n");
     assert_eq!(server.console("restock 7", "raised"), "0 books raised to 7\n");
     let audit = Audit::of(&server).await;
@@ -68,11 +68,22 @@ async fn log_shows_recent_transactions_newest_last() {
 }
 
 #[test]
+fn topics_are_listed_with_their_books_or_found_by_a_text_near_them() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let table = server.console("topics", "distributed systems");
+    assert_eq!(heads(&table), ["topic", "books"]);
+    assert!(table.lines().nth(1).is_some_and(|row| row.starts_with("college life") && row.trim_end().ends_with('2')));
+    assert!(!server.console("topics colege life", "college life").contains("distributed"));
+    assert_eq!(server.console("topics zzzzzz", "near"), "no topic is near 'zzzzzz'\n");
+}
+
+#[test]
 fn help_lists_every_command() {
     let folder = folder();
     let mut server = Server::start(folder.path());
     let table = server.console("help", "stops the server");
-    for command in ["list", "restock [amount]", "update <id> <price>", "log", "help", "exit"] {
+    for command in ["list", "topics [text]", "restock [amount]", "update <id> <price>", "log", "help", "exit"] {
         assert!(table.lines().any(|line| line.starts_with(command)), "{command}: {table}");
     }
 }
@@ -126,8 +137,10 @@ fn the_end_of_a_pipe_leaves_the_server_running() {
 #[test]
 fn exit_stops_the_server_in_order() {
     let folder = folder();
-    let mut server = Server::start(folder.path());
-    server.type_line("exit");
-    assert!(server.ended().success());
-    server.log.until("\"reason\":\"console\"");
+    for word in ["exit", "quit"] {
+        let mut server = Server::start(folder.path());
+        server.type_line(word);
+        assert!(server.ended().success());
+        server.log.until("\"reason\":\"console\"");
+    }
 }

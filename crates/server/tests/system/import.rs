@@ -115,3 +115,33 @@ async fn a_generated_catalogue_is_imported_under_a_running_server() {
     poll("an imported book", async || shop.clone().lookup(one(last)).await.expect("an answer").into_inner().book).await;
     assert_eq!(Audit::of(&server).await.books.len(), 2004);
 }
+
+#[test]
+fn import_finds_the_data_folder_where_serve_does() {
+    let folder = folder();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a file");
+    file("books.csv", "id,title,topic,stock,price\n1,A,b,1,1\n");
+    file("quire.toml", "[server]\ndata = 'from-file'\n");
+    file("other.toml", "[server]\ndata = 'from-other'\n");
+    let imported = |flags: &[&str], variable: &str| {
+        let mut import = process::quire(folder.path());
+        import.args(["import", "books.csv"]).args(flags);
+        if !variable.is_empty() {
+            import.env("QUIRE_SERVER_DATA", variable);
+        }
+        let done = import.output().expect("quire runs");
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    for (flags, variable, data) in [
+        (&[][..], "", "from-file"),
+        (&["--config", "other.toml"], "", "from-other"),
+        (&[], "from-variable", "from-variable"),
+        (&["--set", "server.data=from-set"], "from-variable", "from-set"),
+        (&["--data", "from-flag"], "from-variable", "from-flag"),
+    ] {
+        assert_eq!(imported(flags, variable), format!("1 books imported into {data}/bookstore.db\n"));
+        assert!(folder.path().join(data).join("bookstore.db").exists());
+    }
+    assert!(!folder.path().join("quire-data").exists(), "the default is used only when nothing else is said");
+}

@@ -40,11 +40,11 @@ fn client(channel: Channel) -> KeyValueServiceClient {
 }
 
 fn create(key: &str, value: Vec<u8>) -> CreateRequest {
-    CreateRequest { key: key.to_owned().into(), value: value.into(), time_to_live_ms: 0 }
+    CreateRequest { key: key.to_owned().into(), value: value.into(), want_details: true, ..CreateRequest::default() }
 }
 
 async fn get(client: &KeyValueServiceClient, key: &str) -> Option<(Vec<u8>, u64)> {
-    match client.retrieve(RetrieveRequest { key: key.to_owned().into() }).await {
+    match client.retrieve(RetrieveRequest { key: key.to_owned().into(), want_details: true }).await {
         Ok(reply) => Some((reply.get_ref().value.to_vec(), reply.get_ref().version)),
         Err(status) => {
             assert_eq!(status.code(), Code::NotFound, "{status}");
@@ -88,7 +88,7 @@ async fn write(
                 (Some(value), done.map(|reply| reply.get_ref().version))
             }
             (Some(_), 0) => {
-                let delete = DeleteRequest { key: name.clone().into(), expected_version: None };
+                let delete = DeleteRequest { key: name.clone().into(), ..DeleteRequest::default() };
                 (None, client.delete(delete).await.map(|_| 0))
             }
             (Some((_, version)), _) => {
@@ -97,6 +97,7 @@ async fn write(
                     key,
                     value: value.clone().into(),
                     expected_version: Some(*version),
+                    want_details: true,
                     ..UpdateRequest::default()
                 };
                 (Some(value), client.update(update).await.map(|reply| reply.get_ref().version))
@@ -275,7 +276,7 @@ async fn simulated_work_takes_its_time_and_a_deadline_ends_the_wait() {
     let server = Start::default().set("kv.read_delay_ms=60000").set("kv.write_delay_ms=5").serve(folder.path());
     let client = client(server.channel());
     client.create(create("k", b"v".to_vec())).await.expect("created");
-    let mut read = grpc::Request::new(RetrieveRequest { key: "k".into() });
+    let mut read = grpc::Request::new(RetrieveRequest { key: "k".into(), want_details: false });
     read.set_timeout(Duration::from_millis(50));
     let late = client.retrieve(read).await.expect_err("the work takes a minute");
     assert_eq!(late.code(), Code::DeadlineExceeded);

@@ -110,7 +110,7 @@ async fn a_purchase_too_many_in_the_queue_is_refused_while_others_are_answered()
 async fn a_message_a_topic_and_a_page_too_large_are_counted() {
     let folder = folder();
     let server = Start::default().set("limits.message_bytes=2000").serve(folder.path());
-    let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes) };
+    let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes), ..BookTopicRequest::default() };
     let shop = server.shop();
     exhausted(shop.search(topic(2000)).await, "message_bytes");
     exhausted(shop.search(topic(1900)).await, "topic_bytes");

@@ -5,8 +5,10 @@
 mod common;
 
 mod admin;
+mod backup;
 mod bad_calls;
 mod bad_starts;
+mod busy_ports;
 mod client;
 mod configuration;
 mod console;
@@ -17,11 +19,17 @@ mod http;
 mod idle;
 mod import;
 mod kv;
+mod kv_client;
+mod kv_crashes;
 mod limits;
 mod lost_pages;
+mod malice;
+mod outcomes;
 mod probe;
 mod records;
 mod rpcgame;
+mod search;
+mod settings;
 mod shutdown;
 mod tasks;
 mod terminal;

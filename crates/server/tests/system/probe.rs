@@ -23,7 +23,9 @@ async fn difference_of_two_readings_is_what_was_called_between_them() {
     for _ in 0..20 {
         shop.buy(one(BOOK)).await.expect("an answer");
     }
-    shop.search(BookTopicRequest { topic: "college life".into() }).await.expect("an answer");
+    shop.search(BookTopicRequest { topic: "college life".into(), ..BookTopicRequest::default() })
+        .await
+        .expect("an answer");
     let after = probe.read().expect("a reading");
     let buys = after.since(&before, Some("bookstore.BookStore/Buy")).expect("the same process");
     assert_eq!(buys.calls, 20);
@@ -40,7 +42,7 @@ async fn difference_of_two_readings_is_what_was_called_between_them() {
 }
 
 /// Writes a certificate for 127.0.0.1 and its key; returns a client's configuration that trusts it.
-fn certificate(folder: &Path) -> Arc<ClientConfig> {
+pub(crate) fn certificate(folder: &Path) -> Arc<ClientConfig> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let write = |name: &str, kind: &str, der: &[u8]| {
         let pem = format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der));

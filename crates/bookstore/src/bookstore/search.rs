@@ -1,0 +1,168 @@
+//! What shoppers look through: a topic at once, by pages or as a stream, and the topics themselves. Must not know how
+//! an answer is encoded.
+
+use std::{
+    ops::Bound,
+    sync::{Arc, atomic::Ordering},
+};
+
+use super::{Bookstore, Paged};
+use crate::{
+    catalogue::{self, Book, Books},
+    domain::BookId,
+    fault::{Fault, Limit},
+    nearest::Nearest,
+    settings::Reads,
+};
+
+/// No book takes fewer bytes of a message, so that a query need not fetch more books than can fit.
+const BOOK_BYTES_MIN: usize = 8;
+
+/// Topics that are nearest to a text, if the caller does not say how many it wants.
+const NEAREST: usize = 5;
+
+/// A topic and how many books have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its text.
+    pub name: Arc<str>,
+    /// At least one.
+    pub books: usize,
+}
+
+impl Bookstore {
+    /// The books of exactly this topic, in the order of ids; those beyond what a message can hold may be left out.
+    pub async fn search(&self, topic: &str) -> Result<Books, Fault> {
+        self.topic_fits(topic)?;
+        match self.inner.settings.reads {
+            Reads::Memory => Ok(self.inner.shelf.load().topic(topic)),
+            Reads::Database => {
+                let most = self.message_bytes() / BOOK_BYTES_MIN + 1;
+                self.inner.readers.topic(topic.to_owned(), None, most).await
+            }
+        }
+    }
+
+    /// As [`Bookstore::search`], where the answer is at hand; `None` where it has to be waited for.
+    pub fn search_now(&self, topic: &str) -> Option<Result<Books, Fault>> {
+        let catalogue = self.catalogue()?;
+        Some(self.topic_fits(topic).map(|()| catalogue.topic(topic)))
+    }
+
+    /// A page of the books of exactly this topic; a size of 0 means the largest page there is.
+    pub async fn search_page(
+        &self,
+        topic: &str,
+        after: Option<BookId>,
+        size: usize,
+    ) -> Result<Paged<Books, BookId>, Fault> {
+        self.topic_fits(topic)?;
+        let size = self.page_size(size)?;
+        // One more, to see whether the page is the last one.
+        let books = match self.inner.settings.reads {
+            Reads::Memory => {
+                let books = self.inner.shelf.load().topic(topic);
+                catalogue::behind(&books, after).iter().take(size + 1).cloned().collect()
+            }
+            Reads::Database => self.inner.readers.topic(topic.to_owned(), after, size + 1).await?,
+        };
+        let (items, more): (Books, _) = if books.len() > size { (books[..size].into(), true) } else { (books, false) };
+        let next = items.last().filter(|_| more).map(|book| book.id());
+        Ok(Paged { items, next })
+    }
+
+    /// All books of exactly this topic behind `after`, as they are in memory now, to be taken `size` at a time.
+    pub fn search_stream(&self, topic: &str, after: Option<BookId>, size: usize) -> Result<Found, Fault> {
+        self.topic_fits(topic)?;
+        let size = self.page_size(size)?;
+        let before = self.inner.streams.fetch_add(1, Ordering::Relaxed);
+        let books = self.inner.shelf.load().topic(topic);
+        let taken = books.len() - catalogue::behind(&books, after).len();
+        let found = Found { store: self.clone(), books, taken, size };
+        // Dropping what was found gives its place back.
+        self.within(Limit::SearchStreams, before + 1, self.inner.settings.limits.search_streams).map(|()| found)
+    }
+
+    /// A page of the topics that have books, in the order of their bytes; a size of 0 means the largest page there is.
+    pub fn topics(&self, after: Option<&str>, size: usize) -> Result<Paged<Vec<Topic>, Arc<str>>, Fault> {
+        let size = self.page_size(size)?;
+        let catalogue = self.inner.shelf.load();
+        let mut topics = catalogue.topics(after.map_or(Bound::Unbounded, Bound::Excluded));
+        let items: Vec<Topic> =
+            topics.by_ref().take(size).map(|(name, books)| Topic { name: Arc::clone(name), books }).collect();
+        let next = topics.next().and_then(|_| items.last()).map(|topic| Arc::clone(&topic.name));
+        Ok(Paged { items, next })
+    }
+
+    /// The topics nearest to `text`, best first; a size of 0 means a few. Lets other tasks run meanwhile.
+    pub async fn topics_near(&self, text: &str, size: usize) -> Result<Vec<Topic>, Fault> {
+        self.topic_fits(text)?;
+        let size = if size == 0 { NEAREST.min(self.page_size(0)?) } else { self.page_size(size)? };
+        let catalogue = self.inner.shelf.load_full();
+        let mut nearest = Nearest::new(text, size);
+        // Those that begin with the text are found however many others there are.
+        let beginning = catalogue.topics(Bound::Included(text)).take_while(|(topic, _)| topic.starts_with(text));
+        for (topic, _) in beginning.take(size) {
+            nearest.look(topic);
+        }
+        for (topic, _) in catalogue.topics(Bound::Unbounded) {
+            if nearest.is_spent() {
+                break;
+            }
+            if nearest.look(topic) {
+                tokio::task::yield_now().await;
+            }
+        }
+        let topic = |name: Arc<str>| Topic { books: catalogue.topic(&name).len(), name };
+        Ok(nearest.found().map(topic).collect())
+    }
+
+    /// Bytes that an answer may have.
+    pub fn message_bytes(&self) -> usize {
+        self.inner.settings.limits.message_bytes
+    }
+
+    /// Counts an answer that is larger than a message, and says what to do.
+    pub fn answer_too_large(&self) -> Fault {
+        self.inner.metrics.refused(Limit::MessageBytes);
+        Fault::AnswerBytes { at: self.message_bytes() }
+    }
+
+    fn topic_fits(&self, topic: &str) -> Result<(), Fault> {
+        self.within(Limit::TopicBytes, topic.len(), self.inner.settings.limits.topic_bytes)
+    }
+}
+
+/// What a streamed search found: books that are given away from the first to the last.
+#[derive(Debug)]
+pub struct Found {
+    store: Bookstore,
+    books: Books,
+    taken: usize,
+    size: usize,
+}
+
+impl Found {
+    /// Whether the topic has no books, those that were not asked for among them.
+    pub fn is_empty(&self) -> bool {
+        self.books.is_empty()
+    }
+
+    /// The next books; empty at the end.
+    pub fn next(&self) -> &[Arc<Book>] {
+        &self.books[self.taken..self.books.len().min(self.taken + self.size)]
+    }
+
+    /// Goes on behind the first `count` of [`Found::next`]; the id to start behind later, if books are left.
+    pub fn take(&mut self, count: usize) -> Option<BookId> {
+        self.taken = self.books.len().min(self.taken + count);
+        let last = self.books[..self.taken].last()?;
+        (self.taken < self.books.len()).then(|| last.id())
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        self.store.inner.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,130 @@
+//! Which topics are nearest to a text that a person typed. Must not know where topics come from.
+
+use std::sync::Arc;
+
+/// Work for one text, in pairs of letters compared: some ten milliseconds, and some 50,000 topics of the usual length.
+const WORK_MAX: usize = 8 << 20;
+/// Work after which others should have a turn.
+const WORK_AT_ONCE: usize = 1 << 17;
+/// What a topic costs beside its letters.
+const WORK_A_TOPIC: usize = 32;
+/// Letters in which a topic may differ.
+const DISTANCE_MAX: usize = 3;
+
+/// Collects the topics nearest to a text, as far as a bound on its work lets it look.
+#[derive(Debug)]
+pub(crate) struct Nearest {
+    text: String,
+    letters: usize,
+    most: usize,
+    /// In rising order.
+    best: Vec<(usize, Arc<str>)>,
+    work: usize,
+    turn: usize,
+}
+
+impl Nearest {
+    /// Collects up to `most`.
+    pub(crate) fn new(text: &str, most: usize) -> Self {
+        let text = text.trim().to_lowercase();
+        Self { letters: text.chars().count(), text, most, best: Vec::new(), work: 0, turn: 0 }
+    }
+
+    /// Whether it has done as much as it may.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.work >= WORK_MAX
+    }
+
+    /// Takes a topic in if it is near; true if others should have a turn.
+    pub(crate) fn look(&mut self, topic: &Arc<str>) -> bool {
+        let before = self.work;
+        let rank = self.rank(topic);
+        self.turn += self.work - before;
+        if let Some(rank) = rank {
+            let place = self.best.partition_point(|(other, name)| (*other, name) < (rank, topic));
+            let known = self.best.get(place).is_some_and(|(_, name)| name == topic);
+            if place < self.most && !known {
+                self.best.insert(place, (rank, Arc::clone(topic)));
+                self.best.truncate(self.most);
+            }
+        }
+        let pause = self.turn >= WORK_AT_ONCE;
+        if pause {
+            self.turn = 0;
+        }
+        pause
+    }
+
+    /// The topics, best first.
+    pub(crate) fn found(self) -> impl Iterator<Item = Arc<str>> {
+        self.best.into_iter().map(|(_, topic)| topic)
+    }
+
+    /// 0 for the text itself, 1 if the topic begins with it, 2 if one of its words does or a letter differs.
+    fn rank(&mut self, topic: &str) -> Option<usize> {
+        let topic = topic.to_lowercase();
+        self.work += WORK_A_TOPIC + topic.len();
+        if topic == self.text {
+            return Some(0);
+        }
+        if topic.starts_with(&self.text) {
+            return Some(1);
+        }
+        if topic.split_whitespace().any(|word| word.starts_with(&self.text)) {
+            return Some(2);
+        }
+        let letters = topic.chars().count();
+        let allowed = DISTANCE_MAX.min(self.letters / 3);
+        if letters.abs_diff(self.letters) > allowed {
+            return None;
+        }
+        self.work += letters * self.letters;
+        Some(strsim::osa_distance(&topic, &self.text))
+            .filter(|distance| *distance <= allowed)
+            .map(|letters| letters + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Nearest;
+
+    fn nearest(text: &str, most: usize) -> Vec<String> {
+        let topics = ["cooking", "college life", "Collage", "databases", "distributed systems", "poetry"];
+        let mut nearest = Nearest::new(text, most);
+        for topic in topics.map(Arc::from) {
+            nearest.look(&topic);
+            nearest.look(&topic);
+        }
+        nearest.found().map(|topic| topic.to_string()).collect()
+    }
+
+    #[test]
+    fn case_a_beginning_a_word_and_a_slip_of_the_pen_are_near() {
+        assert_eq!(nearest("College Life", 5), ["college life"]);
+        assert_eq!(nearest("coll", 5), ["Collage", "college life"]);
+        assert_eq!(nearest("systems", 5), ["distributed systems"]);
+        assert_eq!(nearest("databsaes", 5), ["databases"]);
+        assert_eq!(nearest("college", 5), ["college life", "Collage"]);
+        assert_eq!(nearest("co", 2), ["Collage", "college life"]);
+        assert_eq!(nearest("astronomy", 5), [""; 0]);
+    }
+
+    #[test]
+    fn looking_ends_when_the_work_is_done() {
+        let mut nearest = Nearest::new(&"a".repeat(256), 5);
+        let topics: Vec<Arc<str>> =
+            (0..100_000).map(|number| format!("{}{number:06}", "b".repeat(250)).into()).collect();
+        let (mut looked, mut pauses) = (0, 0);
+        for topic in &topics {
+            if nearest.is_spent() {
+                break;
+            }
+            looked += 1;
+            pauses += u32::from(nearest.look(topic));
+        }
+        assert!(looked < 1000 && pauses > 10, "{looked} {pauses}");
+    }
+}

@@ -1,0 +1,99 @@
+//! `io.grpc.KeyAdminService`: what operators call, if the server lets them.
+
+use std::{fmt, num::NonZeroU64, pin::Pin, sync::Arc};
+
+use ::grpc::{Metadata, Request, Response, Status};
+use futures_util::{Stream, stream};
+
+use super::wire::{SnapshotChunk, SnapshotEntry, SnapshotRequest, key_admin_service_server::KeyAdminService};
+use crate::{
+    entry::{Entry, Key, Value, Version},
+    service::KeyValue,
+    snapshot::{Restore, RestoreError, Snapshot},
+};
+
+/// Refuses callers who may not act, by what they sent with the call.
+pub type Admit = Arc<dyn Fn(&Metadata) -> Result<(), Status> + Send + Sync>;
+
+/// Serves a store's operators.
+#[derive(Clone)]
+pub struct AdminService {
+    store: KeyValue,
+    admit: Admit,
+}
+
+impl AdminService {
+    /// Serves `store` to those whom `admit` lets in.
+    pub fn new(store: KeyValue, admit: Admit) -> Self {
+        Self { store, admit }
+    }
+}
+
+impl fmt::Debug for AdminService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminService").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl KeyAdminService for AdminService {
+    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<SnapshotChunk, Status>> + Send>>;
+
+    async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        (self.admit)(request.metadata())?;
+        Ok(Response::new(Box::pin(chunks(self.store.snapshot()?))))
+    }
+}
+
+/// Each chunk is read when the client has room for it.
+fn chunks(snapshot: Snapshot) -> impl Stream<Item = Result<SnapshotChunk, Status>> {
+    stream::unfold(Some(snapshot), |snapshot| async move {
+        let mut snapshot = snapshot?;
+        let read = tokio::task::spawn_blocking(move || chunk(&mut snapshot).map(|chunk| (chunk, snapshot))).await;
+        let read = read.unwrap_or_else(|error| Err(Status::internal(error.to_string())));
+        Some(match read {
+            Ok((chunk, snapshot)) => {
+                let ends = chunk.last_version.is_some();
+                (Ok(chunk), (!ends).then_some(snapshot))
+            }
+            Err(status) => (Err(status), None),
+        })
+    })
+}
+
+fn chunk(snapshot: &mut Snapshot) -> Result<SnapshotChunk, Status> {
+    Ok(match snapshot.next_page()? {
+        Some(page) => SnapshotChunk { entries: page.into_iter().map(Into::into).collect(), last_version: None },
+        None => SnapshotChunk { entries: Vec::new(), last_version: Some(snapshot.last_version()?.0) },
+    })
+}
+
+impl From<(Key, Entry)> for SnapshotEntry {
+    fn from((key, entry): (Key, Entry)) -> Self {
+        Self {
+            key: key.to_vec().into(),
+            value: entry.value.bytes().clone(),
+            version: entry.version.0,
+            expires_at_ms: entry.expires_at_ms.map_or(0, NonZeroU64::get),
+        }
+    }
+}
+
+impl From<SnapshotEntry> for (Key, Entry) {
+    fn from(entry: SnapshotEntry) -> Self {
+        let SnapshotEntry { key, value, version, expires_at_ms } = entry;
+        let (version, expires_at_ms) = (Version(version), NonZeroU64::new(expires_at_ms));
+        (Key::from(&key[..]), Entry { value: Value::received(value, 0), version, expires_at_ms })
+    }
+}
+
+impl Restore {
+    /// Adds a chunk of a snapshot's stream.
+    pub fn chunk(&mut self, chunk: SnapshotChunk) -> Result<(), RestoreError> {
+        let page: Vec<(Key, Entry)> = chunk.entries.into_iter().map(Into::into).collect();
+        self.put(&page)?;
+        if let Some(version) = chunk.last_version {
+            self.end(Version(version));
+        }
+        Ok(())
+    }
+}

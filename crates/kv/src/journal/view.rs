@@ -1,0 +1,90 @@
+//! Moments of the disk, read while writes go on. A view holds no file: it reads through the disk that the journal has
+//! open, so a journal that failed can close its files whatever views there are.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use super::disk::{Disk, Moment};
+use crate::{
+    entry::{Entry, Key, Version},
+    fault::Fault,
+};
+
+/// Views at once. Each keeps what it shows from being removed, so they cost disk space.
+const VIEWS_MAX: usize = 4;
+
+/// The disk that the journal has open.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    state: Mutex<State>,
+    views: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    disk: Option<Disk>,
+    /// Tells one opening from the next.
+    number: u64,
+}
+
+impl Opened {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the disk; returns when no view reads through the one before.
+    pub(super) fn set(&self, disk: Option<Disk>) {
+        let mut state = self.lock();
+        state.number += 1;
+        state.disk = disk;
+    }
+}
+
+/// A moment of the disk.
+#[derive(Debug)]
+pub(crate) struct View {
+    opened: Arc<Opened>,
+    number: u64,
+    moment: Moment,
+}
+
+impl View {
+    pub(super) fn of(opened: &Arc<Opened>) -> Result<Self, Fault> {
+        let state = opened.lock();
+        let disk = state.disk.as_ref().ok_or(CLOSED)?;
+        if opened.views.fetch_update(SeqCst, SeqCst, |views| (views < VIEWS_MAX).then_some(views + 1)).is_err() {
+            return Err(Fault::Unavailable("taking as many snapshots as it can"));
+        }
+        Ok(Self { opened: Arc::clone(opened), number: state.number, moment: disk.moment() })
+    }
+
+    /// Shows entries in the order of their keys, those after a key, until `visit` says that it is enough.
+    pub(crate) fn visit(&self, after: Option<&[u8]>, visit: impl FnMut(Key, Entry) -> bool) -> Result<(), Fault> {
+        self.read(|disk| disk.visit(&self.moment, after, visit))
+    }
+
+    /// The greatest version that was given up to the moment.
+    pub(crate) fn last_version(&self) -> Result<Version, Fault> {
+        self.read(|disk| disk.version_at(&self.moment))
+    }
+
+    fn read<R>(&self, read: impl FnOnce(&Disk) -> Result<R, fjall::Error>) -> Result<R, Fault> {
+        let state = self.opened.lock();
+        let disk = state.disk.as_ref().filter(|_| state.number == self.number).ok_or(CLOSED)?;
+        read(disk).map_err(|error| {
+            tracing::error!(%error, "a snapshot of the key-value store cannot be read");
+            Fault::Unavailable("unable to read its files for a snapshot")
+        })
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.opened.views.fetch_sub(1, SeqCst);
+    }
+}
+
+/// The moment is gone with the disk that it was of.
+const CLOSED: Fault = Fault::Unavailable("recovering from a disk that failed, or stopping");

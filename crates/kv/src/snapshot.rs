@@ -1,0 +1,177 @@
+//! All entries in the order of their keys, for a backup, and the way back. Must not know transports.
+//!
+//! With a journal a snapshot is of one moment. In memory it is not: each entry is as it was when it was read.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    entry::{Entry, Key, Version},
+    fault::Fault,
+    journal::{self, Record},
+    table::Table,
+};
+
+/// Keys and values in a page of a snapshot, in bytes; a page holds at least one entry.
+const PAGE_BYTES: usize = 256 << 10;
+/// Entries in a page of a snapshot.
+const PAGE_ENTRIES: usize = 4096;
+
+/// Some entries of a snapshot.
+pub type SnapshotPage = Vec<(Key, Entry)>;
+
+/// Every entry; dropping it ends it.
+#[derive(Debug)]
+pub struct Snapshot {
+    source: Source,
+    last: Option<Key>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Source {
+    Memory(Arc<Table>),
+    Log(journal::View),
+}
+
+impl Snapshot {
+    pub(crate) fn new(source: Source) -> Self {
+        Self { source, last: None, ended: false }
+    }
+
+    /// The next entries in the order of their keys, at least one; `None` when there are no more. Blocks.
+    pub fn next_page(&mut self) -> Result<Option<SnapshotPage>, Fault> {
+        if self.ended {
+            return Ok(None);
+        }
+        let after = self.last.as_deref();
+        let mut page = Vec::new();
+        match &self.source {
+            Source::Log(view) => {
+                let mut bytes = 0;
+                view.visit(after, |key, entry| {
+                    bytes += key.len() + entry.value.bytes().len();
+                    page.push((key, entry));
+                    bytes < PAGE_BYTES && page.len() < PAGE_ENTRIES
+                })?;
+            }
+            Source::Memory(table) => read(table, after, &mut page),
+        }
+        self.last = page.last().map(|(key, _)| Key::clone(key));
+        self.ended = page.is_empty();
+        Ok((!self.ended).then_some(page))
+    }
+
+    /// The greatest version ever given. A store that is filled from the snapshot gives greater ones.
+    pub fn last_version(&self) -> Result<Version, Fault> {
+        match &self.source {
+            Source::Log(view) => view.last_version(),
+            Source::Memory(table) => Ok(table.version()),
+        }
+    }
+}
+
+/// Entries after a key; none only if there are no more.
+fn read(table: &Table, after: Option<&[u8]>, page: &mut SnapshotPage) {
+    let mut after = after.map(Key::from);
+    let mut bytes = 0;
+    while page.is_empty() {
+        let keys = table.keys(&[], after.as_deref(), PAGE_ENTRIES);
+        let Some(last) = keys.last() else { return };
+        after = Some(Key::clone(last));
+        for key in keys {
+            if let Some(entry) = table.read(&key, Entry::clone) {
+                bytes += key.len() + entry.value.bytes().len();
+                page.push((key, entry));
+            }
+            if bytes >= PAGE_BYTES {
+                return;
+            }
+        }
+    }
+}
+
+/// Why a folder was not filled.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// There is something in it.
+    #[error("{} is not empty; restore into a folder without key-value entries", .0.display())]
+    Filled(PathBuf),
+    /// The snapshot has no end.
+    #[error("the snapshot is cut off: its last part is missing; take another one")]
+    CutOff,
+    /// It cannot be written.
+    #[error("key-value entries cannot be written to {} ({reason})", path.display())]
+    Unwritable {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+}
+
+/// Fills a folder with the entries of a snapshot; a service with [`Durability::Log`](crate::Durability::Log) opens it.
+/// The entries are gathered beside the folder and are in it only when all of them are on disk.
+#[derive(Debug)]
+pub struct Restore {
+    folder: PathBuf,
+    partial: PathBuf,
+    disk: journal::Disk,
+    last_version: Option<Version>,
+}
+
+impl Restore {
+    /// Begins with no entries. `folder` must be empty or absent, and its parent must be there.
+    pub fn begin(folder: &Path) -> Result<Self, RestoreError> {
+        let partial = folder.with_extension("partial");
+        let prepare = || -> io::Result<bool> {
+            if folder.exists() && fs::read_dir(folder)?.next().is_some() {
+                return Ok(false);
+            }
+            if partial.exists() {
+                fs::remove_dir_all(&partial)?;
+            }
+            Ok(true)
+        };
+        match prepare() {
+            Ok(true) => {}
+            Ok(false) => return Err(RestoreError::Filled(folder.to_path_buf())),
+            Err(reason) => return Err(unwritable(&partial, &reason)),
+        }
+        let disk = journal::Disk::open(&partial).map_err(|reason| unwritable(&partial, &reason))?;
+        Ok(Self { folder: folder.to_path_buf(), partial, disk, last_version: None })
+    }
+
+    /// Adds entries; they are on disk when it returns.
+    pub fn put(&mut self, page: &[(Key, Entry)]) -> Result<(), RestoreError> {
+        let greatest = page.iter().map(|(_, entry)| entry.version).max().unwrap_or(Version(0));
+        let records = page.iter().map(|(key, entry)| Record::Put(key, entry));
+        self.disk.commit(records, greatest).map_err(|reason| unwritable(&self.partial, &reason))
+    }
+
+    /// The snapshot has come to its end, and this is the greatest version it knows.
+    pub fn end(&mut self, last_version: Version) {
+        self.last_version = Some(last_version);
+    }
+
+    /// Puts the folder in its place.
+    pub fn finish(self) -> Result<(), RestoreError> {
+        let Self { folder, partial, disk, last_version } = self;
+        let last_version = last_version.ok_or(RestoreError::CutOff)?;
+        disk.commit(std::iter::empty(), last_version).map_err(|reason| unwritable(&partial, &reason))?;
+        drop(disk);
+        let place = || {
+            fs::rename(&partial, &folder)?;
+            let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+            fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        place().map_err(|reason| unwritable(&folder, &reason))
+    }
+}
+
+fn unwritable(path: &Path, reason: &impl ToString) -> RestoreError {
+    RestoreError::Unwritable { path: path.to_path_buf(), reason: reason.to_string() }
+}

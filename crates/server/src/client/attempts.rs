@@ -1,0 +1,169 @@
+//! Asks a server until it answers or the patience is over, and keeps apart what is known if it did not: refused,
+//! nothing sent, or an unknown outcome. Must not know any one call.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use grpc::{Code, Reach, Response, Status, client::Channel};
+use serde_json::{Value, json};
+
+use crate::{cli::ConnectionArgs, exit::Exit, screen};
+
+/// The pause before the first retry; it doubles from there.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What sending a call twice would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing is changed by it.
+    Read,
+    /// A change with a key, which happens once however often it is sent.
+    Keyed,
+    /// A change that is sent again only if the server did nothing.
+    Write,
+}
+
+/// How long and how often to ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    whole: Duration,
+    retries: u32,
+}
+
+/// A command without an answer that says yes.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub exit: Exit,
+    pub status: Status,
+}
+
+impl Patience {
+    pub(crate) fn new(args: &ConnectionArgs, default: Duration) -> Self {
+        Self { whole: args.timeout.unwrap_or(default), retries: args.retries }
+    }
+
+    /// The time of one attempt. A keyed change that is not answered in its share is asked for again; anything else has
+    /// nothing better to do than to wait.
+    fn share(&self, kind: Kind) -> Duration {
+        if kind == Kind::Keyed { self.whole / self.retries.saturating_add(1) } else { self.whole }
+    }
+
+    /// The time to connect, shorter than an attempt, so that an attempt whose time is over was sent.
+    pub(crate) fn connect_timeout(&self, kind: Kind) -> Duration {
+        self.share(kind).mul_f64(0.8)
+    }
+}
+
+/// Calls with the time that the attempt has, again as often as the patience allows.
+pub(crate) async fn ask<A, F>(
+    channel: &Channel,
+    patience: Patience,
+    kind: Kind,
+    call: impl Fn(Duration) -> F,
+) -> Result<A, Failed>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
+    let deadline = Instant::now() + patience.whole;
+    let (mut tries, mut pause, mut in_doubt) = (0, PAUSE_FIRST, None);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let status = tokio::select! {
+            answered = attempt(channel, patience.share(kind).min(left), &call) => match answered {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) => status,
+            },
+            Ok(()) = tokio::signal::ctrl_c(), if kind != Kind::Read => {
+                return Err(Failed { exit: Exit::Unknown, status: Status::cancelled("interrupted") });
+            }
+        };
+        let exit = judge(kind, &status);
+        tries += 1;
+        let is_worth_it = match exit {
+            Exit::Unknown => kind == Kind::Keyed && patience.retries > 0,
+            // While an earlier attempt is in doubt, only its answer counts.
+            _ if in_doubt.is_some() => patience.retries > 0 && !is_final(&status),
+            _ => tries <= patience.retries && is_passing(kind, &status),
+        };
+        if exit == Exit::Unknown {
+            in_doubt = Some(status.clone());
+        }
+        if !is_worth_it || Instant::now() + pause >= deadline {
+            return Err(match in_doubt {
+                Some(doubt) if !is_final(&status) => Failed { exit: Exit::Unknown, status: doubt },
+                _ => Failed { exit, status },
+            });
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Calls once the server has spoken, so that a call which was not sent is known not to have been.
+async fn attempt<A, F>(channel: &Channel, time: Duration, call: impl Fn(Duration) -> F) -> Result<Response<A>, Status>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
+    let deadline = Instant::now() + time;
+    let ready = tokio::time::timeout(time, channel.ready()).await;
+    ready.map_err(|_| Status::unavailable("no connection in time").with_reach(Reach::Untouched))??;
+    call(deadline.saturating_duration_since(Instant::now())).await
+}
+
+/// What is known after an attempt that failed.
+pub(crate) fn judge(kind: Kind, status: &Status) -> Exit {
+    let is_open = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown);
+    match (status.reach(), kind) {
+        (Reach::Untouched, _) => Exit::Unreachable,
+        // A refusal in so many words. Between here and the server others may say that it is unavailable.
+        (Reach::Answered, _) if !is_open => Exit::Refused,
+        (Reach::Answered, Kind::Read) if status.code() == Code::Unknown => Exit::Refused,
+        (_, Kind::Read) => Exit::Unreachable,
+        (_, Kind::Keyed | Kind::Write) => Exit::Unknown,
+    }
+}
+
+/// Whether the same request would be refused each time, the first included.
+fn is_final(status: &Status) -> bool {
+    status.reach() == Reach::Answered && matches!(status.code(), Code::InvalidArgument | Code::Unimplemented)
+}
+
+/// Whether another attempt may fare better.
+fn is_passing(kind: Kind, status: &Status) -> bool {
+    match status.code() {
+        Code::ResourceExhausted => true,
+        Code::Unavailable | Code::Unknown => kind == Kind::Read || status.reach() == Reach::Untouched,
+        _ => false,
+    }
+}
+
+impl Failed {
+    /// In plain words; `address` is the server's.
+    pub(crate) fn message(&self, address: &str) -> String {
+        let reason = screen::line(self.status.message());
+        match (self.exit, self.status.reach()) {
+            (Exit::Unreachable, Reach::Untouched) => {
+                format!("{address} cannot be reached: {reason}; is a server running there?")
+            }
+            (Exit::Unreachable, _) => format!("{address} did not answer: {reason}"),
+            (Exit::Refused, _) if reason.is_empty() => self.status.code().name().to_owned(),
+            _ => reason.into_owned(),
+        }
+    }
+
+    pub(crate) fn json(&self, address: &str) -> Value {
+        let code = format!("{:?}", self.status.code());
+        json!({ "success": false, "outcome": self.outcome(), "status": code, "message": self.message(address) })
+    }
+
+    fn outcome(&self) -> &'static str {
+        match self.exit {
+            Exit::Unknown => "UNKNOWN",
+            Exit::Unreachable => "UNREACHABLE",
+            _ => "REFUSED",
+        }
+    }
+}

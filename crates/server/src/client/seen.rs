@@ -1,0 +1,50 @@
+//! Ids and topics that answers have shown, for completion. Bounded: what comes after the limit is not kept.
+
+use std::collections::BTreeSet;
+
+use bookstore::grpc::wire::Book;
+
+use crate::shell::CANDIDATES_MAX;
+
+/// Of each kind.
+const KEPT_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    ids: BTreeSet<String>,
+    topics: BTreeSet<String>,
+    has_asked: bool,
+}
+
+impl Seen {
+    pub(super) fn books(&mut self, books: &[Book]) {
+        for book in books.iter().take(KEPT_MAX) {
+            self.topic(&book.topic);
+            if self.ids.len() < KEPT_MAX {
+                self.ids.insert(book.id.to_string());
+            }
+        }
+    }
+
+    /// True the first time: then the server is to be asked for its topics.
+    pub(super) fn begin_topics(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_asked, true)
+    }
+
+    pub(super) fn topic(&mut self, topic: &str) {
+        if self.topics.len() < KEPT_MAX && !self.topics.contains(topic) {
+            self.topics.insert(topic.to_owned());
+        }
+    }
+
+    /// What can follow `typed` as the argument of a command.
+    pub(super) fn arguments(&self, command: &str, typed: &str) -> Vec<String> {
+        let known = match command {
+            "search" | "topics" => &self.topics,
+            "lookup" | "buy" => &self.ids,
+            _ => return Vec::new(),
+        };
+        let from = known.range(typed.to_owned()..);
+        from.take_while(|known| known.starts_with(typed)).take(CANDIDATES_MAX).cloned().collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! Log lines on standard error, or above the prompt where the console has one. Nothing in them acts on a terminal but
+//! their own colours.
+
+use std::{
+    fmt,
+    io::{self, IsTerminal as _, Write},
+    sync::{Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustyline::ExternalPrinter;
+use tracing::field::Field;
+use tracing_subscriber::fmt::format::Writer;
+
+use crate::screen;
+
+/// Lines that wait to be shown above the prompt; further ones are written at once.
+const LINES_MAX: usize = 1024;
+
+/// Time to show the lines that wait, when the prompt goes.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// A field as text. Its value may come from a caller, so that nothing in it may act on a terminal.
+pub(super) fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    let value = screen::line(&value);
+    match field.name() {
+        "message" => out.write_str(&value),
+        name if out.has_ansi_escapes() => write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{value}"),
+        name => write!(out, "{name}={value}"),
+    }
+}
+
+/// Where lines go; each comes in one write.
+pub(super) struct Lines {
+    pub is_json: bool,
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        // As text it is escaped already, but for the colours, which are meant.
+        let line = if self.is_json { screen::json_text(line) } else { line.into() };
+        let line = format!("{line}\n");
+        let unsent = match &*prompt() {
+            Some(shared) => shared.lines.try_send(line).err().map(|error| match error {
+                mpsc::TrySendError::Full(line) | mpsc::TrySendError::Disconnected(line) => line,
+            }),
+            None => Some(line),
+        };
+        unsent.map_or(Ok(()), |line| io::stderr().write_all(line.as_bytes()))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// A terminal that has a prompt and takes log lines.
+struct Shared {
+    lines: mpsc::SyncSender<String>,
+    /// Disconnected once all lines are shown.
+    ended: mpsc::Receiver<()>,
+    /// As the terminal was before the prompt.
+    modes: Option<Termios>,
+}
+
+static PROMPT: Mutex<Option<Shared>> = Mutex::new(None);
+
+fn prompt() -> MutexGuard<'static, Option<Shared>> {
+    PROMPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on lines appear above the prompt, if standard error is a terminal. The printer may wait for the prompt, so
+/// it has a thread of its own.
+pub(crate) fn share_terminal(mut printer: impl ExternalPrinter + Send + 'static) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    let (lines, queue) = mpsc::sync_channel::<String>(LINES_MAX);
+    let (ending, ended) = mpsc::channel::<()>();
+    let print = move || {
+        for line in queue {
+            if printer.print(line.clone()).is_err() {
+                let _ = io::stderr().write_all(line.as_bytes());
+            }
+        }
+        drop(ending);
+    };
+    if thread::Builder::new().name("log-lines".to_owned()).spawn(print).is_ok() {
+        *prompt() = Some(Shared { lines, ended, modes: tcgetattr(io::stdin()).ok() });
+    }
+}
+
+/// Ends that: shows what waits, and leaves the terminal as it was, even if the prompt still has it.
+pub(crate) fn take_terminal_back() {
+    let Some(Shared { lines, ended, modes }) = prompt().take() else { return };
+    drop(lines);
+    let _ = ended.recv_timeout(LAST_LINES);
+    if let Some(modes) = modes {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+        // The next line begins where the prompt stands.
+        let _ = io::stderr().write_all(b"\r\x1b[K");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tracing_subscriber::{field::MakeExt as _, fmt::format};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_line_acts_on_a_terminal() {
+        let evil = "evil\u{1b}[2J\u{9b}\u{202e}\r\nINFO all is well";
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).fmt_fields(format::debug_fn(field).delimited(" "));
+        let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || tracing::warn!(text = evil, error = %evil, "message {evil}"));
+        let written = String::from_utf8(sink.0.lock().expect("no one panicked").clone()).expect("text");
+        let line = written.strip_suffix('\n').expect("a line");
+        assert_eq!(line.matches("evil\\u{1b}[2J\\u{9b}\\u{202e}\\r\\nINFO").count(), 3, "{line}");
+        assert!(screen::is_plain(line), "{line:?}");
+    }
+}

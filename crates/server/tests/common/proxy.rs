@@ -1,0 +1,65 @@
+//! A TCP proxy that loses answers on purpose.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// What becomes of a connection's answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Forward,
+    /// The connection begins as it should; what comes after the server's first bytes is lost.
+    Swallow,
+}
+
+/// Requests reach the server; answers meet their fate.
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    /// The connections have these fates in turn, those after them the last one.
+    pub(crate) fn start(server: SocketAddr, fates: &'static [Fate]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let kept = Arc::clone(&open);
+        thread::spawn(move || {
+            for (number, client) in listener.incoming().enumerate() {
+                let fate = fates[number.min(fates.len() - 1)];
+                let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { return };
+                let copy = |stream: &TcpStream| stream.try_clone().expect("a socket");
+                kept.lock().unwrap_or_else(PoisonError::into_inner).extend([copy(&client), copy(&server)]);
+                let (from_client, to_server) = (copy(&client), copy(&server));
+                thread::spawn(move || pass(from_client, to_server, Fate::Forward));
+                thread::spawn(move || pass(server, client, fate));
+            }
+        });
+        Self { address, open }
+    }
+
+    /// Ends every connection there is.
+    pub(crate) fn cut(&self) {
+        for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // The other side may have ended it.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, fate: Fate) {
+    let mut bytes = [0; 16 * 1024];
+    let mut reads = 0;
+    while let Ok(read @ 1..) = from.read(&mut bytes) {
+        reads += 1;
+        let passes = fate == Fate::Forward || reads == 1;
+        if passes && to.write_all(&bytes[..read]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,120 @@
+//! A server that answers with what a terminal would obey: escape sequences, control characters, changes of direction.
+//! The clients show them; they never pass them on.
+
+use std::{net::SocketAddr, pin::Pin, thread};
+
+use bookstore::grpc::wire::{
+    Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, HelloReply, HelloRequest, ItemNumberRequest,
+    ListTopicsReply, ListTopicsRequest, Topic,
+    book_store_server::{BookStore, BookStoreServer},
+};
+use grpc::{Request, Response, Server, Status, Stream};
+
+use super::terminal::{QUIRE, Terminal};
+use crate::common::{
+    process,
+    store::{folder, folder_with},
+};
+
+/// Clears the screen, sets the title, goes up, turns the direction, and ends the line for one of its own.
+const EVIL: &str = "evil\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}1A\u{202e}\u{2066}\r\nquire: all is well";
+
+struct Malicious;
+
+fn book() -> Book {
+    Book { id: 1, title: EVIL.to_owned(), topic: EVIL.to_owned(), ..Book::default() }
+}
+
+impl BookStore for Malicious {
+    async fn hello(&self, _: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        Ok(Response::new(HelloReply { hello_message: EVIL.to_owned() }))
+    }
+
+    async fn search(&self, _: Request<BookTopicRequest>) -> Result<Response<BookListReply>, Status> {
+        Ok(Response::new(BookListReply { success: true, books: vec![book()], ..BookListReply::default() }))
+    }
+
+    type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<BookListReply, Status>> + Send>>;
+
+    /// As a server has it that does not know this call.
+    async fn search_stream(&self, _: Request<BookTopicRequest>) -> Result<Response<Self::SearchStreamStream>, Status> {
+        Err(Status::unimplemented(EVIL))
+    }
+
+    async fn list_topics(&self, _: Request<ListTopicsRequest>) -> Result<Response<ListTopicsReply>, Status> {
+        let topics = vec![Topic { name: EVIL.to_owned(), books: 1 }];
+        Ok(Response::new(ListTopicsReply { topics, ..ListTopicsReply::default() }))
+    }
+
+    async fn lookup(&self, _: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {
+        Err(Status::internal(EVIL))
+    }
+
+    async fn buy(&self, _: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
+        Ok(Response::new(BuyBookReply { message: EVIL.to_owned(), ..BuyBookReply::default() }))
+    }
+}
+
+/// Serves until the test's process ends.
+fn serve() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            let server = Server::builder().add_service(BookStoreServer::new(Malicious)).build();
+            server.serve(listener, std::future::pending()).await.expect("it serves");
+        });
+    });
+    address
+}
+
+/// What a client may put on a screen of what a server sent.
+#[track_caller]
+fn harmless(shown: &str) {
+    assert!(shown.contains("evil"), "{shown:?}");
+    let bad = |c: char| c.is_control() && c != '\n' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    assert!(!shown.contains(bad), "{shown:?}");
+    assert!(!shown.lines().any(|line| line.starts_with("quire: all is well")), "{shown:?}");
+}
+
+#[test]
+fn nothing_that_a_server_says_acts_on_a_terminal() {
+    let address = serve().to_string();
+    let folder = folder();
+    for command in ["ping", "search x", "topics", "topics x", "lookup 1", "buy 1"] {
+        for json in [false, true] {
+            let mut words = vec!["client", &address];
+            words.extend(command.split(' '));
+            words.extend(json.then_some("--json"));
+            let done = process::run(folder.path(), &words, "");
+            harmless(&String::from_utf8([done.stdout, done.stderr].concat()).expect("text"));
+        }
+    }
+}
+
+#[test]
+fn nor_does_it_at_a_prompt() {
+    let folder = folder();
+    let line = format!("{QUIRE} client {}", serve());
+    let Some(mut terminal) = Terminal::run(folder.path(), &line) else { return };
+    terminal.screen.until("quire client> ");
+    for command in ["search x", "lookup 1", "buy 1"] {
+        // What is typed is on the screen as well; the answer comes after its line.
+        let shown = terminal.command(&format!("{command}\r"), "evil");
+        assert!(shown.contains("evil\\u{1b}[2J"), "{shown:?}");
+        assert!(!shown.contains("\u{1b}[2J") && !shown.contains('\u{202e}') && !shown.contains('\u{9b}'), "{shown:?}");
+    }
+    terminal.press("\u{4}");
+    assert_eq!(terminal.ended(), Some(1), "the worst of them was refused");
+}
+
+#[test]
+fn the_console_shows_a_title_as_it_is() {
+    let folder = folder_with("9,\"bad\u{1b}[2J\u{202e}title\",t,1,1.00\n");
+    let mut server = process::Server::start(folder.path());
+    let table = server.console("list", "bad");
+    assert!(table.contains("bad\\u{1b}[2J\\u{202e}title"), "{table:?}");
+}
