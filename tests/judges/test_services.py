@@ -31,6 +31,8 @@ def test_reflection_gives_every_service_with_its_messages(channel):
     assert methods == {
         "Hello": ("HelloRequest", "HelloReply"),
         "Search": ("BookTopicRequest", "BookListReply"),
+        "SearchStream": ("BookTopicRequest", "BookListReply"),
+        "ListTopics": ("ListTopicsRequest", "ListTopicsReply"),
         "Lookup": ("ItemNumberRequest", "BookInfoReply"),
         "Buy": ("ItemNumberRequest", "BuyBookReply"),
     }

@@ -57,7 +57,7 @@ async fn healthz(State(pages): State<Pages>) -> impl IntoResponse {
 /// What is not well, a line each.
 fn unsound(store: bool, kv: Option<&str>) -> String {
     let store = (!store).then_some("the store failed and is being read back; purchases are refused");
-    [store, kv].into_iter().flatten().map(|line| format!("{line}\n")).collect()
+    [store, kv].into_iter().flatten().flat_map(|line| [line, "\n"]).collect()
 }
 
 async fn metrics_page(State(pages): State<Pages>) -> impl IntoResponse {

@@ -28,7 +28,7 @@ async fn filled(kv: &KeyValue) -> Vec<Seen> {
     for number in 0..300u32 {
         let key = number.to_be_bytes();
         let bytes = vec![7; if number % 50 == 0 { 300_000 } else { 100 }];
-        let time_to_live = (number == 9).then_some(std::time::Duration::from_secs(60));
+        let time_to_live = (number == 9).then_some(std::time::Duration::from_mins(1));
         let version = kv.create(&key, value(&bytes), time_to_live).await.expect("created");
         made.push((key.to_vec(), bytes, version, time_to_live.and_then(|_| NonZeroU64::new(1_060_000))));
     }
@@ -57,7 +57,7 @@ async fn with_the_log_a_snapshot_is_of_one_moment_whatever_is_written_meanwhile(
     let mut snapshot = store.kv.snapshot().expect("a snapshot");
     let first = snapshot.next_page().expect("a page").expect("entries").len();
     for (key, ..) in &made {
-        store.kv.update(key, value(&[8; 200_000]), None, None).await.expect("updated");
+        store.kv.update(key, value(&vec![8; 200_000]), None, None).await.expect("updated");
     }
     store.kv.create(b"later", value(b"v"), None).await.expect("created");
     store.kv.delete(&made[200].0, None).await.expect("deleted");
