@@ -79,10 +79,16 @@ pub enum ExportError {
     Open(#[from] CopyError),
     /// The store cannot be read.
     #[error("cannot read the store: {0}")]
-    Store(#[from] rusqlite::Error),
+    Store(String),
     /// The rows cannot be written.
     #[error("cannot write the catalogue: {0}")]
     Write(io::Error),
+}
+
+impl From<rusqlite::Error> for ExportError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(store::reason(&error))
+    }
 }
 
 impl From<csv::Error> for ExportError {

@@ -131,6 +131,9 @@ pub enum Fault {
     /// The store could not do it; nothing was done.
     #[error("the store failed ({0}): nothing was done, try again later")]
     Failed(String),
+    /// A restock that raised this many books, and not the rest.
+    #[error("the restock stopped after {0} books: send it again for the rest")]
+    Stopped(u64),
     /// The commit failed half-way: whether it was done will be known once the file has been read back.
     #[error(
         "the store failed while it committed: the outcome is unknown; send it again with its idempotency key to learn it, or look into the log"

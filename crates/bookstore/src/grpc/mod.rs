@@ -32,7 +32,7 @@ impl From<Fault> for Status {
         let code = match &fault {
             Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
             Fault::Limit { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
-            Fault::Unavailable(_) => Code::Unavailable,
+            Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
             Fault::Failed(_) => Code::Internal,
             Fault::OutcomeUnknown => Code::Unknown,
             Fault::Denied(_) => Code::Unauthenticated,

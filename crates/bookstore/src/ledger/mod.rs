@@ -7,6 +7,7 @@
 mod batch;
 mod courier;
 mod keys;
+mod mend;
 mod queue;
 mod worker;
 

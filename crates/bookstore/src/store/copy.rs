@@ -12,7 +12,7 @@ use rusqlite::{
     backup::{Backup, StepResult},
 };
 
-use super::{OpenError, Role, open};
+use super::{OpenError, Role, open, reason};
 use crate::{domain::EntryKind, settings::Settings};
 
 /// Pages between two words on the progress: 4 MiB.
@@ -55,8 +55,8 @@ pub enum CopyError {
     Copy {
         /// The copy.
         path: PathBuf,
-        /// What `SQLite` says.
-        reason: rusqlite::Error,
+        /// What is wrong and what to do.
+        reason: String,
     },
     /// `SQLite` finds it broken.
     #[error("{path} is damaged: {found}")]
@@ -87,7 +87,8 @@ pub fn copy(
     let from = reader(source, settings)?;
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
     let made = made.map_err(|reason| CopyError::Make { path: target.to_owned(), reason })?;
-    copy_pages(&from, target, progress).map_err(|reason| CopyError::Copy { path: target.to_owned(), reason })?;
+    copy_pages(&from, target, progress)
+        .map_err(|error| CopyError::Copy { path: target.to_owned(), reason: reason(&error) })?;
     made.sync_all().map_err(|reason| CopyError::Make { path: target.to_owned(), reason })
 }
 
@@ -113,7 +114,7 @@ fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u6
 /// Reads a whole copy that nobody writes to: whether `SQLite` finds it sound, and what it holds.
 pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
-    let sqlite = |reason: rusqlite::Error| damaged(reason.to_string());
+    let sqlite = |error: rusqlite::Error| damaged(reason(&error));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(unchanging(path), flags).map_err(sqlite)?;
     open::check(&file, path)?;

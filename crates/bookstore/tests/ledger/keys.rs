@@ -44,9 +44,9 @@ fn every_key_is_found_while_it_moves_from_memory_to_the_index_and_after_restarts
 
 #[test]
 fn a_move_that_restarts_interrupt_goes_on_where_it_was() {
-    const KEYS: usize = 400;
+    const KEYS: u16 = 400;
     let shop = Shop::new();
-    let settings = Settings { keys_in_memory: KEYS, ..Settings::default() };
+    let settings = Settings { keys_in_memory: KEYS.into(), ..Settings::default() };
     let mut store = shop.open(&settings);
     let mut numbers = Vec::new();
     for place in 0..KEYS {
@@ -68,7 +68,7 @@ fn a_move_that_restarts_interrupt_goes_on_where_it_was() {
         }
     }
     let (up_to, count) = indexed();
-    assert!(up_to >= KEYS as i64 && count >= KEYS as i64, "{count} keys are there, all of those up to {up_to}");
+    assert!(up_to >= KEYS.into() && count >= KEYS.into(), "{count} keys are there, all of those up to {up_to}");
     close(&store);
 }
 

@@ -6,9 +6,9 @@ use ::grpc::{Request, Response, Status};
 use futures_util::Stream;
 
 use super::wire::{
-    CreateRequest, CreateResponse, DeleteRequest, DeleteResponse, RetrieveRequest, RetrieveResponse, ScanRequest,
-    ScanResponse, SnapshotChunk, SnapshotRequest, UpdateRequest, UpdateResponse, WatchEvent, WatchRequest,
-    key_admin_service_server::KeyAdminService, key_range_service_server::KeyRangeService,
+    CreateRequest, CreateResponse, DeleteRequest, DeleteResponse, PutRequest, PutResponse, RetrieveRequest,
+    RetrieveResponse, ScanRequest, ScanResponse, SnapshotChunk, SnapshotRequest, UpdateRequest, UpdateResponse,
+    WatchEvent, WatchRequest, key_admin_service_server::KeyAdminService, key_range_service_server::KeyRangeService,
     key_value_service_server::KeyValueService,
 };
 
@@ -51,6 +51,10 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl KeyRangeService for DamagedService {
     type WatchStream = Messages<WatchEvent>;
+
+    async fn put(&self, _: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
+        self.refuse()
+    }
 
     async fn scan(&self, _: Request<ScanRequest>) -> Result<Response<ScanResponse>, Status> {
         self.refuse()

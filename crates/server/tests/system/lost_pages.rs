@@ -154,8 +154,8 @@ async fn round(folder: &Path, disk: &LostPages, plan: &Plan, random: &mut Xoshir
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_acknowledged_after_a_failed_fsync_survives_a_power_cut() {
     let title = "x".repeat(TITLE);
-    let rows: String = (1..=BOOKS).map(|id| format!("{id},{title},topic {},100000,1.00\n", id % 50)).collect();
-    let folder = folder_with(&rows);
+    let rows: Vec<String> = (1..=BOOKS).map(|id| format!("{id},{title},topic {},100000,1.00\n", id % 50)).collect();
+    let folder = folder_with(&rows.concat());
     let disk = LostPages::under(&folder.path().join("data"));
     let seed = std::env::var("LOST_PAGES_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     let (mut random, mut bought) = (Xoshiro256PlusPlus::seed_from_u64(seed), Bought::new());
@@ -169,7 +169,9 @@ async fn what_is_acknowledged_after_a_failed_fsync_survives_a_power_cut() {
         let last = i64::try_from(audit.entries.len()).expect("a number");
         let lost = bought.iter().filter(|(_, reply)| reply.purchase_number > last).count();
         assert_eq!(lost, 0, "of {} acknowledged purchases", bought.len());
-        bought.iter().for_each(|(wish, reply)| audit.holds(wish, reply));
+        for (wish, reply) in &bought {
+            audit.holds(wish, reply);
+        }
         server.stop();
     }
 }
