@@ -265,7 +265,9 @@ fn what_is_exported_and_imported_is_the_same_catalogue() {
     let folder = folder();
     Server::start(folder.path()).stop();
     let other = other_program(folder.path());
-    for (id, title, topic) in [(7, "Quotes \"and\", commas", "a,b"), (8, "Un été", "été"), (9, "'; DROP", "x")] {
+    for (id, title, topic) in
+        [(7, "Quotes \"and\", commas", "a,b"), (8, "One \u{1f4d6} \"\"", "été"), (9, "'; DROP", "x")]
+    {
         let sql = "INSERT INTO book VALUES (?1, ?2, ?3, 5, 1205)";
         other.execute(sql, (id, title, topic)).expect("the change is taken");
     }
