@@ -16,6 +16,9 @@ JUDGES := \
 INSTALLED := $(TOOLS)/bin/judges-$(shell echo $(JUDGES) | cksum | cut -d' ' -f1)
 VENV := $(TOOLS)/venv/requirements.txt
 
+# Installs Debian's packages if a program is missing: $(call need,PROGRAM,PACKAGES).
+need = command -v $(1) >/dev/null || { apt-get update -qq && apt-get install -y -qq $(2); }
+
 # How long each fuzz target runs.
 FUZZ_SECONDS := 600
 FUZZ_TARGETS := frames hpack connection task_lines lean_session lean_client game_messages
@@ -27,8 +30,12 @@ run: ## start the server on the embedded database with the sample catalogue
 	cargo run --release --bin quire -- serve
 
 test: $(INSTALLED) $(VENV) ## run every test: Rust, the benchmarks once, judges and clients written by others
-	{ command -v chromium && command -v chromedriver; } >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; }
-	command -v mvn >/dev/null || { apt-get update -qq && apt-get install -y -qq maven openjdk-17-jdk-headless; }
+	$(call need,chromium,chromium)
+	$(call need,chromedriver,chromium-driver)
+	$(call need,curl,curl)
+	$(call need,h2load,nghttp2-client)
+	$(call need,javac,openjdk-17-jdk-headless)
+	$(call need,mvn,maven)
 	JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin tests/run.sh
 
 check: ## formatting and lints
@@ -41,13 +48,13 @@ bench: ## measure the store: durable purchases a second, lookups, searches
 bench-engine: ## our gRPC engine beside tonic: requests a second and CPU a call, some minutes
 	cargo build --release --bin quire
 	cargo build --release --manifest-path peers/Cargo.toml
-	command -v h2load >/dev/null || { apt-get update -qq && apt-get install -y -qq nghttp2-client; }
+	$(call need,h2load,nghttp2-client)
 	python3 peers/bench_engine.py
 
 bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same servers, some minutes
 	cargo build --release --bin quire --bin quire-bench
-	command -v h2load >/dev/null || { apt-get update -qq && apt-get install -y -qq nghttp2-client; }
-	command -v wrk >/dev/null || { apt-get update -qq && apt-get install -y -qq wrk; }
+	$(call need,h2load,nghttp2-client)
+	$(call need,wrk,wrk)
 	python3 peers/bench_tools.py
 
 EXPERIMENT := bookstore

@@ -66,6 +66,8 @@ class Server:
             fields = json.loads(line)["fields"]
             if fields["message"] == "tasks are served":
                 self.tasks_address = fields["address"]
+            if fields["message"] == "the RPC game has ports of its own":
+                self.game_address, self.lean_address = fields["grpc"], fields["lean"]
             if fields["message"] == "listening":
                 self.address = fields["address"]
                 return

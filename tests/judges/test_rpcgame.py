@@ -3,6 +3,7 @@
 import importlib
 import pathlib
 import random
+import subprocess
 import sys
 
 import grpc
@@ -12,6 +13,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from grpc_tools import protoc
+
+import rpcgame_sums
 
 CONTRACT = pathlib.Path(__file__).parent / "contract"
 COMPRESSIONS = [grpc.Compression.NoCompression, grpc.Compression.Gzip]
@@ -121,3 +124,36 @@ def test_health_and_reflection_know_the_game(channel, game):
         for field in message.fields:
             ours = served.fields_by_name[field.name]
             assert (ours.number, ours.type, ours.is_repeated) == (field.number, field.type, field.is_repeated)
+
+
+# What stands before the first comma, the digits behind it, and lines that are to be skipped.
+LINES = [b"x,7,9", b"a,12abc", b"a,0x10", b",3", b"a, 12", b"a,b,5", b"a,-1", b"a,+1", b"a,,5", b"a,", b"no comma", b"",
+         b"\r", b"cr,4\r", b"c\rr,5", b"nul\0,6\x007", b"nul,\x008", b" blanks ,9 ", b"zeros,00000000000000000000000010",
+         b"most,18446744073709551615", b"more,18446744073709551616", "\ufeffmark,11".encode(), "no digit,\u0661".encode(),
+         "\u00e9 \u6d77,12\u0664".encode()]
+NO_TEXT = [b"\xff\xfe,13\xff", b"\xc3,14", b"\xa0,15"]
+
+
+def played(server, folder, lines, transport, messages):
+    (folder / "lines.txt").write_bytes(b"\n".join(lines))
+    address = server.lean_address if transport == "lean" else server.game_address
+    command = [server.quire, "game", address, "--input", "lines.txt", "-n", str(messages), "--transport", transport,
+               "--timeout", "120"]
+    return subprocess.run(command, cwd=folder, env=server.environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("transport", ["unary", "windowed", "stream", "lean"])
+def test_the_driver_reads_lines_as_the_published_client_does(server, tmp_path, transport):
+    lines = LINES + (NO_TEXT if transport in ("stream", "lean") else [])
+    for messages in [0, 1, 5, 100, 3000]:
+        game = played(server, tmp_path, lines, transport, messages)
+        client, sums = rpcgame_sums.sums(b"\n".join(lines), messages)
+        for side in ["client", "server"]:
+            assert f"{side}'s checksums: client {client}, server {sums}\n" in game.stdout, (messages, game)
+        assert "they match" in game.stdout and game.returncode == 0
+
+
+@pytest.mark.parametrize("transport", ["unary", "windowed"])
+def test_names_that_are_no_text_are_refused_by_calls(server, tmp_path, transport):
+    game = played(server, tmp_path, LINES[:2] + NO_TEXT, transport, 10)
+    assert game.returncode == 1 and "the name of pair 3 is not UTF-8" in game.stderr, game

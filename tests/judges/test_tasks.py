@@ -78,12 +78,15 @@ def test_io_tasks_wait_beside_each_other_and_replies_keep_their_order(server):
 
 
 def test_what_existing_clients_send_is_understood(server):
-    for request in [b"0:41\n", b"  0:41 \r\n", b"0:41", b"0:x:y:41\n", b"\t0::41\r"]:
+    spaces = "\v\f\u0085\u00a0\u2003\u2028\u3000".encode()
+    for request in [b"0:41\n", b"  0:41 \r\n", b"0:41", b"0:x:y:41\n", b"\t0::41\r", spaces + b"0:41" + spaces + b"\n",
+                    b"0:" + b"0" * 200 + b"41\n"]:
         assert ask(server, request) == b"\x89", request
 
 
 def test_bad_lines_end_the_connection_after_earlier_replies(server):
-    for bad in [b"", b"2:1", b"x", b"0:", b"0:-1", b"0:1.5", b"0:18446744073709551616", b"\xff\xfe:1", b"9" * 5000]:
+    for bad in [b"", b"2:1", b"x", b"0:", b"0:-1", b"0:1.5", b"0:18446744073709551616", b"\xff\xfe:1", b"9" * 5000,
+                b"0:41\xa0", "\u200b0:41".encode(), b"0:" + b"0" * 300 + b"41"]:
         with connect(server) as connection:
             connection.sendall(b"1:7\n0:41\n" + bad + b"\n0:68\n")
             assert b"".join(iter(lambda: connection.recv(4096), b"")) == b"\x90\x89", bad

@@ -31,6 +31,7 @@ fn main() -> anyhow::Result<()> {
             "worker 1 was busy 99.2% of its time: the client was the bottleneck".to_owned(),
             "the rate was not reached: 3,211 /s of 4,000 /s".to_owned(),
         ],
+        ..Verdict::default()
     };
     invalid.interrupted = true;
     let nothing = Run { seconds: SECONDS, ..Run::default() };
@@ -40,6 +41,7 @@ fn main() -> anyhow::Result<()> {
         ("runs", open.clone(), (10..15).map(|seed| run(seed, true)).collect()),
         ("invalid", open, vec![invalid]),
         ("nothing", load(), vec![nothing]),
+        ("overload", ramp(), vec![overloaded()]),
     ];
     for (name, load, runs) in reports {
         let report =
@@ -69,6 +71,72 @@ fn load() -> Load {
         workers: 2,
         settings: settings.map(|(flag, value)| (flag.to_owned(), value.to_owned())).into(),
     }
+}
+
+/// A ramp that goes far beyond what its server can do, from the run's point of view.
+fn ramp() -> Load {
+    Load {
+        protocol: "http".to_owned(),
+        target: "http://127.0.0.1:10086/search?topic=distributed%20systems".to_owned(),
+        what: "GET".to_owned(),
+        pace: "poisson".to_owned(),
+        rate: Some(5_000.0),
+        connections: 300,
+        ..load()
+    }
+}
+
+/// From 0 to 10,000 requests a second asked of a server that bears 2,000, with a timeout of 3 s.
+fn overloaded() -> Run {
+    let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(6));
+    let mut run = Run { began_unix_ms: 1_790_000_500_000, seconds: SECONDS, ..Run::default() };
+    for half in 0..46_u32 {
+        let at = f64::from(half) * 0.5;
+        let asked = if at < SECONDS { 500.0 * (at + 0.25) } else { 0.0 };
+        let behind_s = ((at - 4.0) * 0.6).clamp(0.0, 3.0);
+        let answers = place(asked.min(2_000.0).max(if at > 4.0 { 2_000.0 } else { 0.0 }) * 0.5);
+        let not_sent = if at > 9.0 && at < SECONDS + 3.0 { place((asked.max(2_500.0) - 2_000.0) * 0.5) } else { 0 };
+        let service = |random: &mut Random| 6e-4 * random.ratio(0.5);
+        for number in 0..answers {
+            let (sent, waited) = (service(&mut random), behind_s * (0.9 + 0.1 * random.part()));
+            record(&mut run, [waited + sent, sent, sent * 0.9, waited], true);
+            if number % 5 == 0 {
+                let (client, turn) = (random.0.next_u32() % 300, number as u64);
+                let at_seconds = at + random.part() * 0.5;
+                run.finishes.push(Finish { client, turn, at_seconds, response_us: (waited + sent) * 1e6 });
+            }
+        }
+        for times in [&mut run.response, &mut run.lag] {
+            times.histogram.record_n(3_000_000_000, not_sent as u64).expect("far below an hour");
+        }
+        run.requests += not_sent as u64;
+        run.errors += not_sent as u64;
+        run.completed += if at < SECONDS { answers as u64 } else { 0 };
+        let typical = (behind_s + 6e-4) * 1e6;
+        run.series.push(Interval {
+            at_seconds: at,
+            seconds: 0.5,
+            requests: answers as u64,
+            due: asked * 0.5,
+            errors: not_sent as u64,
+            p50_us: typical,
+            p90_us: typical * 1.1,
+            p99_us: typical * 1.3,
+            p999_us: typical * 1.5,
+            max_us: typical * 1.9,
+        });
+    }
+    run.sent = run.requests - run.errors;
+    run.endings = [("200".to_owned(), run.sent), ("not sent".to_owned(), run.errors)].into();
+    run.rate = units::float(run.completed) / SECONDS;
+    (run.sent_bytes, run.received_bytes) = (run.completed * 80, run.completed * 310);
+    (run.client_cpu_seconds, run.client_busy_max) = (1.4, 0.06);
+    run.verdict.reasons = vec![
+        "the rate was not reached: 1,890 a second of 5,000 asked for".to_owned(),
+        format!("requests were due and never sent: {} of {}", run.errors, run.requests),
+    ];
+    run.verdict.doubts = vec!["requests waited in the client: p50 is 2.9 s from when they were due".to_owned()];
+    run
 }
 
 fn machine() -> Machine {
@@ -128,7 +196,7 @@ fn run(seed: u64, open: bool) -> Run {
             turn += 1;
         }
     }
-    series(&mut run, parts, &failed);
+    series(&mut run, parts, &failed, open);
     run
 }
 
@@ -140,7 +208,7 @@ fn record(run: &mut Run, seconds: [f64; 4], open: bool) {
     run.requests += 1;
 }
 
-fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
+fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64], open: bool) {
     for (number, mut times) in (0_u32..).zip(parts) {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| {
@@ -153,6 +221,7 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
             at_seconds: f64::from(number) * 0.5,
             seconds: 0.5,
             requests: times.len() as u64,
+            due: if open { RATE * 0.5 } else { 0.0 },
             errors: failed[number as usize],
             p50_us: at(0.5),
             p90_us: at(0.9),
@@ -163,6 +232,7 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
     }
     let requests = units::float(run.requests);
     run.errors = failed.iter().sum();
+    (run.sent, run.completed) = (run.requests, run.requests);
     run.rate = requests / SECONDS;
     (run.sent_bytes, run.received_bytes) = (run.requests * 96, run.requests * 71);
     (run.client_cpu_seconds, run.client_busy_max) = (requests * 9.1e-6, 0.041);
@@ -171,7 +241,12 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64]) {
         let bound = if index == 8 { f64::INFINITY } else { 2.5e-5 * 2_f64.powi(index) };
         (bound, place(share * requests) as u64)
     });
-    run.server = Some(ServerSide { cpu_seconds: requests * 1.18e-5, calls: run.requests, latency: latency.collect() });
+    run.server = Some(ServerSide {
+        seconds: SECONDS,
+        cpu_seconds: requests * 1.18e-5,
+        calls: run.requests,
+        latency: latency.collect(),
+    });
 }
 
 /// A page as experiments that are repeated make one: a table beside published figures, and the two published charts.
@@ -230,8 +305,25 @@ fn answers() -> String {
         series: finish.collect(),
         ..Chart::default()
     };
+    let rates: Vec<(f64, f64)> = clients().map(|clients| (clients, 9e4 * clients / (clients + 4.0))).collect();
+    let (first, last) = (rates[0], rates[rates.len() - 1]);
+    let throughput = Chart {
+        x: Axis::linear("clients", Unit::Count),
+        y: Axis::linear("requests a second", Unit::Count).from(0.0),
+        series: vec![
+            // Two runs: an interval may be a hundred times as wide as the curve is high.
+            Series::new(
+                "95% interval",
+                Colour::Series(0),
+                Shape::ErrorBars(vec![(first.0, 1.0, 9e6), (last.0, 0.0, 1e6)]),
+            ),
+            Series::new("measured", Colour::Series(0), Shape::Line(rates)),
+        ],
+        ..Chart::default()
+    };
     Page::new("Four questions about a bookstore")
         .lead("Made-up figures, to see how the page looks.")
+        .origin("Measured 2026-09-21 13:46:40 UTC · quire-bench 0.1.0 · Example CPU @ 2.60GHz · 2 cores · Linux 6.1.0")
         .paragraph("How much does a purchase cost beside a search, and what do more clients change?")
         .table(table)
         .charts(vec![
@@ -244,6 +336,11 @@ fn answers() -> String {
                 title: "Finish time of each request".to_owned(),
                 caption: "A colour a client.".to_owned(),
                 chart: finish,
+            },
+            Figure {
+                title: "Throughput by clients".to_owned(),
+                caption: "An arrow is an interval that goes on beyond the chart.".to_owned(),
+                chart: throughput,
             },
         ])
         .finish()

@@ -19,5 +19,6 @@ pub mod schedule;
 pub mod stats;
 pub mod template;
 pub mod tls;
+pub mod values;
 pub mod verdict;
 pub mod workload;

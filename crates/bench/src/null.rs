@@ -1,7 +1,7 @@
 //! Servers that do nothing but answer: the floor under every figure, and faults of known length to test a clock with.
 //!
 //! A stall blocks the thread, as a garbage collection would: all its connections stop, and what has come in meanwhile
-//! is answered late. A delay holds back each answer and nobody else's. Must not know the load that comes.
+//! is answered late. A delay holds back that answer alone. Must not know the load.
 
 mod grpc;
 mod http;
@@ -132,7 +132,7 @@ impl Null {
             if !handles.is_empty() {
                 handles.push(own);
             }
-            // Nobody is there to tell but the one who connects in vain.
+            // There is no one to report this to; clients see that the connection is refused.
             let Ok(listener) = TcpListener::from_std(listener) else { return };
             serve(options, listener, handles, stopping).await;
         };

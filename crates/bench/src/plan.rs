@@ -59,7 +59,7 @@ pub struct Plan {
     pub workers: usize,
     /// The cores that workers are pinned to in turn; none: wherever the system puts them.
     pub cores: Option<Vec<usize>>,
-    /// Longest time a request may take; it then ends as a timeout.
+    /// Longest time that a request waits for a place on a connection, and then for its answer.
     pub timeout: Duration,
     /// Seed of everything random.
     pub seed: u64,

@@ -1,6 +1,6 @@
 //! Asks a server of ours what it counted: CPU time of its process, calls, and its own histogram of their times.
 //!
-//! Must not know what is measured, nor when: whoever runs a load reads before and after. Blocking, with a bound on
+//! Must not know what is measured, nor when: the load reads before and after. Blocking, with a bound on
 //! time and on bytes, because a reading is taken while nothing else is to be done.
 
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ pub struct Probe {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     cpu_seconds: f64,
+    /// When it was asked, and when it had answered.
+    asked_at: Option<(Instant, Instant)>,
     /// Tells one process from the next at the same address.
     start_seconds: f64,
     methods: BTreeMap<String, Method>,
@@ -64,8 +66,11 @@ impl Probe {
 
     /// What it has counted until now.
     pub fn read(&self) -> anyhow::Result<Reading> {
+        let began = Instant::now();
         let answer = self.get().with_context(|| format!("cannot read http://{}/metrics", self.address))?;
-        parse(body(&answer).with_context(|| format!("{} is no server of ours", self.address))?)
+        let answered = Instant::now();
+        let reading = parse(body(&answer).with_context(|| format!("{} is not one of our servers", self.address))?)?;
+        Ok(Reading { asked_at: Some((began, answered)), ..reading })
     }
 
     fn get(&self) -> anyhow::Result<Vec<u8>> {
@@ -150,7 +155,7 @@ fn body(answer: &[u8]) -> anyhow::Result<&str> {
 /// Reads the parts of a page in `OpenMetrics` that are asked for here; every other line is passed over.
 fn parse(page: &str) -> anyhow::Result<Reading> {
     if !page.ends_with("# EOF\n") {
-        bail!("its metrics break off: there is no '# EOF' at their end");
+        bail!("its metrics are cut off: there is no '# EOF' at their end");
     }
     if !page.contains(&format!("# TYPE {DURATION} histogram\n")) {
         bail!("its metrics have no histogram {DURATION}");
@@ -158,7 +163,8 @@ fn parse(page: &str) -> anyhow::Result<Reading> {
     let (mut cpu, mut start) = (None, None);
     let mut reading = Reading::default();
     for line in page.lines().filter(|line| !line.starts_with('#')) {
-        let sample = Sample::parse(line).with_context(|| format!("its metrics have a line that is none: {line}"))?;
+        let sample =
+            Sample::parse(line).with_context(|| format!("its metrics have a line that cannot be read: {line}"))?;
         let count = || sample.value.parse::<u64>().with_context(|| format!("no whole number: {line}"));
         let method = || sample.label("method").with_context(|| format!("no method in {line}")).map(str::to_owned);
         match sample.name {
@@ -232,7 +238,13 @@ impl Reading {
         if restarted || self.cpu_seconds < earlier.cpu_seconds {
             return None;
         }
-        let mut side = ServerSide { cpu_seconds: self.cpu_seconds - earlier.cpu_seconds, ..ServerSide::default() };
+        let between =
+            earlier.asked_at.zip(self.asked_at).map(|(first, last)| last.1.saturating_duration_since(first.0));
+        let mut side = ServerSide {
+            seconds: between.unwrap_or_default().as_secs_f64(),
+            cpu_seconds: self.cpu_seconds - earlier.cpu_seconds,
+            ..ServerSide::default()
+        };
         let none = Method::default();
         let bare = |name: &str| name.trim_start_matches('/').to_owned();
         for (name, now) in &self.methods {
@@ -306,14 +318,14 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
     #[test]
     fn a_page_that_does_not_hold_what_is_asked_for_is_refused() {
         let bad = [
-            ("# EOF\n", "", "break off"),
+            ("# EOF\n", "", "cut off"),
             ("duration_seconds histogram", "duration_seconds gauge", "no histogram"),
             ("process_cpu_seconds_total 1.5\n", "", "no process_cpu_seconds_total"),
             ("process_start_time_seconds 1700000000.25\n", "", "no process_start_time_seconds"),
             ("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"0.002\",method=\"/a.B/C\"} 1", "out of order"),
             ("le=\"0.002\",method=\"/a.B/C\"} 5", "le=\"soon\",method=\"/a.B/C\"} 5", "no bound"),
             ("code=\"Ok\"} 5", "code=\"Ok\"} 5.5", "no whole number"),
-            ("code=\"Ok\"} 5", "code=\"Ok\" 5", "a line that is none"),
+            ("code=\"Ok\"} 5", "code=\"Ok\" 5", "a line that cannot be read"),
         ];
         for (part, instead, words) in bad {
             let error = format!("{:#}", parse(&PAGE.replace(part, instead)).unwrap_err());
@@ -343,7 +355,7 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
     fn a_server_of_ours_is_found_and_read() {
         let address = answering(format!("HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\n{PAGE}"));
         let probe = Probe::find(&address.to_string(), None).unwrap();
-        assert_eq!(probe.read().unwrap(), parse(PAGE).unwrap());
+        assert_eq!(Reading { asked_at: None, ..probe.read().unwrap() }, parse(PAGE).unwrap());
     }
 
     #[test]

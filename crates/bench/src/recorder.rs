@@ -1,7 +1,8 @@
 //! What one worker saw: histograms, endings and a thinned list of finishes, handed over in parts.
 //!
 //! A request is measured if it was due (in a closed loop: sent) within the window, however late its answer came, so
-//! that slow requests are not left out at the end; the rate counts the answers that came within the window.
+//! that slow requests are not left out at the end; the rate counts the answers that came within the window. Every
+//! measured request has one ending, so sent = answered + timed out + cut, and due = sent + not sent.
 //!
 //! Must not know the protocol or the clock: times come with the requests. Never shared between threads, so nothing
 //! is locked; a part handed over is replaced by an empty one.
@@ -12,12 +13,26 @@ use hdrhistogram::Histogram;
 
 use crate::report::csv::{Row, RowSink};
 use crate::report::model::{Finish, histogram};
-use crate::workload::{Answer, ENDINGS_MAX};
+use crate::workload::{Answer, ENDINGS_MAX, Ending};
 
-/// The ending of requests that took longer than the plan allows; workloads count theirs below it.
-pub const TIMED_OUT: u16 = ENDINGS_MAX - 1;
+/// The ending of requests that were sent and not answered within the timeout.
+pub const TIMED_OUT: u16 = ENDINGS_MAX;
+/// The ending of requests that were due and found no free place on a connection within the timeout.
+pub const NOT_SENT: u16 = ENDINGS_MAX + 1;
+/// The ending of requests that were under way when the run was ended from outside.
+pub const CUT: u16 = ENDINGS_MAX + 2;
 
-/// Finishes that a worker keeps; beyond, every other one is let go.
+/// The words for an ending that the recorder counts itself; none for one of the workload's.
+pub fn own_label(ending: u16) -> Option<&'static str> {
+    match ending {
+        TIMED_OUT => Some("timeout"),
+        NOT_SENT => Some("not sent"),
+        CUT => Some("interrupted"),
+        _ => None,
+    }
+}
+
+/// Finishes that a worker keeps; beyond, every other one is dropped.
 const FINISHES_MAX: usize = 20_000;
 
 /// Rows handed over together.
@@ -40,6 +55,11 @@ pub struct Part {
     pub errors: u64,
     /// Answers that came within the window.
     pub completed: u64,
+    /// Answers that came since the window began, those after its end too.
+    pub answered: u64,
+    /// Response times of requests that were due before the window and ended in it: part of what is seen over time, not
+    /// of what is measured.
+    pub early: Option<Box<Histogram<u64>>>,
     /// When the last measured request was done.
     pub last_done_at: Option<Instant>,
 }
@@ -54,6 +74,8 @@ impl Default for Part {
             endings: Vec::new(),
             errors: 0,
             completed: 0,
+            answered: 0,
+            early: None,
             last_done_at: None,
         }
     }
@@ -82,6 +104,11 @@ impl Part {
         }
         self.errors += other.errors;
         self.completed += other.completed;
+        self.answered += other.answered;
+        if let Some(early) = &other.early {
+            let own = self.early.get_or_insert_with(|| Box::new(histogram()));
+            own.add(&**early).expect("all histograms have the same bounds");
+        }
         self.last_done_at = self.last_done_at.max(other.last_done_at);
     }
 }
@@ -109,14 +136,14 @@ impl Window {
     }
 }
 
-/// Who made a request, and when it was due.
+/// The client of a request, and when it was due.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// Number of the request in the run.
     pub number: u64,
-    /// Number of the client.
+    /// Number of the client; in an open loop, of the connection.
     pub client: u32,
-    /// Number of the request among this client's.
+    /// Number of the request among this client's; in an open loop, among the worker's.
     pub turn: u64,
     /// When it was due; none in a closed loop, where it is due when it is sent.
     pub due_at: Option<Instant>,
@@ -153,11 +180,17 @@ impl Recorder {
     pub fn record(&mut self, asked: Asked, answer: &Answer) -> bool {
         let Answer { sent_at, first_byte_at, done_at, ending } = *answer;
         let began_at = asked.due_at.unwrap_or(sent_at);
-        self.part.completed += u64::from(self.window.contains(done_at));
+        let response = nanos(done_at, began_at);
+        if ending.number < ENDINGS_MAX {
+            self.part.completed += u64::from(self.window.contains(done_at));
+            self.part.answered += u64::from(done_at >= self.window.begin);
+        }
         if !self.window.contains(began_at) {
+            if self.window.contains(done_at) {
+                self.part.early.get_or_insert_with(|| Box::new(histogram())).saturating_record(response);
+            }
             return false;
         }
-        let response = nanos(done_at, began_at);
         self.part.response.saturating_record(response);
         if asked.due_at.is_some() {
             self.part.service.saturating_record(nanos(done_at, sent_at));
@@ -166,18 +199,52 @@ impl Recorder {
         if let Some(first_byte_at) = first_byte_at {
             self.part.first_byte.saturating_record(nanos(first_byte_at, sent_at));
         }
-        let ending_number = usize::from(ending.number.min(TIMED_OUT));
-        if self.part.endings.len() <= ending_number {
-            self.part.endings.resize(ending_number + 1, 0);
-        }
-        self.part.endings[ending_number] += 1;
-        self.part.errors += u64::from(ending.is_error);
-        self.part.last_done_at = Some(done_at);
+        self.count_ending(ending, done_at);
         self.keep_finish(asked, response, done_at);
         if self.rows.is_some() {
-            self.keep_row(asked, answer);
+            self.keep_row(Row {
+                number: asked.number,
+                client: Some(asked.client),
+                scheduled_ns: nanos(began_at, self.window.begin),
+                sent_ns: Some(nanos(sent_at, self.window.begin)),
+                first_byte_ns: first_byte_at.map(|at| nanos(at, self.window.begin)),
+                done_ns: nanos(done_at, self.window.begin),
+                ending: ending.number,
+            });
         }
         true
+    }
+
+    /// Takes in a request that was due at `due_at` and given up at `done_at` without being sent: its response time and
+    /// its send lag are at least the time between.
+    pub fn record_not_sent(&mut self, number: u64, due_at: Instant, done_at: Instant) {
+        if !self.window.contains(due_at) {
+            return;
+        }
+        let waited = nanos(done_at, due_at);
+        self.part.response.saturating_record(waited);
+        self.part.lag.saturating_record(waited);
+        self.count_ending(Ending { number: NOT_SENT, is_error: true }, done_at);
+        if self.rows.is_some() {
+            self.keep_row(Row {
+                number,
+                scheduled_ns: nanos(due_at, self.window.begin),
+                done_ns: nanos(done_at, self.window.begin),
+                ending: NOT_SENT,
+                ..Row::default()
+            });
+        }
+    }
+
+    #[inline]
+    fn count_ending(&mut self, ending: Ending, done_at: Instant) {
+        let number = usize::from(ending.number.min(CUT));
+        if self.part.endings.len() <= number {
+            self.part.endings.resize(number + 1, 0);
+        }
+        self.part.endings[number] += 1;
+        self.part.errors += u64::from(ending.is_error);
+        self.part.last_done_at = Some(done_at);
     }
 
     #[inline]
@@ -204,18 +271,9 @@ impl Recorder {
         });
     }
 
-    fn keep_row(&mut self, asked: Asked, answer: &Answer) {
+    fn keep_row(&mut self, row: Row) {
         let Some((_, rows)) = &mut self.rows else { return };
-        let since = |at: Instant| nanos(at, self.window.begin);
-        rows.push(Row {
-            number: asked.number,
-            client: asked.client,
-            scheduled_ns: since(asked.due_at.unwrap_or(answer.sent_at)),
-            sent_ns: since(answer.sent_at),
-            first_byte_ns: answer.first_byte_at.map(since),
-            done_ns: since(answer.done_at),
-            ending: answer.ending.number,
-        });
+        rows.push(row);
         if rows.len() == ROWS_BATCH {
             self.hand_over_rows();
         }

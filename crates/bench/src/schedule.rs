@@ -33,7 +33,7 @@ struct Phase {
 /// What is wrong with a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{part}' is no rate: {wrong}; write requests a second, as 1000, or steps and ramps, as 1000x10s,1000..9000x30s"
+    "'{part}' is not a rate: {wrong}; write requests a second, as 1000, or steps and ramps, as 1000x10s,1000..9000x30s"
 )]
 pub struct ProfileError {
     part: String,
@@ -61,25 +61,29 @@ impl Phase {
         let wrong = |wrong| ProfileError { part: part.to_owned(), wrong };
         let (rates, time) = part.split_once('x').map_or((part, None), |(rates, time)| (rates, Some(time)));
         let rate = |text: &str| {
-            let rate: f64 = text.trim().parse().map_err(|_| wrong("not a number"))?;
+            let rate: f64 = text.trim().parse().map_err(|_| wrong("it is not a number"))?;
             let is_possible = rate.is_finite() && (0.0..=RATE_MAX).contains(&rate);
-            if is_possible { Ok(rate) } else { Err(wrong("below 0 or above a billion")) }
+            if is_possible { Ok(rate) } else { Err(wrong("it is below 0 or above a billion")) }
         };
         let (from, to) = match rates.split_once("..") {
             Some((from, to)) => (rate(from)?, rate(to)?),
             None => (rate(rates)?, rate(rates)?),
         };
         if from == 0.0 && to == 0.0 {
-            return Err(wrong("no request would ever be due"));
+            return Err(wrong("no request would be due"));
         }
         let seconds = match time {
-            Some(time) => {
-                humantime::parse_duration(time.trim()).map_err(|_| wrong("the time after x is none"))?.as_secs_f64()
-            }
+            Some(time) => humantime::parse_duration(time.trim())
+                .map_err(|_| wrong("the time after x cannot be read"))?
+                .as_secs_f64(),
             None if may_be_endless && from.total_cmp(&to).is_eq() => f64::INFINITY,
-            None => return Err(wrong("a step or ramp needs its time")),
+            None => return Err(wrong("a step or a ramp needs a time, as in 1000x10s")),
         };
-        if seconds > 0.0 { Ok(Self { from, to, seconds }) } else { Err(wrong("a step or ramp of no time")) }
+        if seconds > 0.0 {
+            Ok(Self { from, to, seconds })
+        } else {
+            Err(wrong("a step or a ramp must last longer than 0s"))
+        }
     }
 
     /// Requests due up to `seconds` into the phase.
@@ -102,7 +106,7 @@ impl Phase {
 }
 
 impl Profile {
-    /// The same rate for as long as it takes.
+    /// One rate without an end.
     pub fn constant(rate: f64) -> Result<Self, ProfileError> {
         rate.to_string().parse()
     }
@@ -155,7 +159,7 @@ impl fmt::Display for Profile {
 
 /// The due times of one worker's share of the requests, in seconds from the beginning, in order.
 ///
-/// Of constant arrivals each worker takes every so-manieth; of Poisson arrivals each has a process of its own at its
+/// Of constant arrivals each worker takes every n-th, n being their number; of Poisson arrivals each has a process of its own at its
 /// share of the rate, which together are one of the whole rate.
 #[derive(Clone, Debug)]
 pub struct DueTimes {

@@ -50,7 +50,7 @@ enum Piece {
     Cell { column: usize },
 }
 
-/// A placeholder that is none.
+/// A placeholder that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{placeholder} at character {at} of the template: {reason}")]
 pub struct TemplateError {
@@ -170,19 +170,19 @@ fn piece(inside: &str, sources: &Sources) -> Result<Piece, String> {
         ["number"] => Ok(Piece::Number { first: 0 }),
         ["number", first] => match first.parse() {
             Ok(first) => Ok(Piece::Number { first }),
-            Err(_) => Err(format!("`{first}` is no number to count from, as in {{{{number 1000}}}}")),
+            Err(_) => Err(format!("`{first}` is not a number to count from, as in {{{{number 1000}}}}")),
         },
         ["client"] => Ok(Piece::Client),
         ["worker"] => Ok(Piece::Worker),
         ["random", low, high] => match (low.parse(), high.parse()) {
             (Ok(low), Ok(high)) if low <= high => Ok(Piece::Random { low, high }),
             (Ok(_), Ok(_)) => Err(format!("{low} is above {high}; the lower comes first, as in {{{{random 1 100}}}}")),
-            _ => Err("two integers are wanted, both included, as in {{random 1 100}}".into()),
+            _ => Err("write two integers, the lowest and the highest value, as in {{random 1 100}}".into()),
         },
-        ["random", ..] => Err("two integers are wanted, both included, as in {{random 1 100}}".into()),
+        ["random", ..] => Err("write two integers, the lowest and the highest value, as in {{random 1 100}}".into()),
         ["hex", count] => match count.parse() {
             Ok(count @ 1..=HEX_BYTES_MAX) => Ok(Piece::Hex { count }),
-            _ => Err(format!("a count of bytes from 1 to {HEX_BYTES_MAX} is wanted, as in {{{{hex 16}}}}")),
+            _ => Err(format!("write a number of bytes from 1 to {HEX_BYTES_MAX}, as in {{{{hex 16}}}}")),
         },
         _ => match inside.trim().strip_prefix("row.") {
             Some(column) => cell(column, sources),

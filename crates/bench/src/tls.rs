@@ -18,10 +18,10 @@ use grpc::rustls::{
 /// How to speak TLS to an https:// address.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TlsArgs {
-    /// Certificates in PEM that vouch for the server's [default: the system's]
+    /// Certificates in PEM to trust [default: the system's]
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub ca: Option<PathBuf>,
-    /// Take any certificate for the server's: whoever stands between can read and change everything
+    /// Accept any certificate from the server: an attacker in between can read and change everything
     #[arg(long, conflicts_with = "ca", help_heading = "TLS")]
     pub insecure: bool,
     /// Certificate in PEM to show to a server that asks for one
@@ -59,7 +59,7 @@ impl TlsArgs {
         };
         let private = PrivateKeyDer::from_pem_file(key);
         let private = private.with_context(|| format!("cannot read a private key in PEM from {}", key.display()))?;
-        let fits = || format!("{} and {} do not belong together", certificate.display(), key.display());
+        let fits = || format!("{} and {} are not a pair", certificate.display(), key.display());
         builder.with_client_auth_cert(certificates(certificate)?, private).with_context(fits)
     }
 
@@ -74,7 +74,7 @@ impl TlsArgs {
         }
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            bail!("the system has no certificates to trust; name some with --ca FILE");
+            bail!("the system trusts no certificates: name some with --ca FILE");
         }
         Ok(roots)
     }
@@ -84,7 +84,7 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
     let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
     if found.is_empty() {
-        bail!("{} holds no certificate; it must be PEM with at least one", path.display());
+        bail!("{} has no certificate: it must be PEM with at least one", path.display());
     }
     Ok(found)
 }

@@ -1,89 +1,182 @@
 //! Whether a run's figures can be believed. A figure of a client that was too slow says nothing of the server.
 //!
+//! A reason makes a run INVALID. A doubt leaves it valid: the figures are right, but a reader may take them for the
+//! server's when they are the client's or the machine's.
+//!
 //! Must not know how a run was made, only what was asked for and what was seen.
 
 use crate::plan::{End, Pace, Plan};
-use crate::report::model::Verdict;
+use crate::report::model::{Run, ServerSide, Verdict};
+use crate::report::units;
 
-/// A worker that was running for more than this share of the time had none left to be idle in: the client was the
+/// A worker that was running for more than this share of the time had no time left to be idle in: the client was the
 /// bottleneck, or may have been.
 pub const BUSY_MAX: f64 = 0.95;
 
-/// Share of the machine's time that other virtual machines may have had.
+/// Share of the machine's time that other virtual machines may have.
 pub const STOLEN_MAX: f64 = 0.02;
+
+/// Share of the time of the client's cores that other processes may have.
+pub const OTHERS_MAX: f64 = 0.10;
+
+/// Share of the time that a worker may wait for a core while others have it: below, others do not disturb it.
+pub const WAITING_MAX: f64 = 0.02;
 
 /// Share of the asked rate that must be reached.
 pub const RATE_MIN: f64 = 0.99;
 
-/// Growth of the send lag, from the first quarter of a run to the last, that is no accident: a queue grew.
+/// Growth of the send lag, from the first quarter of a run to the last, that chance does not explain: a queue grew.
 pub const LAG_GROWTH_MAX_US: f64 = 1_000.0;
+
+/// How many times the service time a response time may be, unless they are less than [`APART_MIN_US`] apart.
+pub const RESPONSE_MAX: f64 = 2.0;
+
+/// How many times the time that the server counted a service time may be, unless they are less than [`APART_MIN_US`]
+/// apart. The server's buckets are coarse and its clock starts late, hence the room.
+pub const SERVICE_MAX: f64 = 10.0;
+
+/// Times that are closer are not worth a doubt.
+pub const APART_MIN_US: f64 = 1_000.0;
 
 /// What was seen of a run.
 #[derive(Debug)]
 pub struct Seen<'a> {
     /// What was asked for.
     pub plan: &'a Plan,
-    /// Answers a second.
-    pub rate: f64,
-    /// Time measured.
-    pub seconds: f64,
-    /// Largest share of its time that a worker was running.
-    pub busy_max: f64,
+    /// Its figures; the verdict is not yet there.
+    pub run: &'a Run,
     /// Share of the machine's time that was stolen.
     pub stolen: f64,
+    /// Share of the time of the client's cores that other processes had.
+    pub others: f64,
     /// Median send lag by time, in microseconds.
     pub lag_by_time: Vec<f64>,
-    /// Requests measured.
-    pub requests: u64,
-    /// Those that failed.
-    pub errors: u64,
     /// Rows of requests that the writer did not take.
     pub rows_lost: u64,
 }
 
-/// The reasons not to believe it.
+/// What speaks against the figures.
 pub fn judge(seen: &Seen<'_>) -> Verdict {
+    let run = seen.run;
     let mut reasons = Vec::new();
-    if seen.requests == 0 {
+    if run.requests == 0 {
         reasons.push("no request was measured".to_owned());
-    } else if seen.errors == seen.requests {
+    } else if run.errors == run.requests {
         reasons.push("every request failed".to_owned());
     }
-    if seen.busy_max > BUSY_MAX {
+    if run.client_busy_max > BUSY_MAX {
         reasons.push(format!(
             "the client was the bottleneck: a worker was busy for {:.0}% of the time (at most {:.0}%); use more workers \
              or a lower rate",
-            seen.busy_max * 100.0,
+            run.client_busy_max * 100.0,
             BUSY_MAX * 100.0
         ));
     }
     if let Pace::Open { profile, .. } = &seen.plan.pace {
         let asked = match seen.plan.end {
             End::After(duration) => profile.due_between(0.0, duration.as_secs_f64()) / duration.as_secs_f64(),
-            End::Count(_) => profile.due_between(0.0, seen.seconds) / seen.seconds.max(1e-9),
+            End::Count(_) => profile.due_between(0.0, run.seconds) / run.seconds.max(1e-9),
         };
-        // Poisson arrivals come short by chance: three standard deviations of their number are none.
-        let chance = 3.0 * (asked * seen.seconds).max(1.0).sqrt() / seen.seconds.max(1e-9);
-        if seen.rate < asked * RATE_MIN - chance {
-            reasons.push(format!("the rate was not reached: {:.0} a second of {asked:.0} asked for", seen.rate));
-        }
-        if let Some((first, last)) = lag_growth(&seen.lag_by_time) {
-            reasons.push(format!(
-                "the send lag grew: requests left {:.1} ms late at the beginning and {:.1} ms at the end; the server is \
-                 too slow for the rate with these connections, or the client is",
-                first / 1e3,
-                last / 1e3
-            ));
-        }
+        reasons.extend(rate_missed(run, asked));
+        reasons.extend(never_sent(run));
+        reasons.extend(lag_grew(&seen.lag_by_time));
     }
     if seen.rows_lost > 0 {
         reasons.push(format!("{} rows were lost: the writer of --csv did not keep up", seen.rows_lost));
     }
     if seen.stolen > STOLEN_MAX {
         let (stolen, most) = (seen.stolen * 100.0, STOLEN_MAX * 100.0);
-        reasons.push(format!("{stolen:.1}% of the machine's time was stolen by others (at most {most:.0}%)"));
+        reasons.push(format!("{stolen:.1}% of the machine's time went to other virtual machines (at most {most:.0}%)"));
     }
-    Verdict { reasons }
+    let doubts = [waited_in_the_client(run), shared_cores(run.client_waiting_max, seen.others)];
+    Verdict { reasons, doubts: doubts.into_iter().flatten().collect() }
+}
+
+fn rate_missed(run: &Run, asked: f64) -> Option<String> {
+    // Poisson arrivals come short by chance; three standard deviations of their number are allowed for that.
+    let chance = 3.0 * (asked * run.seconds).max(1.0).sqrt() / run.seconds.max(1e-9);
+    (run.rate < asked * RATE_MIN - chance)
+        .then(|| format!("the rate was not reached: {:.0} a second of {asked:.0} asked for", run.rate))
+}
+
+fn never_sent(run: &Run) -> Option<String> {
+    let count = run.requests - run.sent.min(run.requests);
+    (count > 0).then(|| {
+        format!(
+            "requests were due and never sent: {} of {}, because no place on a connection was free within the timeout; \
+             use more connections (-c), more requests on each (-m), or a lower rate",
+            units::count(count),
+            units::count(run.requests)
+        )
+    })
+}
+
+fn lag_grew(lags: &[f64]) -> Option<String> {
+    let (first, last) = lag_growth(lags)?;
+    Some(format!(
+        "the send lag grew: requests were sent {:.1} ms late at the beginning and {:.1} ms late at the end; the server is too slow \
+         for the rate with these connections, or the client is",
+        first / 1e3,
+        last / 1e3
+    ))
+}
+
+/// Response times that are the client's queue rather than the server's work.
+fn waited_in_the_client(run: &Run) -> Option<String> {
+    if run.lag.count() == 0 || run.service.count() == 0 {
+        return None;
+    }
+    let apart = |(name, share): (&str, f64)| {
+        let [response, service] = [&run.response, &run.service].map(|times| times.quantile_us(share));
+        let is_apart = response > RESPONSE_MAX * service && response - service > APART_MIN_US;
+        is_apart.then(|| {
+            format!(
+                "requests waited in the client: {name} is {} from when they were due and {} from when they were sent; \
+                 use more connections (-c), more requests on each (-m), or a lower rate",
+                units::micros(response),
+                units::micros(service)
+            )
+        })
+    };
+    [("p50", 0.5), ("p99", 0.99)].into_iter().find_map(apart)
+}
+
+fn shared_cores(waiting: f64, others: f64) -> Option<String> {
+    (others > OTHERS_MAX && waiting > WAITING_MAX).then(|| {
+        format!(
+            "other processes were on the client's cores: they had {:.0}% of the time (at most {:.0}%), and a worker \
+             waited for a core for {:.0}%; give the client cores of its own (--cores, and taskset for the server)",
+            others * 100.0,
+            OTHERS_MAX * 100.0,
+            waiting * 100.0
+        )
+    })
+}
+
+/// Times that the client saw and the server did not: they passed in a network, in a queue before the server's clock, or
+/// in the client.
+pub fn compare_with_server(run: &Run, server: &ServerSide) -> Option<String> {
+    let seen = server_median_us(server)?;
+    let service = run.service.quantile_us(0.5);
+    (run.service.count() > 0 && service > SERVICE_MAX * seen && service - seen > APART_MIN_US).then(|| {
+        format!(
+            "the server's own times are far below: its median is at most {}, the client's is {} from when requests were \
+             sent; the difference passed in the network, in a queue before the server's clock, or in the client",
+            units::micros(seen),
+            units::micros(service)
+        )
+    })
+}
+
+/// The upper end of the bucket that the server's median is in; none if that has no end or nothing was counted.
+fn server_median_us(server: &ServerSide) -> Option<f64> {
+    let half = server.latency.iter().map(|(_, calls)| calls).sum::<u64>().div_ceil(2);
+    let mut below = 0;
+    let bucket = server.latency.iter().find(|(_, calls)| {
+        below += calls;
+        half > 0 && below >= half
+    })?;
+    bucket.0.is_finite().then_some(bucket.0 * 1e6)
 }
 
 /// The medians of the first and the last quarter, if the lag grew between them.

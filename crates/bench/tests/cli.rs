@@ -57,7 +57,7 @@ fn what_cannot_be_measured_is_one_clear_line() {
     let address = address.to_string();
     let tcp = ["tcp", &address, "--line", "a", "--reply", "bytes:1"];
     let with = |more: &[&'static str]| [&tcp[..], more].concat();
-    check_refused(&with(&["--rate", "0"]), "no request would ever be due");
+    check_refused(&with(&["--rate", "0"]), "no request would be due");
     check_refused(&with(&["--clients", "0"]), "--clients must be from 1 to");
     check_refused(&with(&["--count", "0"]), "--count must be at least 1");
     check_refused(&with(&["--cores", "1000"]), "--cores 1000: write `none` or some of");

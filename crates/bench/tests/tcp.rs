@@ -303,13 +303,15 @@ fn a_server_that_reads_nothing_holds_up_nobody_else() {
 fn bad_input_is_one_line_before_any_load() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").to_string();
     let nothing = format!("nothing listens at {free}");
-    let cases: [(&[&str], &str); 8] = [
-        (&["localhost", "--line", "x", "--reply", "line"], "`localhost` is no address; HOST:PORT is wanted"),
-        (&["tcp://a:1", "--line", "x", "--reply", "line"], "is no address"),
-        (&["a:99999", "--line", "x", "--reply", "line"], "is no address"),
+    let own = format!(":{}", free.rsplit(':').next().expect("a port"));
+    let cases: [(&[&str], &str); 9] = [
+        (&["localhost", "--line", "x", "--reply", "line"], "`localhost` is not an address: write HOST:PORT or :PORT"),
+        (&["tcp://a:1", "--line", "x", "--reply", "line"], "is not an address"),
+        (&["a:99999", "--line", "x", "--reply", "line"], "is not an address"),
         (&[&free, "--line", "x", "--reply", "line"], &nothing),
-        (&[&free, "--line", "x", "--reply", "bytes:0"], "--reply `bytes:0` is no form of a reply; bytes:N"),
-        (&[&free, "--line", "x", "--reply", "json"], "--reply `json` is no form of a reply"),
+        (&[&own, "--line", "x", "--reply", "bytes:1KiB"], &nothing),
+        (&[&free, "--line", "x", "--reply", "bytes:0"], "--reply `bytes:0` is unknown: write bytes:N"),
+        (&[&free, "--line", "x", "--reply", "json"], "--reply `json` is unknown"),
         (&[&free, "--line", "{{row.x}}", "--reply", "line"], "in --line: {{row.x}} at character 1"),
         (&[&free, "--line", "x", "--reply", "line", "--rows", "/no/such"], "rows of /no/such: No such file"),
     ];

@@ -114,11 +114,11 @@ fn a_wrong_placeholder_is_named_with_its_place_and_what_would_be_right() {
     let cases = [
         ("é{{nubmer}}", "{{nubmer}} at character 2 of the template: no such placeholder; allowed are {{number}}"),
         ("ab{{number", "{{ at character 3 of the template: no }} follows"),
-        ("{{number x}}", "`x` is no number to count from"),
-        ("{{random 1}}", "two integers are wanted"),
-        ("{{random a b}}", "two integers are wanted"),
+        ("{{number x}}", "`x` is not a number to count from"),
+        ("{{random 1}}", "write two integers"),
+        ("{{random a b}}", "write two integers"),
         ("{{random 9 1}}", "9 is above 1"),
-        ("{{hex 0}}", "a count of bytes from 1 to"),
+        ("{{hex 0}}", "write a number of bytes from 1 to"),
         ("{{row.isbn}}", "--rows FILE"),
         ("{{}}", "no such placeholder"),
     ];

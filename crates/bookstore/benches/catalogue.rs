@@ -25,7 +25,7 @@ fn catalogue(criterion: &mut Criterion) {
     let path = folder.path().join("bookstore.db");
     let mut csv = Vec::new();
     generate::catalogue(&mut csv, 100_000, rows(), 1).expect("a catalogue");
-    let options = exchange::Options { progress: &mut |_| {}, skip_bad: None };
+    let options = exchange::Options { progress: &mut |_| {}, skip_bad: None, sample: true };
     exchange::import(&path, &*csv, &Settings::default(), options).expect("an import");
     drop(csv);
     let open = || Bookstore::open(&path, Settings::default(), Metrics::default()).expect("a store");

@@ -1,7 +1,11 @@
 //! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, read into the store in one
-//! transaction. Must not know how progress or a refusal is shown.
+//! transaction, and written from it as it was at one moment. Must not know how progress or a refusal is shown.
 
-use std::{io::Read, path::Path};
+use std::{
+    cell::Cell,
+    io::{self, Read, Write},
+    path::Path,
+};
 
 use csv::{ByteRecord, ReaderBuilder};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -11,7 +15,7 @@ use crate::{
     fault::Fault,
     money::{self, Cents},
     settings::Settings,
-    store::{self, OpenError, Role},
+    store::{self, CopyError, OpenError, Role},
 };
 
 /// The columns, in this order.
@@ -49,7 +53,13 @@ pub enum ImportError {
     Open(#[from] OpenError),
     /// The store cannot be written.
     #[error("cannot write the store: {0}; nothing was imported")]
-    Store(#[from] rusqlite::Error),
+    Store(String),
+}
+
+impl From<rusqlite::Error> for ImportError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(store::reason(&error))
+    }
 }
 
 /// What an import did.
@@ -61,12 +71,40 @@ pub struct Imported {
     pub bad: u64,
 }
 
+/// Why a catalogue was not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] CopyError),
+    /// The store cannot be read.
+    #[error("cannot read the store: {0}")]
+    Store(String),
+    /// The rows cannot be written.
+    #[error("cannot write the catalogue: {0}")]
+    Write(io::Error),
+}
+
+impl From<rusqlite::Error> for ExportError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(store::reason(&error))
+    }
+}
+
+impl From<csv::Error> for ExportError {
+    fn from(error: csv::Error) -> Self {
+        Self::Write(error.into())
+    }
+}
+
 /// How an import goes about bad rows and tells of its progress.
 pub struct Options<'a> {
     /// Called with the bytes read so far.
     pub progress: &'a mut dyn FnMut(u64),
     /// Called with each bad row, which is then left out; `None` makes the first one end the import.
     pub skip_bad: Option<&'a mut dyn FnMut(&BadRow)>,
+    /// Whether a store that the import makes gets the sample catalogue, as it would from `serve`.
+    pub sample: bool,
 }
 
 /// Adds every row of `source` to the store at `path` in one transaction. Servers that have the file open see the
@@ -77,13 +115,36 @@ pub fn import(
     settings: &Settings,
     options: Options<'_>,
 ) -> Result<Imported, ImportError> {
-    // Made with the sample catalogue if it is new, as `serve` would.
-    drop(store::open(path, Role::Owner, settings)?);
+    drop(store::open(path, if options.sample { Role::Owner } else { Role::Importer }, settings)?);
     let mut connection = store::open(path, Role::Tool, settings)?.connection;
     let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)?;
     let imported = insert_all(&transaction, source, settings, options)?;
     transaction.commit()?;
     Ok(imported)
+}
+
+/// Writes every book of the store at `path`, in the order of ids, as [`import`] takes them; servers may have it open.
+/// `progress` gets the rows written and all rows. Returns how many there are.
+pub fn export(
+    path: &Path,
+    into: impl Write,
+    settings: &Settings,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64, ExportError> {
+    let connection = store::reader(path, settings)?;
+    let mut writer = csv::Writer::from_writer(into);
+    writer.write_record(COLUMNS)?;
+    let (mut written, all) = (0, Cell::new(0));
+    let write = |book: NewBook| -> Result<(), ExportError> {
+        let (id, stock, price) = (book.id.to_string(), book.stock.to_string(), book.price.to_string());
+        writer.write_record([&id, &book.title, &book.topic, &stock, &price])?;
+        written += 1;
+        progress(written, all.get());
+        Ok(())
+    };
+    store::each_book(&connection, |count| all.set(count), write)?;
+    writer.flush().map_err(ExportError::Write)?;
+    Ok(written)
 }
 
 fn insert_all(
@@ -136,6 +197,13 @@ fn add(file: &Connection, book: NewBook) -> rusqlite::Result<Result<(), Refused>
     }
 }
 
+/// Whether a character steers a terminal or the direction of text, and so can make a title look like another.
+fn is_unseen(sign: char) -> bool {
+    let steers =
+        matches!(sign, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    sign.is_control() || steers
+}
+
 fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
     let cell = |place: usize| -> Result<&str, Refused> {
         let column = COLUMNS[place];
@@ -147,6 +215,11 @@ fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
     };
     let text = |place: usize, most: usize| -> Result<String, Refused> {
         let text = cell(place)?.trim();
+        if let Some(sign) = text.chars().find(|sign| is_unseen(*sign)) {
+            let code = u32::from(sign);
+            let reason = format!("it holds the control character U+{code:04X}, which no one sees; take it out");
+            return Err((COLUMNS[place], reason));
+        }
         let fits = !text.is_empty() && text.len() <= most;
         if fits { Ok(text.to_owned()) } else { Err(bad(place, text, &format!("1 to {most} bytes of text"))) }
     };

@@ -1,6 +1,8 @@
 //! Why something could not be done, apart from business. Must not know any transport's codes.
 
-use std::fmt;
+use std::{fmt, time::Duration};
+
+use crate::domain::BookId;
 
 /// A limit that a request ran into; the name it has in the configuration and in the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +65,36 @@ impl Limit {
     }
 }
 
+/// Why the store takes nothing for the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// Its file failed and is being read back.
+    Recovering,
+    /// Another process holds the file's write lock for longer than the store waits.
+    Locked,
+    /// The server stops.
+    Closing,
+}
+
+impl Unavailable {
+    const fn state(self) -> &'static str {
+        match self {
+            Self::Recovering => "being read back after a failure",
+            Self::Locked => "locked by another program, which may be stuck in a transaction",
+            Self::Closing => "closing",
+        }
+    }
+
+    /// When another try may succeed; `None` if not with this server.
+    pub const fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::Recovering => Some(Duration::from_millis(500)),
+            Self::Locked => Some(Duration::from_secs(1)),
+            Self::Closing => None,
+        }
+    }
+}
+
 /// What a caller is told when its request could not be dealt with. Each message says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -94,19 +126,39 @@ pub enum Fault {
         at: usize,
     },
     /// The store does not take requests now; nothing was done.
-    #[error("the store is {0}: nothing was done, try again later")]
-    Unavailable(&'static str),
+    #[error("the store is {}: nothing was done, try again later", .0.state())]
+    Unavailable(Unavailable),
     /// The store could not do it; nothing was done.
     #[error("the store failed ({0}): nothing was done, try again later")]
     Failed(String),
+    /// A restock that raised this many books, and not the rest.
+    #[error("the restock stopped after {0} books: send it again for the rest")]
+    Stopped(u64),
     /// The commit failed half-way: whether it was done will be known once the file has been read back.
     #[error(
         "the store failed while it committed: the outcome is unknown; send it again with its idempotency key to learn it, or look into the log"
     )]
     OutcomeUnknown,
+    /// The key is that of another request.
+    #[error(
+        "this idempotency key belongs to an earlier request, for {} of book {book} (number {number} in the log): send that request again, or this one with a new key",
+        copies(*quantity)
+    )]
+    KeyReused {
+        /// The earlier request's log entry.
+        number: i64,
+        /// The book it wanted.
+        book: BookId,
+        /// The copies it wanted.
+        quantity: u32,
+    },
     /// The caller may not do this.
     #[error("{0}")]
     Denied(&'static str),
+}
+
+fn copies(count: u32) -> String {
+    if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
 }
 
 impl Fault {

@@ -45,18 +45,6 @@ async fn attack(server: &Running, bytes: &[u8], rounds: usize) -> Vec<u8> {
     said
 }
 
-/// Asks again and again, for ten seconds at most.
-async fn until(server: &Running, what: &str, holds: impl Fn(&Running) -> bool) {
-    let patient = async {
-        while !holds(server) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), patient)
-        .await
-        .unwrap_or_else(|_| panic!("no sign of {what}: {:?}", server.counts));
-}
-
 /// Whether the last thing said is a GOAWAY with this code.
 fn went_away_with(said: &[u8], code: u8) -> bool {
     said.windows(17).any(|window| window[3] == 7 && window[13..17] == [0, 0, 0, code])
@@ -134,8 +122,7 @@ async fn slow_starters_are_hung_up_on() {
         let ended = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut ends)).await;
         ended.expect("hung up on in time").unwrap();
     }
-    until(&server, "the half body's end", |server| server.counts.get("/testing.Echo/Call DEADLINE_EXCEEDED") == 1)
-        .await;
+    server.counts.until(|counts| counts.get("/testing.Echo/Call DEADLINE_EXCEEDED") == 1).await;
 }
 
 #[tokio::test]
@@ -153,10 +140,7 @@ async fn churn_in_the_header_table_costs_no_memory_and_no_call() {
         writer.write_all(&frame(1, 5, number * 2 + 1, &head)).await.unwrap();
     }
     // Each has no message and so is refused by itself.
-    until(&server, "an answer to each", |server| {
-        server.counts.get("/testing.Echo/Call UNIMPLEMENTED") == u64::from(CALLS)
-    })
-    .await;
+    server.counts.until(|counts| counts.get("/testing.Echo/Call UNIMPLEMENTED") == u64::from(CALLS)).await;
     client.call(text("x")).await.unwrap();
     let growth = resident_bytes().saturating_sub(before);
     assert!(growth < GROWTH_BYTES_MAX, "grew by {growth}");
@@ -169,10 +153,10 @@ async fn a_message_cut_short_fails_its_call_and_no_other() {
     let mut stream = connect(&server).await;
     stream.write_all(&frame(1, 4, 1, &call_head("Call"))).await.unwrap();
     stream.write_all(&frame(0, 1, 1, &[0, 0, 0, 0, 9, 1])).await.unwrap();
-    until(&server, "the cut one's end", |server| server.counts.get("/testing.Echo/Call INTERNAL") == 1).await;
+    server.counts.until(|counts| counts.get("/testing.Echo/Call INTERNAL") == 1).await;
     stream.write_all(&frame(1, 4, 3, &call_head("Call"))).await.unwrap();
     stream.write_all(&frame(0, 1, 3, &[0, 0, 0, 0, 0])).await.unwrap();
-    until(&server, "a whole one's end", |server| server.counts.get("/testing.Echo/Call OK") == 1).await;
+    server.counts.until(|counts| counts.get("/testing.Echo/Call OK") == 1).await;
 }
 
 #[tokio::test]
@@ -187,10 +171,7 @@ async fn streams_left_half_open_keep_to_their_number_and_their_time() {
         writer.write_all(&frame(1, 4, number * 2 + 1, &call_head("Call"))).await.unwrap();
     }
     client.call(text("x")).await.unwrap();
-    until(&server, "the ends of those let in", |server| {
-        server.counts.get("/testing.Echo/Call DEADLINE_EXCEEDED") == 50
-    })
-    .await;
+    server.counts.until(|counts| counts.get("/testing.Echo/Call DEADLINE_EXCEEDED") == 50).await;
     reading.abort();
 }
 
@@ -205,7 +186,7 @@ async fn half_received_messages_share_a_limit() {
         let begun = [&[0, 0, 0, 0xff, 0xff][..], &[0; 10_000]].concat();
         stream.write_all(&frame(0, 0, id * 2 + 1, &begun)).await.unwrap();
     }
-    until(&server, "the refusals", |server| server.counts.get("refused GatheredBytes") >= 10).await;
+    server.counts.until(|counts| counts.get("refused GatheredBytes") >= 10).await;
 }
 
 #[tokio::test]
@@ -219,13 +200,7 @@ async fn answers_that_are_never_allowed_out_are_bounded() {
         stream.write_all(&frame(1, 4, id * 2 + 1, &call_head("Call"))).await.unwrap();
         stream.write_all(&frame(0, 1, id * 2 + 1, &large)).await.unwrap();
     }
-    for _ in 0..100 {
-        if server.counts.get("refused UnsentBytes") >= 100 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("{:?}", server.counts);
+    server.counts.until(|counts| counts.get("refused UnsentBytes") >= 100).await;
 }
 
 #[tokio::test]

@@ -5,14 +5,15 @@ mod support;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use grpc::client::{Channel, RetryPolicy, Settings};
 use grpc::server::{Answer, CallReport, Method, Observer};
-use grpc::{Code, Encoding, Limits, Request, Response, Stream, unfold};
+use grpc::{Code, Encoding, Limits, Request, Response, Stream, Streaming, unfold};
 use grpc_testing::proto::Message;
 use grpc_testing::proto::echo_client::EchoClient;
-use support::{Running, text};
+use support::{Running, begin, text};
+use tokio::sync::mpsc::{Sender, channel};
 
 /// Messages from a list.
 struct List(Vec<Message>);
@@ -23,6 +24,16 @@ impl Stream for List {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Message>> {
         Poll::Ready(if self.0.is_empty() { None } else { Some(self.0.remove(0)) })
     }
+}
+
+/// No test lasts as long as an answer to this takes.
+const NEVER: Message = Message { payload: Vec::new(), delay_ms: 3_600_000, fail: 0, count: 0 };
+
+/// A call that the server has begun, and that lasts as long as its sender.
+async fn open(client: &EchoClient) -> (Sender<Message>, Streaming<Message>) {
+    let (sender, receiver) = channel(1);
+    let outgoing = unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    (sender, client.each(outgoing).await.unwrap().into_inner())
 }
 
 #[tokio::test]
@@ -94,9 +105,7 @@ async fn streams_flow_in_every_direction() {
 async fn ping_pong_over_one_stream_waits_for_each_answer() {
     let server = Running::new(Limits::default()).await;
     let client = server.client().await;
-    let (sender, receiver) = tokio::sync::mpsc::channel::<Message>(1);
-    let outgoing = unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
-    let mut echoes = client.each(outgoing).await.unwrap().into_inner();
+    let (sender, mut echoes) = open(&client).await;
     for n in 0..50 {
         sender.send(text(&n.to_string())).await.unwrap();
         assert_eq!(echoes.message().await.unwrap().unwrap().payload, n.to_string().as_bytes());
@@ -164,9 +173,9 @@ async fn deadline_ends_the_call_on_both_sides() {
     let client = server.client().await;
     let mut request = Request::new(Message { delay_ms: 60_000, ..Message::default() });
     request.set_timeout(Duration::from_millis(50));
-    let began = Instant::now();
     assert_eq!(client.late(request).await.unwrap_err().code(), Code::DeadlineExceeded);
-    assert!(began.elapsed() < Duration::from_secs(5));
+    let ended = ["DEADLINE_EXCEEDED", "CANCELLED"].map(|how| format!("/testing.Echo/Late {how}"));
+    server.counts.until(|counts| ended.iter().any(|how| counts.get(how) == 1)).await;
     let mut request = Request::new(text("x"));
     request.set_timeout(Duration::ZERO);
     assert_eq!(client.call(request).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -176,50 +185,57 @@ async fn deadline_ends_the_call_on_both_sides() {
 async fn dropped_call_is_cancelled_at_the_server() {
     let server = Running::new(Limits::default()).await;
     let client = server.client().await;
-    let slow = Message { delay_ms: 60_000, ..Message::default() };
-    let cancelled = tokio::time::timeout(Duration::from_millis(50), client.late(slow)).await;
-    assert!(cancelled.is_err());
+    let slow = client.clone();
+    let slow = begin(&client, async move { slow.late(NEVER).await }).await;
+    slow.abort();
     let endless = Message { count: u32::MAX, ..text("x") };
     let mut stream = client.many(endless).await.unwrap().into_inner();
     stream.message().await.unwrap();
     drop(stream);
-    for _ in 0..100 {
-        if server.counts.get("/testing.Echo/Late CANCELLED") + server.counts.get("/testing.Echo/Many CANCELLED") == 2 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("{:?}", server.counts);
+    let cancelled = ["/testing.Echo/Late CANCELLED", "/testing.Echo/Many CANCELLED"];
+    server.counts.until(|counts| cancelled.map(|call| counts.get(call)) == [1, 1]).await;
 }
 
 #[tokio::test]
 async fn waiting_calls_do_not_hold_up_others() {
     let server = Running::new(Limits::default()).await;
     let client = server.client().await;
-    let slow: Vec<_> = (0..100)
-        .map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move { client.late(Message { delay_ms: 300, ..Message::default() }).await })
-        })
-        .collect();
-    let began = Instant::now();
+    let mut slow = Vec::new();
     for _ in 0..100 {
-        client.call(text("quick")).await.unwrap();
+        let waiting = client.clone();
+        slow.push(begin(&client, async move { waiting.late(NEVER).await }).await);
     }
-    assert!(began.elapsed() < Duration::from_millis(250), "quick calls took {:?}", began.elapsed());
+    assert_eq!(server.server.calls(), 100);
+    assert!(slow.iter().all(|call| !call.is_finished()));
     for call in slow {
-        call.await.unwrap().unwrap();
+        call.abort();
     }
+    server.counts.until(|counts| counts.get("/testing.Echo/Late CANCELLED") == 100).await;
 }
 
 #[tokio::test]
 async fn slow_reader_stops_only_its_own_stream() {
+    const MESSAGE_BYTES: usize = 10_000;
     let server = Running::new(Limits::default()).await;
-    let client = server.client().await;
-    let endless = Message { count: u32::MAX, ..text(&"x".repeat(10_000)) };
-    let _unread = client.many(endless).await.unwrap();
-    for _ in 0..50 {
+    let mut settings = Settings { unread_bytes_max: 50_000, ..Settings::default() };
+    settings.http2.stream_window_bytes = 100_000;
+    let channel = server.channel(settings).await;
+    let client = EchoClient::new(channel.clone());
+    let endless = Message { count: u32::MAX, ..text(&"x".repeat(MESSAGE_BYTES)) };
+    let mut replies = client.many(endless).await.unwrap().into_inner();
+    // Each of these lets the stream send a frame, if it may.
+    for _ in 0..200 {
         client.call(text("quick")).await.unwrap();
+    }
+    let received = channel.traffic().received_bytes;
+    let quick_bytes = 200 * 100;
+    assert!(received < 50_000 + 100_000 + 20_000 + quick_bytes, "{received} bytes came though no one reads");
+    for _ in 0..100 {
+        assert_eq!(
+            replies.message().await.unwrap().unwrap().payload.len(),
+            MESSAGE_BYTES,
+            "it goes on when it is read"
+        );
     }
 }
 
@@ -256,15 +272,11 @@ async fn a_fallback_answers_what_no_service_has_and_nothing_else() {
 async fn too_many_calls_are_refused_and_later_ones_served() {
     let server = Running::new(Limits { calls_max: 2, ..Limits::default() }).await;
     let client = server.client().await;
-    let slow = || {
-        let client = client.clone();
-        tokio::spawn(async move { client.late(Message { delay_ms: 200, ..Message::default() }).await })
-    };
-    let held = [slow(), slow()];
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let held = [open(&client).await, open(&client).await];
     assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::ResourceExhausted);
-    for call in held {
-        call.await.unwrap().unwrap();
+    for (sender, mut echoes) in held {
+        drop(sender);
+        assert!(echoes.message().await.unwrap().is_none());
     }
     client.call(text("x")).await.unwrap();
     assert_eq!(server.stopped().await.get("refused Calls"), 1);
@@ -285,17 +297,26 @@ async fn drain_finishes_calls_and_the_channel_moves_to_the_next_server() {
     let mut server = Running::new(Limits::default()).await;
     let address = server.address;
     let client = server.client().await;
-    let slow = client.clone();
-    let slow = tokio::spawn(async move { slow.late(Message { delay_ms: 300, ..text("done") }).await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let (sender, mut echoes) = open(&client).await;
     server.stop();
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let listener = loop {
+        match tokio::net::TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
+        }
+        tokio::task::yield_now().await;
+    };
     let next = Running::on(listener, Limits::default(), |builder| builder);
+    // The server's farewell stands before this echo.
+    sender.send(text("under way")).await.unwrap();
+    assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"under way");
     let mut request = Request::new(text("new"));
     request.set_wait_for_ready(true);
     client.call(request).await.unwrap();
-    assert_eq!(slow.await.unwrap().unwrap().get_ref().payload, b"done");
+    sender.send(text("done")).await.unwrap();
+    assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"done");
+    drop(sender);
+    assert!(echoes.message().await.unwrap().is_none());
     server.stopped().await;
     assert_eq!(next.counts.get("/testing.Echo/Call OK"), 1);
 }
@@ -305,11 +326,9 @@ async fn drain_gives_up_on_calls_that_never_end() {
     let limits = Limits { drain_timeout: Duration::from_millis(200), ..Limits::default() };
     let server = Running::new(limits).await;
     let client = server.client().await;
-    let slow = tokio::spawn(async move { client.late(Message { delay_ms: 60_000, ..Message::default() }).await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let began = Instant::now();
+    let slow = client.clone();
+    let slow = begin(&client, async move { slow.late(NEVER).await }).await;
     server.stopped().await;
-    assert!(began.elapsed() < Duration::from_secs(2));
     assert_eq!(slow.await.unwrap().unwrap_err().code(), Code::Unavailable);
 }
 
@@ -318,13 +337,17 @@ async fn connections_end_at_their_age_without_a_failed_call() {
     let limits = Limits { connection_age_max: Some(Duration::from_millis(50)), ..Limits::default() };
     let server = Running::new(limits).await;
     let client = server.client().await;
-    for _ in 0..30 {
-        let mut request = Request::new(text("x"));
-        request.set_wait_for_ready(true);
-        client.call(request).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    let calls = async {
+        loop {
+            let mut request = Request::new(text("x"));
+            request.set_wait_for_ready(true);
+            client.call(request).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = calls => {}
+        () = server.counts.until(|counts| counts.get("opened") > 2) => {}
     }
-    assert!(server.counts.get("opened") > 2);
 }
 
 #[tokio::test]
@@ -338,8 +361,7 @@ async fn dead_peer_is_found_by_keepalive() {
     let live = server.client().await;
     let mut dead = tokio::net::TcpStream::connect(server.address).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut dead, &support::greeting()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    assert_eq!(server.counts.get("closed: no answer to a keepalive ping"), 1);
+    server.counts.until(|counts| counts.get("closed: no answer to a keepalive ping") == 1).await;
     live.call(text("x")).await.unwrap();
     assert_eq!(server.counts.get("opened"), 2);
 }
@@ -358,7 +380,11 @@ async fn unreachable_server_fails_calls_unless_they_wait() {
         request.set_wait_for_ready(true);
         waiting.call(request).await
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The first of these takes its turn behind the one that waits.
+    for _ in 0..2 {
+        assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
+    }
+    assert!(!waiting.is_finished());
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let _server = Running::on(listener, Limits::default(), |builder| builder);
     assert_eq!(waiting.await.unwrap().unwrap().get_ref().payload, b"patient");
@@ -385,11 +411,14 @@ async fn closed_channel_lets_calls_finish_and_takes_no_more() {
     let server = Running::new(Limits::default()).await;
     let channel = server.channel(Settings { connections: 3, ..Settings::default() }).await;
     let client = EchoClient::new(channel.clone());
-    let slow = client.clone();
-    let slow = tokio::spawn(async move { slow.late(Message { delay_ms: 100, ..Message::default() }).await });
-    tokio::time::sleep(Duration::from_millis(30)).await;
-    channel.close().await;
-    slow.await.unwrap().unwrap();
+    let (sender, mut echoes) = open(&client).await;
+    let mut closing = std::pin::pin!(channel.close());
+    assert!(std::future::poll_fn(|cx| Poll::Ready(closing.as_mut().poll(cx))).await.is_pending());
+    sender.send(text("last")).await.unwrap();
+    assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"last");
+    drop(sender);
+    assert!(echoes.message().await.unwrap().is_none());
+    closing.await;
     assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
 }
 
@@ -399,13 +428,7 @@ async fn dropped_channel_closes_its_connections() {
     let client = server.client().await;
     client.call(text("x")).await.unwrap();
     drop(client);
-    for _ in 0..100 {
-        if server.counts.get("closed") == 1 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{:?}", server.counts);
+    server.counts.until(|counts| counts.get("closed") == 1).await;
 }
 
 #[tokio::test]

@@ -178,7 +178,9 @@ fn check_name(name: &str) -> Result<(), MetadataError> {
 
 /// What the protocol itself sends, and what HTTP/2 forbids.
 fn is_reserved(name: &[u8]) -> bool {
-    name.starts_with(b"grpc-") && !matches!(name, b"grpc-trace-bin" | b"grpc-tags-bin" | b"grpc-previous-rpc-attempts")
+    const FOR_SERVICES: [&[u8]; 4] =
+        [b"grpc-trace-bin", b"grpc-tags-bin", b"grpc-previous-rpc-attempts", b"grpc-retry-pushback-ms"];
+    name.starts_with(b"grpc-") && !FOR_SERVICES.contains(&name)
         || matches!(
             name,
             b"content-type"

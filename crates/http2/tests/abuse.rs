@@ -30,6 +30,17 @@ fn resets_after_finished_calls_are_forgiven() {
 }
 
 #[test]
+fn resets_behind_whole_answers_are_no_abuse() {
+    let mut server = Peer::server(Config { resets: SMALL, ..Config::default() });
+    for i in 0..100 {
+        let answered = server.open(i * 2 + 1);
+        server.connection.send_head(answered, true, |put| put(b":status", b"404", http2::Indexing::Literal)).unwrap();
+        let seen = server.feed(&frame(RST_STREAM, 0, answered.id(), &[0, 0, 0, 8])).unwrap();
+        assert_eq!(seen, [Seen::Reset(answered, ErrorCode::CANCEL, false)]);
+    }
+}
+
+#[test]
 fn resets_we_are_made_to_send_count_as_well() {
     let mut server = Peer::server(Config { resets: SMALL, ..Config::default() });
     let attack: Vec<u8> = (0..11).flat_map(|i| frame(HEADERS, 5, i * 2 + 1, &[0x82, 0x86])).collect();

@@ -246,6 +246,36 @@ fn content_length_must_match_the_body() {
 }
 
 #[test]
+fn request_is_checked_to_its_end_behind_its_answer() {
+    let answered = |head: &[u8]| {
+        let mut server = Peer::server(Config::default());
+        server.feed(&frame(HEADERS, END_HEADERS, 1, head)).unwrap();
+        let stream = server.connection.stream_keys().next().unwrap();
+        server.connection.send_head(stream, true, response).unwrap();
+        server.sent();
+        (server, stream)
+    };
+    let three_bytes = [GET, &[0x0f, 0x0d, 1, b'3']].concat();
+    let broken: [(&str, &[u8], Vec<u8>, ErrorCode); 5] = [
+        ("too few bytes", &three_bytes, frame(DATA, END_STREAM, 1, b"ab"), ErrorCode::PROTOCOL_ERROR),
+        ("too many bytes", &three_bytes, frame(DATA, 0, 1, b"abcd"), ErrorCode::PROTOCOL_ERROR),
+        ("a second head", GET, frame(HEADERS, END_HEADERS, 1, GET), ErrorCode::PROTOCOL_ERROR),
+        ("a path in trailers", GET, frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0x84]), ErrorCode::PROTOCOL_ERROR),
+        ("a window by 0", GET, frame(WINDOW_UPDATE, 0, 1, &[0; 4]), ErrorCode::PROTOCOL_ERROR),
+    ];
+    for (what, head, bytes, code) in broken {
+        let (mut server, stream) = answered(head);
+        assert_eq!(server.feed(&bytes).unwrap().last(), Some(&Seen::Reset(stream, code, true)), "{what}");
+        assert_eq!(server.connection.live_streams(), 0, "{what}");
+    }
+    let (mut server, stream) = answered(&three_bytes);
+    assert_eq!(server.feed(&frame(DATA, END_STREAM, 1, b"abc")).unwrap(), [Seen::Data(stream, b"abc".to_vec(), true)]);
+    assert_eq!(server.connection.live_streams(), 0);
+    server.feed(&frame(DATA, 0, 1, b"more")).unwrap();
+    assert_eq!(server.sent()[0].payload, ErrorCode::STREAM_CLOSED.0.to_be_bytes());
+}
+
+#[test]
 fn closed_streams_answer_as_the_rfc_says() {
     let mut server = Peer::server(Config::default());
     let stream = server.open(1);

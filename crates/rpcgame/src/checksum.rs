@@ -58,6 +58,14 @@ pub struct Sums {
     pub server: u64,
 }
 
+impl Sums {
+    /// Those of a game without a message.
+    pub fn of_nothing() -> Self {
+        let empty = hash(&[]);
+        Self { client: empty, server: empty }
+    }
+}
+
 impl fmt::Display for Sums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "client {:016x} server {:016x}", self.client, self.server)

@@ -21,21 +21,29 @@ impl std::error::Error for Wrong {}
 /// Where to listen: an IP address and a port, `localhost:PORT`, or `:PORT` for every address of this machine.
 /// Port 0 is any free one.
 pub(crate) fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong> {
-    let want =
-        format!("IP:PORT, as 127.0.0.1:{usual_port}, localhost:{usual_port} or, for all addresses, :{usual_port}");
+    let want = || {
+        format!(
+            "IP:PORT, as 127.0.0.1:{usual_port} or [::1]:{usual_port}; localhost:{usual_port}; or :{usual_port} for \
+             all addresses"
+        )
+    };
     let wrong = |want| Wrong { text: text.to_owned(), want };
     // The system knows scopes of IPv6 addresses, as [fe80::1%2]:80.
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    let Parts { scheme, host, port } =
-        Parts::of(text, usual_port).map_err(|hint| wrong(hint.unwrap_or(want.clone())))?;
-    let Some(port) = port else { return Err(wrong(format!("with a port: {host}:{usual_port}"))) };
+    // A hint for another machine's name would be no help.
+    let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic()) && !text.contains("localhost");
+    let hinted = |hint: Option<String>| hint.filter(|_| !is_name || text.contains("://"));
+    let parts = Parts::of(text, usual_port).map_err(|hint| wrong(hinted(hint).unwrap_or_else(want)))?;
+    let Parts { scheme, host, port } = parts;
+    let port =
+        port.ok_or_else(|| wrong(hinted(Some(format!("with a port: {host}:{usual_port}"))).unwrap_or_else(want)))?;
     let ip = match host {
         _ if scheme.is_some() => return Err(wrong(format!("without a scheme: {host}:{port}"))),
         "" => Ipv4Addr::UNSPECIFIED.into(),
         name if name.eq_ignore_ascii_case("localhost") => Ipv4Addr::LOCALHOST.into(),
-        _ => host.trim_matches(['[', ']']).parse::<IpAddr>().map_err(|_| wrong(want))?,
+        _ => host.trim_matches(['[', ']']).parse::<IpAddr>().map_err(|_| wrong(want()))?,
     };
     Ok((ip, port).into())
 }
@@ -154,20 +162,23 @@ mod tests {
         }
     }
 
+    const USUAL: &str = "IP:PORT, as 127.0.0.1:10086 or [::1]:10086; localhost:10086; or :10086 for all addresses";
+
     #[test]
     fn a_place_that_cannot_be_listened_at_is_answered_with_one_that_can() {
         for (text, want) in [
-            ("here", "with a port: here:10086"),
-            ("here:80", "IP:PORT, as 127.0.0.1:10086, localhost:10086 or, for all addresses, :10086"),
-            ("", "IP:PORT, as 127.0.0.1:10086, localhost:10086 or, for all addresses, :10086"),
+            ("here", USUAL),
+            ("here:80", USUAL),
+            ("", USUAL),
             ("127.0.0.1", "with a port: 127.0.0.1:10086"),
+            ("localhost", "with a port: localhost:10086"),
             ("8080", "with a colon before the port: :8080 or 127.0.0.1:8080"),
             ("::1", "in brackets and with a port: [::1]:10086"),
             ("http://127.0.0.1:80", "without a scheme: 127.0.0.1:80"),
             ("127.0.0.1:80/", "127.0.0.1:80"),
             ("127.0.0.1:99999", "HOST:PORT with a port up to 65535, as 127.0.0.1:10086"),
             ("127.0.0.1:", "HOST:PORT with a port up to 65535, as 127.0.0.1:10086"),
-            (" 127.0.0.1:80", "IP:PORT, as 127.0.0.1:10086, localhost:10086 or, for all addresses, :10086"),
+            (" 127.0.0.1:80", USUAL),
         ] {
             match listening(text, 10086) {
                 Ok(address) => assert_eq!(address.to_string(), want, "{text}"),

@@ -28,6 +28,12 @@ pub(crate) enum Command {
     Game(GameArgs),
     /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
     Import(ImportArgs),
+    /// Writes every book of the store as CSV (id,title,topic,stock,price), as import takes it
+    Export(ExportArgs),
+    /// Writes all that the data folder holds to one file, also while a server sells from it
+    Backup(BackupArgs),
+    /// Makes a new data folder of the file that backup wrote
+    Restore(RestoreArgs),
     /// Makes up data of any size
     Generate(GenerateArgs),
 }
@@ -201,7 +207,7 @@ pub(crate) struct GameArgs {
     /// Where the game is served: HOST:PORT, a host, or :PORT [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
-    /// Text file of name,count lines; other lines are skipped
+    /// Text file of lines: the name up to the first comma, then the digits of the count; other lines are skipped
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
     /// How many messages to send, from the first line again after the last
@@ -210,7 +216,8 @@ pub(crate) struct GameArgs {
     /// How messages travel
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
-    /// Messages under way at once, 1 for unary [default: 1024 windowed, 65536 stream and lean]
+    /// Messages under way at once, 1 for unary [default: windowed grows it from 1 while that raises the rate, up to
+    /// 1024 with Quire and 8 with other servers; 65536 stream and lean]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
     /// Longest time for the whole game
@@ -232,13 +239,59 @@ pub(crate) enum GameTransport {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The file, with the header id,title,topic,stock,price
+    /// The file, with the header id,title,topic,stock,price; - is standard input
     pub file: PathBuf,
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Report bad rows and leave them out, instead of importing nothing
     #[arg(long)]
     pub skip_bad: bool,
+    /// Make a store that is not there yet without the sample catalogue
+    #[arg(long)]
+    pub no_sample: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The file to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is acknowledged before the command begins is in the file: every purchase, and every key-value entry that is kept on
+disk. While it is made there must be room for it twice beside it.")]
+pub(crate) struct BackupArgs {
+    /// The file to write: a tar that only its owner can read
+    pub file: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Server to take key-value entries from [default: the one that uses the data folder, if there is one]
+    #[arg(long, value_name = "ADDRESS")]
+    pub server: Option<String>,
+    /// Certificates in PEM that vouch for that server's; needed for an https:// address
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Certificate in PEM to show to a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    pub certificate: Option<PathBuf>,
+    /// Private key of --certificate
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The file that backup wrote
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArgs,
 }
 
 #[derive(Debug, Args)]

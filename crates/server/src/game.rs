@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use rpcgame::driver::{self, Input, Options, Transport};
+use rpcgame::driver::{self, Input, Options, Progress, Transport};
 use tokio::runtime::Builder;
 
 use crate::{
@@ -43,13 +43,16 @@ fn play(args: &GameArgs) -> anyhow::Result<driver::Outcome> {
         address: Target::parse_plain(&address, port)?.authority(),
         transport,
         messages: args.messages,
-        window: args.window.unwrap_or_else(|| transport.window_default()),
+        window: args.window,
         timeout: args.timeout,
     };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let messages = args.messages;
-    let progress = |done| {
-        let _ = writeln!(std::io::stdout(), "{done} of {messages}");
+    let progress = |progress| match progress {
+        Progress::Answered(done) => {
+            let _ = writeln!(std::io::stdout(), "{done} of {messages}");
+        }
+        Progress::Silent(standing) => eprintln!("quire: no answer for {} s: {standing}", driver::SILENCE.as_secs()),
     };
     Ok(runtime.block_on(driver::play(&input, &options, progress))?)
 }

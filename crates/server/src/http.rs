@@ -2,37 +2,62 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::StatusCode, http::header, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+    routing::get,
+};
 use bookstore::Bookstore;
 use prometheus_client::{encoding::text, registry::Registry};
-use tokio::sync::watch::Receiver;
+
+use crate::services::kv::Kv;
+
+use crate::index::Page;
 
 /// What the pages show.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub store: Bookstore,
-    /// Whether the key-value service takes writes; `None` when it is off.
-    pub kv_sound: Option<Receiver<bool>>,
+    /// `None` when the key-value service is off.
+    pub kv: Option<Kv>,
     pub registry: Arc<Registry>,
 }
 
-pub(crate) fn router(pages: Pages) -> Router {
-    Router::new().route("/healthz", get(healthz)).route("/metrics", get(metrics_page)).with_state(pages)
+/// What is answered over HTTP, with a line about each path for the page that lists them.
+#[derive(Default)]
+pub(crate) struct Site {
+    pub router: Router,
+    pub pages: Vec<Page>,
+}
+
+impl Site {
+    pub(crate) fn of_operators(state: Pages) -> Self {
+        let site = [
+            ("/healthz", get(healthz), "ok, or 503 and what failed"),
+            ("/metrics", get(metrics_page), "counters and levels, for Prometheus"),
+        ];
+        let pages = site.iter().map(|(path, _, what)| (*path, *what)).collect();
+        let router = site.into_iter().fold(Router::new(), |router, (path, answer, _)| router.route(path, answer));
+        Self { router: router.with_state(state), pages }
+    }
+
+    /// Adds what a service answers.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { router: self.router.merge(other.router), pages: [self.pages, other.pages].concat() }
+    }
 }
 
 async fn healthz(State(pages): State<Pages>) -> impl IntoResponse {
-    let kv_sound = pages.kv_sound.is_none_or(|sound| *sound.borrow());
-    let words = unsound(*pages.store.sound().borrow(), kv_sound);
+    let words = unsound(*pages.store.sound().borrow(), pages.kv.as_ref().and_then(Kv::trouble).as_deref());
     if words.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, words) }
 }
 
 /// What is not well, a line each.
-fn unsound(store: bool, kv: bool) -> String {
-    let lines = [
-        (store, "the store failed and is being read back; purchases are refused\n"),
-        (kv, "the key-value journal failed and is being read back; writes of keys are refused\n"),
-    ];
-    lines.into_iter().filter(|(sound, _)| !sound).map(|(_, line)| line).collect()
+fn unsound(store: bool, kv: Option<&str>) -> String {
+    let store = (!store).then_some("the store failed and is being read back; purchases are refused");
+    [store, kv].into_iter().flatten().map(|line| format!("{line}\n")).collect()
 }
 
 async fn metrics_page(State(pages): State<Pages>) -> impl IntoResponse {
@@ -52,9 +77,9 @@ mod tests {
 
     #[test]
     fn health_names_whatever_failed() {
-        assert_eq!(unsound(true, true), "");
-        assert!(unsound(true, false).starts_with("the key-value journal failed"));
-        assert!(unsound(false, true).starts_with("the store failed"));
-        assert_eq!(unsound(false, false).lines().count(), 2);
+        assert_eq!(unsound(true, None), "");
+        assert_eq!(unsound(true, Some("keys are damaged")), "keys are damaged\n");
+        assert!(unsound(false, None).starts_with("the store failed"));
+        assert_eq!(unsound(false, Some("keys are damaged")).lines().count(), 2);
     }
 }

@@ -1,6 +1,7 @@
 //! `quire`: the server, its client, and tools for its data.
 
 mod address;
+mod backup;
 mod cli;
 mod client;
 mod config;
@@ -9,6 +10,7 @@ mod data;
 mod exit;
 mod game;
 mod http;
+mod index;
 mod kv_client;
 mod pager;
 mod process;
@@ -16,6 +18,7 @@ mod screen;
 mod serve;
 mod services;
 mod shell;
+mod signals;
 mod table;
 mod telemetry;
 mod transport;
@@ -32,6 +35,9 @@ fn main() -> ExitCode {
         cli::Command::Tasks(args) => services::tasks::command(&args),
         cli::Command::Game(args) => Ok(game::command(&args)),
         cli::Command::Import(args) => data::import(&args),
+        cli::Command::Export(args) => data::export(&args),
+        cli::Command::Backup(args) => backup::backup(&args),
+        cli::Command::Restore(args) => backup::restore(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };
     done.unwrap_or_else(|error| {

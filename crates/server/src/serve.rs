@@ -1,7 +1,7 @@
 //! `quire serve`: builds what the configuration says, runs it, and drains it when told to stop.
 
 use std::{
-    io::Write as _,
+    io::{self, ErrorKind, Write as _},
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
@@ -25,10 +25,12 @@ use tokio::{
 
 use crate::{
     cli::ServeArgs,
-    config::Config,
-    console, http,
+    config::{Config, Port},
+    console,
+    http::{self, Site},
     process::Process,
     services::{self, Opened, kv::Kv, records::Records, rpcgame::RpcGame},
+    signals::{Signals, Stop},
     telemetry,
     transport::{self, Counts, Front},
 };
@@ -46,7 +48,7 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         for warning in warnings {
             eprintln!("quire: {warning}");
         }
-        std::io::stdout().write_all(shown.as_bytes())?;
+        io::stdout().write_all(shown.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let process = Process::started_now();
@@ -63,7 +65,9 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
-    // Before the store, so that a second server started by mistake changes nothing.
+    let Signals { stop: mut asked, reload } = Signals::install()?;
+    // Before the store, so that a server with a wrong file, or a second one started by mistake, changes nothing.
+    let tls = config.tls.as_ref().map(transport::tls::server).transpose()?;
     let listener = listen(config.listen, "--listen").await?;
     let address = listener.local_addr()?;
     let tasks_listener = services::tasks::listen(config.tasks.as_ref()).await?;
@@ -73,21 +77,27 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let counts = Counts::default();
     ours.register_collector(Box::new(counts.clone()));
     let opened_at = Instant::now();
-    let Opened { store, kv, records, game } = Opened::open(&config, ours).await?;
+    let Opened { store, kv, records, game } = tokio::select! {
+        opened = Opened::open(&config, ours) => opened?,
+        reason = asked.asked() => {
+            // What is half read or half made is left as a crash would leave it, which a start repairs.
+            tracing::info!(reason, "stopped before everything was loaded");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     store.answer_on(&Handle::current());
     let over = game.as_ref().and_then(RpcGame::over);
     let sweeping = kv.as_ref().map(Kv::sweep);
-    let reloading = records.as_ref().map(Records::reload_when_told).transpose()?.flatten();
+    let reloading = tokio::spawn(reload_when_told(reload, records.clone()));
     let levels = Levels { store: store.clone(), counts: counts.clone() };
     ours.register_collector(Box::new(levels));
+    let tasks_port = tasks_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+    let ports = tasks_port.map(|address| (address, "tasks, a line each; `quire tasks` asks them"));
+    let ports = ports.into_iter().chain(game.iter().flat_map(RpcGame::ports)).collect();
     let stop = watch::Sender::new(false);
     let tasks = services::tasks::start(tasks_listener, config.tasks.as_ref(), ours, &stop.subscribe())?;
-    let kv_sound = kv.as_ref().map(Kv::sound);
-    let pages = http::router(http::Pages { store: store.clone(), kv_sound, registry: Arc::new(registry) });
-    let pages = match &records {
-        Some(records) => pages.merge(records.pages()),
-        None => pages,
-    };
+    let site = Site::of_operators(http::Pages { store: store.clone(), kv: kv.clone(), registry: Arc::new(registry) });
+    let site = site.and(records.as_ref().map(Records::site).unwrap_or_default());
     let front = Front {
         store: store.clone(),
         access: access(&config, address),
@@ -95,15 +105,13 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         records,
         limits: config.transport,
         counts,
-        pages,
-        tls: config.tls.as_ref().map(transport::tls::server).transpose()?,
+        site,
+        ports,
+        tls,
         threads: config.threads,
         drain: answering(config.drain),
         game,
     };
-    // Before anybody is told that the server is there: whoever knows may also stop it. Not earlier, so that a
-    // signal ends a server that still loads.
-    let signals = Signals::install()?;
     let served = transport::serve(listener, front, stop.subscribe());
     let mut serving = tokio::spawn(async move {
         let served = served.await;
@@ -112,29 +120,59 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         }
         served
     });
+    if config.kv.as_ref().is_some_and(|kv| kv.durability == ::kv::Durability::Log) {
+        Kv::announce(&config.data, address, config.tls.is_some());
+    }
     tracing::info!(%address, books = store.books(), loaded_ms = opened_at.elapsed().as_millis(), "listening");
     let console = console::start(store.clone());
     let reason = tokio::select! {
-        reason = told_to_stop(console, signals, over) => reason,
+        reason = told_to_stop(console, &mut asked, over) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     telemetry::take_terminal_back();
     tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
     let stopped = drain(&store, kv.as_ref(), &stop, serving, config.drain).await;
-    for task in [sweeping, reloading].into_iter().flatten() {
+    for task in sweeping.into_iter().chain([reloading]) {
         task.abort();
     }
     stopped
 }
 
 /// `how` says what chooses the address.
-pub(crate) async fn listen(address: SocketAddr, how: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "cannot listen on {address}: another program does; end it or choose another port with {how}"
-        ),
-        _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose an address of this machine with {how}"),
-    })
+async fn listen(address: SocketAddr, how: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| cannot_listen(address, how, &error))
+}
+
+/// As [`listen`], for a service beside the main port: without it, if another program has a port that no one named,
+/// the server starts all the same. `without` says what that means.
+pub(crate) async fn listen_beside(port: Port, without: &str, how: &str) -> anyhow::Result<Option<TcpListener>> {
+    let address = port.address;
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse && !port.is_named => {
+            tracing::warn!(%address, "{without}: another program listens on {address}; choose another port with {how}");
+            Ok(None)
+        }
+        Err(error) => Err(cannot_listen(address, how, &error)),
+    }
+}
+
+/// Why a port could not be had, and what would be right.
+fn cannot_listen(address: SocketAddr, how: &str, error: &io::Error) -> anyhow::Error {
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => format!("another program does; end it or choose another port with {how}"),
+        ErrorKind::PermissionDenied => {
+            format!("a port below 1024 needs CAP_NET_BIND_SERVICE; grant it, or choose a port above 1023 with {how}")
+        }
+        ErrorKind::AddrNotAvailable => {
+            format!(
+                "this machine has no such address; choose one of its own, or :{} for all, with {how}",
+                address.port()
+            )
+        }
+        _ => format!("{error}; choose an address of this machine with {how}"),
+    };
+    anyhow::anyhow!("cannot listen on {address}: {why}")
 }
 
 /// Who may act as operator on a server with this address.
@@ -149,24 +187,21 @@ fn access(config: &Config, address: SocketAddr) -> Access {
     }
 }
 
-/// The signals that ask a server to stop.
-struct Signals {
-    interrupt: unix::Signal,
-    terminate: unix::Signal,
-}
-
-impl Signals {
-    /// From here on they no longer end the process by themselves.
-    fn install() -> std::io::Result<Self> {
-        let (interrupt, terminate) = (unix::SignalKind::interrupt(), unix::SignalKind::terminate());
-        Ok(Self { interrupt: unix::signal(interrupt)?, terminate: unix::signal(terminate)? })
+/// Reads the file of records again at each SIGHUP, until the task is ended.
+async fn reload_when_told(mut hangup: unix::Signal, records: Option<Records>) {
+    while hangup.recv().await.is_some() {
+        if let Some(records) = records.as_ref().filter(|records| records.has_file()) {
+            records.reload().await;
+        } else {
+            tracing::info!("SIGHUP: there is nothing to read again, as records.csv is not set");
+        }
     }
 }
 
 /// The reason why.
 async fn told_to_stop(
     console: tokio::sync::oneshot::Receiver<()>,
-    mut signals: Signals,
+    stop: &mut Stop,
     over: Option<watch::Receiver<u64>>,
 ) -> &'static str {
     let left = async {
@@ -186,8 +221,7 @@ async fn told_to_stop(
     };
     tokio::select! {
         () = over => "the game is over",
-        _ = signals.interrupt.recv() => "SIGINT",
-        _ = signals.terminate.recv() => "SIGTERM",
+        signal = stop.asked() => signal,
         () = left => "console",
     }
 }
@@ -259,5 +293,24 @@ impl Collector for Levels {
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::cannot_listen;
+
+    #[test]
+    fn a_port_that_cannot_be_had_is_told_with_what_would_help() {
+        let said = |kind| cannot_listen(([127, 0, 0, 1], 80).into(), "--listen", &Error::from(kind)).to_string();
+        assert_eq!(
+            said(ErrorKind::PermissionDenied),
+            "cannot listen on 127.0.0.1:80: a port below 1024 needs CAP_NET_BIND_SERVICE; grant it, or choose a port \
+             above 1023 with --listen"
+        );
+        assert!(said(ErrorKind::AddrInUse).contains("another program does"));
+        assert!(said(ErrorKind::AddrNotAvailable).contains("this machine has no such address"));
     }
 }

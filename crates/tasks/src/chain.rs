@@ -108,16 +108,21 @@ impl Chain {
 
 /// Asks all chains of a server at the same time.
 pub async fn run(address: SocketAddr, plan: Plan) -> Result<Outcome, ChainError> {
+    run_telling(address, plan, &Cell::new(0)).await
+}
+
+/// As [`run`], with the replies that have come so far in `replies`.
+pub async fn run_telling(address: SocketAddr, plan: Plan, replies: &Cell<u64>) -> Result<Outcome, ChainError> {
     let connect = async || {
         let stream = TcpStream::connect(address).await?;
         prepare(&stream)?;
         Ok(stream)
     };
-    run_on(connect, plan).await
+    run_on(connect, plan, replies).await
 }
 
-/// As [`run`], on any connections.
-pub async fn run_on<C, F, S>(connect: C, plan: Plan) -> Result<Outcome, ChainError>
+/// As [`run_telling`], on any connections.
+pub async fn run_on<C, F, S>(connect: C, plan: Plan, replies: &Cell<u64>) -> Result<Outcome, ChainError>
 where
     C: Fn() -> F,
     F: Future<Output = io::Result<S>>,
@@ -128,13 +133,16 @@ where
     let chain = async |client| {
         let stream = connect().await.map_err(ChainError::Connect)?;
         connecting.set(start.elapsed());
-        ask(stream, plan, client).await
+        ask(stream, plan, client, replies).await
     };
     let last = try_join_all((0..plan.clients).map(chain)).await?;
     Ok(Outcome { last, connecting: connecting.get(), elapsed: start.elapsed() })
 }
 
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, plan: Plan, client: u64) -> Result<u8, ChainError> {
+async fn ask<S>(mut stream: S, plan: Plan, client: u64, replies: &Cell<u64>) -> Result<u8, ChainError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let mut chain = Chain::new(plan, client);
     // Larger than a reply, because a read that fills it would be followed by one that finds nothing.
     let mut reply = [0; 16];
@@ -148,6 +156,7 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, plan: Plan, clien
             return Err(ChainError::Reply { client, request, bytes });
         }
         chain.last = reply[0];
+        replies.set(replies.get() + 1);
     }
     Ok(chain.last)
 }

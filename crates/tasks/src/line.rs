@@ -1,6 +1,6 @@
 //! The line protocol without sockets: bytes in, requests out; and replies as bytes.
 //!
-//! A line is `<type>:<seed>`. White space around it is forgiven, and between the first and the last of its
+//! A line is `<type>:<seed>` in UTF-8. White space of any kind that Unicode knows is forgiven around it, and between the first and the last of its
 //! `:`-separated fields anything may stand; a line of one field is its own first and last. Every cut of the same
 //! bytes means the same. Must not know what a result is or where bytes come from.
 
@@ -9,7 +9,7 @@ use std::fmt;
 use crate::task::{Kind, Task};
 
 /// What asks for answers in text.
-const HELLO: &[u8] = b"HELLO 2";
+const HELLO: &str = "HELLO 2";
 
 /// A line that has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,9 @@ pub enum BadLine {
     /// The last field is no seed.
     #[error("the seed is {0}; it must be a whole number from 0 to 18446744073709551615, as in 0:42")]
     Seed(Quoted),
+    /// It is not UTF-8.
+    #[error("the line {0} is not UTF-8; it must be a type and a seed, as in 0:42")]
+    NotText(Quoted),
     /// It has no end within the limit.
     #[error("the line is longer than {0} bytes; it must be a type and a seed, as in 0:42")]
     Long(usize),
@@ -38,7 +41,7 @@ pub enum BadLine {
 
 impl BadLine {
     /// Every reason's name, for metrics that show them all from the start.
-    pub const NAMES: [&'static str; 3] = ["type", "seed", "long"];
+    pub const NAMES: [&'static str; 4] = ["type", "seed", "long", "not text"];
 
     /// The place of its reason among [`Self::NAMES`].
     pub(crate) const fn place(&self) -> usize {
@@ -46,6 +49,7 @@ impl BadLine {
             Self::Type(_) => 0,
             Self::Seed(_) => 1,
             Self::Long(_) => 2,
+            Self::NotText(_) => 3,
         }
     }
 }
@@ -73,25 +77,21 @@ impl fmt::Display for Quoted {
 
 /// Reads one line, with or without its end.
 pub fn parse(line: &[u8]) -> Line {
-    let line = line.trim_ascii();
-    if line == HELLO {
+    let Ok(text) = str::from_utf8(line) else { return Line::Bad(BadLine::NotText(Quoted::new(line))) };
+    let text = text.trim();
+    if text == HELLO {
         return Line::Hello;
     }
     // Both exist in any line: splitting gives at least one field.
-    let first = line.split(|byte| *byte == b':').next().unwrap_or_default();
-    let last = line.rsplit(|byte| *byte == b':').next().unwrap_or_default();
-    let Some(kind) = number(first).and_then(|number| Kind::from_number(usize::try_from(number).ok()?)) else {
-        return Line::Bad(BadLine::Type(Quoted::new(first)));
-    };
-    match number(last) {
-        Some(seed) => Line::Task(Task::new(kind, seed)),
-        None => Line::Bad(BadLine::Seed(Quoted::new(last))),
+    let first = text.split(':').next().unwrap_or_default();
+    let last = text.rsplit(':').next().unwrap_or_default();
+    // A number may have a plus and zeros before it.
+    let kind = first.parse().ok().and_then(Kind::from_number);
+    match (kind, last.parse()) {
+        (Some(kind), Ok(seed)) => Line::Task(Task::new(kind, seed)),
+        (None, _) => Line::Bad(BadLine::Type(Quoted::new(first.as_bytes()))),
+        (_, Err(_)) => Line::Bad(BadLine::Seed(Quoted::new(last.as_bytes()))),
     }
-}
-
-/// A decimal number, also with a sign or zeros before it.
-fn number(field: &[u8]) -> Option<u64> {
-    str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// Cuts bytes into lines; holds only the part of a line whose end has not come.

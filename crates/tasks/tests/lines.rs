@@ -19,7 +19,7 @@ fn lines_are_forgiven_what_existing_clients_do() {
         (b"1:7\r", IO, 7),
         (b"\r\t 0:7 \r", CPU, 7),
         (b"0:1:2", CPU, 2),
-        (b"0:what:ever: \xff :9", CPU, 9),
+        ("0:what:ever: é :9".as_bytes(), CPU, 9),
         (b"1::5", IO, 5),
         (b"01:5", IO, 5),
         (b"1:005", IO, 5),
@@ -33,9 +33,49 @@ fn lines_are_forgiven_what_existing_clients_do() {
     assert_eq!(parse(b" HELLO 2\r"), Line::Hello);
 }
 
+/// Every character with the property `White_Space`, by PropList.txt of Unicode 16; a line feed ends a line before.
+const WHITE_SPACE: &str = "\u{9}\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\
+                           \u{2007}\u{2008}\u{2009}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
+
+#[test]
+fn white_space_of_every_kind_around_a_line_is_forgiven() {
+    for space in WHITE_SPACE.chars() {
+        for line in [format!("{space}0:7"), format!("0:7{space}"), format!("{space}{space}0:7{space}{space}")] {
+            assert_eq!(parse(line.as_bytes()), Line::Task(Task::new(CPU, 7)), "{line:?}");
+        }
+        assert_eq!(parse(format!("{space}HELLO 2{space}").as_bytes()), Line::Hello, "{space:?}");
+        for line in [format!("0{space}:7"), format!("0:{space}7"), format!("0:7{space}7"), space.to_string()] {
+            assert!(matches!(parse(line.as_bytes()), Line::Bad(_)), "{line:?}");
+        }
+    }
+    // No white space by Unicode: of no width, joining words, a mark of the byte order.
+    for other in ['\u{200b}', '\u{2060}', '\u{feff}'] {
+        assert!(matches!(parse(format!("{other}0:7").as_bytes()), Line::Bad(_)), "{other:?}");
+    }
+}
+
+#[test]
+fn zeros_before_a_number_are_forgiven_up_to_the_limit_of_a_line() {
+    let limit = 256;
+    for zeros in [1, 20, 100, limit - "0:18446744073709551615".len()] {
+        let line = format!("0:{}18446744073709551615", "0".repeat(zeros));
+        assert!(line.len() <= limit);
+        let found = lines_of(format!("{line}\n").as_bytes(), 7, limit);
+        assert_eq!(found, [Line::Task(Task::new(CPU, u64::MAX))], "{zeros} zeros");
+    }
+    assert_eq!(parse(format!("{}1:7", "0".repeat(200)).as_bytes()), Line::Task(Task::new(IO, 7)));
+}
+
+#[test]
+fn a_line_is_measured_in_bytes_with_its_white_space() {
+    let line = format!("0:7{}", "\u{3000}".repeat(5));
+    assert_eq!(lines_of(line.as_bytes(), 5, 18), [Line::Task(Task::new(CPU, 7))]);
+    assert_eq!(lines_of(line.as_bytes(), 5, 17), [Line::Bad(BadLine::Long(17))]);
+}
+
 #[test]
 fn lines_that_are_no_task_say_why() {
-    let table: [(&[u8], &str); 16] = [
+    let table: [(&[u8], &str); 19] = [
         (b"", "the type is ''"),
         (b"   ", "the type is ''"),
         (b":", "the type is ''"),
@@ -45,7 +85,11 @@ fn lines_that_are_no_task_say_why() {
         (b"x:5", "the type is 'x'"),
         (b"0 :5", "the type is '0 '"),
         (b"18446744073709551616:5", "the type is '18446744073709551616'"),
-        (b"\xff:5", "the type is '\\xff'"),
+        (b"\xff:5", "the line '\\xff:5' is not UTF-8"),
+        (b"0:what: \xff :9", "the line '0:what: \\xff :9' is not UTF-8"),
+        // Half of an ideographic space, and a byte that is white space in Latin-1 alone.
+        (b"0:5\xe3\x80", "the line '0:5\\xe3\\x80' is not UTF-8"),
+        (b"0:5\xa0", "the line '0:5\\xa0' is not UTF-8"),
         (b"HELLO 3", "the type is 'HELLO 3'"),
         (b"0:", "the seed is ''"),
         (b"0:-1", "the seed is '-1'"),

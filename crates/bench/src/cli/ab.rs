@@ -20,16 +20,16 @@ pub const ROUNDS_MAX: usize = 10_000;
 /// Measures two commands in turns, in random order, and says what differs
 ///
 /// A command is a load of this program ('grpc ADDRESS METHOD -c 10 -d 2s') or any other, which is timed as a whole.
-/// Nothing is expanded by a shell; for that, write sh -c '...'.
+/// No shell expands it; for that, write sh -c '...'.
 #[derive(Clone, Debug, Args)]
 pub struct AbArgs {
-    /// The first command; the base of the ratios
+    /// The first command, the base of the ratios
     #[arg(value_name = "CMD_A")]
     pub a: String,
     /// The second command
     #[arg(value_name = "CMD_B")]
     pub b: String,
-    /// How often both are run
+    /// Number of rounds; each runs both commands once
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub rounds: usize,
     /// What is compared: rate, p50, p90, p99, p99.9, mean, errors, client-cpu, server-cpu, wall, cpu [default: rate, p50
@@ -39,7 +39,7 @@ pub struct AbArgs {
     /// Seed of the order within the rounds
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// A command to be run before each of both, as to fill a store again
+    /// A command to run before each of the two, for example to fill a store again
     #[arg(long, value_name = "CMD")]
     pub before: Option<String>,
     /// Write the comparison as JSON

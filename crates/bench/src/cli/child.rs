@@ -50,7 +50,7 @@ impl CommandLine {
             words.remove(0);
         }
         let is_load = words.first().is_some_and(|word| LOADS.contains(&word.as_str()));
-        ensure!(is_load || !named, "{text:?} is no load: after quire-bench comes one of {}", LOADS.join(", "));
+        ensure!(is_load || !named, "{text:?} is not a load: after quire-bench write one of {}", LOADS.join(", "));
         if is_load {
             ensure!(!mentions(&words, None, "json"), "{text:?}: leave --json out, the figures are read from it here");
         }
@@ -104,7 +104,7 @@ pub struct Children {
 impl Children {
     /// With this very program for loads.
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self::with_program(std::env::current_exe().context("cannot tell where this program is")?, []))
+        Ok(Self::with_program(std::env::current_exe().context("cannot find the path of this program")?, []))
     }
 
     /// With another program that understands our arguments after some of its own.
@@ -169,8 +169,8 @@ fn read_output(child: &mut Child) -> anyhow::Result<Vec<u8>> {
 
 fn report(line: &CommandLine, output: &[u8]) -> anyhow::Result<Report> {
     let text = String::from_utf8_lossy(output);
-    let report =
-        json::parse(&text).with_context(|| format!("what {:?} printed is no report of this program", line.text))?;
+    let report = json::parse(&text)
+        .with_context(|| format!("{:?} printed something that is not a report of this program", line.text))?;
     ensure!(!report.runs.is_empty(), "{:?} reports no run", line.text);
     Ok(report)
 }
@@ -268,7 +268,7 @@ mod tests {
         for (text, expected) in [
             ("", "a command is empty"),
             ("echo 'x", "has a quote that is not closed"),
-            ("quire-bench ab 'x' 'y'", "is no load: after quire-bench comes one of grpc, http, tcp"),
+            ("quire-bench ab 'x' 'y'", "is not a load: after quire-bench write one of grpc, http, tcp"),
             ("grpc 127.0.0.1:1 --json x.json", "leave --json out"),
             ("grpc 127.0.0.1:1 --json=x.json", "leave --json out"),
         ] {
@@ -298,7 +298,7 @@ mod tests {
         // A program that is no load generator of ours, but takes its arguments.
         let echo = Children::with_program("echo", []);
         let no_report = echo.measure(&parse("grpc x").expect("a load")).expect_err("no report").to_string();
-        assert!(no_report.contains("is no report"), "{no_report}");
+        assert!(no_report.contains("is not a report"), "{no_report}");
     }
 
     #[test]

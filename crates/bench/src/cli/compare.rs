@@ -16,7 +16,7 @@ use crate::stats::metric::Metric;
 
 /// Compares two saved reports, run by run
 ///
-/// What changed on the machine between the two counts as a difference, too: `ab` takes turns instead.
+/// A change of the machine between the two looks like a difference, too: `ab` runs both in turns instead.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// Report of --json; the base of the ratios

@@ -9,7 +9,7 @@ fn run(rate: f64, time_us: u64) -> Run {
     for part in 1..=1_000 {
         response.histogram.record(time_us * part).expect("within bounds");
     }
-    Run { requests: 1_000, rate, response, client_cpu_seconds: 0.01, ..Run::default() }
+    Run { requests: 1_000, completed: 1_000, rate, response, client_cpu_seconds: 0.01, ..Run::default() }
 }
 
 fn report(runs: Vec<Run>) -> Report {
@@ -59,7 +59,7 @@ fn loads_that_differ_and_runs_that_cannot_be_believed_are_warned_of() {
     b.load.connections = 20;
     b.load.target = "127.0.0.1:2".into();
     b.load.settings.insert("timeout".into(), "5s".into());
-    b.runs[1].verdict = Believed { reasons: vec!["the client was busy".into()] };
+    b.runs[1].verdict = Believed::invalid("the client was busy");
     b.runs[0].interrupted = true;
     let (effects, page) = check(&a, &b);
     let expected = [
@@ -99,7 +99,7 @@ fn a_file_that_is_no_report_is_named_with_what_is_wrong() {
         assert!(error.contains("x.json") && error.contains(expected), "{error}");
     };
     check(None, "cannot read the report");
-    check(Some("[1, 2".into()), "it is not a report as --json writes it");
+    check(Some("[1, 2".into()), "it is not a report that --json wrote");
     check(Some(r#"{"format": "other"}"#.into()), "this version reads \"quire-bench/1\"");
     check(Some(serde_json::to_string(&report(Vec::new())).expect("JSON")), "holds no run");
 }

@@ -126,7 +126,7 @@ fn difference(effect: &Effect, value: f64) -> String {
 
 fn words(effect: &Effect) -> String {
     match (effect.verdict, effect.scale) {
-        (Verdict::TooFewRuns, _) => "too few runs to tell: at least 2 of each are needed".to_owned(),
+        (Verdict::TooFewRuns, _) => "too few runs to tell: make at least 2 of each".to_owned(),
         (Verdict::NoDifferenceSeen, _) => "no difference seen".to_owned(),
         (Verdict::Different, Scale::Difference) if effect.change > 0.0 => "B is higher".to_owned(),
         (Verdict::Different, Scale::Difference) => "B is lower".to_owned(),

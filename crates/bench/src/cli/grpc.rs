@@ -29,7 +29,7 @@ const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls one method of a gRPC service.
 #[derive(Clone, Debug, Args)]
 pub struct GrpcArgs {
-    /// host:port, http://host:port or https://host:port
+    /// host:port, :port on this machine, http://host:port or https://host:port
     pub address: String,
     /// package.Service/Method; found by reflection unless --proto is given
     pub method: String,
@@ -40,22 +40,22 @@ pub struct GrpcArgs {
     /// CSV file with a header row, for {{row.COLUMN}}; rows are used in turn
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub rows: Option<PathBuf>,
-    /// How often to send the messages of --data within a call, to a method that takes a stream
+    /// How many times a call sends the messages of --data, for a method that takes a stream
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Request")]
     pub messages: usize,
     /// Metadata of every call, as NAME:VALUE (of a -bin name, VALUE is base64); may be repeated
     #[arg(long, value_name = "NAME:VALUE", help_heading = "Request")]
     pub metadata: Vec<String>,
-    /// Deadline of a call, which the server is told [default: none; --timeout ends calls without telling]
+    /// Deadline of a call, sent to the server [default: none; --timeout ends calls without telling the server]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Request")]
     pub deadline: Option<Duration>,
     /// Compress requests
     #[arg(long, value_enum, help_heading = "Request")]
     pub compression: Option<CompressionArg>,
-    /// Count endings by the value of this field of the answer (of a stream's last message), as success or order.state
+    /// Count answers by the value of this field (of a stream's last message), as in success or order.state
     #[arg(long, value_name = "FIELD", help_heading = "Request")]
     pub outcome: Option<String>,
-    /// What calls name as the server, where that differs from the address
+    /// Name of the server in every call [default: the address]
     #[arg(long, value_name = "HOST", help_heading = "Request")]
     pub authority: Option<String>,
     /// The contract, instead of reflection
@@ -64,7 +64,7 @@ pub struct GrpcArgs {
     /// Where --proto and its imports are [default: the folder of --proto]; may be repeated
     #[arg(long, value_name = "DIR", requires = "proto", help_heading = "Contract")]
     pub import_path: Vec<PathBuf>,
-    /// Show the method and an example message, and stop
+    /// Print the method and an example message, then stop
     #[arg(long, help_heading = "Contract")]
     pub describe: bool,
     /// TLS.
@@ -221,7 +221,7 @@ fn read_data(data: &str) -> anyhow::Result<String> {
     if bytes.len() as u64 > DATA_BYTES_MAX {
         bail!("--data {data}: more than {DATA_BYTES_MAX} bytes");
     }
-    String::from_utf8(bytes).with_context(|| format!("--data {data} is no text in UTF-8"))
+    String::from_utf8(bytes).with_context(|| format!("--data {data} is not text in UTF-8"))
 }
 
 fn metadata(entries: &[String]) -> anyhow::Result<Metadata> {
@@ -240,7 +240,7 @@ fn metadata(entries: &[String]) -> anyhow::Result<Metadata> {
 
 /// Most calls at once on a connection.
 const MULTIPLEXING: Multiplexing =
-    Multiplexing { in_flight_max: 65_536, reason: "a connection would do nothing but keep count of them" };
+    Multiplexing { in_flight_max: 65_536, reason: "a connection would be busy keeping count of them" };
 
 /// Runs the command.
 pub fn command(args: &GrpcArgs) -> anyhow::Result<Exit> {

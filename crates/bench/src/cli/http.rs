@@ -22,7 +22,7 @@ pub struct HttpArgs {
     /// How much load, and where its figures go.
     #[command(flatten)]
     pub load: LoadArgs,
-    /// http:// or https://, with placeholders in path and query: {{number}}, {{random 1 100}}, {{row.column}}
+    /// http:// or https://, or HOST:PORT/PATH and :PORT/PATH for http://, with placeholders in path and query: {{number}}, {{random 1 100}}, {{row.column}}
     pub url: String,
     /// Method [default: GET, with --data POST]
     #[arg(short = 'X', long, help_heading = "Request")]
@@ -36,7 +36,7 @@ pub struct HttpArgs {
     /// CSV file with a header row, for {{row.column}}
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub rows: Option<PathBuf>,
-    /// HTTP/2, without asking on http://, by ALPN on https://
+    /// Speak HTTP/2: with prior knowledge to http://, negotiated by ALPN to https://
     #[arg(long, help_heading = "Request")]
     pub http2: bool,
     /// TLS.
@@ -48,7 +48,7 @@ pub struct HttpArgs {
 pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
     anyhow::ensure!(
         args.http2 || args.load.in_flight.is_none_or(|count| count == 1),
-        "HTTP/1.1 carries one request at a time on a connection: more clients are wanted (-c), or --http2"
+        "HTTP/1.1 carries one request at a time on a connection: use more clients (-c), or --http2"
     );
     let sources = input::sources(args.load.seed, args.rows.as_deref())?;
     let asked = Asked {
@@ -75,7 +75,7 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
 fn tls(args: &HttpArgs, requests: &Requests, protocol: &[u8]) -> anyhow::Result<Option<Arc<ClientConfig>>> {
     match args.tls.given() {
         Some(flag) if !requests.is_https() => {
-            anyhow::bail!("{flag} is about TLS, which is spoken to https:// addresses alone")
+            anyhow::bail!("{flag} is for TLS: write an https:// address")
         }
         _ if requests.is_https() => {
             let mut config = args.tls.config()?;

@@ -16,7 +16,7 @@ pub struct LoadArgs {
     /// Connections; each is one client of a closed loop
     #[arg(short = 'c', long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub clients: usize,
-    /// Requests at once on each connection (in an open loop: at most) [default: 1; in an open loop what the protocol allows]
+    /// Requests in flight on each connection; in an open loop the maximum [default: 1; in an open loop what the protocol allows]
     #[arg(short = 'm', long, value_name = "N", help_heading = "Load")]
     pub in_flight: Option<usize>,
     /// Open loop: requests a second, timed from when they are due; steps and ramps as 1000x10s,2000x10s,2000..9000x30s
@@ -37,7 +37,7 @@ pub struct LoadArgs {
     /// Closed loop: the clients begin one after another over this time
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub ramp_up: Duration,
-    /// Longest time for a request
+    /// Longest time that a request waits to be sent, and then for its answer; a run ends in --duration plus this
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub timeout: Duration,
     /// Threads that make requests [default: one a core, at most one a connection]
@@ -49,19 +49,19 @@ pub struct LoadArgs {
     /// The same seed makes the same random values and arrivals
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
-    /// Repeat the run; comparisons count runs
+    /// Number of runs; comparisons count runs, not requests
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub runs: usize,
-    /// Objectives that decide the exit code, as p99<5ms,errors<0.1%,rate>1000
+    /// Objectives that decide the exit code, as in p99<5ms,errors<0.1%,rate>1000
     #[arg(long, value_name = "LIST", help_heading = "Output")]
     pub slo: Option<String>,
     /// Write everything measured as JSON, for `compare`; - is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
-    /// Write a row a request: scheduled, sent, first byte, done, status
+    /// Write a row for each request: scheduled, sent, first byte, done, status
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
-    /// Write one page with plots, complete in itself
+    /// Write a page with plots, in one file
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
     /// No progress on the terminal
@@ -83,7 +83,7 @@ pub enum ArrivalsArg {
 pub struct Multiplexing {
     /// Most requests at once on a connection.
     pub in_flight_max: usize,
-    /// The reason for it, for whoever asks for more.
+    /// The reason for it, shown to a user who asks for more.
     pub reason: &'static str,
 }
 

@@ -10,14 +10,16 @@ use super::load::{LoadArgs, Multiplexing};
 use super::{Exit, shown};
 use crate::plan::{End, Pace, Plan};
 use crate::probe::{Probe, Reading};
-use crate::recorder::TIMED_OUT;
-use crate::report::csv::RowWriter;
-use crate::report::model::{FORMAT, Load, Machine, Report, Run};
+use crate::recorder;
+use crate::report::csv::{RowWriter, Who};
+use crate::report::model::{FORMAT, Load, Report, Run};
+use crate::report::origin;
 use crate::report::outputs::prepare_outputs;
 use crate::report::progress::{Live, Progress as Line};
 use crate::report::units::float;
 use crate::run::{Progress, Watch, run_with_rows};
 use crate::stats::slo::{self, Objectives, Outcome};
+use crate::verdict;
 use crate::workload::Workload;
 
 /// Makes the runs that the flags ask for. `load` says what is loaded; how is filled in here.
@@ -35,12 +37,15 @@ pub fn measure<W: Workload>(
     describe(&plan, &mut load);
     let mut observer = Observer { probe, before: None, after: None, line: Line::new(args.quiet), name: String::new() };
     let labels = workload.clone();
-    let rows = outputs.rows.take().map(|rows| rows.start(move |ending| label(&labels, ending))).transpose()?;
+    let who = if matches!(plan.pace, Pace::Open { .. }) { Who::Connection } else { Who::Client };
+    let rows = outputs.rows.take().map(|rows| rows.start(who, move |ending| label(&labels, ending))).transpose()?;
     let mut runs: Vec<Run> = Vec::new();
     for number in 1..=args.runs {
         observer.name = if args.runs > 1 { format!("run {number} of {}", args.runs) } else { "run".to_owned() };
         let mut seen = run_with_rows(&plan, workload, &mut observer, rows.as_ref().map(RowWriter::sink))?;
         seen.server = observer.server_side();
+        let compared = seen.server.as_ref().and_then(|server| verdict::compare_with_server(&seen, server));
+        seen.verdict.doubts.extend(compared);
         let interrupted = seen.interrupted;
         runs.push(seen);
         if interrupted {
@@ -54,8 +59,8 @@ pub fn measure<W: Workload>(
     }
     let report = Report {
         format: FORMAT.to_owned(),
-        tool: concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ")").to_owned(),
-        machine: machine(),
+        tool: origin::TOOL.to_owned(),
+        machine: origin::this_machine(),
         load,
         runs,
     };
@@ -80,7 +85,7 @@ fn exit(runs: &[Run], objectives: Option<&Objectives>) -> Exit {
 }
 
 fn label<W: Workload>(workload: &W, ending: u16) -> String {
-    if ending == TIMED_OUT { "timeout".to_owned() } else { workload.label(ending) }
+    recorder::own_label(ending).map_or_else(|| workload.label(ending), str::to_owned)
 }
 
 fn describe(plan: &Plan, load: &mut Load) {
@@ -114,18 +119,6 @@ fn describe(plan: &Plan, load: &mut Load) {
             let seconds = seconds.unwrap_or(1.0);
             load.rate = Some(profile.due_between(0.0, seconds) / seconds);
         }
-    }
-}
-
-fn machine() -> Machine {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let model = read("/proc/cpuinfo");
-    let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let release = read("/proc/sys/kernel/osrelease");
-    Machine {
-        cpu: model.trim_start_matches([' ', '\t', ':']).to_owned(),
-        cores: crate::run::cores().len(),
-        system: format!("{} {}", std::env::consts::OS, release.trim()),
     }
 }
 
@@ -174,7 +167,14 @@ impl Watch for Observer {
         self.line.show(&self.name, &live);
     }
 
-    fn ended(&mut self) {
+    fn measured(&mut self) {
         self.after = self.read();
+    }
+
+    fn ended(&mut self) {
+        // A server that was too busy to answer may have the time now; its figures say what time they are of.
+        if self.after.is_none() {
+            self.after = self.read();
+        }
     }
 }

@@ -70,7 +70,7 @@ pub enum Command {
     Http(Box<http::HttpArgs>),
     /// Load a service that answers lines over TCP
     Tcp(Box<tcp::TcpArgs>),
-    /// Serve, doing nothing but answer: what a load costs before any service does
+    /// Serve constant answers: shows what a load costs without any service
     Null(null::NullArgs),
     /// Compare two saved reports
     Compare(compare::CompareArgs),

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::{Exit, input};
 use crate::null::{Null, NullOptions, Reply, Speaks, Stalls, Streams};
+use crate::values;
 
 /// A null server.
 #[derive(Clone, Debug, Args)]
@@ -22,10 +23,10 @@ pub struct NullArgs {
 pub enum Protocol {
     /// Answers every gRPC method
     Grpc {
-        /// Bytes of each message that is answered: 0, or 4 and more
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        /// Size of each message that is answered: 0, or 4 bytes and more; 1KiB and 2MB are understood
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
-        /// Methods take a stream and answer each message, instead of one with one
+        /// Methods take a stream and answer each of its messages
         #[arg(long)]
         streams: bool,
         /// What all null servers have.
@@ -34,8 +35,8 @@ pub enum Protocol {
     },
     /// Answers every HTTP/1.1 and HTTP/2 request with 200
     Http {
-        /// Bytes of each body that is answered
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        /// Size of each body that is answered, as in 100, 1KiB or 2MB
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
         /// What all null servers have.
         #[command(flatten)]
@@ -43,8 +44,8 @@ pub enum Protocol {
     },
     /// Answers every line over TCP
     Tcp {
-        /// Bytes of each answer
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        /// Size of each answer, as in 100, 1KiB or 2MB
+        #[arg(long, value_name = "SIZE", default_value = "1", value_parser = values::bytes)]
         answer_bytes: usize,
         /// Answer with this line instead
         #[arg(long, value_name = "TEXT", conflicts_with = "answer_bytes")]
@@ -58,13 +59,13 @@ pub enum Protocol {
 /// What all null servers have.
 #[derive(Clone, Debug, Args)]
 pub struct Serving {
-    /// Where to listen; port 0 is any that is free
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    /// Where to listen, HOST:PORT or :PORT; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = values::listen)]
     pub listen: SocketAddr,
     /// Threads that serve
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
-    /// All threads stop for so long, as a garbage collection would make them
+    /// Stop all threads for this long, as a garbage collection would
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "every")]
     pub stall: Option<Duration>,
     /// From the beginning of one stall to that of the next

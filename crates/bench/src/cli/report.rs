@@ -15,7 +15,7 @@ pub struct ReportArgs {
     /// The report
     #[arg(value_name = "REPORT.json")]
     pub report: PathBuf,
-    /// Write one page with plots, complete in itself, instead of the summary; - is standard output
+    /// Write a page with plots, in one file, instead of the summary; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

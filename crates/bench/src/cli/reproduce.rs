@@ -6,17 +6,18 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 
 use super::Exit;
+use crate::reproduce::progress::Progress;
 use crate::reproduce::{EXPERIMENTS, Options, reproduce};
 
 /// Repeats a published experiment on servers that it starts itself
 #[derive(Clone, Debug, Args)]
 pub struct ReproduceArgs {
-    /// Which; a name that is none lists them
+    /// Name of the experiment; an unknown name lists them all
     pub experiment: String,
     /// Folder for index.html, the rows as CSV and summary.json [default: reproduce-EXPERIMENT]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How often everything is measured; intervals need at least 2
+    /// Number of rounds; confidence intervals need at least 2
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rounds: usize,
     /// The server's program [default: quire beside this program]
@@ -41,7 +42,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<Exit> {
         .find(|experiment| experiment.name == args.experiment)
         .ok_or_else(|| anyhow!("there is no experiment {:?}; there are: {}", args.experiment, known()))?;
     ensure!(args.rounds > 0, "--rounds must be at least 1");
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
     let quire = args.quire.clone().unwrap_or_else(|| own.with_file_name("quire"));
     ensure!(
         quire.is_file(),
@@ -51,7 +52,15 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<Exit> {
     let out = args.out.clone().unwrap_or_else(|| format!("reproduce-{}", experiment.name).into());
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make the folder {}", out.display()))?;
     let peers = args.peers.clone().unwrap_or_else(|| peers_above(&own));
-    let options = Options { out: out.clone(), quire, peers, rounds: args.rounds, seed: args.seed, rows: args.rows };
+    let options = Options {
+        out: out.clone(),
+        quire,
+        peers,
+        rounds: args.rounds,
+        seed: args.seed,
+        rows: args.rows,
+        progress: Progress::default(),
+    };
     let findings = reproduce(experiment, &options)?;
     for (name, figure) in &findings.summary {
         eprintln!("{name} {figure}");

@@ -42,7 +42,7 @@ pub fn judged(judged: &Judged) -> String {
 }
 
 fn time(micros: f64) -> String {
-    if micros.is_infinite() { "no end seen".to_owned() } else { units::micros(micros) }
+    if micros.is_infinite() { "no upper limit".to_owned() } else { units::micros(micros) }
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(
             lines("p99<5ms,max<=2ms,errors<=0"),
             [
-                "p99<5ms: 1.00 ms seen (1.00 ms to no end seen): inconclusive: too few requests to tell",
+                "p99<5ms: 1.00 ms seen (1.00 ms to no upper limit): inconclusive: too few requests to tell",
                 "max<=2ms: 1.00 ms seen: pass",
                 "errors<=0: 0% seen: pass",
             ]

@@ -10,6 +10,7 @@ use super::measure::measure;
 use super::{Exit, input};
 use crate::report::model::Load;
 use crate::template::Template;
+use crate::values::host_and_port;
 use crate::workload::socket;
 use crate::workload::tcp::{Exchange, Reply, TcpWorkload};
 
@@ -19,18 +20,18 @@ pub struct TcpArgs {
     /// How much load, and where its figures go.
     #[command(flatten)]
     pub load: LoadArgs,
-    /// HOST:PORT
+    /// HOST:PORT, or :PORT on this machine
     pub address: String,
     /// The request without its newline; placeholders: {{number}}, {{random 1 100}}, {{row.column}}
     #[arg(long, value_name = "TEMPLATE", help_heading = "Request")]
     pub line: String,
-    /// What is answered: bytes:N, or line for all up to a newline
+    /// Form of a reply: bytes:SIZE, or line for everything up to a newline
     #[arg(long, value_name = "FORM", help_heading = "Request")]
     pub reply: String,
-    /// Count replies by what they say, not only as replies
+    /// Count replies by their text
     #[arg(long, help_heading = "Request")]
     pub outcome: bool,
-    /// A good reply; with one or more of these, every other counts as an error
+    /// A good reply, may be repeated; every other reply then counts as an error
     #[arg(long, value_name = "TEXT", help_heading = "Request")]
     pub ok: Vec<String>,
     /// Lines end with CR LF
@@ -46,8 +47,8 @@ pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
     let reply: Reply = args.reply.parse()?;
     let sources = input::sources(args.load.seed, args.rows.as_deref())?;
     let line = Template::parse(&args.line, &sources).map_err(|error| anyhow::anyhow!("in --line: {error}"))?;
-    let (host, port) = split(&args.address)?;
-    let address = input::block_on(async { Ok(socket::reach(host, port).await?.peer_addr()?) })?;
+    let (host, port) = host_and_port(&args.address)?;
+    let address = input::block_on(async { Ok(socket::reach(&host, port).await?.peer_addr()?) })?;
     let exchange = Exchange {
         line,
         line_end: if args.crlf { "\r\n" } else { "\n" },
@@ -62,17 +63,9 @@ pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
 /// Runs the command. A server of lines would take a question about metrics for a request, so it is not asked.
 pub fn command(args: &TcpArgs) -> anyhow::Result<Exit> {
     let (workload, load) = prepare(args)?;
-    let reason = "lines beyond would only wait in the sockets; use more clients (-c)";
+    let reason = "more lines would only wait in the socket; use more clients (-c)";
     let multiplexing = Multiplexing { in_flight_max: workload.in_flight_max(), reason };
     measure(&args.load, multiplexing, load, &workload, None)
-}
-
-fn split(address: &str) -> anyhow::Result<(&str, u16)> {
-    let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    match parts {
-        Some((host, port)) if !host.is_empty() && !host.contains('/') && port != 0 => Ok((host, port)),
-        _ => anyhow::bail!("`{address}` is no address; HOST:PORT is wanted, as in 127.0.0.1:8080"),
-    }
 }
 
 fn described(args: &TcpArgs) -> Load {

@@ -18,7 +18,7 @@ const STREAMS_MAX: u32 = 4096;
 /// What shape every method has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// One message in, one out; who expects a stream gets a stream of one.
+    /// One message in, one out; a client that expects a stream gets a stream of one.
     No,
     /// A stream in and a stream out, a message for each.
     Both,
@@ -60,7 +60,7 @@ struct Answerer {
     delay: Duration,
 }
 
-/// A server that answers everything.
+/// A server that answers every method.
 pub(super) fn server(answer_bytes: usize, streams: Streams, delay: Duration, workers: Vec<Handle>) -> Server {
     let message = Filler::of(answer_bytes).unwrap_or_default();
     let answerer = Arc::new(Answerer { encoded: message.encode_to_vec(), message, delay });

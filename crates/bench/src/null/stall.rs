@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Further off than anybody waits, and no further than a clock can tell.
+/// Farther off than any run lasts, and within what a clock can tell.
 const WAIT_MAX: Duration = Duration::from_hours(24 * 365);
 
 /// When the threads of a server answer nothing.

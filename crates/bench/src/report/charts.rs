@@ -14,7 +14,7 @@ const BARS: usize = 56;
 /// Points of a percentile curve for each factor of ten.
 const POINTS_A_DECADE: u32 = 40;
 
-/// Clients that get a row each; more are told apart by their height alone.
+/// Clients or connections that get a row each; more are told apart by their height alone.
 const ROWS_MAX: u32 = 24;
 
 /// Every chart that the runs have data for.
@@ -24,7 +24,7 @@ pub fn all(load: &Load, runs: &[Run]) -> Vec<Figure> {
         percentiles(runs),
         percentiles_over_time(runs),
         throughput(load.rate, runs),
-        finishes(runs),
+        finishes(load, runs),
         lag(runs),
         server(runs),
     ];
@@ -164,7 +164,7 @@ fn curve(distribution: &Distribution) -> Vec<(f64, f64)> {
 fn percentiles_over_time(runs: &[Run]) -> Figure {
     let line = |run: &Run, of: fn(&super::model::Interval) -> f64| {
         let points = run.series.iter().map(|part| {
-            let time = if part.requests > 0 { of(part) } else { f64::NAN };
+            let time = of(part);
             (part.at_seconds + part.seconds / 2.0, time)
         });
         Shape::Line(points.collect())
@@ -172,13 +172,16 @@ fn percentiles_over_time(runs: &[Run]) -> Figure {
     let (series, caption): (Vec<Series>, _) = match runs {
         [run] => {
             let lines = [
-                Series::new("p50", Colour::Step(0), line(run, |part| part.p50_us)),
-                Series::new("p90", Colour::Step(1), line(run, |part| part.p90_us)),
-                Series::new("p99", Colour::Step(2), line(run, |part| part.p99_us)),
-                Series::new("p99.9", Colour::Step(3), line(run, |part| part.p999_us)),
-                Series::new("max", Colour::Step(4), line(run, |part| part.max_us)),
+                Series::new("p50", Colour::Series(0), line(run, |part| part.p50_us)),
+                Series::new("p90", Colour::Series(1), line(run, |part| part.p90_us)),
+                Series::new("p99", Colour::Series(2), line(run, |part| part.p99_us)),
+                Series::new("p99.9", Colour::Series(3), line(run, |part| part.p999_us)),
+                Series::new("max", Colour::Series(4), line(run, |part| part.max_us)),
             ];
-            (lines.into(), "Response times of the requests that ended in each part of the run.")
+            (
+                lines.into(),
+                "Response times of the requests that ended in each part of the run, those that failed among them.",
+            )
         }
         runs => {
             let lines = runs.iter().enumerate();
@@ -193,7 +196,7 @@ fn percentiles_over_time(runs: &[Run]) -> Figure {
         chart: Chart {
             x: Axis::linear("since the beginning", Unit::Seconds).from(0.0),
             y: Axis::log("response time", Unit::Micros),
-            series: if runs.iter().any(|run| run.series.iter().any(|part| part.requests > 0)) {
+            series: if runs.iter().any(|run| run.series.iter().any(|part| part.max_us > 0.0)) {
                 series
             } else {
                 Vec::new()
@@ -214,7 +217,7 @@ fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
         points
     };
     let mut series: Vec<Series> = match runs {
-        [run] => vec![Series::new("requests", Colour::Series(0), Shape::Area(steps(run, |part| part.requests)))],
+        [run] => vec![Series::new("answers", Colour::Series(0), Shape::Area(steps(run, |part| part.requests)))],
         runs => {
             let lines = runs.iter().enumerate();
             lines
@@ -233,17 +236,12 @@ fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
         })
         .collect();
     let caption = if errors.is_empty() {
-        "Requests that ended, a second. None of them failed."
+        "Answers a second. No request failed."
     } else {
-        "Requests that ended, a second, and those of them that failed."
+        "Answers a second, and requests that failed, were given up or never sent."
     };
     series.extend(errors);
-    let end =
-        runs.iter().filter_map(|run| run.series.last()).map(|part| part.at_seconds + part.seconds).fold(0.0, f64::max);
-    if let (Some(rate), true) = (asked_for, end > 0.0) {
-        let line = Shape::Steps(vec![(0.0, rate), (end, rate)]);
-        series.push(Series::new(format!("asked for {}", figures::rate(rate)), Colour::Muted, line));
-    }
+    series.extend(asked_over_time(asked_for, runs));
     Figure {
         title: "Throughput".to_owned(),
         caption: caption.to_owned(),
@@ -256,38 +254,60 @@ fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
     }
 }
 
-/// A row a client; in its row a request stands the higher, the longer it took.
-fn finishes(runs: &[Run]) -> Figure {
+/// The rate asked for in each part of the longest run, as steps: a ramp rises beside the rate that was reached.
+fn asked_over_time(asked_for: Option<f64>, runs: &[Run]) -> Option<Series> {
+    let end = |run: &Run| run.series.last().map_or(0.0, |part| part.at_seconds + part.seconds);
+    let longest = runs.iter().max_by(|one, other| end(one).total_cmp(&end(other)))?;
+    let (rate, end) = (asked_for?, end(longest));
+    let mut points: Vec<(f64, f64)> =
+        longest.series.iter().map(|part| (part.at_seconds, part.due / part.seconds.max(1e-9))).collect();
+    if points.iter().all(|point| point.1 <= 0.0) {
+        // A report of an earlier version knows the mean alone.
+        points = vec![(0.0, rate)];
+    }
+    points.push((end, points.last()?.1));
+    (end > 0.0).then(|| {
+        Series::new(format!("asked for, {} on average", figures::rate(rate)), Colour::Muted, Shape::Steps(points))
+    })
+}
+
+/// A row a client, or a connection; in its row a request stands the higher, the longer it took.
+fn finishes(load: &Load, runs: &[Run]) -> Figure {
+    let who = if load.is_open() { "connection" } else { "client" };
     let finishes = runs.first().map_or(&[][..], |run| &run.finishes);
     let times = || finishes.iter().map(|finish| finish.response_us.max(0.001).ln()).filter(|time| time.is_finite());
     let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
-    let clients = finishes.iter().map(|finish| finish.client).max().map_or(0, |last| last.saturating_add(1));
-    let in_rows = clients <= ROWS_MAX;
+    let rows = finishes.iter().map(|finish| finish.client).max().map_or(0, |last| last.saturating_add(1));
+    let in_rows = rows <= ROWS_MAX;
     // Rows leave a quarter free, so that they stay apart.
     let height = |response_us: f64| {
         let share = if high > low { (response_us.max(0.001).ln() - low) / (high - low) } else { 0.5 };
         if in_rows { 0.75 * share - 0.375 } else { 0.0 }
     };
-    let series = (0..clients.min(if in_rows { ROWS_MAX } else { 1 })).map(|client| {
+    let series = (0..rows.min(if in_rows { ROWS_MAX } else { 1 })).map(|client| {
         let own = finishes.iter().filter(|finish| !in_rows || finish.client == client);
         let points = own.map(|finish| (finish.at_seconds, f64::from(finish.client) + height(finish.response_us)));
         Series::new("", Colour::Series(client as usize), Shape::Points(points.collect()))
     });
-    let rows =
-        if in_rows { (0..clients).map(|client| (f64::from(client), client.to_string())).collect() } else { Vec::new() };
+    let ticks =
+        if in_rows { (0..rows).map(|client| (f64::from(client), client.to_string())).collect() } else { Vec::new() };
     let which = if runs.len() > 1 { " Of the first run." } else { "" };
     let caption = if in_rows {
-        "A dot is a finished request, in its client's row; the higher in the row, the longer it took (logarithmic). A gap \
-         is a time in which nothing finished."
+        format!(
+            "A dot is a finished request, in its {who}'s row; the higher in the row, the longer it took (logarithmic). A \
+             gap is a time in which nothing finished."
+        )
     } else {
-        "A dot is a finished request at the height of its client's number. A gap is a time in which nothing finished."
+        format!(
+            "A dot is a finished request at the height of its {who}'s number. A gap is a time in which nothing finished."
+        )
     };
     Figure {
-        title: "Finish times by client".to_owned(),
+        title: format!("Finish times by {who}"),
         caption: format!("{caption}{which}"),
         chart: Chart {
             x: Axis::linear("finished at", Unit::Seconds).from(0.0),
-            y: Axis::linear("client", Unit::Count).from(-0.6).to(f64::from(clients.max(1)) - 0.4).ticks(rows),
+            y: Axis::linear(who, Unit::Count).from(-0.6).to(f64::from(rows.max(1)) - 0.4).ticks(ticks),
             series: series.collect(),
             ..Chart::default()
         },

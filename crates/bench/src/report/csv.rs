@@ -20,19 +20,34 @@ pub const ROWS_QUEUED_MAX: usize = 1 << 18;
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-const HEAD: &str = "number,client,scheduled_ns,sent_ns,first_byte_ns,done_ns,status\n";
+/// What the second column numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Closed loop: the client that made the request.
+    Client,
+    /// Open loop: the connection that carried it; arrivals have no client.
+    Connection,
+}
+
+fn head(who: Who) -> String {
+    let who = match who {
+        Who::Client => "client",
+        Who::Connection => "connection",
+    };
+    format!("number,{who},scheduled_ns,sent_ns,first_byte_ns,done_ns,status\n")
+}
 
 /// A request. Times are in nanoseconds from the beginning of the run; those of the warm-up's requests do not occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// Number of the request in the run.
     pub number: u64,
-    /// Number of the client that made it.
-    pub client: u32,
+    /// Number of the client that made it, in an open loop of the connection; none if it was not sent.
+    pub client: Option<u32>,
     /// When it was due; in a closed loop, when it was sent.
     pub scheduled_ns: u64,
-    /// When it was sent.
-    pub sent_ns: u64,
+    /// When it was sent, if it was.
+    pub sent_ns: Option<u64>,
     /// When the first byte of the answer was there, where the transport tells.
     pub first_byte_ns: Option<u64>,
     /// When the whole answer was there.
@@ -94,17 +109,17 @@ impl RowFile {
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let into = Pending::create(path)?;
         if into.is_standard_output() {
-            bail!("cannot write rows to standard output: --csv wants a file, only --json can be -");
+            bail!("only --json can write to standard output; name a file");
         }
         Ok(Self { path: into.path().to_owned(), into })
     }
 
     /// Starts the thread that writes. `label` puts endings into words; it is asked once for each.
-    pub fn start(self, label: impl Fn(u16) -> String + Send + 'static) -> anyhow::Result<RowWriter> {
+    pub fn start(self, who: Who, label: impl Fn(u16) -> String + Send + 'static) -> anyhow::Result<RowWriter> {
         let (sender, receiver) = channel();
         let shared = Arc::new(Shared::default());
         let sink = RowSink { sender, shared: shared.clone() };
-        let write = move || write(self.into, &receiver, &shared, label);
+        let write = move || write(self.into, &receiver, &shared, &head(who), label);
         let thread =
             std::thread::Builder::new().name("rows".to_owned()).spawn(write).context("cannot start a thread")?;
         Ok(RowWriter { path: self.path, sink, thread })
@@ -117,7 +132,7 @@ impl RowWriter {
         self.sink.clone()
     }
 
-    /// Writes what is queued and gives the file its name; workers have ended by then, later rows are lost. A run that was ended early says `is_interrupted`.
+    /// Writes the queued rows and gives the file its name; rows that come later are lost.
     pub fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
         let wrong = || format!("cannot write {}", self.path.display());
         // A thread that has ended tells why below.
@@ -164,12 +179,13 @@ fn write(
     into: Pending,
     receiver: &Receiver<Message>,
     shared: &Shared,
+    head: &str,
     label: impl Fn(u16) -> String,
 ) -> io::Result<Pending> {
     let mut file = BufWriter::with_capacity(BUFFER_BYTES, into);
     let mut labels = HashMap::new();
     let mut all = || {
-        file.write_all(HEAD.as_bytes())?;
+        file.write_all(head.as_bytes())?;
         while let Ok(Message::Rows(rows)) = receiver.recv() {
             for row in &rows {
                 write_row(&mut file, row, labels.entry(row.ending).or_insert_with(|| quoted(&label(row.ending))))?;
@@ -187,9 +203,16 @@ fn write(
 
 fn write_row(file: &mut impl io::Write, row: &Row, label: &str) -> io::Result<()> {
     let Row { number, client, scheduled_ns, sent_ns, first_byte_ns, done_ns, .. } = row;
-    write!(file, "{number},{client},{scheduled_ns},{sent_ns},")?;
-    if let Some(first_byte_ns) = first_byte_ns {
-        write!(file, "{first_byte_ns}")?;
+    write!(file, "{number},")?;
+    if let Some(client) = client {
+        write!(file, "{client}")?;
+    }
+    write!(file, ",{scheduled_ns}")?;
+    for known in [sent_ns, first_byte_ns] {
+        file.write_all(b",")?;
+        if let Some(time) = known {
+            write!(file, "{time}")?;
+        }
     }
     writeln!(file, ",{done_ns},{label}")
 }
@@ -215,7 +238,15 @@ mod tests {
     use super::*;
 
     fn row(number: u64) -> Row {
-        Row { number, client: 3, scheduled_ns: 10, sent_ns: 20, first_byte_ns: None, done_ns: 40, ending: 7 }
+        Row {
+            number,
+            client: Some(3),
+            scheduled_ns: 10,
+            sent_ns: Some(20),
+            first_byte_ns: None,
+            done_ns: 40,
+            ending: 7,
+        }
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -227,8 +258,10 @@ mod tests {
     fn rows_of_several_workers_are_read_back_by_another_reader() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.csv");
-        let writer =
-            RowFile::create(&path).expect("writable").start(|ending| format!("odd, \"{ending}\"")).expect("started");
+        let writer = RowFile::create(&path)
+            .expect("writable")
+            .start(Who::Client, |ending| format!("odd, \"{ending}\""))
+            .expect("started");
         let workers = [0, 1].map(|worker| {
             let sink = writer.sink();
             std::thread::spawn(move || {
@@ -241,7 +274,7 @@ mod tests {
         assert_eq!(rows, Rows { path: path.clone(), written: 200, dropped: 0 });
         assert!(!kept.push_batch(vec![row(0)]), "the file is closed");
         let mut reader = csv::Reader::from_path(&path).expect("there");
-        assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>().join(",") + "\n", HEAD);
+        assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>().join(",") + "\n", head(Who::Client));
         let mut numbers: Vec<u64> = reader
             .records()
             .map(|record| {
@@ -258,7 +291,10 @@ mod tests {
     fn a_time_that_is_not_known_is_an_empty_field() {
         let mut line = Vec::new();
         write_row(&mut line, &row(1), "OK").expect("a vector takes it");
-        assert_eq!(String::from_utf8(line).expect("text"), "1,3,10,20,,40,OK\n");
+        let unsent = Row { client: None, sent_ns: None, ..row(2) };
+        write_row(&mut line, &unsent, "not sent").expect("a vector takes it");
+        assert_eq!(String::from_utf8(line).expect("text"), "1,3,10,20,,40,OK\n2,,10,,,40,not sent\n");
+        assert!(head(Who::Connection).starts_with("number,connection,"));
     }
 
     #[test]
@@ -268,7 +304,7 @@ mod tests {
         // The writer stands still at the first label until the queue has been filled.
         let (release, wait) = channel::<()>();
         let label = move |_| wait.recv().map_or_else(|_| "OK".to_owned(), |()| "OK".to_owned());
-        let writer = RowFile::create(&path).expect("writable").start(label).expect("started");
+        let writer = RowFile::create(&path).expect("writable").start(Who::Client, label).expect("started");
         let sink = writer.sink();
         assert!(sink.push_batch(vec![row(0)]));
         assert!(sink.push_batch((1..ROWS_QUEUED_MAX as u64).map(row).collect()));
@@ -284,7 +320,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.csv");
         std::fs::write(&path, "earlier").expect("writable");
-        let writer = RowFile::create(&path).expect("writable").start(|_| "OK".to_owned()).expect("started");
+        let writer =
+            RowFile::create(&path).expect("writable").start(Who::Client, |_| "OK".to_owned()).expect("started");
         assert!(writer.sink().push_batch(vec![row(0)]));
         let rows = writer.finish(true).expect("written");
         assert_eq!(rows.path.file_name().expect("a name"), "rows.interrupted.csv");
@@ -300,8 +337,10 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_full_is_an_error_with_the_files_name() {
-        let writer =
-            RowFile::create(Path::new("/dev/full")).expect("writable").start(|_| "OK".to_owned()).expect("started");
+        let writer = RowFile::create(Path::new("/dev/full"))
+            .expect("writable")
+            .start(Who::Client, |_| "OK".to_owned())
+            .expect("started");
         let sink = writer.sink();
         while sink.push_batch((0..1000).map(row).collect()) {}
         let error = format!("{:#}", writer.finish(false).expect_err("no space"));

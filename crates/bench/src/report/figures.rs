@@ -144,7 +144,7 @@ fn some(run: &Run, value: f64) -> Option<f64> {
 }
 
 fn client_cpu_us(run: &Run) -> Option<f64> {
-    (run.requests > 0).then(|| run.client_cpu_seconds * 1e6 / units::float(run.requests))
+    (run.completed > 0).then(|| run.client_cpu_seconds * 1e6 / units::float(run.completed))
 }
 
 fn server_cpu_us(run: &Run) -> Option<f64> {

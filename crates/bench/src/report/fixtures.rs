@@ -34,8 +34,12 @@ pub(crate) fn one() -> Run {
 /// Two seconds of a thousand requests, from 100 µs to 100 ms, with everything that a run can have.
 pub(crate) fn busy() -> Run {
     let times: Vec<u64> = (1..=1000).map(|number| 100_000 * number).collect();
-    let server =
-        ServerSide { cpu_seconds: 0.01, calls: 1000, latency: vec![(0.001, 10), (0.1, 980), (f64::INFINITY, 10)] };
+    let server = ServerSide {
+        seconds: 2.0,
+        cpu_seconds: 0.01,
+        calls: 1000,
+        latency: vec![(0.001, 10), (0.1, 980), (f64::INFINITY, 10)],
+    };
     Run { server: Some(server), ..of_times(&times, 2.0) }
 }
 
@@ -44,7 +48,7 @@ pub(crate) fn all_errors() -> Run {
     let mut run = of_times(&[90_000, 110_000], 1.0);
     run.errors = 2;
     run.endings = [("UNAVAILABLE".to_owned(), 2)].into();
-    run.verdict = Verdict { reasons: vec!["every request failed".to_owned()] };
+    run.verdict = Verdict::invalid("every request failed");
     for part in &mut run.series {
         part.errors = part.requests;
     }
@@ -77,5 +81,6 @@ fn of_times(times_ns: &[u64], seconds: f64) -> Run {
     run.series = vec![part];
     run.rate = super::units::float(run.requests) / seconds;
     run.endings = [("OK".to_owned(), run.requests)].into();
+    (run.sent, run.completed) = (run.requests, run.requests);
     run
 }

@@ -2,11 +2,10 @@
 //!
 //! Says which figures stand where. Must not know how blocks look or charts are drawn.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use super::charts;
 use super::figures::{self, FIGURES, Range, TIMES, merged};
-use super::model::{Load, Machine, Report, Run};
+use super::model::{Load, Machine, Report, Run, ServerSide};
+use super::origin::{self, moment};
 use super::page::{Banner, Card, Page, Table, Tone, Value};
 use super::units;
 
@@ -28,8 +27,7 @@ const PERCENTILES: [(&str, &str, f64); 5] = [
 /// The page.
 pub fn page(report: &Report) -> String {
     let Report { load, runs, .. } = report;
-    let title = if load.what.is_empty() { load.target.clone() } else { load.what.clone() };
-    let mut page = Page::new(title).lead(lead(report));
+    let mut page = Page::new(load.title()).lead(lead(report)).origin(origin(report));
     for banner in banners(runs) {
         page = page.banner(banner);
     }
@@ -66,24 +64,22 @@ fn lead(report: &Report) -> String {
     let mut parts = vec![
         format!("{} {}", load.protocol, load.target),
         pace,
-        format!("{} with {} in flight each", many(load.connections, "connection"), load.in_flight),
+        format!(
+            "{} with {}{} in flight each",
+            many(load.connections, "connection"),
+            if load.is_open() { "at most " } else { "" },
+            load.in_flight
+        ),
         many(load.workers, "worker"),
     ];
     let seconds: f64 = runs.iter().map(|run| run.seconds).sum();
     parts.push(format!("{} measured in {}", units::micros(seconds * 1e6), many(runs.len(), "run")));
-    if let Some(run) = runs.first() {
-        parts.push(moment(run.began_unix_ms));
-    }
     parts.join(" · ")
 }
 
-fn moment(unix_ms: u64) -> String {
-    // Beyond the year 9999 there is no such text, and no run began there.
-    let seconds = (unix_ms / 1000).min(253_402_300_799);
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds))
-        .to_string()
-        .replace('T', " ")
-        .replace('Z', " UTC")
+fn origin(report: &Report) -> String {
+    let began = report.runs.first().map(|run| moment(run.began_unix_ms));
+    origin::line(began, &report.tool, &report.machine)
 }
 
 /// What is to be read before any figure.
@@ -98,16 +94,26 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         .flat_map(|(index, run)| run.verdict.reasons.iter().map(move |reason| of_run(index, reason)))
         .collect();
     if !reasons.is_empty() {
-        let words = "These figures cannot be believed:".to_owned();
+        let words = "Do not trust these figures:".to_owned();
         banners.push(Banner { tone: Tone::Bad, key: "invalid".into(), title: "INVALID".into(), words, reasons });
+    }
+    let doubts: Vec<String> = runs
+        .iter()
+        .enumerate()
+        .flat_map(|(index, run)| run.verdict.doubts.iter().map(move |doubt| of_run(index, doubt)))
+        .collect();
+    if !doubts.is_empty() {
+        let words = "Read these figures with care:".to_owned();
+        let title = "DOUBTFUL".to_owned();
+        banners.push(Banner { tone: Tone::Warning, key: "doubtful".into(), title, words, reasons: doubts });
     }
     let cut: Vec<String> =
         runs.iter().enumerate().filter(|(_, run)| run.interrupted).map(|(index, _)| (index + 1).to_string()).collect();
     if !cut.is_empty() {
         let words = if several {
-            format!("Ended early from outside: run {}.", cut.join(", "))
+            format!("Interrupted: run {}.", cut.join(", "))
         } else {
-            "Ended early from outside; the figures are of the time until then.".to_owned()
+            "The run was interrupted; the figures are of the time until then.".to_owned()
         };
         banners.push(Banner {
             tone: Tone::Warning,
@@ -118,7 +124,7 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         });
     }
     if runs.iter().all(|run| run.requests == 0) {
-        let words = "No request ended within the measured time.".to_owned();
+        let words = "No request was made within the measured time.".to_owned();
         banners.push(Banner {
             tone: Tone::Warning,
             key: "empty".into(),
@@ -128,7 +134,7 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         });
     }
     if banners.is_empty() {
-        let words = "No check of the load generator speaks against these figures.".to_owned();
+        let words = "The load generator found nothing wrong with this measurement.".to_owned();
         banners.push(Banner {
             tone: Tone::Good,
             key: "valid".into(),
@@ -186,10 +192,11 @@ fn table_of_runs(runs: &[Run]) -> Table {
                 |(show, value)| Value::figure(format!("run{number}.{key}"), value, show(value)),
             )
         };
-        let verdict = match (run.verdict.is_valid(), run.interrupted) {
-            (false, _) => "INVALID",
-            (true, true) => "interrupted",
-            (true, false) => "valid",
+        let verdict = match (run.verdict.is_valid(), run.interrupted, run.verdict.doubts.is_empty()) {
+            (false, ..) => "INVALID",
+            (true, true, _) => "interrupted",
+            (true, false, false) => "doubtful",
+            (true, false, true) => "valid",
         };
         table = table.row([
             Value::text(number.to_string()),
@@ -256,12 +263,15 @@ fn resources(runs: &[Run]) -> Table {
         let a_second = if seconds > 0.0 { format!("{}/s", units::bytes(all / seconds)) } else { "–".to_owned() };
         table = table.row([Value::text(name), Value::figure(key, all, units::bytes(all)), Value::text(a_second)]);
     }
-    let server = |run: &Run| run.server.as_ref().map_or(0.0, |server| server.cpu_seconds);
-    let cpu: [(&str, &str, f64); 2] = [
-        ("client_cpu_seconds", "client CPU", sum(|run| run.client_cpu_seconds)),
-        ("server_cpu_seconds", "server CPU", sum(server)),
+    let server = |of: fn(&ServerSide) -> f64| runs.iter().filter_map(|run| run.server.as_ref()).map(of).sum::<f64>();
+    let cpu: [(&str, &str, f64, f64); 2] = [
+        ("client_cpu_seconds", "client CPU", sum(|run| run.client_cpu_seconds), seconds),
+        // Its readings have a time of their own.
+        ("server_cpu_seconds", "server CPU", server(|side| side.cpu_seconds), server(|side| side.seconds)),
     ];
-    for (key, name, all) in cpu.into_iter().filter(|(key, _, all)| *key == "client_cpu_seconds" || *all > 0.0) {
+    for (key, name, all, seconds) in
+        cpu.into_iter().filter(|(key, _, all, _)| *key == "client_cpu_seconds" || *all > 0.0)
+    {
         let cores = if seconds > 0.0 { format!("{} cores", units::number(all / seconds)) } else { "–".to_owned() };
         table = table.row([Value::text(name), Value::figure(key, all, units::micros(all * 1e6)), Value::text(cores)]);
     }
@@ -276,7 +286,7 @@ fn settings(load: &Load) -> Table {
         ("pace", load.pace.clone()),
         ("rate asked for", load.rate.map(figures::rate).unwrap_or_default()),
         ("connections", load.connections.to_string()),
-        ("in flight on each", load.in_flight.to_string()),
+        (if load.is_open() { "in flight on each, at most" } else { "in flight on each" }, load.in_flight.to_string()),
         ("workers", load.workers.to_string()),
     ];
     let fixed = fixed.into_iter().filter(|(_, words)| !words.is_empty()).map(|(name, words)| (name.to_owned(), words));
@@ -357,7 +367,10 @@ mod tests {
     #[test]
     fn an_invalid_run_says_so_first_with_every_reason() {
         let mut run = fixtures::busy();
-        run.verdict = Verdict { reasons: vec!["worker 1 was busy 99% of its time".into(), "the send lag grew".into()] };
+        run.verdict = Verdict {
+            reasons: vec!["worker 1 was busy 99% of its time".into(), "the send lag grew".into()],
+            ..Verdict::default()
+        };
         run.interrupted = true;
         let page = page(&fixtures::report(vec![run]));
         let (invalid, cards) =

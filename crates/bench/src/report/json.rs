@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> anyhow::Result<Report> {
     struct Head {
         format: Option<String>,
     }
-    let head: Head = serde_json::from_str(text).context("it is not a report as --json writes it")?;
+    let head: Head = serde_json::from_str(text).context("it is not a report that --json wrote")?;
     match head.format {
         Some(format) if format == FORMAT => {}
         Some(format) => bail!("format: it is {format:?}, and this version reads {FORMAT:?}"),
@@ -134,6 +134,6 @@ mod tests {
         assert!(error.contains("report.json") && error.contains("No such file"), "{error}");
         std::fs::write(&path, "<html>").expect("writable");
         let error = format!("{:#}", read(&path).expect_err("no JSON"));
-        assert!(error.contains("report.json") && error.contains("not a report as --json writes it"), "{error}");
+        assert!(error.contains("report.json") && error.contains("not a report that --json wrote"), "{error}");
     }
 }

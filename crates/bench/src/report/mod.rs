@@ -8,6 +8,7 @@ pub(crate) mod fixtures;
 pub mod html;
 pub mod json;
 pub mod model;
+pub mod origin;
 pub mod outputs;
 pub mod page;
 pub mod pending;

@@ -63,6 +63,23 @@ pub struct Load {
     pub settings: BTreeMap<String, String>,
 }
 
+impl Load {
+    /// Whether requests were due at times of their own: then there are arrivals on connections, and no clients.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.pace.as_str(), "closed" | "")
+    }
+
+    /// What was asked for and where, in a line.
+    pub fn title(&self) -> String {
+        match self.protocol.as_str() {
+            "grpc" if !self.what.is_empty() => self.what.clone(),
+            _ if self.what.is_empty() => self.target.clone(),
+            "http" => format!("{} {}", self.what, self.target),
+            _ => format!("{} to {}", self.what, self.target),
+        }
+    }
+}
+
 /// One run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
@@ -70,13 +87,19 @@ pub struct Run {
     pub began_unix_ms: u64,
     /// How long was measured, in seconds.
     pub seconds: f64,
-    /// Requests whose answer came (or failed) within the measured time.
+    /// Requests that were due (in a closed loop: sent) within the measured time; each has an ending.
     pub requests: u64,
-    /// Those that ended as errors.
+    /// Those of them that were sent.
+    #[serde(default)]
+    pub sent: u64,
+    /// Those that ended as errors: failed, timed out, or never sent.
     pub errors: u64,
-    /// Requests a second.
+    /// Answers that came within the measured time, whenever their requests were due. Bytes and CPU are of the same time.
+    #[serde(default)]
+    pub completed: u64,
+    /// [`Self::completed`] a second.
     pub rate: f64,
-    /// By how they ended.
+    /// How many of [`Self::requests`] ended how.
     pub endings: BTreeMap<String, u64>,
     /// From when it was due (in a closed loop: sent) to the whole answer.
     pub response: Distribution,
@@ -86,11 +109,11 @@ pub struct Run {
     pub lag: Distribution,
     /// From when it was sent to the first byte of the answer, where the transport tells.
     pub first_byte: Distribution,
-    /// Bytes to the server, as the sockets carried them.
+    /// Bytes to the server within the measured time, as the sockets carried them.
     pub sent_bytes: u64,
-    /// Bytes from the server.
+    /// Bytes from the server within the measured time.
     pub received_bytes: u64,
-    /// CPU time of the threads that made requests.
+    /// CPU time of the threads that made requests, within the measured time.
     pub client_cpu_seconds: f64,
     /// The largest share of its time that one of these threads was running: 1 is a full core.
     pub client_busy_max: f64,
@@ -109,9 +132,12 @@ pub struct Run {
     pub interrupted: bool,
 }
 
-/// What a server counted between the beginning and the end of a run.
+/// What a server counted between the beginning and the end of the measured time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerSide {
+    /// From asking the first time to the second answer: no less than the time between the server's two readings.
+    #[serde(default)]
+    pub seconds: f64,
     /// CPU time of its process, in seconds.
     pub cpu_seconds: f64,
     /// Calls it finished.
@@ -126,9 +152,17 @@ pub struct ServerSide {
 pub struct Verdict {
     /// Why not; empty: they can.
     pub reasons: Vec<String>,
+    /// What to bear in mind: the figures are right, but they may not say what they seem to say.
+    #[serde(default)]
+    pub doubts: Vec<String>,
 }
 
 impl Verdict {
+    /// Figures that cannot be believed, for this reason.
+    pub fn invalid(reason: impl Into<String>) -> Self {
+        Self { reasons: vec![reason.into()], doubts: Vec::new() }
+    }
+
     /// Whether the figures can be believed.
     pub fn is_valid(&self) -> bool {
         self.reasons.is_empty()
@@ -142,9 +176,12 @@ pub struct Interval {
     pub at_seconds: f64,
     /// How long it is.
     pub seconds: f64,
-    /// Requests that ended in it.
+    /// Answers that came in it.
     pub requests: u64,
-    /// Those that ended as errors.
+    /// Requests that were due in it by the rate asked for; 0 in a closed loop.
+    #[serde(default)]
+    pub due: f64,
+    /// Requests that ended as errors in it.
     pub errors: u64,
     /// Response times in microseconds.
     pub p50_us: f64,
@@ -161,9 +198,9 @@ pub struct Interval {
 /// One request's end.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Finish {
-    /// Number of the client.
+    /// Number of the client; in an open loop, of the connection.
     pub client: u32,
-    /// Number of the request among this client's, from 0.
+    /// Number of the request among this client's, from 0; in an open loop, among the worker's.
     pub turn: u64,
     /// Seconds from the beginning of the run.
     pub at_seconds: f64,
@@ -199,17 +236,17 @@ impl Distribution {
         self.histogram.len()
     }
 
-    /// The time that `share` (0 to 1) of the requests needed at most, in microseconds; 0 if there are none.
+    /// The time that `share` (0 to 1) of the requests needed at most, in microseconds; 0 if nothing was recorded.
     pub fn quantile_us(&self, share: f64) -> f64 {
         if self.histogram.is_empty() { 0.0 } else { micros(self.histogram.value_at_quantile(share)) }
     }
 
-    /// Mean in microseconds; 0 if there are none.
+    /// Mean in microseconds; 0 if nothing was recorded.
     pub fn mean_us(&self) -> f64 {
         self.histogram.mean() / 1e3
     }
 
-    /// Largest in microseconds; 0 if there are none.
+    /// Largest in microseconds; 0 if nothing was recorded.
     pub fn max_us(&self) -> f64 {
         micros(self.histogram.max())
     }

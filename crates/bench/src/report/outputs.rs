@@ -26,7 +26,7 @@ pub fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
     let mut taken = HashSet::new();
     for (flag, path) in paths.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
         if !taken.insert(path) {
-            bail!("{flag} {}: another output has that name already", path.display());
+            bail!("{flag} {}: another flag already names this file", path.display());
         }
     }
     let open = |flag: &'static str, path: &Option<std::path::PathBuf>| {
@@ -34,7 +34,7 @@ pub fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
     };
     let (json, html) = (open("--json", &args.json)?, open("--html", &args.html)?);
     if html.as_ref().is_some_and(Pending::is_standard_output) {
-        bail!("--html -: a page wants a file, only --json can be standard output");
+        bail!("--html -: only --json can write to standard output; name a file");
     }
     let rows = args.csv.as_deref().map(|path| RowFile::create(path).context("--csv")).transpose()?;
     Ok(Outputs { rows, json, html })
@@ -57,7 +57,7 @@ impl Outputs {
             io::stdout().write_all(summary.as_bytes())
         };
         match printed {
-            // Whoever reads a part of it, as `head` does, has what it wanted.
+            // A reader like `head` closes the pipe when it has enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             printed => printed.context("cannot print the summary"),
         }
@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn an_output_that_cannot_be_written_is_named_with_its_flag() {
-        assert_eq!(wrong(&["--html", "/"]), "--html: cannot write /: it is no name of a file");
+        assert_eq!(wrong(&["--html", "/"]), "--html: cannot write /: it does not name a file");
         assert!(
             wrong(&["--csv", "/no/such/rows.csv"])
                 .starts_with("--csv: cannot write /no/such/rows.csv: there is no folder")
         );
-        assert!(wrong(&["--csv", "-"]).contains("--csv wants a file"));
+        assert!(wrong(&["--csv", "-"]).starts_with("--csv: only --json can write to standard output"));
         assert!(wrong(&["--html", "-"]).starts_with("--html -: "));
-        assert_eq!(wrong(&["--json", "a", "--html", "a"]), "--html a: another output has that name already");
+        assert_eq!(wrong(&["--json", "a", "--html", "a"]), "--html a: another flag already names this file");
     }
 
     #[test]

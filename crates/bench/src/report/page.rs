@@ -12,12 +12,16 @@ use super::plot::Chart;
 /// Longest word that is not broken in the first column of a table.
 const LETTERS_MAX: usize = 18;
 
+/// A table with more columns is too wide for a narrow screen.
+const NARROW_COLUMNS_MAX: usize = 3;
+
 /// A page that is being put together, from top to bottom.
 #[derive(Template)]
 #[template(path = "page.html")]
 pub struct Page {
     title: String,
     lead: String,
+    origin: String,
     footer: String,
     blocks: Vec<Block>,
     charts: usize,
@@ -182,6 +186,11 @@ impl Table {
         self
     }
 
+    /// Whether a narrow place needs its rows as lists.
+    fn is_wide(&self) -> bool {
+        self.columns.len() > NARROW_COLUMNS_MAX
+    }
+
     fn has_heads(&self) -> bool {
         self.columns.iter().any(|column| !column.name.is_empty())
     }
@@ -211,13 +220,20 @@ struct Drawn {
 impl Page {
     /// An empty page.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), lead: String::new(), footer: String::new(), blocks: Vec::new(), charts: 0 }
+        let [lead, origin, footer] = [const { String::new() }; 3];
+        Self { title: title.into(), lead, origin, footer, blocks: Vec::new(), charts: 0 }
     }
 
     /// With a line below the title.
     #[must_use]
     pub fn lead(self, words: impl Into<String>) -> Self {
         Self { lead: words.into(), ..self }
+    }
+
+    /// With a line that says when, with what and on which machine it was measured.
+    #[must_use]
+    pub fn origin(self, words: impl Into<String>) -> Self {
+        Self { origin: words.into(), ..self }
     }
 
     /// With a line at the end.
@@ -330,6 +346,7 @@ mod tests {
         };
         let page = Page::new(evil)
             .lead(evil)
+            .origin(evil)
             .heading(evil)
             .paragraph(evil)
             .banner(banner)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use tempfile::{Builder, NamedTempFile};
 
-/// A place to write to that is known to take it.
+/// An opened file that can be written.
 #[derive(Debug)]
 pub struct Pending {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub struct Pending {
 enum Place {
     /// A file of its own until it is whole.
     Temporary(NamedTempFile),
-    /// A device or a pipe: it cannot be replaced, and nobody takes it for a file.
+    /// A device or a pipe: it cannot be replaced.
     Direct(File),
     /// `-`.
     StandardOutput,
@@ -96,11 +96,11 @@ impl Write for Pending {
 }
 
 fn open(path: &Path) -> anyhow::Result<Place> {
-    let name = path.file_name().context("it is no name of a file")?;
+    let name = path.file_name().context("it does not name a file")?;
     match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => bail!("it is a folder"),
         Ok(there) if there.is_file() => {
-            // The folder would let it be replaced; whoever made it read-only does not want that.
+            // The folder allows to replace it, but the file is read-only on purpose.
             OpenOptions::new().append(true).open(path)?;
         }
         Ok(_) => return Ok(Place::Direct(OpenOptions::new().write(true).open(path)?)),
@@ -158,7 +158,7 @@ mod tests {
         assert!(error.starts_with("cannot write ") && error.ends_with(": it is a folder"), "{error}");
         let error = refused(&folder.path().join("no/such/report.json"));
         assert!(error.contains("there is no folder "), "{error}");
-        assert!(refused(Path::new("/")).contains("no name of a file"));
+        assert!(refused(Path::new("/")).contains("does not name a file"));
         assert!(!refused(Path::new("/proc/report.json")).is_empty());
         assert_eq!(names(folder.path()), Vec::<String>::new());
     }

@@ -1,4 +1,4 @@
-//! The line that tells on a terminal how a run goes; elsewhere there is none.
+//! The progress line of a run. It is shown on a terminal only.
 //!
 //! Must not know where the figures come from.
 

@@ -39,23 +39,23 @@ fn verdict(runs: &[Run]) -> String {
     for (index, run) in runs.iter().enumerate() {
         let of = if several { format!(" run {}", index + 1) } else { String::new() };
         if !run.verdict.is_valid() {
-            line(&mut text, &format!("INVALID{of}: these figures cannot be believed"));
+            line(&mut text, &format!("INVALID{of}: do not trust these figures"));
             for reason in &run.verdict.reasons {
                 line(&mut text, &format!("  - {}", reason.replace('\n', " ")));
             }
         }
+        if !run.verdict.doubts.is_empty() {
+            line(&mut text, &format!("DOUBTFUL{of}: read these figures with care"));
+            for doubt in &run.verdict.doubts {
+                line(&mut text, &format!("  - {}", doubt.replace('\n', " ")));
+            }
+        }
         if run.interrupted {
-            line(
-                &mut text,
-                &format!(
-                    "INTERRUPTED{of}: ended early from outside, measured for {}",
-                    units::micros(run.seconds * 1e6)
-                ),
-            );
+            line(&mut text, &format!("INTERRUPTED{of}: interrupted after {}", units::micros(run.seconds * 1e6)));
         }
     }
     if runs.iter().all(|run| run.requests == 0) {
-        line(&mut text, "NOTHING MEASURED: no request ended within the measured time");
+        line(&mut text, "NOTHING MEASURED: no request was made within the measured time");
     }
     text
 }
@@ -189,9 +189,9 @@ mod tests {
         run.interrupted = true;
         let text = text(&fixtures::report(vec![run]));
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "INVALID: these figures cannot be believed");
+        assert_eq!(lines[0], "INVALID: do not trust these figures");
         assert_eq!(lines[1], "  - the send lag grew");
-        assert_eq!(lines[2], "INTERRUPTED: ended early from outside, measured for 2.00 s");
+        assert_eq!(lines[2], "INTERRUPTED: interrupted after 2.00 s");
         assert_eq!(lines[4], "500 /s: 1,000 requests in 2.00 s, 0 errors (0%)");
     }
 

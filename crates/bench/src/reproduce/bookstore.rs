@@ -81,6 +81,9 @@ struct RestockRequest {
     amount: Option<i32>,
 }
 
+/// The loads with the published stock, with their clients.
+const LIMITED: [(&str, usize); 3] = [("sequential", 1), ("10", 10), ("100", 100)];
+
 /// Endings of a call that was answered, by whether the answer tells success.
 const DONE: u16 = 0;
 const REFUSED: u16 = 1;
@@ -116,6 +119,10 @@ pub(super) fn point_name(method: &str, clients: usize) -> String {
 pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     let folder =
         tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for databases")?;
+    // A counted load takes a server from a tenth of a second to five; the others have their times.
+    let runs = |loads: usize| loads * SUBJECTS.len() * options.rounds;
+    options.progress.expect(runs(LIMITED.len() + loads().len()), POINT * 2);
+    options.progress.expect(runs(curve().len()), POINT);
     let mut limited = Results::default();
     for round in 0..options.rounds {
         limited.extend(limited_stock(options, &folder.path().join(format!("limited-{round}")), round)?);
@@ -125,8 +132,9 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
         restock(server)?;
     }
     let mut measure = |subject: usize, load: &Load| measure(&servers[subject], *load);
-    let mut results = lab::in_turns(options.rounds, options.seed, &SUBJECTS, &loads(), &mut measure)?;
-    results.extend(lab::in_turns(options.rounds, options.seed, &SUBJECTS, &curve(), &mut measure)?);
+    let mut results =
+        lab::in_turns(&options.progress, options.rounds, options.seed, &SUBJECTS, &loads(), &mut measure)?;
+    results.extend(lab::in_turns(&options.progress, options.rounds, options.seed, &SUBJECTS, &curve(), &mut measure)?);
     for server in servers {
         server.stop()?;
     }
@@ -136,13 +144,14 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
 /// With the stock as published: each server on a new folder for each load, so that each has just so many to sell.
 fn limited_stock(options: &Options, folder: &Path, round: usize) -> anyhow::Result<Results> {
     let mut results = Results::default();
-    for (name, clients) in [("sequential", 1), ("10", 10), ("100", 100)] {
+    for (name, clients) in LIMITED {
         let servers = start(options, &folder.join(name))?;
         let load = Load { method: Method::Buy, clients, in_flight: 1, end: End::Count(REQUESTS) };
         let seed = options.seed + round as u64;
         let loads = [(format!("limited_{name}"), load)];
-        let measured =
-            lab::in_turns(1, seed, &SUBJECTS, &loads, &mut |subject, load| measure(&servers[subject], *load))?;
+        let measured = lab::in_turns(&options.progress, 1, seed, &SUBJECTS, &loads, &mut |subject, load| {
+            measure(&servers[subject], *load)
+        })?;
         for Measured { subject, run, .. } in measured.all() {
             let sold = run.endings.get("done").copied().unwrap_or(0);
             ensure!(sold == STOCK, "{subject} sold {sold} copies of {STOCK} to {clients} clients: {:?}", run.endings);

@@ -1,9 +1,9 @@
 //! What the bookstore's evaluation found, as a page, as rows and as named figures, beside what was published.
 
-use super::Findings;
 use super::bookstore::{CURVE, STOCK, SUBJECTS, point_name};
 use super::lab::{Measured, Results, requests_csv};
-use crate::report::page::{Banner, Card, Figure, Page, Table, Tone, Value};
+use super::{Findings, experiment_page};
+use crate::report::page::{Banner, Card, Figure, Table, Tone, Value};
 use crate::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
 use crate::report::units;
 
@@ -43,7 +43,7 @@ const RATIOS: [&str; 8] = [
 
 /// Puts everything together.
 pub(super) fn findings(results: &Results, limited: &Results) -> anyhow::Result<Findings> {
-    let page = Page::new("The bookstore's experiments")
+    let page = experiment_page("The bookstore's experiments")
         .lead("Durable purchases and searches over gRPC: Quire, Quire with its two optimisations off, and the classic design.")
         .cards(cards(results))
         .heading("The published questions")

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::progress::Progress;
 use crate::report::Run;
 use crate::stats::interval::{self, Interval};
 use crate::stats::order::Orders;
@@ -35,7 +36,7 @@ pub struct Measured {
 impl Measured {
     /// CPU time of the server a request, in microseconds.
     pub fn server_cpu_us(&self) -> f64 {
-        self.server_cpu.as_secs_f64() * 1e6 / real(self.run.requests.max(1))
+        self.server_cpu.as_secs_f64() * 1e6 / real(self.run.completed.max(1))
     }
 
     /// Bytes of answers a second, as the sockets carried them.
@@ -45,12 +46,12 @@ impl Measured {
 
     /// Bytes of an answer, as the sockets carried it.
     pub fn bytes_a_request(&self) -> f64 {
-        real(self.run.received_bytes) / real(self.run.requests.max(1))
+        real(self.run.received_bytes) / real(self.run.completed.max(1))
     }
 
     /// CPU time of the client a request, in microseconds.
     pub fn client_cpu_us(&self) -> f64 {
-        self.run.client_cpu_seconds * 1e6 / real(self.run.requests.max(1))
+        self.run.client_cpu_seconds * 1e6 / real(self.run.completed.max(1))
     }
 
     /// The share of the time in which the server's process was on a core; of one held to one core, of that core.
@@ -73,8 +74,9 @@ pub struct Results {
 /// Makes one run of a load on the subject of this number, and says what CPU time its process spent.
 pub type Measure<'a, L> = dyn FnMut(usize, &L) -> anyhow::Result<(Run, Duration)> + 'a;
 
-/// Puts `loads` to `subjects` for so many rounds.
+/// Puts `loads` to `subjects` for so many rounds. The caller has announced as many steps as it makes runs.
 pub fn in_turns<L>(
+    progress: &Progress,
     rounds: usize,
     seed: u64,
     subjects: &[&'static str],
@@ -86,18 +88,14 @@ pub fn in_turns<L>(
     for round in 0..rounds {
         for (load, what) in loads {
             for subject in orders.order(subjects.len()) {
+                progress.begin(format!("round {} of {rounds}, {load}, {}", round + 1, subjects[subject]), None);
                 let (run, server_cpu) = measure(subject, what)?;
                 let measured = Measured { subject: subjects[subject], load: load.clone(), round, run, server_cpu };
-                let said = format!(
-                    "round {} of {rounds}, {load}, {}: {:.0} requests/s",
-                    round + 1,
-                    measured.subject,
-                    measured.run.rate,
-                );
+                let rate = format!("{:.0} requests/s", measured.run.rate);
                 // Others' load generators may keep their times to themselves.
                 match measured.run.response.count() {
-                    0 => eprintln!("{said}"),
-                    _ => eprintln!("{said}, p50 {:.0} µs", measured.run.response.quantile_us(0.5)),
+                    0 => progress.end(&rate),
+                    _ => progress.end(&format!("{rate}, p50 {:.0} µs", measured.run.response.quantile_us(0.5))),
                 }
                 results.measured.push(measured);
             }
@@ -228,7 +226,7 @@ mod tests {
         for round in 0..20 {
             let mut run = fixtures::busy();
             if round > 0 {
-                run.verdict = Verdict { reasons: vec![format!("{round}.5% of the time was stolen")] };
+                run.verdict = Verdict::invalid(format!("{round}.5% of the time was stolen"));
             }
             results.push(measured(round, run));
         }

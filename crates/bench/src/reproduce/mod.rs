@@ -9,6 +9,7 @@ mod bookstore_page;
 mod kv;
 pub mod lab;
 mod loopback;
+pub mod progress;
 mod records;
 mod rpcgame;
 mod rpcgame_page;
@@ -19,6 +20,11 @@ mod tasks_page;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
+
+use crate::report::origin;
+use crate::report::page::Page;
+
+use self::progress::Progress;
 
 /// What an experiment is given.
 #[derive(Clone, Debug)]
@@ -35,6 +41,8 @@ pub struct Options {
     pub seed: u64,
     /// Rows of the data, for experiments that have such; none: as many as the experiment says.
     pub rows: Option<u64>,
+    /// Tells how the experiment goes on.
+    pub progress: Progress,
 }
 
 impl Options {
@@ -49,6 +57,11 @@ impl Options {
         );
         Ok(program)
     }
+}
+
+/// The beginning of an experiment's page.
+fn experiment_page(title: &str) -> Page {
+    Page::new(title).origin(origin::here_and_now())
 }
 
 /// What an experiment found.

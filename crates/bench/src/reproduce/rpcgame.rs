@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_mins(5);
 pub(super) const WINDOWS: [u64; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
 /// Messages of a game of the curve for each message of its window: a small window is slow.
 const CURVE_WINDOWS: u64 = 2000;
+/// What a game takes, more or less.
+const GAME: Duration = Duration::from_secs(2);
 
 /// A client with its server.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +94,10 @@ impl Game {
         real(self.messages) / self.elapsed.as_secs_f64()
     }
 
+    fn words(&self) -> String {
+        format!("{:.0} messages/s", self.rate())
+    }
+
     /// Microseconds of the server's CPU a message.
     pub(super) fn server_cpu_us(&self) -> f64 {
         self.server_cpu.as_secs_f64() * 1e6 / real(self.messages)
@@ -121,27 +127,32 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     let arena = Arena::open(options)?;
     let mut games = Games { has_peer: arena.peer.is_some(), ..Games::default() };
     let subjects: Vec<Subject> = SUBJECTS.into_iter().filter(|subject| games.has_peer || !subject.is_peer).collect();
+    let curved: Vec<Subject> =
+        subjects.iter().copied().filter(|subject| subject.window > 1 && !subject.is_peer).collect();
+    let games_a_round = subjects.len() + curved.len() * WINDOWS.len();
+    options.progress.expect(subjects.len() + options.rounds * games_a_round, GAME);
     for subject in &subjects {
-        arena.play(&Subject { messages: SAME_MESSAGES, ..*subject }, 0)?;
+        options.progress.begin(format!("first game, {}", subject.name), None);
+        let game = arena.play(&Subject { messages: SAME_MESSAGES, ..*subject }, 0)?;
+        options.progress.end(&game.words());
     }
     games.same = Some(expected(&arena.input, SAME_MESSAGES));
     let mut orders = Orders::new(options.seed);
     for round in 0..options.rounds {
+        let turn = format!("round {} of {}", round + 1, options.rounds);
         for place in orders.order(subjects.len()) {
+            options.progress.begin(format!("{turn}, {}", subjects[place].name), None);
             let game = arena.play(&subjects[place], round)?;
-            eprintln!(
-                "round {} of {}, {}: {:.0} messages/s",
-                round + 1,
-                options.rounds,
-                game.subject.name,
-                game.rate()
-            );
+            options.progress.end(&game.words());
             games.measured.push(game);
         }
-        for subject in subjects.iter().filter(|subject| subject.window > 1 && !subject.is_peer) {
+        for subject in &curved {
             for window in WINDOWS {
+                options.progress.begin(format!("{turn}, {} with a window of {window}", subject.name), None);
                 let messages = subject.messages.min(window * CURVE_WINDOWS);
-                games.curve.push(arena.play(&Subject { window, messages, ..*subject }, round)?);
+                let game = arena.play(&Subject { window, messages, ..*subject }, round)?;
+                options.progress.end(&game.words());
+                games.curve.push(game);
             }
         }
     }
@@ -210,7 +221,7 @@ impl Arena {
         };
         let server_cpu = server.cpu()?.saturating_sub(before);
         let right = expected(&self.input, subject.messages);
-        ensure!(sums == right, "{} came to other checksums: {sums} and not {right}", subject.name);
+        ensure!(sums == right, "{} has the checksums {sums} and should have {right}", subject.name);
         let (window, messages) = (subject.window, subject.messages);
         Ok(Game { subject: *subject, window, round, messages, elapsed, server_cpu, driver_cpu })
     }
@@ -219,15 +230,20 @@ impl Arena {
     fn drive(&self, subject: &Subject) -> anyhow::Result<(Duration, Sums, Option<Duration>)> {
         let address = if subject.transport == Transport::Lean { self.lean } else { self.grpc };
         let (transport, messages, window) = (subject.transport, subject.messages, subject.window);
-        let options =
-            driver::Options { address: address.to_string(), transport, messages, window, timeout: Some(PATIENCE) };
+        let options = driver::Options {
+            address: address.to_string(),
+            transport,
+            messages,
+            window: Some(window),
+            timeout: Some(PATIENCE),
+        };
         let drive = || {
             pin_to(self.driver_core)?;
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let before = thread_cpu();
             let outcome = runtime.block_on(driver::play(&self.input, &options, |_| {}))?;
             let spent = thread_cpu().saturating_sub(before);
-            ensure!(outcome.matches(), "{}: the two ends have other checksums: {outcome}", subject.name);
+            ensure!(outcome.matches(), "{}: client and server have different checksums: {outcome}", subject.name);
             ensure!(outcome.messages == messages, "{} of {messages} messages were played", outcome.messages);
             anyhow::Ok((outcome.elapsed, outcome.ours, Some(spent)))
         };

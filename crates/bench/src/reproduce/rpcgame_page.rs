@@ -1,8 +1,8 @@
 //! What the RPC game's experiment found, as a page, as rows and as named figures, beside what was published.
 
-use super::Findings;
 use super::lab::CONFIDENCE;
 use super::rpcgame::{Game, Games, SAME_MESSAGES, SUBJECTS, Subject, WINDOWS};
+use super::{Findings, experiment_page};
 use crate::report::page::{Card, Figure, Page, Table, Tone, Value};
 use crate::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
 use crate::report::units;
@@ -13,7 +13,7 @@ const PAIRS: [(&str, &str); 2] = [("unary", "cpp_unary"), ("windowed", "cpp_wind
 
 /// Puts everything together.
 pub(super) fn findings(games: &Games) -> anyhow::Result<Findings> {
-    let page = Page::new("The RPC game's experiment")
+    let page = experiment_page("The RPC game's experiment")
         .lead(
             "Numbered messages, handled in order and hashed at both ends, over four transports. The server has one \
              core and the driver another; in every game both ends came to the checksums that were worked out apart.",

@@ -199,7 +199,7 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// The first address in a line, whatever is around it.
+/// The first address in a line, with any text around it.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let is_part = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ':' | '[' | ']');
     line.split(|letter: char| !is_part(letter)).find_map(|word| word.trim_end_matches(['.', ':']).parse().ok())

@@ -21,10 +21,12 @@ use crate::stats::order::Orders;
 
 /// The published client.
 pub(super) const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
-/// What the published client prints, whatever the server does.
+/// What the published client prints on any server.
 pub(super) const SUM: u64 = 3802;
 /// Warm runs of a round on each of the two servers, after the first.
 pub(super) const WARM_RUNS: usize = 200;
+/// What they take together, more or less.
+const WARM_SHOULD_TAKE: Duration = Duration::from_secs(4);
 
 /// A step of the published table.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,13 @@ pub(super) struct Level {
     settings: [&'static str; 2],
     /// Measured in the first round only: it takes minutes, nearly all of them asleep.
     once: bool,
+}
+
+impl Level {
+    /// The published time: nearly all of it is spent asleep, on any machine.
+    fn should_take(&self) -> Duration {
+        Duration::from_secs_f64(self.published_seconds)
+    }
 }
 
 /// The published steps.
@@ -135,12 +144,16 @@ pub(super) struct Runs {
 pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     let forecast = Forecast::new(PLAN);
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
-    let mut command = Command::new(std::env::current_exe().context("cannot tell where this program is")?);
+    let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     let floor = Server::start("null", command.args(["null", "tcp", "--listen", "127.0.0.1:0"]))?;
     let data =
         tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for the servers")?;
     let mut laboratory = Laboratory { options, data, runtime, forecast, floor, runs: Runs::default() };
     let mut orders = Orders::new(options.seed);
+    for level in LEVELS {
+        options.progress.expect(if level.once { 1 } else { options.rounds }, level.should_take());
+    }
+    options.progress.expect(options.rounds, WARM_SHOULD_TAKE);
     for round in 0..options.rounds {
         for level in orders.order(LEVELS.len()).into_iter().map(|place| LEVELS[place]) {
             if !level.once || round == 0 {
@@ -169,10 +182,12 @@ impl Laboratory<'_> {
         let server = self.start(level)?;
         let address = server.told("tasks are served", "address=")?;
         let before = server.cpu()?;
+        let turn = format!("round {} of {}", round + 1, self.options.rounds);
+        self.options.progress.begin(format!("{turn}, {}", level.title), Some(level.should_take()));
         let outcome = self.ask(address)?;
         let cpu = server.cpu()?.saturating_sub(before);
         let Outcome { elapsed, connecting, .. } = outcome;
-        eprintln!("round {}, {}: {:.3} s, sum {}", round + 1, level.name, elapsed.as_secs_f64(), outcome.sum());
+        self.options.progress.end(&format!("{:.3} s, sum {}", elapsed.as_secs_f64(), outcome.sum()));
         self.runs.cold.push(Cold { level, round, elapsed, connecting, cpu });
         if level.cache {
             let cores = cores();
@@ -181,12 +196,16 @@ impl Laboratory<'_> {
             };
             server.keep_to(server_core)?;
             self.floor.keep_to(server_core)?;
+            let what = format!("{turn}, {WARM_RUNS} runs each of kept results and of a server that only answers");
+            self.options.progress.begin(what, Some(WARM_SHOULD_TAKE));
+            let progress = self.options.progress.clone();
             let warm = || {
                 pin_to(client_core)?;
                 self.warm(address, round, orders)
             };
             let warm = std::thread::scope(|threads| threads.spawn(warm).join());
             warm.map_err(|_| anyhow!("the client panicked"))??;
+            progress.end("done");
         }
         server.stop()
     }
@@ -219,7 +238,7 @@ impl Laboratory<'_> {
             self.runs.warm.push(Warm { answering, round, elapsed, connecting });
         };
         let second = self.runtime.block_on(chain::run(address, PLAN))?;
-        ensure!(second.last == self.forecast.last, "a kept result is another than the computed one");
+        ensure!(second.last == self.forecast.last, "a cached result differs from the computed one");
         keep(Answering::Second, second);
         for _ in 0..WARM_RUNS {
             for place in orders.order(2) {
@@ -228,7 +247,7 @@ impl Laboratory<'_> {
                 let outcome = self.runtime.block_on(chain::run(at, PLAN))?;
                 ensure!(
                     answering == Answering::Floor || outcome.last == self.forecast.last,
-                    "a kept result is another than the computed one"
+                    "a cached result differs from the computed one"
                 );
                 keep(answering, outcome);
             }

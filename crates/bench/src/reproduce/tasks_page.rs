@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tasks::chain::Forecast;
 
-use super::Findings;
 use super::tasks::{Answering, Cold, LEVELS, Level, PLAN, Runs, SUM, WARM_RUNS, Warm};
-use crate::report::page::{Card, Figure, Page, Table, Tone, Value};
+use super::{Findings, experiment_page};
+use crate::report::page::{Card, Figure, Table, Tone, Value};
 use crate::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
 use crate::report::units;
 use crate::stats::interval::{median, number};
 
 /// Puts everything together.
 pub(super) fn findings(runs: &Runs, forecast: &Forecast) -> anyhow::Result<Findings> {
-    let page = Page::new("The task server's experiments")
+    let page = experiment_page("The task server's experiments")
         .lead(format!(
             "{} clients of {} requests each, every reply the seed of the client's next request; the sum of the last \
              replies was {SUM} in every run, and each of them was what it should be.",
@@ -24,8 +24,8 @@ pub(super) fn findings(runs: &Runs, forecast: &Forecast) -> anyhow::Result<Findi
         .paragraph(
             "Seconds from the first connection to the last reply, each on a server that had computed nothing. The \
              shortest possible is what the waits alone take, with processors that take no time: all of them after each \
-             other, the longest chain of a client, or, where results are kept, the longest chain of waits that nobody \
-             had begun before. Published on 12 cores.",
+             other, the longest chain of a client, or, where results are kept, the longest chain of waits that had \
+             not begun before. Published on 12 cores.",
         )
         .table(levels(runs, forecast))
         .heading("Once more, when everything is kept")

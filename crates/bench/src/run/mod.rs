@@ -2,6 +2,7 @@
 //!
 //! Must not know the protocol, nor whether figures are to be believed; that is [`crate::verdict`]'s.
 
+mod open_loop;
 mod patience;
 mod series;
 mod timer;
@@ -16,13 +17,13 @@ use anyhow::{Context as _, bail};
 use tokio::sync::{mpsc, watch};
 
 use self::series::Series;
-use self::usage::MachineTimes;
+use self::usage::{MachineTimes, Shares};
 pub use self::usage::{cores, pin_to};
 use self::worker::{Done, Message, Shared, Stage};
-use crate::plan::{End, Plan};
-use crate::recorder::{Part, TIMED_OUT};
+use crate::plan::{End, Pace, Plan};
+use crate::recorder::{self, CUT, NOT_SENT, Part};
 use crate::report::csv::RowSink;
-use crate::report::model::{Distribution, Finish, Run};
+use crate::report::model::{Distribution, Finish, Run, Verdict};
 use crate::verdict::{self, Seen};
 use crate::workload::Workload;
 
@@ -53,17 +54,19 @@ pub struct Progress {
     pub p99_us: f64,
 }
 
-/// Who is told how a run goes on, on the thread that called [`run`].
+/// Follows a run, on the thread that called [`run`].
 pub trait Watch {
     /// Measuring begins: the warm-up is over.
     fn began(&mut self) {}
     /// Some times a second.
     fn progress(&mut self, _: &Progress) {}
+    /// The measured time is over; requests that were due in it may still be under way.
+    fn measured(&mut self) {}
     /// The last request has ended.
     fn ended(&mut self) {}
 }
 
-/// Nobody.
+/// Does nothing.
 impl Watch for () {}
 
 /// Makes a run; the caller's thread waits for it.
@@ -102,12 +105,12 @@ pub fn run_with_rows<W: Workload>(
     drop(sender);
     let mut coordinator = Coordinator::new(Arc::clone(&shared), messages, watch);
     let done = runtime.block_on(coordinator.run());
-    // Whatever went wrong with one, the others must end.
+    // If one worker could not go on, the others must end.
     shared.stop.store(true, Ordering::Relaxed);
     shared.stage.send_replace(Stage::Cut);
     for worker in workers {
         if worker.join().is_err() {
-            bail!("a worker thread panicked; what it said is above");
+            bail!("a worker thread panicked; its message is above");
         }
     }
     done?;
@@ -130,8 +133,10 @@ struct Coordinator<'a> {
     series: Series,
     done: Vec<Done>,
     began: Option<(Instant, SystemTime, MachineTimes)>,
-    stolen: f64,
-    interrupted: bool,
+    /// What became of the machine's time while it was measured; none: it is still being measured.
+    shares: Option<Shares>,
+    /// Set when the run is ended from outside: when requests under way are given up.
+    cut_at: Option<Instant>,
 }
 
 impl<'a> Coordinator<'a> {
@@ -145,8 +150,8 @@ impl<'a> Coordinator<'a> {
             series,
             done: Vec::new(),
             began: None,
-            stolen: 0.0,
-            interrupted: false,
+            shares: None,
+            cut_at: None,
         }
     }
 
@@ -158,7 +163,7 @@ impl<'a> Coordinator<'a> {
                     Some(Message::Opened(opened)) => opened?,
                     _ => bail!("a worker ended before it began"),
                 },
-                _ = &mut interrupt => bail!("ended from outside before anything was measured"),
+                _ = &mut interrupt => bail!("the run was interrupted before anything was measured"),
             }
         }
         let now = Instant::now();
@@ -168,24 +173,35 @@ impl<'a> Coordinator<'a> {
         }
         self.shared.stage.send_replace(Stage::Running(now));
         let mut warm = std::pin::pin!(tokio::time::sleep_until(begin.into()));
+        let window_end = match self.shared.plan.end {
+            End::After(duration) => Some(begin + duration),
+            End::Count(_) => None,
+        };
+        let mut is_cut = false;
         loop {
+            let (cut_at, is_measured) = (self.cut_at, self.shares.is_some());
             tokio::select! {
                 message = self.messages.recv() => match message {
                     None => {
+                        self.end_measuring();
                         self.watch.ended();
                         return Ok(());
                     }
                     Some(message) => self.take(message)?,
                 },
                 () = &mut warm, if self.began.is_none() => self.begin(begin),
-                _ = &mut interrupt, if !self.interrupted => self.stop(),
-                () = tokio::time::sleep(GRACE), if self.interrupted => { self.shared.stage.send_replace(Stage::Cut); }
+                () = worker::until(window_end), if !is_measured => self.end_measuring(),
+                _ = &mut interrupt, if cut_at.is_none() => self.stop(),
+                () = worker::until(cut_at), if cut_at.is_some() && !is_cut => {
+                    is_cut = true;
+                    self.shared.stage.send_replace(Stage::Cut);
+                }
             }
         }
     }
 
     fn begin(&mut self, begin: Instant) {
-        self.began = Some((begin, SystemTime::now(), MachineTimes::now()));
+        self.began = Some((begin, SystemTime::now(), MachineTimes::now(self.cores().as_deref())));
         if let End::Count(count) = self.shared.plan.end {
             let made = self.shared.next_number.load(Ordering::Relaxed);
             self.shared.number_end.store(made.saturating_add(count), Ordering::Relaxed);
@@ -193,8 +209,21 @@ impl<'a> Coordinator<'a> {
         self.watch.began();
     }
 
+    /// The cores that workers are pinned to, if they are.
+    fn cores(&self) -> Option<Vec<usize>> {
+        let plan = &self.shared.plan;
+        plan.cores.as_ref().map(|cores| cores.iter().copied().take(plan.workers).collect())
+    }
+
+    fn end_measuring(&mut self) {
+        if let (None, Some((_, _, times))) = (self.shares, self.began) {
+            self.shares = Some(MachineTimes::now(self.cores().as_deref()).since(times));
+            self.watch.measured();
+        }
+    }
+
     fn stop(&mut self) {
-        self.interrupted = true;
+        self.cut_at = Some(Instant::now() + GRACE);
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.stage.send_replace(Stage::Stopping);
     }
@@ -205,9 +234,6 @@ impl<'a> Coordinator<'a> {
             Message::Broken(error) => Err(error),
             Message::Done(done) => {
                 self.done.push(*done);
-                if let Some((_, _, times)) = self.began {
-                    self.stolen = MachineTimes::now().stolen_since(times);
-                }
                 Ok(())
             }
             Message::Part { interval, span, part } => {
@@ -235,38 +261,35 @@ impl<'a> Coordinator<'a> {
         let plan = &self.shared.plan;
         let now = (Instant::now(), SystemTime::now(), MachineTimes::default());
         let (begin, began_at, _) = self.began.unwrap_or(now);
-        let Part { response, service, lag, first_byte, endings, errors, completed, last_done_at } = self.total;
+        let interrupted = self.cut_at.is_some();
+        let Part { response, service, lag, first_byte, endings, errors, completed, last_done_at, .. } = self.total;
         let until_last = last_done_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(begin));
         let seconds = match plan.end {
-            End::After(duration) if !self.interrupted => duration,
+            End::After(duration) if !interrupted => duration,
             _ => until_last,
         }
         .as_secs_f64();
         let is_closed = lag.is_empty();
-        let requests = response.len();
+        let not_sent = endings.get(usize::from(NOT_SENT)).copied().unwrap_or(0);
         let endings = endings.iter().enumerate().filter(|(_, count)| **count > 0).map(|(number, count)| {
-            let number = u16::try_from(number).unwrap_or(TIMED_OUT);
-            (if number == TIMED_OUT { "timeout".to_owned() } else { workload.label(number) }, *count)
+            let number = u16::try_from(number).unwrap_or(CUT);
+            (recorder::own_label(number).map_or_else(|| workload.label(number), str::to_owned), *count)
         });
-        let seen = Seen {
-            plan,
-            rate: if seconds > 0.0 { real(completed) / seconds } else { 0.0 },
-            seconds,
-            busy_max: share_max(&self.done, |done| done.usage.running),
-            stolen: self.stolen,
-            lag_by_time: self.series.lags(),
-            requests,
-            errors,
-            rows_lost: self.done.iter().map(|done| done.rows_lost).sum(),
+        let lag_by_time = self.series.lags();
+        let due = |from: f64, to: f64| match &plan.pace {
+            Pace::Open { profile, .. } => profile.due_between(from.min(seconds), to.min(seconds)),
+            Pace::Closed { .. } => 0.0,
         };
-        Run {
+        let mut run = Run {
             began_unix_ms: began_at
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
             seconds,
-            requests,
+            requests: response.len(),
+            sent: response.len() - not_sent,
             errors,
-            rate: seen.rate,
+            completed,
+            rate: if seconds > 0.0 { real(completed) / seconds } else { 0.0 },
             endings: endings.collect(),
             service: Distribution { histogram: if is_closed { response.clone() } else { service } },
             response: Distribution { histogram: response },
@@ -274,21 +297,39 @@ impl<'a> Coordinator<'a> {
             first_byte: Distribution { histogram: first_byte },
             sent_bytes: self.done.iter().map(|done| done.traffic.sent_bytes).sum(),
             received_bytes: self.done.iter().map(|done| done.traffic.received_bytes).sum(),
-            client_cpu_seconds: self.done.iter().map(|done| done.usage.running.as_secs_f64()).sum(),
-            client_busy_max: seen.busy_max,
+            // The share of the time that was watched, of the time that was measured: they differ by what a timer is late.
+            client_cpu_seconds: self.done.iter().map(|done| done.share(done.usage.running) * seconds).sum(),
+            client_busy_max: share_max(&self.done, |done| done.usage.running),
             client_waiting_max: share_max(&self.done, |done| done.usage.waiting),
             server: None,
-            verdict: verdict::judge(&seen),
-            series: self.series.finish(),
-            finishes: thinned(self.done.into_iter().flat_map(|done| done.finishes).collect()),
-            interrupted: self.interrupted,
-        }
+            verdict: Verdict::default(),
+            series: self.series.finish(due),
+            interrupted,
+            finishes: Vec::new(),
+        };
+        let shares = self.shares.unwrap_or_default();
+        run.verdict = verdict::judge(&Seen {
+            plan,
+            run: &run,
+            stolen: shares.stolen,
+            others: shares.others,
+            lag_by_time,
+            rows_lost: self.done.iter().map(|done| done.rows_lost).sum(),
+        });
+        run.finishes = thinned(self.done.into_iter().flat_map(|done| done.finishes).collect());
+        run
+    }
+}
+
+impl Done {
+    /// The share of the watched time; never more than all of it.
+    fn share(&self, of: Duration) -> f64 {
+        (of.as_secs_f64() / self.watched.as_secs_f64().max(1e-9)).min(1.0)
     }
 }
 
 fn share_max(done: &[Done], of: impl Fn(&Done) -> Duration) -> f64 {
-    let share = |done: &Done| of(done).as_secs_f64() / done.watched.as_secs_f64().max(1e-9);
-    done.iter().map(share).fold(0.0, f64::max)
+    done.iter().map(|done| done.share(of(done))).fold(0.0, f64::max)
 }
 
 /// Finishes that a report keeps.

@@ -1,69 +1,85 @@
-//! The longest time a request may take, kept by one clock tick for all requests of a worker: a timer a request would
-//! cost more than some requests do.
+//! The longest time that something may take, kept by one clock tick for all requests of a worker: a timer for each
+//! request would cost more than some requests do.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Ticks that a timeout lasts: it is kept to within a fiftieth.
-const TICKS: u64 = 50;
+/// Ticks that a timeout lasts: a wait ends at most a fiftieth of the timeout after its deadline.
+const TICKS: u32 = 50;
 
 #[derive(Default)]
 struct Waiting {
-    /// The tick in which the request began; none: there is no request.
-    since: Option<u64>,
+    /// When the wait ends; none: no one waits in this slot.
+    until: Option<Instant>,
     waker: Option<Waker>,
 }
 
-/// The requests of one worker that are under way.
+/// What one worker waits for, a slot each.
 pub(super) struct Patience {
-    tick: Cell<u64>,
+    /// The time of the last tick.
+    now: Cell<Instant>,
+    is_cut: Cell<bool>,
     slots: RefCell<Vec<Waiting>>,
     tick_length: Duration,
 }
 
 impl Patience {
     pub(super) fn new(timeout: Duration, slots: usize) -> Self {
-        let ticks = u32::try_from(TICKS).expect("few");
         let slots = std::iter::repeat_with(Waiting::default).take(slots).collect();
         Self {
-            tick: Cell::new(0),
+            now: Cell::new(Instant::now()),
+            is_cut: Cell::new(false),
             slots: RefCell::new(slots),
-            tick_length: (timeout / ticks).max(Duration::from_millis(1)),
+            tick_length: (timeout / TICKS).max(Duration::from_millis(1)),
         }
     }
 
-    /// Runs as long as the worker does, and wakes requests whose time is over.
+    /// Runs as long as the worker does, and ends the waits whose time is over.
     pub(super) async fn keep(&self) {
         let mut ticks = tokio::time::interval(self.tick_length);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;
-            self.tick.set(self.tick.get() + 1);
-            let mut slots = self.slots.borrow_mut();
-            let impatient = slots.iter_mut().filter(|slot| slot.since.is_some_and(|since| self.is_over(since)));
-            impatient.filter_map(|slot| slot.waker.take()).for_each(Waker::wake);
+            self.now.set(Instant::now());
+            self.wake();
         }
     }
 
-    fn is_over(&self, since: u64) -> bool {
-        self.tick.get() > since + TICKS
+    /// Ends every wait, and each later one as soon as it would have to wait.
+    pub(super) fn cut(&self) {
+        self.is_cut.set(true);
+        self.wake();
     }
 
-    /// Runs a request in a slot that no other is in; none if its time was over first, and then it is dropped.
-    pub(super) async fn within<F: Future>(&self, slot: usize, request: F) -> Option<F::Output> {
-        let mut request = pin!(request);
-        self.slots.borrow_mut()[slot].since = Some(self.tick.get());
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.get()
+    }
+
+    fn wake(&self) {
+        let mut slots = self.slots.borrow_mut();
+        let over = slots.iter_mut().filter(|slot| slot.until.is_some_and(|until| self.is_over(until)));
+        over.filter_map(|slot| slot.waker.take()).for_each(Waker::wake);
+    }
+
+    fn is_over(&self, until: Instant) -> bool {
+        self.is_cut.get() || self.now.get() >= until
+    }
+
+    /// Waits for `future` in a slot that no other is in; none if the time was over first, and `future` is then dropped.
+    pub(super) async fn within<F: Future>(&self, slot: usize, until: Instant, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        self.slots.borrow_mut()[slot].until = Some(until);
         let answer = std::future::poll_fn(|cx| {
-            if let Poll::Ready(answer) = request.as_mut().poll(cx) {
+            if let Poll::Ready(answer) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(answer));
             }
-            let waiting = &mut self.slots.borrow_mut()[slot];
-            if waiting.since.is_some_and(|since| self.is_over(since)) {
+            if self.is_over(until) {
                 return Poll::Ready(None);
             }
+            let waiting = &mut self.slots.borrow_mut()[slot];
             match &mut waiting.waker {
                 Some(waker) => waker.clone_from(cx.waker()),
                 none => *none = Some(cx.waker().clone()),
@@ -71,7 +87,7 @@ impl Patience {
             Poll::Pending
         })
         .await;
-        self.slots.borrow_mut()[slot].since = None;
+        self.slots.borrow_mut()[slot].until = None;
         answer
     }
 }

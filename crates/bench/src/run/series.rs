@@ -41,11 +41,15 @@ impl Series {
     fn close(&mut self, interval: usize) -> Option<Interval> {
         let (_, span, part) = self.open.remove(&interval)?;
         let at_seconds = self.closed.last().map_or(0.0, |(last, _)| last.at_seconds + last.seconds);
-        let response = Distribution { histogram: part.response };
+        let mut response = Distribution { histogram: part.response };
+        if let Some(early) = &part.early {
+            response.histogram.add(&**early).expect("all histograms have the same bounds");
+        }
         let closed = Interval {
             at_seconds,
             seconds: span.as_secs_f64(),
-            requests: part.completed,
+            requests: part.answered,
+            due: 0.0,
             errors: part.errors,
             p50_us: response.quantile_us(0.5),
             p90_us: response.quantile_us(0.9),
@@ -65,15 +69,21 @@ impl Series {
         self.closed.iter().map(|(_, lag)| *lag).collect()
     }
 
-    pub(super) fn finish(mut self) -> Vec<Interval> {
-        // What some worker never handed over, because the run was cut.
+    /// All intervals; `due` says how many requests were due between two times in seconds.
+    pub(super) fn finish(mut self, due: impl Fn(f64, f64) -> f64) -> Vec<Interval> {
+        // What some worker never handed over, because it could not go on.
         let open: Vec<usize> = self.open.keys().copied().collect();
         for interval in open {
             self.close(interval);
         }
         let intervals = self.closed.into_iter().map(|(interval, _)| interval);
         // The last may be a sliver, whose rate would mean nothing.
-        intervals.filter(|interval| interval.seconds > 0.005).collect()
+        let intervals = intervals.filter(|interval| interval.seconds > 0.005);
+        let with_due = |interval: Interval| {
+            let due = due(interval.at_seconds, interval.at_seconds + interval.seconds);
+            Interval { due, ..interval }
+        };
+        intervals.map(with_due).collect()
     }
 }
 
@@ -87,6 +97,7 @@ fn merge(pair: &[(Interval, f64)]) -> (Interval, f64) {
         at_seconds: first.at_seconds,
         seconds: first.seconds + second.seconds,
         requests: first.requests + second.requests,
+        due: first.due + second.due,
         errors: first.errors + second.errors,
         p50_us: first.p50_us.max(second.p50_us),
         p90_us: first.p90_us.max(second.p90_us),

@@ -29,28 +29,89 @@ impl Usage {
     }
 }
 
-/// The machine's times so far, in the kernel's ticks.
+/// The times of the machine and of some of its cores so far, in the kernel's ticks, and of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineTimes {
+    machine: Times,
+    /// Of the cores that the workers may use.
+    own_cores: Times,
+    process: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
     all: u64,
+    /// In processes, theirs and the kernel's work for them; interrupts are left out.
+    processes: u64,
     stolen: u64,
 }
 
+/// What became of the machine's time between two readings, as shares of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Shares {
+    /// Of all cores: what other virtual machines had.
+    pub(super) stolen: f64,
+    /// Of the cores that the workers may use: what other processes had.
+    pub(super) others: f64,
+}
+
 impl MachineTimes {
-    pub(super) fn now() -> Self {
-        // user nice system idle iowait irq softirq steal …; guest times are in user's already.
+    /// Of the machine, and of these cores; of all, if none are named.
+    pub(super) fn now(cores: Option<&[usize]>) -> Self {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let first = text.lines().next().unwrap_or_default();
-        let times: Vec<u64> = first.split_whitespace().skip(1).take(8).filter_map(|time| time.parse().ok()).collect();
-        Self { all: times.iter().sum(), stolen: times.get(7).copied().unwrap_or(0) }
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let process = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
+        Self::of(&text, cores, process)
     }
 
-    /// The share of the time since that another virtual machine had the core.
+    fn of(text: &str, cores: Option<&[usize]>, process: Duration) -> Self {
+        let line = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            Times::parse(line.unwrap_or_default())
+        };
+        let machine = line("cpu");
+        let own_cores = cores.map_or(machine, |cores| {
+            cores.iter().map(|core| line(&format!("cpu{core}"))).fold(Times::default(), Times::plus)
+        });
+        Self { machine, own_cores, process }
+    }
+
+    /// What became of the time since.
     #[expect(clippy::cast_precision_loss, reason = "ticks of a run are far below 2^53")]
-    pub(super) fn stolen_since(self, earlier: Self) -> f64 {
-        let all = self.all.saturating_sub(earlier.all);
-        let stolen = self.stolen.saturating_sub(earlier.stolen);
-        if all == 0 { 0.0 } else { stolen as f64 / all as f64 }
+    pub(super) fn since(self, earlier: Self) -> Shares {
+        let share = |part: f64, all: u64| if all == 0 { 0.0 } else { (part / all as f64).clamp(0.0, 1.0) };
+        let (machine, cores) = (self.machine.minus(earlier.machine), self.own_cores.minus(earlier.own_cores));
+        let own_seconds = self.process.saturating_sub(earlier.process).as_secs_f64();
+        let own_ticks = own_seconds * rustix::param::clock_ticks_per_second() as f64;
+        Shares {
+            stolen: share(machine.stolen as f64, machine.all),
+            others: share(cores.processes as f64 - own_ticks, cores.all),
+        }
+    }
+}
+
+impl Times {
+    fn parse(line: &str) -> Self {
+        // user nice system idle iowait irq softirq steal …; guest times are in user's already.
+        let times: Vec<u64> = line.split_whitespace().take(8).filter_map(|time| time.parse().ok()).collect();
+        let stolen = times.get(7).copied().unwrap_or(0);
+        Self { all: times.iter().sum(), processes: times.iter().take(3).sum(), stolen }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            processes: self.processes + other.processes,
+            stolen: self.stolen + other.stolen,
+        }
+    }
+
+    fn minus(self, earlier: Self) -> Self {
+        Self {
+            all: self.all.saturating_sub(earlier.all),
+            processes: self.processes.saturating_sub(earlier.processes),
+            stolen: self.stolen.saturating_sub(earlier.stolen),
+        }
     }
 }
 
@@ -66,5 +127,25 @@ pub fn cores() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
         Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_of_the_machine_and_others_time_of_the_workers_cores() {
+        let earlier = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\nintr 1\n";
+        let later = "cpu  110 0 60 20 0 2 4 4 0 0\ncpu0 90 0 5 5 0 0 0 0\ncpu1 20 0 55 15 0 2 4 4\nintr 9\n";
+        let shares = |cores: Option<&[usize]>, own_ms| {
+            let own = Duration::from_millis(own_ms);
+            MachineTimes::of(later, cores, own).since(MachineTimes::of(earlier, cores, Duration::ZERO))
+        };
+        let tick_ms = 1000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(shares(Some(&[1]), 25 * tick_ms), Shares { stolen: 0.02, others: 0.5 });
+        assert_eq!(shares(None, 70 * tick_ms), Shares { stolen: 0.02, others: 0.5 });
+        assert_eq!(shares(Some(&[1]), 1_000 * tick_ms), Shares { stolen: 0.02, others: 0.0 });
+        assert_eq!(shares(Some(&[7]), 0), Shares { stolen: 0.02, others: 0.0 });
     }
 }

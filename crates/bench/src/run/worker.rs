@@ -3,23 +3,25 @@
 //! Must not know other workers but through [`Shared`]: which number the next request has, and when to stop.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 
+use super::open_loop;
 use super::patience::Patience;
 use super::timer::Timer;
 use super::usage::{self, Usage};
 use crate::plan::{End, Pace, Plan};
-use crate::recorder::{Asked, Part, Recorder, TIMED_OUT, Window};
+use crate::recorder::{Asked, CUT, Part, Recorder, TIMED_OUT, Window};
 use crate::report::csv::RowSink;
 use crate::report::model::Finish;
 use crate::schedule::DueTimes;
+use crate::workload::socket::CONNECT_TIME_MAX;
 use crate::workload::{Answer, Ending, Session, Traffic, Turn, Workload};
 
 /// Where a run stands, as the coordinator sees it.
@@ -31,7 +33,7 @@ pub(super) enum Stage {
     Running(Instant),
     /// No further requests; those under way are waited for.
     Stopping,
-    /// Not even that.
+    /// Requests under way are given up.
     Cut,
 }
 
@@ -47,7 +49,7 @@ pub(super) struct Shared {
     pub(super) next_number: AtomicU64,
     /// The first number that is not made any more.
     pub(super) number_end: AtomicU64,
-    /// Takes a row a request, where somebody wants them.
+    /// Takes a row for each request, if rows are written.
     pub(super) rows: Option<RowSink>,
 }
 
@@ -82,7 +84,7 @@ pub(super) fn work<W: Workload>(
     messages: &mpsc::UnboundedSender<Message>,
 ) {
     if let Some(cores) = &shared.plan.cores {
-        // A core that may not be used is no reason not to measure.
+        // Without pinning the run is still a measurement.
         drop(usage::pin_to(cores[number % cores.len()]));
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -112,7 +114,12 @@ async fn open<W: Workload>(
 ) -> anyhow::Result<Vec<(usize, Rc<W::Session>)>> {
     let mut sessions = Vec::new();
     for connection in (number..shared.plan.connections).step_by(shared.plan.workers) {
-        sessions.push((connection, Rc::new(workload.open(connection).await?)));
+        let session = tokio::time::timeout(CONNECT_TIME_MAX, workload.open(connection)).await;
+        let session = session.map_err(|_| {
+            let (number, all) = (connection + 1, shared.plan.connections);
+            anyhow::anyhow!("connection {number} of {all} did not open within {}s", CONNECT_TIME_MAX.as_secs())
+        })?;
+        sessions.push((connection, Rc::new(session?)));
     }
     Ok(sessions)
 }
@@ -124,14 +131,24 @@ struct Worker {
 }
 
 /// What the tasks of a worker share.
-struct Desk {
-    shared: Arc<Shared>,
-    recorder: RefCell<Recorder>,
-    patience: Patience,
-    window: Window,
+pub(super) struct Desk {
+    pub(super) shared: Arc<Shared>,
+    pub(super) recorder: RefCell<Recorder>,
+    pub(super) patience: Patience,
+    pub(super) window: Window,
+    /// When the last request under way is given up: all that were due in the window have had the timeout by then.
+    gives_up_at: Option<Instant>,
     worker: u32,
     /// Requests this worker made, for numbers that need not be dense.
     made: Cell<u64>,
+}
+
+/// What a worker and its connections had used at some time.
+#[derive(Clone, Copy)]
+struct Sample {
+    usage: Usage,
+    at: Instant,
+    traffic: Traffic,
 }
 
 impl Worker {
@@ -151,8 +168,10 @@ impl Worker {
         let desk = Rc::new(Desk {
             shared: Arc::clone(&self.shared),
             recorder: RefCell::new(Recorder::new(window, self.shared.rows.clone())),
-            patience: Patience::new(plan.timeout, slots),
+            // One slot more, for the wait for a free place.
+            patience: Patience::new(plan.timeout, slots + 1),
             window,
+            gives_up_at: window.end.map(|end| end + plan.timeout),
             worker: u32::try_from(self.number)?,
             made: Cell::new(0),
         });
@@ -162,48 +181,48 @@ impl Worker {
             Pace::Open { arrivals, profile } => {
                 let profile = profile.clone().preceded_by(plan.warm_up.as_secs_f64());
                 let due = DueTimes::new(profile, *arrivals, self.number, plan.workers, plan.seed);
-                let sessions = sessions.iter().map(|(_, session)| Rc::clone(session)).collect();
-                let (desk, timer) = (Rc::clone(&desk), Timer::new()?);
-                tasks.spawn_local(async move { open_loop(&desk, &timer, due, began, sessions).await });
+                let (desk, timer, sessions) = (Rc::clone(&desk), Timer::new()?, sessions.clone());
+                tasks.spawn_local(async move { open_loop::run(&desk, &timer, due, began, sessions).await });
             }
         }
         let traffic = || total(sessions.iter().map(|(_, session)| session.traffic()));
         self.watch(&desk, &mut tasks, traffic).await
     }
 
-    /// Hands over what was seen at the end of every interval, until the tasks are done or cut.
+    /// Hands over what was seen at the end of every interval, until the tasks are done.
     async fn watch(
         &self,
         desk: &Desk,
         tasks: &mut JoinSet<anyhow::Result<()>>,
         traffic: impl Fn() -> Traffic,
     ) -> anyhow::Result<()> {
+        let sample = || Sample { usage: Usage::of_this_thread(), at: Instant::now(), traffic: traffic() };
         let mut stage = self.shared.stage.subscribe();
         let mut keeping = std::pin::pin!(desk.patience.keep());
         let begin = tokio::time::Instant::from_std(desk.window.begin);
         let mut ticks = tokio::time::interval_at(begin, self.shared.interval);
-        let mut first = None;
-        let mut last: Option<(Usage, Instant, Traffic)> = None;
+        let mut window_end = std::pin::pin!(until(desk.window.end));
+        let (mut first, mut last) = (None, None);
         let mut part_began = desk.window.begin;
         for interval in 0.. {
             let is_over = loop {
                 tokio::select! {
                     biased;
+                    () = &mut window_end, if last.is_none() => last = Some(sample()),
                     _ = ticks.tick() => break false,
                     ended = tasks.join_next() => match ended {
                         None => break true,
                         Some(ended) => ended??,
                     },
-                    cut = stage.wait_for(|stage| *stage == Stage::Cut) => { drop(cut); break true },
+                    cut = stage.wait_for(|stage| *stage == Stage::Cut), if !desk.patience.is_cut() => {
+                        drop(cut);
+                        desk.patience.cut();
+                    }
                     () = &mut keeping => {}
                 }
             };
             let now = Instant::now();
-            // Beyond the window there is only waiting, which is nobody's work.
-            if last.is_none_or(|(_, at, _)| !desk.window.has_ended(at)) {
-                last = Some((Usage::of_this_thread(), now, traffic()));
-            }
-            first = first.or(last);
+            first = first.or_else(|| Some(sample()));
             if interval > 0 || is_over {
                 let part = Box::new(desk.recorder.borrow_mut().take());
                 let span = now.saturating_duration_since(part_began);
@@ -214,20 +233,28 @@ impl Worker {
                 break;
             }
         }
-        let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+        let (first, last) = (first.unwrap_or_else(sample), last.unwrap_or_else(sample));
         let mut recorder = desk.recorder.borrow_mut();
         let done = Done {
-            usage: last.0.since(first.0),
-            watched: last.1 - first.1,
+            usage: last.usage.since(first.usage),
+            watched: last.at.saturating_duration_since(first.at),
             traffic: Traffic {
-                sent_bytes: last.2.sent_bytes - first.2.sent_bytes,
-                received_bytes: last.2.received_bytes - first.2.received_bytes,
+                sent_bytes: last.traffic.sent_bytes.saturating_sub(first.traffic.sent_bytes),
+                received_bytes: last.traffic.received_bytes.saturating_sub(first.traffic.received_bytes),
             },
             finishes: recorder.take_finishes(),
             rows_lost: recorder.finish_rows(),
         };
         let _ = self.messages.send(Message::Done(Box::new(done)));
         Ok(())
+    }
+}
+
+/// Waits until a time; without one, for ever.
+pub(super) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -239,12 +266,15 @@ fn total(traffic: impl Iterator<Item = Traffic>) -> Traffic {
 }
 
 impl Desk {
-    /// The number of the next request; none when there is to be no further one.
+    /// Whether no further request is to be made.
     #[inline]
-    fn next_number(&self) -> Option<u64> {
-        if self.shared.stop.load(Ordering::Relaxed) {
-            return None;
-        }
+    pub(super) fn is_stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// The number of the next request; none if the run has all that it is to count.
+    #[inline]
+    pub(super) fn next_number(&self) -> Option<u64> {
         if let End::Count(_) = self.shared.plan.end {
             let number = self.shared.next_number.fetch_add(1, Ordering::Relaxed);
             return (number < self.shared.number_end.load(Ordering::Relaxed)).then_some(number);
@@ -256,16 +286,29 @@ impl Desk {
 
     /// Makes a request and records it; returns when it was done.
     #[inline]
-    async fn make<S: Session>(&self, session: &S, slot: usize, asked: Asked, asked_at: Instant) -> Instant {
+    pub(super) async fn make<S: Session>(&self, session: &S, slot: usize, asked: Asked, asked_at: Instant) -> Instant {
         let turn = Turn { number: asked.number, client: asked.client, worker: self.worker };
-        let answer = self.patience.within(slot, session.request(turn)).await.unwrap_or_else(|| Answer {
+        let until = asked_at + self.shared.plan.timeout;
+        let until = self.gives_up_at.map_or(until, |last| until.min(last));
+        let answer = self.patience.within(slot, until, session.request(turn)).await.unwrap_or_else(|| Answer {
             sent_at: asked_at,
             first_byte_at: None,
             done_at: Instant::now(),
-            ending: Ending { number: TIMED_OUT, is_error: true },
+            ending: Ending { number: if self.patience.is_cut() { CUT } else { TIMED_OUT }, is_error: true },
         });
         self.recorder.borrow_mut().record(asked, &answer);
         answer.done_at
+    }
+
+    /// Waits until a time, or until the run is stopped.
+    pub(super) async fn wait(&self, wake: impl Future<Output = std::io::Result<()>>) -> anyhow::Result<()> {
+        let mut stage = self.shared.stage.subscribe();
+        tokio::select! {
+            biased;
+            woken = wake => woken?,
+            stopping = stage.wait_for(|stage| !matches!(stage, Stage::Running(_))) => drop(stopping),
+        }
+        Ok(())
     }
 }
 
@@ -285,9 +328,16 @@ fn spawn_closed<S: Session>(
         let share = u32::try_from(client).unwrap_or(u32::MAX);
         let begins_at = began + ramp_up / u32::try_from(clients).unwrap_or(u32::MAX) * share;
         tasks.spawn_local(async move {
-            tokio::time::sleep_until(begins_at.into()).await;
+            let begin = async {
+                tokio::time::sleep_until(begins_at.into()).await;
+                Ok(())
+            };
+            desk.wait(begin).await?;
             let mut at = Instant::now();
             for turn in 0.. {
+                if desk.is_stopped() {
+                    break;
+                }
                 let Some(number) = desk.next_number() else { break };
                 let asked = Asked { number, client: share, turn, due_at: None };
                 at = desk.make(&*session, slot, asked, at).await;
@@ -298,69 +348,4 @@ fn spawn_closed<S: Session>(
             Ok(())
         });
     }
-}
-
-/// Places for requests of an open loop: each belongs to a connection.
-struct Places {
-    free: RefCell<VecDeque<usize>>,
-    freed: Notify,
-}
-
-async fn open_loop<S: Session>(
-    desk: &Rc<Desk>,
-    timer: &Timer,
-    due_times: DueTimes,
-    began: Instant,
-    sessions: Vec<Rc<S>>,
-) -> anyhow::Result<()> {
-    // Connections take turns: the places of one are a whole round apart.
-    let slots = sessions.len() * desk.shared.plan.in_flight;
-    let places = Rc::new(Places { free: RefCell::new((0..slots).collect()), freed: Notify::new() });
-    let mut requests = JoinSet::new();
-    let mut now = Instant::now();
-    for (turn, due) in (0..).zip(due_times) {
-        let due_at = began + Duration::from_secs_f64(due.min(86_400.0 * 365.0));
-        if desk.window.has_ended(due_at) {
-            break;
-        }
-        if due_at > now {
-            wait(desk, timer, due_at).await?;
-            now = Instant::now();
-        }
-        let slot = loop {
-            let free = places.free.borrow_mut().pop_front();
-            if let Some(slot) = free {
-                break slot;
-            }
-            places.freed.notified().await;
-            now = Instant::now();
-        };
-        let Some(number) = desk.next_number() else { break };
-        let session = Rc::clone(&sessions[slot % sessions.len()]);
-        let (desk, places) = (Rc::clone(desk), Rc::clone(&places));
-        let asked = Asked { number, client: u32::try_from(slot)?, turn, due_at: Some(due_at) };
-        requests.spawn_local(async move {
-            desk.make(&*session, slot, asked, now).await;
-            places.free.borrow_mut().push_back(slot);
-            places.freed.notify_one();
-        });
-        while let Some(ended) = requests.try_join_next() {
-            ended?;
-        }
-    }
-    while let Some(ended) = requests.join_next().await {
-        ended?;
-    }
-    Ok(())
-}
-
-/// Until a time, or until the run is stopped.
-async fn wait(desk: &Desk, timer: &Timer, until: Instant) -> anyhow::Result<()> {
-    let mut stage = desk.shared.stage.subscribe();
-    tokio::select! {
-        biased;
-        fired = timer.until(until) => fired?,
-        stopping = stage.wait_for(|stage| !matches!(stage, Stage::Running(_))) => drop(stopping),
-    }
-    Ok(())
 }

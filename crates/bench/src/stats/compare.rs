@@ -112,7 +112,7 @@ fn effect(Sides { metric, a, b }: &Sides, design: Design, confidence: f64) -> Ef
             (a, b, b - a, 0.0)
         }
     };
-    // What the measurement cannot tell apart is no difference, however often it comes out alike.
+    // Values closer than the resolution of the measurement count as equal.
     let interval = interval.map(|interval| match scale {
         Scale::Ratio => interval.widened(metric.resolution() * interval.estimate),
         Scale::Difference => interval,

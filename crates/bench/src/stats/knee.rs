@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::interval::number;
 
-/// Points without which there is no shape to look at.
+/// Points that a curve needs at least.
 const POINTS_MIN: usize = 4;
 
 /// Kneedle's sensitivity: how many mean steps the curve must fall below its furthest point before that is a knee; 1 is

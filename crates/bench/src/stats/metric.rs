@@ -77,7 +77,7 @@ impl Metric {
         }
     }
 
-    /// Whether it is one of a whole command, whatever that does; the others are of a run.
+    /// Whether it is measured of a whole command; the others are of a run.
     pub fn is_of_command(self) -> bool {
         matches!(self, Self::Wall | Self::Cpu)
     }
@@ -95,7 +95,7 @@ impl Metric {
             Self::Errors => each(count(run.errors), run.requests),
             Self::ClientCpu => {
                 (run.client_cpu_seconds > 0.0).then_some(())?;
-                each(run.client_cpu_seconds * 1e6, run.requests)
+                each(run.client_cpu_seconds * 1e6, run.completed)
             }
             Self::ServerCpu => run.server.as_ref().and_then(|server| each(server.cpu_seconds * 1e6, server.calls)),
             Self::Wall | Self::Cpu => None,
@@ -125,7 +125,7 @@ impl FromStr for Metric {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|metric| metric.name() == name).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|metric| metric.name()).collect();
-            format!("no metric is called {name:?}: it can be {}", names.join(", "))
+            format!("there is no metric {name:?}: write {}", names.join(", "))
         })
     }
 }
@@ -166,8 +166,8 @@ mod tests {
         for metric in [Metric::P50, Metric::Mean, Metric::Errors, Metric::ClientCpu, Metric::ServerCpu, Metric::Wall] {
             assert_eq!(metric.of(&empty), None, "{metric}");
         }
-        let mut run = Run { requests: 200, errors: 1, client_cpu_seconds: 0.01, ..Run::default() };
-        run.server = Some(ServerSide { cpu_seconds: 0.002, calls: 100, latency: Vec::new() });
+        let mut run = Run { requests: 200, completed: 200, errors: 1, client_cpu_seconds: 0.01, ..Run::default() };
+        run.server = Some(ServerSide { cpu_seconds: 0.002, calls: 100, ..ServerSide::default() });
         assert_eq!(Metric::Errors.of(&run), Some(0.005));
         assert_eq!(Metric::ClientCpu.of(&run), Some(50.0));
         assert_eq!(Metric::ServerCpu.of(&run), Some(20.0));

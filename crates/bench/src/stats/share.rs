@@ -122,7 +122,7 @@ mod tests {
         for nanos in 1..=100 {
             times.record(nanos * 1_000).expect("within bounds");
         }
-        // 0.99^100 = 0.37: nobody above the true p99 among 100 is no surprise.
+        // 0.99^100 = 0.37: having none of 100 above the true p99 is common.
         let p99 = quantile_us(&times, 0.99, 0.95).expect("recorded");
         assert!(p99.high.is_infinite() && p99.low > 90.0, "{p99:?}");
         let p50 = quantile_us(&times, 0.5, 0.95).expect("recorded");

@@ -55,11 +55,11 @@ pub struct Peak {
     pub high: Option<f64>,
 }
 
-/// Why there is no law.
+/// Why the law could not be fitted.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum NoFit {
     /// See [`POINTS_MIN`].
-    #[error("not enough points: {have} different numbers of clients, {POINTS_MIN} are needed")]
+    #[error("there are too few points: {have} different numbers of clients, and at least {POINTS_MIN} are needed")]
     NotEnoughPoints {
         /// Those with a throughput above 0.
         have: usize,
@@ -128,7 +128,7 @@ fn means(points: &[(u32, f64)]) -> Vec<Point> {
     grouped.into_iter().map(|(clients, runs)| (f64::from(clients), geometric_mean(&runs).ln())).collect()
 }
 
-/// The divisor of the law; where it is not above 0 there is no throughput.
+/// The divisor of the law; the law gives no throughput unless it is above 0.
 fn divisor([_, sigma, kappa]: Parameters, clients: f64) -> f64 {
     1.0 + sigma * (clients - 1.0) + kappa * clients * (clients - 1.0)
 }

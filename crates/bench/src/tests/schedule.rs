@@ -55,15 +55,15 @@ fn a_seed_makes_the_same_arrivals() {
 #[test]
 fn a_rate_that_is_none_says_why() {
     for (text, why) in [
-        ("0", "no request would ever be due"),
-        ("-5", "below 0 or above a billion"),
-        ("fast", "not a number"),
-        ("1000x", "the time after x is none"),
-        ("1000x0s", "a step or ramp of no time"),
-        ("1..1000", "a step or ramp needs its time"),
-        ("1000,2000x1s", "a step or ramp needs its time"),
-        ("inf", "below 0 or above a billion"),
-        ("", "not a number"),
+        ("0", "no request would be due"),
+        ("-5", "it is below 0 or above a billion"),
+        ("fast", "it is not a number"),
+        ("1000x", "the time after x cannot be read"),
+        ("1000x0s", "a step or a ramp must last longer than 0s"),
+        ("1..1000", "a step or a ramp needs a time, as in 1000x10s"),
+        ("1000,2000x1s", "a step or a ramp needs a time, as in 1000x10s"),
+        ("inf", "it is below 0 or above a billion"),
+        ("", "it is not a number"),
     ] {
         let error = text.parse::<Profile>().expect_err(text).to_string();
         assert!(error.contains(why), "{text}: {error}");

@@ -47,7 +47,7 @@ impl Counters {
     }
 }
 
-/// Where to and how.
+/// How to open connections to the server.
 #[derive(Clone)]
 pub struct Dialer {
     address: SocketAddr,
@@ -83,7 +83,7 @@ impl Dialer {
         self.wrap(stream, counters).await
     }
 
-    /// Makes of a connection to the server what its protocol is spoken on; the error is one line.
+    /// Begins TLS on a connection if it is wanted; the error is one line.
     pub async fn wrap(&self, stream: TcpStream, counters: Arc<Counters>) -> anyhow::Result<Transport> {
         stream.set_nodelay(true).context("TCP_NODELAY")?;
         let counted = Counted { stream, counters };
@@ -100,7 +100,7 @@ pub async fn reach(host: &str, port: u16) -> anyhow::Result<TcpStream> {
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let found = tokio::net::lookup_host((name, port)).await;
     let mut failure = format!("{host} has no address");
-    for address in found.map_err(|error| anyhow::anyhow!("no address known for {host}: {error}"))? {
+    for address in found.map_err(|error| anyhow::anyhow!("cannot find an address for {host}: {error}"))? {
         match tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {

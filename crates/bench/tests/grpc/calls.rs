@@ -272,7 +272,10 @@ async fn older_reflection_is_asked_where_there_is_no_newer() {
     let address = serve(echo().add_service(v1_alpha)).await;
     assert_eq!(ending(address, "testing.Echo/Call", &["--data", "{}"]).await, "OK");
     let refused = refusal(address, "testing.Nothing/Call", &["--data", "{}"]).await;
-    assert!(refused.starts_with(&format!("{address}: no service testing.Nothing; there is testing.Echo")), "{refused}");
+    assert!(
+        refused.starts_with(&format!("{address}: there is no service testing.Nothing: the contract has testing.Echo")),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

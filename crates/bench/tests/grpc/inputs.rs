@@ -41,7 +41,7 @@ async fn data_that_does_not_fit_names_the_field_and_what_it_wants() {
 async fn data_that_is_none_is_told_apart_from_data_that_does_not_fit() {
     let address = serve(everything()).await;
     for (method, data, line) in [
-        (CALL, "{", "--data is no JSON: EOF while parsing an object at line 1 column 1"),
+        (CALL, "{", "--data is not JSON: EOF while parsing an object at line 1 column 1"),
         (CALL, "", "--data holds no message; write {} for an empty one"),
         (CALL, "{} {}", "--data holds 2 messages; this method takes one"),
         ("testing.Echo/Join", "[]", "--data holds no message; write {} for an empty one"),
@@ -52,7 +52,7 @@ async fn data_that_is_none_is_told_apart_from_data_that_does_not_fit() {
     let line = refusal(address, CALL, &["--data", r#"{"count": {{nmber}}}"#]).await;
     assert!(line.starts_with("--data: {{nmber}} at character 11 of the template: no such placeholder"), "{line}");
     let line = refusal(address, "testing.Echo/Join", &["--data", "{}", "--messages", "1000001"]).await;
-    assert_eq!(line, "a request of 1000001 messages; the limit is 1000000");
+    assert_eq!(line, "a request has 1000001 messages; it may have 1000000");
     let line = refusal(address, CALL, &["--data", "{}", "--messages", "2"]).await;
     assert_eq!(line, "--messages: testing.Echo/Call takes one message");
 }
@@ -81,16 +81,16 @@ async fn names_that_are_not_there_are_answered_with_those_that_are() {
     let contract = proto();
     let by_proto = ["--proto", contract.to_str().unwrap()];
     for (method, flags, line) in [
-        ("testing.Echo/Cal", &[][..], "no method Cal in testing.Echo; it has Call, Late, Many, Each, Join"),
-        ("testing.Echo/Cal", &by_proto, "no method Cal in testing.Echo; it has Call, Late, Many, Each, Join"),
-        ("testing.Ehco/Call", &by_proto, "no service testing.Ehco; there is testing.Echo"),
-        ("Call", &[], r#""Call" names no method; write package.Service/Method"#),
-        ("a b/c", &[], r#""a b/c" names no method; write package.Service/Method"#),
+        ("testing.Echo/Cal", &[][..], "testing.Echo has no method Cal: it has Call, Late, Many, Each, Join"),
+        ("testing.Echo/Cal", &by_proto, "testing.Echo has no method Cal: it has Call, Late, Many, Each, Join"),
+        ("testing.Ehco/Call", &by_proto, "there is no service testing.Ehco: the contract has testing.Echo"),
+        ("Call", &[], r#""Call" does not name a method: write package.Service/Method"#),
+        ("a b/c", &[], r#""a b/c" does not name a method: write package.Service/Method"#),
     ] {
         assert_eq!(refusal(address, method, flags).await, line);
     }
     let line = refusal(address, "testing.Ehco/Call", &[]).await;
-    let expected = format!("{address}: no service testing.Ehco; there is testing.Echo, ");
+    let expected = format!("{address}: there is no service testing.Ehco: the contract has testing.Echo, ");
     assert!(line.starts_with(&expected) && line.contains("grpc.health.v1.Health"), "{line}");
     for (outcome, line) in [
         ("cuont", "--outcome cuont: no field cuont in testing.Message; it has count, fail, payload, delay_ms"),
@@ -107,20 +107,23 @@ async fn server_that_is_not_there_or_does_not_tell_is_named() {
     let unused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let line = refusal(unused, CALL, &[]).await;
     assert_eq!(line, format!("cannot reach {unused}: Connection refused (os error 111)"));
+    let line = refusal(format!(":{}", unused.port()), CALL, &[]).await;
+    assert_eq!(line, format!("cannot reach {unused}: Connection refused (os error 111)"));
     let silent = serve(echo()).await;
     let line = refusal(silent, CALL, &[]).await;
-    assert_eq!(line, format!("{silent}: the server offers no reflection; name its contract with --proto FILE"));
+    assert_eq!(line, format!("{silent}: the server does not offer reflection: name its contract with --proto FILE"));
 }
 
 #[tokio::test]
 async fn addresses_that_are_none_are_refused() {
-    for address in ["localhost", "http://", "ftp://a:1", "a b:1", "http://a:1/path", "host:99999", ":80", ""] {
+    for address in ["localhost", "http://", "ftp://a:1", "a b:1", "http://a:1/path", "host:99999", ":", ""] {
         let line = refusal(address, CALL, &[]).await;
-        let right = format!("{address:?} is no address; write host:port, http://host:port or https://host:port");
+        let right =
+            format!("{address:?} is not an address: write host:port, :port, http://host:port or https://host:port");
         assert_eq!(line, right);
     }
     let line = refusal("127.0.0.1:1", CALL, &["--insecure"]).await;
-    assert_eq!(line, "--insecure is about TLS, which is spoken to https:// addresses alone");
+    assert_eq!(line, "--insecure is for TLS: write an https:// address");
 }
 
 #[tokio::test]
@@ -135,11 +138,11 @@ async fn files_that_cannot_be_used_are_named() {
     let line = refusal(address, CALL, &["--proto", missing.to_str().unwrap()]).await;
     assert!(line.starts_with(&format!("--proto {}: ", missing.display())), "{line}");
     let line = refusal("https://localhost:1", CALL, &["--ca", bad.to_str().unwrap()]).await;
-    assert!(line.ends_with("bad.proto holds no certificate; it must be PEM with at least one"), "{line}");
+    assert!(line.ends_with("bad.proto has no certificate: it must be PEM with at least one"), "{line}");
     let certified = Certified::for_localhost();
     let (ca, key) = (certified.ca.to_str().unwrap(), certified.key_file.to_str().unwrap());
     let line = refusal("https://localhost:1", CALL, &["--ca", ca, "--certificate", key, "--key-file", key]).await;
-    assert!(line.ends_with("key.pem holds no certificate; it must be PEM with at least one"), "{line}");
+    assert!(line.ends_with("key.pem has no certificate: it must be PEM with at least one"), "{line}");
 }
 
 #[tokio::test]

@@ -11,15 +11,14 @@ fn free_address() -> std::net::SocketAddr {
 #[test]
 fn urls_that_are_none_are_refused_with_the_reason() {
     let cases = [
-        ("127.0.0.1:80", "no scheme"),
-        ("ftp://localhost/", "scheme ftp is not spoken"),
-        ("http://", "is no HOST or HOST:PORT"),
-        ("http:///path", "is no HOST or HOST:PORT"),
-        ("http://localhost:99999/", "the port is no number from 1 to 65535"),
-        ("http://localhost:/", "the port is no number from 1 to 65535"),
-        ("http://a b/", "is no HOST or HOST:PORT"),
-        ("http://me:secret@localhost/", "a user name goes into a header"),
-        ("http://{{row.host}}/", "placeholders go into path and query"),
+        ("ftp://localhost/", "the scheme ftp is unknown"),
+        ("http://", "is not HOST or HOST:PORT"),
+        ("http:///path", "is not HOST or HOST:PORT"),
+        ("http://localhost:99999/", "the port must be a number from 1 to 65535"),
+        ("http://localhost:/", "the port must be a number from 1 to 65535"),
+        ("http://a b/", "is not HOST or HOST:PORT"),
+        ("http://me:secret@localhost/", "a user name belongs in a header"),
+        ("http://{{row.host}}/", "placeholders belong in the path and the query"),
     ];
     for (url, wanted) in cases {
         let message = refused(&[url]);
@@ -30,12 +29,12 @@ fn urls_that_are_none_are_refused_with_the_reason() {
 #[test]
 fn requests_that_are_none_are_refused_with_the_reason() {
     let cases: [(&[&str], &str); 9] = [
-        (&["-H", "no colon"], "header `no colon`: no colon; `Name: value` is wanted"),
-        (&["-H", "a b: c"], "its name is no token"),
+        (&["-H", "no colon"], "header `no colon`: the colon is missing: write `Name: value`"),
+        (&["-H", "a b: c"], "its name has characters that HTTP does not allow"),
         (&["-H", "a: b\u{7}"], "its value holds a control character"),
-        (&["-H", "Content-Length: 5"], "it follows from the body"),
+        (&["-H", "Content-Length: 5"], "it is set from the body"),
         (&["-H", "a: {{row.x}}"], "in the header a: {{row.x}} at character 1 of the template: there are no rows"),
-        (&["-X", "GET IT"], "`GET IT` is no method"),
+        (&["-X", "GET IT"], "`GET IT` is not a method"),
         (&["--data", "{{random 1}}"], "in the body: {{random 1}}"),
         (&["--data", "@/no/such"], "cannot read --data @/no/such: No such file"),
         (&["-m", "2"], "HTTP/1.1 carries one request at a time"),
@@ -53,8 +52,13 @@ fn requests_that_are_none_are_refused_with_the_reason() {
 #[test]
 fn a_port_where_nothing_listens_is_named() {
     let address = free_address();
+    let port = address.port();
+    for url in [format!("{address}"), format!(":{port}/path"), format!("http://:{port}"), format!("localhost:{port}")] {
+        let message = refused(&[&url]);
+        assert!(message.starts_with("nothing listens at ") && message.ends_with(&port.to_string()), "{url}: {message}");
+    }
     assert_eq!(refused(&[&format!("http://{address}/")]), format!("nothing listens at {address}"));
-    assert!(refused(&["http://no-such-host.invalid/"]).starts_with("no address known for no-such-host.invalid"));
+    assert!(refused(&["http://no-such-host.invalid/"]).starts_with("cannot find an address for no-such-host.invalid"));
 }
 
 #[test]
@@ -76,7 +80,7 @@ fn authorities_that_are_none_are_refused() {
     assert!(message.starts_with("cannot read certificates from /no/such.pem"), "{message}");
     let empty = tempfile::NamedTempFile::new().unwrap();
     let message = refused(&["https://127.0.0.1:1/", "--ca", empty.path().to_str().unwrap()]);
-    assert!(message.contains("holds no certificate; it must be PEM"), "{message}");
+    assert!(message.contains("has no certificate: it must be PEM"), "{message}");
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn a_server_without_http2_is_told_from_one_with_it() {
     assert!(message.contains("does not speak HTTP/2: it closes the connection; leave out --http2"), "{message}");
     let address = script(vec![says("HTTP/1.1 505 HTTP Version Not Supported\r\n\r\n")]);
     let message = refused(&[&format!("http://{address}/"), "--http2"]);
-    assert!(message.contains("speaks HTTP/1.1 and no HTTP/2; leave out --http2"), "{message}");
+    assert!(message.contains("speaks HTTP/1.1 only; leave out --http2"), "{message}");
     let (tls, _folder, authority) = certificate(b"http/1.1");
     let server = Server::start(false, Some(tls), |_| answer(200, ""));
     let url = format!("https://{}/", server.address);

@@ -21,11 +21,11 @@ use crate::{
 /// Who may call the operator's service.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Everybody: only processes of this machine can connect.
+    /// Every caller: only processes of this machine can connect.
     Open,
-    /// Whoever sends this token.
+    /// Callers that send this token.
     Token(Arc<str>),
-    /// Nobody: the server can be reached from other machines and has no token.
+    /// No one: the server can be reached from other machines and has no token.
     Nobody,
 }
 

@@ -30,14 +30,21 @@ pub mod wire {
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         let code = match &fault {
-            Fault::Invalid { .. } => Code::InvalidArgument,
+            Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
             Fault::Limit { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
-            Fault::Unavailable(_) => Code::Unavailable,
+            Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
             Fault::Failed(_) => Code::Internal,
             Fault::OutcomeUnknown => Code::Unknown,
             Fault::Denied(_) => Code::Unauthenticated,
         };
-        Self::new(code, fault.to_string())
+        let mut status = Self::new(code, fault.to_string());
+        if let Fault::Unavailable(why) = fault
+            && let Some(pause) = why.retry_after()
+        {
+            // A name and digits are always valid.
+            let _ = status.metadata_mut().insert("grpc-retry-pushback-ms", &pause.as_millis().to_string());
+        }
+        status
     }
 }
 

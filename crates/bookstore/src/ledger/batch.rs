@@ -194,10 +194,5 @@ fn replay(earlier: &Entry, wish: &Purchase) -> Result<Receipt, Fault> {
         return Ok(earlier.receipt());
     }
     let quantity = earlier.quantity.unwrap_or_default();
-    let copies = if quantity == 1 { "copy" } else { "copies" };
-    let want = format!(
-        "sent with the same request as then ({quantity} {copies} of book {}, entry {} of the log), or a new key",
-        earlier.book, earlier.number
-    );
-    Err(Fault::invalid("idempotency_key", "that of an earlier purchase", want))
+    Err(Fault::KeyReused { number: earlier.number, book: earlier.book, quantity })
 }

@@ -3,7 +3,8 @@
 //! A random key inserted into a B-tree dirties a page of its own, and a dirty page is 4 KiB of WAL for each
 //! commit. So keys are durable in the log, which only grows at its end, and the index follows later: new keys
 //! collect in memory, sorted roughly by their hashes; when there are many, they are moved to the on-disk index a
-//! slice a commit, in order, so that neighbours share a page. A restart reads the log's unindexed tail back.
+//! slice a commit, in order, so that neighbours share a page. A restart reads the log's unindexed tail back,
+//! and a move goes on where it was: how far it came is committed with each slice.
 //! This is the memtable of a log-structured merge tree (O'Neil et al., 1996) over one B-tree.
 //!
 //! Must not know what a purchase is, nor when a transaction begins or ends.
@@ -87,12 +88,27 @@ impl Keys {
         let indexed_up_to = writer.keys_indexed_up_to()?;
         let in_memory = in_memory.max(1);
         let mut keys = Self { hasher, in_memory, fresh: Table::for_keys(in_memory), moving: None, indexed_up_to };
+        let moved = writer.keys_moved()?.filter(|(up_to, _)| *up_to > indexed_up_to);
+        if let Some((up_to, _)) = moved {
+            keys.moving = Some(Moving { keys: Table::for_keys(in_memory), buckets_done: 0, up_to });
+        }
         writer.each_entry_after(indexed_up_to, |number, _, key| {
-            if let Some(key) = key {
-                keys.insert(&key, number);
+            let Some(hash) = key.map(|key| keys.hash(&key)) else { return };
+            match (&mut keys.moving, moved) {
+                (Some(moving), Some((up_to, through))) if number <= up_to => {
+                    if hash > through {
+                        moving.keys.insert((hash, number));
+                    }
+                }
+                _ => keys.fresh.insert((hash, number)),
             }
         })?;
         Ok(keys)
+    }
+
+    /// Every key of entries up to this one is on the disk.
+    pub(crate) fn indexed_up_to(&self) -> i64 {
+        self.indexed_up_to
     }
 
     fn hash(&self, key: &IdempotencyKey) -> i64 {
@@ -154,6 +170,8 @@ impl Keys {
         let finishes = buckets_done == moving.keys.buckets.len();
         if finishes {
             writer.set_keys_indexed_up_to(moving.up_to)?;
+        } else if let Some((through, _)) = slice.last() {
+            writer.set_keys_moved((moving.up_to, *through))?;
         }
         Ok(Slice { buckets_done, finishes })
     }

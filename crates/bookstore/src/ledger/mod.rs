@@ -7,12 +7,13 @@
 mod batch;
 mod courier;
 mod keys;
+mod mend;
 mod queue;
 mod worker;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -30,7 +31,7 @@ use self::{
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
     domain::{BookId, PriceChange, Purchase, Receipt, Restocked},
-    fault::{Fault, Limit},
+    fault::{Fault, Limit, Unavailable},
     metrics::Metrics,
     money::Cents,
     settings::{Commit, Settings},
@@ -54,6 +55,15 @@ enum Task {
 }
 
 impl Task {
+    /// Whether the caller gave up, as at the end of its deadline; it is not charged for what has not begun.
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Purchase(_, reply) => reply.is_closed(),
+            Self::SetPrice(_, _, reply) => reply.is_closed(),
+            Self::Restock(_, reply) => reply.is_closed(),
+        }
+    }
+
     /// A caller that went away needs no answer.
     fn answer(self, decision: Result<Decision, Fault>) {
         match (self, decision) {
@@ -73,6 +83,8 @@ enum Decision {
     Purchase(Result<Receipt, Fault>),
     Price(Option<PriceChange>),
     Restocked(Restocked),
+    /// Nothing: no one waits for it.
+    Abandoned,
 }
 
 /// Why a transaction did not come to its end.
@@ -81,6 +93,8 @@ enum Trouble {
     Sqlite(rusqlite::Error),
     /// The file was changed without a trace in the log.
     Stale,
+    /// There are no more numbers.
+    LogFull,
 }
 
 impl From<rusqlite::Error> for Trouble {
@@ -106,7 +120,8 @@ impl State {
             books.push(Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price)));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
-        let last_number = writer.last_number()?;
+        // A number that the index points to is not given again, even if its row is missing.
+        let last_number = writer.last_number()?.max(keys.indexed_up_to());
         shared.replace(Catalogue::from_ordered(books));
         Ok(Self { last_number, keys })
     }
@@ -118,8 +133,11 @@ struct Shared {
     queue: Queue<Job>,
     shelf: Arc<Shelf>,
     state: Mutex<State>,
-    /// Held by the thread that has a transaction.
-    turn: Mutex<()>,
+    /// Held by the thread that has a transaction; when one last waited in vain for the file's write lock.
+    turn: Mutex<Option<Instant>>,
+    /// Set when the database file lost pages, until all of it has been written again. No checkpoint is made meanwhile:
+    /// one that succeeds would end with the WAL being given up.
+    lost_pages: AtomicBool,
     last_number: watch::Sender<i64>,
     /// False while a failed file has not been read back.
     sound: watch::Sender<bool>,
@@ -143,15 +161,18 @@ impl Ledger {
     /// Opens the file, making it with the sample catalogue if there is none, loads the catalogue into `shelf`,
     /// and starts the workers.
     pub fn open(path: &Path, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
-        let failed = |reason| OpenError::Other { path: path.to_owned(), reason };
+        let failed = |reason| OpenError::from_sqlite(path, &reason);
         let opened = store::open(path, Role::Owner, &settings)?;
         if opened.created {
             tracing::info!(path = %path.display(), "made a store with the sample catalogue");
         }
         opened.connection.execute_batch("BEGIN").map_err(failed)?;
-        let state = Writer::new(&opened.connection)
-            .and_then(|mut writer| State::load(&mut writer, &shelf, &settings))
-            .map_err(failed)?;
+        let mut writer = Writer::new(&opened.connection).map_err(failed)?;
+        for wrong in writer.inspect().map_err(failed)? {
+            tracing::error!(path = %path.display(), "{wrong}");
+        }
+        let state = State::load(&mut writer, &shelf, &settings).map_err(failed)?;
+        drop(writer);
         let workers = match settings.commit {
             Commit::Group => 1,
             Commit::Each => settings.write_pool.max(1),
@@ -165,6 +186,7 @@ impl Ledger {
             sound: watch::Sender::new(true),
             state: Mutex::new(state),
             turn: Mutex::default(),
+            lost_pages: AtomicBool::new(false),
             metrics,
             couriers: Couriers::default(),
         });
@@ -231,8 +253,8 @@ impl Ledger {
                 self.shared.metrics.refused(Limit::PurchasesQueued);
                 Fault::Limit { limit: Limit::PurchasesQueued, at: u64::try_from(at).unwrap_or(u64::MAX) }
             }
-            Refusal::Suspended => Fault::Unavailable(RECOVERING),
-            Refusal::Closed => Fault::Unavailable(CLOSING),
+            Refusal::Suspended => Fault::Unavailable(Unavailable::Recovering),
+            Refusal::Closed => Fault::Unavailable(Unavailable::Closing),
         })
     }
 
@@ -261,9 +283,6 @@ impl Drop for Ledger {
         self.shared.queue.close();
     }
 }
-
-const RECOVERING: &str = "being read back after a failure";
-const CLOSING: &str = "closing";
 
 async fn wait<T>(answer: oneshot::Receiver<Result<T, Fault>>) -> Result<T, Fault> {
     // A worker drops a reply only if it dies in the middle of a transaction.

@@ -3,21 +3,22 @@
 
 use std::{
     collections::VecDeque,
-    sync::PoisonError,
+    sync::{PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rusqlite::ErrorCode;
 
-use super::{Decision, Job, RECOVERING, Shared, State, Task, Trouble, batch::Batch, queue::Taken};
+use super::{Decision, Job, Shared, State, Task, Trouble, batch::Batch, queue::Taken};
 use crate::{
     domain::{BookId, Restocked},
-    fault::Fault,
+    fault::{Fault, Unavailable},
     store::{self, Role, Writer},
 };
 
-/// How long to wait before the file is opened again after a failure.
+/// How long to wait before the file is opened again after a failure, and after many.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
+const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Books that a look at what another process did reads at once.
 const FOREIGN_CHUNK: usize = 1 << 16;
@@ -28,7 +29,7 @@ const LOOKED_AT_PER_RAISED: usize = 16;
 /// Works until the queue is closed and empty. A failing file is closed, opened again and read back before more
 /// is taken on.
 pub(super) fn run(shared: &Shared) {
-    let mut broken = false;
+    let (mut broken, mut pause) = (false, REOPEN_PAUSE);
     loop {
         match work_on_file(shared, &mut broken) {
             Ok(()) => return,
@@ -37,14 +38,16 @@ pub(super) fn run(shared: &Shared) {
                 tracing::error!(%reason, path = %shared.path.display(), "the store failed; it takes nothing until it has been read back");
             }
         }
-        if !broken {
-            broken = true;
+        if broken {
+            pause = (pause * 2).min(REOPEN_PAUSE_MAX);
+        } else {
+            (broken, pause) = (true, REOPEN_PAUSE);
             shared.sound.send_replace(false);
             for job in shared.queue.suspend() {
-                job.task.answer(Err(Fault::Unavailable(RECOVERING)));
+                job.task.answer(Err(Fault::Unavailable(Unavailable::Recovering)));
             }
         }
-        if shared.queue.closed_within(REOPEN_PAUSE) {
+        if shared.queue.closed_within(pause) {
             return;
         }
     }
@@ -53,10 +56,12 @@ pub(super) fn run(shared: &Shared) {
 /// From opening the file to closing it. An error means that the connection cannot be trusted any more.
 fn work_on_file(shared: &Shared, broken: &mut bool) -> Result<(), String> {
     let opened = store::open(&shared.path, Role::Ledger, &shared.settings).map_err(|error| error.to_string())?;
-    let sqlite = |error: rusqlite::Error| error.to_string();
+    let sqlite = |error: rusqlite::Error| store::reason(&error);
     let writer = Writer::new(&opened.connection).map_err(sqlite)?;
-    let mut worker = Worker { shared, writer, version_seen: None, restocks: VecDeque::new() };
+    let mut worker =
+        Worker { shared, writer, version_seen: None, restocks: VecDeque::new(), checkpoint_at: store::WAL_PAGES };
     if *broken {
+        worker.mend()?;
         worker.read_back().map_err(sqlite)?;
         *broken = false;
         if shared.queue.resume() {
@@ -65,18 +70,24 @@ fn work_on_file(shared: &Shared, broken: &mut bool) -> Result<(), String> {
         tracing::info!(path = %shared.path.display(), "the store was read back and takes purchases again");
     }
     worker.work().map_err(sqlite)?;
-    // What is in the WAL is as durable as what is in the file; a checkpoint only makes the next start shorter.
-    if let Err(error) = worker.writer.checkpoint() {
-        tracing::warn!(%error, "the last checkpoint failed");
+    // What is in the WAL is as durable as what is in the file; a checkpoint only makes the next start shorter. After
+    // one that failed the WAL stays, and the next start copies all of it.
+    if !shared.lost_pages.load(Relaxed)
+        && let Err(error) = worker.writer.empty_log()
+    {
+        shared.lost_pages.store(true, Relaxed);
+        tracing::warn!(reason = store::reason(&error), "the WAL was not emptied; the next start does it");
     }
     Ok(())
 }
 
-struct Worker<'a, 'c> {
-    shared: &'a Shared,
-    writer: Writer<'c>,
+pub(super) struct Worker<'a, 'c> {
+    pub(super) shared: &'a Shared,
+    pub(super) writer: Writer<'c>,
     version_seen: Option<i64>,
     restocks: VecDeque<Restocking>,
+    /// The WAL's length in pages at which it is copied back.
+    pub(super) checkpoint_at: i64,
 }
 
 /// A restock under way.
@@ -107,7 +118,7 @@ impl Worker<'_, '_> {
                 Taken::Closed if self.restocks.is_empty() => return Ok(()),
                 Taken::Closed => Ok(()),
             };
-            let done = done.and_then(|()| self.continue_restock());
+            let done = done.and_then(|()| self.continue_restock()).and_then(|()| self.checkpoint_if_due());
             if let Err(error) = done {
                 for restock in self.restocks.drain(..) {
                     restock.job.task.answer(Err(Fault::OutcomeUnknown));
@@ -128,10 +139,7 @@ impl Worker<'_, '_> {
         let mut jobs = Vec::with_capacity(taken.len());
         for job in taken.drain(..) {
             match &job.task {
-                // Whoever gave up before the work began is not charged for it.
-                Task::Purchase(_, reply) if reply.is_closed() => {}
-                Task::SetPrice(_, _, reply) if reply.is_closed() => {}
-                Task::Restock(_, reply) if reply.is_closed() => {}
+                task if task.is_abandoned() => {}
                 Task::Restock(amount, _) => {
                     self.restocks.push_back(Restocking { amount: *amount, after: None, raised: 0, job });
                 }
@@ -189,7 +197,12 @@ impl Worker<'_, '_> {
                 Ok(())
             }
             Err(failure) => {
-                self.shared.couriers.deliver([(restock.job, Err(failure.fault))].into_iter());
+                let fault = match failure.fault {
+                    Fault::OutcomeUnknown => Fault::OutcomeUnknown,
+                    _ if restock.raised > 0 => Fault::Stopped(restock.raised),
+                    fault => fault,
+                };
+                self.shared.couriers.deliver([(restock.job, Err(fault))].into_iter());
                 failure.broken.map_or(Ok(()), |error| Err(*error))
             }
         }
@@ -203,16 +216,33 @@ impl Worker<'_, '_> {
     ) -> Result<R, Failure> {
         // SQLite's own wait for the write lock is not fair: a thread could lose to the others until its patience ends.
         let shared = self.shared;
-        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = Instant::now();
+        let mut turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if turn.is_some_and(|in_vain| in_vain > asked) {
+            // Another thread has just waited as long as this one may.
+            return Err(Failure { fault: Fault::Unavailable(Unavailable::Locked), broken: None });
+        }
         let mut reload = false;
         // The second try is for a file that was changed without a trace in the log.
         for _ in 0..2 {
-            self.writer.begin().map_err(not_begun)?;
+            if let Err(error) = self.writer.begin() {
+                let failure = not_begun(error);
+                if failure.broken.is_none() {
+                    *turn = Some(Instant::now());
+                }
+                return Err(failure);
+            }
             match self.attempt(&decide, reload) {
                 Err(AttemptError::Trouble(Trouble::Stale)) => {
                     tracing::warn!("books were changed without a log entry; reading them all again");
                     self.writer.rollback().map_err(not_done)?;
                     reload = true;
+                }
+                Err(AttemptError::Trouble(Trouble::LogFull)) => {
+                    self.writer.rollback().map_err(not_done)?;
+                    let fault =
+                        Fault::Failed("its log is at the last number there is; start with a new file".to_owned());
+                    return Err(Failure { fault, broken: None });
                 }
                 Err(AttemptError::Trouble(Trouble::Sqlite(error))) => return Err(not_done(error)),
                 Err(AttemptError::Commit(error)) => {
@@ -235,6 +265,9 @@ impl Worker<'_, '_> {
             *state = State::load(&mut self.writer, &shared.shelf, &shared.settings)?;
         } else {
             self.catch_up(&mut state)?;
+        }
+        if state.last_number >= store::NUMBER_MAX {
+            return Err(AttemptError::Trouble(Trouble::LogFull));
         }
         let catalogue = shared.shelf.load();
         let mut batch = Batch::new(&catalogue, &state.keys, state.last_number, now_ms());
@@ -302,20 +335,6 @@ impl Worker<'_, '_> {
         self.writer.rollback()?;
         seen
     }
-
-    /// After a failure: finds out what the file holds and that it can be written.
-    fn read_back(&mut self) -> rusqlite::Result<()> {
-        self.writer.begin()?;
-        self.writer.probe()?;
-        self.writer.commit()?;
-        self.writer.begin_read()?;
-        let shared = self.shared;
-        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = State::load(&mut self.writer, &shared.shelf, &shared.settings)?;
-        shared.last_number.send_replace(state.last_number);
-        drop(state);
-        self.writer.rollback()
-    }
 }
 
 enum AttemptError {
@@ -331,6 +350,8 @@ impl<E: Into<Trouble>> From<E> for AttemptError {
 
 fn decide(batch: &mut Batch<'_>, writer: &mut Writer<'_>, task: &Task) -> Result<Decision, Trouble> {
     Ok(match task {
+        // It may have taken long to get the file's write lock.
+        task if task.is_abandoned() => Decision::Abandoned,
         Task::Purchase(purchase, _) => Decision::Purchase(batch.purchase(writer, purchase)?),
         Task::SetPrice(book, price, _) => Decision::Price(batch.set_price(*book, *price)),
         // Restocks run in transactions of their own.
@@ -340,8 +361,7 @@ fn decide(batch: &mut Batch<'_>, writer: &mut Writer<'_>, task: &Task) -> Result
 
 fn not_begun(error: rusqlite::Error) -> Failure {
     if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
-        let fault = Fault::Failed("another program keeps the database locked".to_owned());
-        return Failure { fault, broken: None };
+        return Failure { fault: Fault::Unavailable(Unavailable::Locked), broken: None };
     }
     not_done(error)
 }

@@ -3,14 +3,23 @@
 //! One `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on disk
 //! (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
+mod copy;
+mod inspect;
+mod mend;
 mod open;
 mod read;
+mod reason;
 mod schema;
 mod write;
 
+pub(crate) use copy::reader;
+pub use copy::{Contents, CopyError, contents, copy};
+pub(crate) use inspect::{NUMBER_MAX, inspect};
+pub(crate) use mend::{lost_pages, rewrite_log};
 pub(crate) use open::Role;
 pub use open::{OpenError, Opened};
 pub use read::{Page, Readers};
+pub(crate) use reason::reason;
 pub use schema::VERSION;
 pub(crate) use write::{BookChange, Writer};
 
@@ -39,6 +48,26 @@ pub(crate) fn insert_books(
         .prepare_cached("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (?1, ?2, ?3, ?4, ?5)")?;
     for book in books {
         insert.execute((book.id.get(), book.title, book.topic, book.stock, book.price.get()))?;
+    }
+    Ok(())
+}
+
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits touch is copied back seldom.
+pub(crate) const WAL_PAGES: i64 = 4096;
+
+/// Shows every book in the order of ids, all as they were at one moment; first how many there are.
+pub(crate) fn each_book<E: From<rusqlite::Error>>(
+    connection: &rusqlite::Connection,
+    count: impl FnOnce(u64),
+    mut show: impl FnMut(NewBook) -> Result<(), E>,
+) -> Result<(), E> {
+    let moment = connection.unchecked_transaction()?;
+    let books: i64 = moment.query_row("SELECT count(*) FROM book", (), |row| row.get(0))?;
+    count(books.unsigned_abs());
+    let mut query = moment.prepare(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"))?;
+    let mut rows = query.query(())?;
+    while let Some(row) = rows.next()? {
+        show(book(row)?)?;
     }
     Ok(())
 }

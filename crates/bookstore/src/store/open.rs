@@ -9,14 +9,16 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
-use super::schema;
-use crate::{sample, settings::Settings};
+use super::{inspect::impossible_numbers, schema};
+use crate::{domain::NewBook, sample, settings::Settings};
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The first one of a process: makes or migrates the file.
     Owner,
+    /// As the owner; a file that it makes has no books.
+    Importer,
     /// The ledger's: writes its own log entries.
     Ledger,
     /// Changes books and lets the file's triggers log it.
@@ -64,27 +66,51 @@ pub enum OpenError {
     /// No permission to write.
     #[error("{0} cannot be written; make the file and its folder writable or name another folder with --data")]
     ReadOnly(PathBuf),
+    /// Ours by its mark, and without what a store holds.
+    #[error(
+        "{0} has the mark of a store, but not its tables; restore it from a backup or name another folder with --data"
+    )]
+    Damaged(PathBuf),
+    /// Its log cannot go on.
+    #[error(
+        "the log of {path} has an entry with the number {number}, and its numbers must be from 1 to {last}; if another program wrote that row, delete it, else start with a new file and import the catalogue into it",
+        last = super::NUMBER_MAX
+    )]
+    Numbers {
+        /// The file.
+        path: PathBuf,
+        /// The number that is out of range.
+        number: i64,
+    },
+    /// The system cannot write its WAL.
+    #[error("cannot write the log beside {path}: {reason}; mend the disk or make room")]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
     /// The system gives no thread.
     #[error("cannot start the ledger's threads: {0}; raise the limit on processes")]
     Threads(std::io::Error),
     /// Anything else.
-    #[error("cannot open {path}: {reason}")]
+    #[error("cannot use {path}: {reason}")]
     Other {
         /// The file.
         path: PathBuf,
-        /// What `SQLite` says.
-        reason: rusqlite::Error,
+        /// What is wrong and what to do.
+        reason: String,
     },
 }
 
 impl OpenError {
-    fn from_sqlite(path: &Path, reason: rusqlite::Error) -> Self {
+    pub(crate) fn from_sqlite(path: &Path, reason: &rusqlite::Error) -> Self {
         let path = path.to_owned();
         match reason.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(path),
             Some(ErrorCode::CannotOpen) if not_writable(&path) => Self::ReadOnly(path),
-            _ => Self::Other { path, reason },
+            _ => Self::Other { path, reason: super::reason(reason) },
         }
     }
 }
@@ -98,12 +124,12 @@ fn not_writable(path: &Path) -> bool {
 }
 
 pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opened, OpenError> {
-    if let (Role::Owner, Some(folder)) = (role, path.parent()) {
+    if let (Role::Owner | Role::Importer, Some(folder)) = (role, path.parent()) {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
     }
-    let sqlite = |reason| OpenError::from_sqlite(path, reason);
+    let sqlite = |reason| OpenError::from_sqlite(path, &reason);
     let access = match role {
-        Role::Owner => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Owner | Role::Importer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Role::Ledger | Role::Tool => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
@@ -117,23 +143,48 @@ pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
             return Err(OpenError::ReadOnly(path.to_owned()));
         }
         configure(&connection, settings).map_err(sqlite)?;
-        if role == Role::Owner {
-            created =
-                schema::migrate(&mut connection, |file| super::insert_books(file, sample::books())).map_err(sqlite)?;
+        let first = match role {
+            Role::Owner => Some(sample::books().collect()),
+            Role::Importer => Some(Vec::new()),
+            _ => None,
+        };
+        if let Some(first) = first {
+            created = own(&mut connection, path, first)?;
         }
     }
     if role == Role::Ledger {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).map_err(sqlite)?;
+        // The ledger's last checkpoint lets go of the WAL, but not after a failure that it could not mend.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
     }
     connection.set_prepared_statement_cache_capacity(64);
     Ok(Opened { connection, created })
 }
 
+/// Makes sure of all that the file shows, for a process before this one may have ended before it could mend a failed
+/// fsync, and brings the file to the current schema; true if there was none.
+fn own(connection: &mut Connection, path: &Path, first: Vec<NewBook>) -> Result<bool, OpenError> {
+    let sqlite = |reason| OpenError::from_sqlite(path, &reason);
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite)?;
+    super::rewrite_log(path).map_err(|reason| OpenError::Log { path: path.to_owned(), reason })?;
+    connection.execute_batch("COMMIT").map_err(sqlite)?;
+    let created = schema::migrate(connection, |file| super::insert_books(file, first)).map_err(sqlite)?;
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sqlite)?;
+    match impossible_numbers(connection).map_err(sqlite)? {
+        None => Ok(created),
+        Some(number) => Err(OpenError::Numbers { path: path.to_owned(), number }),
+    }
+}
+
 /// Refuses what is not ours before anything is written to it.
-fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    let found = schema::identity(connection).map_err(|reason| OpenError::from_sqlite(path, reason))?;
-    if found.application_id != schema::APPLICATION_ID && (found.application_id != 0 || !found.empty) {
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let found = schema::identity(connection).map_err(|reason| OpenError::from_sqlite(path, &reason))?;
+    let untouched = found.application_id == 0 && found.version == 0 && found.empty;
+    if found.application_id != schema::APPLICATION_ID && !untouched {
         return Err(OpenError::Foreign(path.to_owned()));
+    }
+    if !untouched && (found.version < 1 || found.empty) {
+        return Err(OpenError::Damaged(path.to_owned()));
     }
     if found.version > schema::VERSION {
         return Err(OpenError::Newer { path: path.to_owned(), found: found.version, known: schema::VERSION });
@@ -154,12 +205,10 @@ fn configure(connection: &Connection, settings: &Settings) -> rusqlite::Result<(
     // Where fsync does not reach the platter (macOS), this does.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
-    connection.pragma_update(None, "journal_size_limit", WAL_PAGES * 4096 * 2)?;
+    // The ledger does it, because no one learns of an automatic one that failed.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", super::WAL_PAGES * 4096 * 2)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     let kibibytes = i64::try_from(settings.page_cache_bytes / 1024).unwrap_or(i64::MAX);
     connection.pragma_update(None, "cache_size", -kibibytes)
 }
-
-/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits touch is copied back seldom.
-const WAL_PAGES: i64 = 4096;

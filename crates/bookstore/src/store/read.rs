@@ -8,11 +8,11 @@ use std::{
 use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::Semaphore;
 
-use super::{BOOK_COLUMNS, ENTRY_COLUMNS, Role, book, entry, open};
+use super::{BOOK_COLUMNS, ENTRY_COLUMNS, Role, book, entry, open, reason};
 use crate::{
     catalogue::{Book, Books},
     domain::{BookId, Entry},
-    fault::Fault,
+    fault::{Fault, Unavailable},
     settings::Settings,
 };
 
@@ -90,21 +90,22 @@ impl Readers {
         self: &Arc<Self>,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Fault> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Fault::Unavailable("closed"))?;
+        let turn =
+            Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Fault::Unavailable(Unavailable::Closing))?;
         let pool = Arc::clone(self);
         let answer = tokio::task::spawn_blocking(move || {
             // Kept here, so that a caller who goes away does not let another connection open beside this one.
             let _turn = turn;
             let connection = match pool.take() {
                 Some(connection) => connection,
-                None => open(&pool.path, Role::Reader, &pool.settings).map_err(|e| e.to_string())?.connection,
+                None => open(&pool.path, Role::Reader, &pool.settings).map_err(|error| error.to_string())?.connection,
             };
             // A connection whose query failed is not kept: the file may have been replaced under it.
-            let answer = query(&connection).map_err(|error| error.to_string())?;
+            let answer = query(&connection).map_err(|error| reason(&error))?;
             pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             Ok(answer)
         });
-        answer.await.map_err(|error| Fault::Failed(error.to_string()))?.map_err(|error: String| {
+        answer.await.map_err(|_| Fault::Failed("a read was given up".to_owned()))?.map_err(|error: String| {
             tracing::error!(%error, "a read from the database failed");
             Fault::Failed("the database could not be read".to_owned())
         })

@@ -1,6 +1,6 @@
 //! What the ledger does to the file inside its transactions, with every statement prepared once.
 
-use rusqlite::{Connection, OptionalExtension, Statement};
+use rusqlite::{Connection, OptionalExtension, Statement, config::DbConfig};
 
 use super::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, code, entry, key};
 use crate::domain::{BookId, Entry, IdempotencyKey, NewBook};
@@ -25,6 +25,8 @@ pub(crate) struct Writer<'c> {
     begin: Statement<'c>,
     commit: Statement<'c>,
     data_version: Statement<'c>,
+    log_pages: Statement<'c>,
+    set_meta: Statement<'c>,
     change_book: Statement<'c>,
     append: [Statement<'c>; ROWS.len()],
     index_keys: [Statement<'c>; ROWS.len()],
@@ -46,6 +48,8 @@ impl<'c> Writer<'c> {
             begin: connection.prepare("BEGIN IMMEDIATE")?,
             commit: connection.prepare("COMMIT")?,
             data_version: connection.prepare("PRAGMA data_version")?,
+            log_pages: connection.prepare("PRAGMA wal_checkpoint(NOOP)")?,
+            set_meta: connection.prepare("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?,
             // Comparing makes it certain that nothing is sold from a stale memory, whatever was missed.
             change_book: connection.prepare(
                 "UPDATE book SET stock = ?2, price_cents = ?3 WHERE id = ?1 AND stock = ?4 AND price_cents = ?5",
@@ -150,6 +154,19 @@ impl<'c> Writer<'c> {
         self.connection.query_row("SELECT coalesce(max(number), 0) FROM entry", (), |row| row.get(0))
     }
 
+    /// How far a move of keys into the index has come: `(up_to, through)` says that of the keys of entries up to
+    /// `up_to` those with hashes up to `through` are there.
+    pub(crate) fn keys_moved(&mut self) -> rusqlite::Result<Option<(i64, i64)>> {
+        let sql = "SELECT a.value, b.value FROM meta a, meta b
+                   WHERE a.name = 'keys_moving_up_to' AND b.name = 'keys_moved_through'";
+        self.connection.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).optional()
+    }
+
+    pub(crate) fn set_keys_moved(&mut self, (up_to, through): (i64, i64)) -> rusqlite::Result<()> {
+        self.set_meta.execute(("keys_moving_up_to", up_to))?;
+        self.set_meta.execute(("keys_moved_through", through)).map(drop)
+    }
+
     /// The secret that keys are hashed with in this file.
     pub(crate) fn key_hash_seed(&mut self) -> rusqlite::Result<[u8; 16]> {
         self.connection.query_row("SELECT value FROM meta WHERE name = 'key_hash_seed'", (), |row| row.get(0))
@@ -170,9 +187,31 @@ impl<'c> Writer<'c> {
         self.connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'recoveries'", ()).map(drop)
     }
 
-    /// Copies the WAL back into the file and empties it.
+    /// Pages in the WAL.
+    pub(crate) fn log_pages(&mut self) -> rusqlite::Result<i64> {
+        self.log_pages.query_row((), |row| row.get(1))
+    }
+
+    /// Copies the WAL back into the file, as far as readers allow, for it to be begun anew.
     pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))
+    }
+
+    /// Copies the WAL back into the file and empties it; closing may then delete it.
+    pub(crate) fn empty_log(&mut self) -> rusqlite::Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+        self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(drop)
+    }
+
+    /// Puts every page of the file into the WAL, so that the next checkpoint writes them all.
+    pub(crate) fn rewrite_database(&mut self) -> rusqlite::Result<()> {
+        // A whole copy of the file is too much for memory.
+        self.connection.execute_batch("PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY")
+    }
+
+    /// Sentences on what is wrong with the log.
+    pub(crate) fn inspect(&mut self) -> rusqlite::Result<Vec<String>> {
+        super::inspect(self.connection)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use bookstore::{Bookstore, Settings, Verdict, domain::EntryKind};
+use bookstore::{Bookstore, Fault, Settings, Verdict, domain::EntryKind, fault::Unavailable, metrics::Metrics};
 use rusqlite::Connection;
 
-use super::{Shop, close, id};
+use super::{Shop, close, id, key};
 
 /// Far above the 50 ms promised, because a test machine may be busy; the wait itself is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -72,10 +72,45 @@ fn purchases_wait_for_another_programs_transaction_or_fail_by_name() {
     let shell = Connection::open(shop.path()).unwrap();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let fault = shop.runtime.block_on(store.buy(id(53477), 1, None)).unwrap_err();
-    assert!(fault.to_string().contains("keeps the database locked"), "{fault}");
+    assert_eq!(fault, Fault::Unavailable(Unavailable::Locked));
     shell.execute_batch("ROLLBACK").unwrap();
     let bought = shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("no fault");
     assert_eq!(bought.verdict, Verdict::Bought);
+    close(&store);
+}
+
+#[test]
+fn a_caller_that_gave_up_while_the_file_was_locked_is_not_charged() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let shell = Connection::open(shop.path()).unwrap();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let impatient = async {
+        let purchase = store.buy(id(53477), 5, Some(key("impatient")));
+        tokio::time::timeout(Duration::from_millis(100), purchase).await.expect_err("the file is locked");
+    };
+    shop.runtime.block_on(impatient);
+    shell.execute_batch("ROLLBACK").unwrap();
+    let next = shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("no fault");
+    assert_eq!(next.stock_left, Some(999));
+    close(&store);
+}
+
+#[test]
+fn the_log_ends_before_its_numbers_wrap() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let shell = Connection::open(shop.path()).unwrap();
+    shell.execute("INSERT INTO entry (number, time_ms, kind, book_id) VALUES (?1, 0, 8, 1)", (i64::MAX,)).unwrap();
+    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None));
+    let fault = buy().unwrap_err();
+    assert!(fault.to_string().contains("its log is at the last number there is"), "{fault}");
+    close(&store);
+    let refused = Bookstore::open(&shop.path(), Settings::default(), Metrics::default()).expect_err("no room");
+    assert!(refused.to_string().contains(&format!("an entry with the number {}", i64::MAX)), "{refused}");
+    shell.execute("DELETE FROM entry WHERE number = ?1", (i64::MAX,)).unwrap();
+    let store = shop.open(&Settings::default());
+    shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("purchases go on");
     close(&store);
 }
 

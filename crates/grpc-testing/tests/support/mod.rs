@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
 
 use grpc::client::{Channel, Settings};
 use grpc::server::{Builder, CallReport, Observer, Refusal};
@@ -13,20 +15,42 @@ use grpc_testing::proto::echo_client::EchoClient;
 use grpc_testing::proto::echo_server::EchoServer;
 use grpc_testing::{EchoService, PlainHttp};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 /// Counts what a server reports.
 #[derive(Debug, Default)]
-pub(crate) struct Counts(pub(crate) Mutex<BTreeMap<String, u64>>);
+pub(crate) struct Counts {
+    counts: Mutex<BTreeMap<String, u64>>,
+    changed: Notify,
+}
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Counts {
     fn add(&self, what: String) {
-        *self.0.lock().unwrap().entry(what).or_default() += 1;
+        *self.counts.lock().unwrap().entry(what).or_default() += 1;
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the server has reported enough.
+    pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        let waiting = async {
+            loop {
+                let changed = self.changed.notified();
+                if holds(self) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let outcome = tokio::time::timeout(PATIENCE, waiting).await;
+        outcome.unwrap_or_else(|_| panic!("it does not come to that: {:?}", self.counts));
     }
 
     pub(crate) fn get(&self, what: &str) -> u64 {
-        self.0.lock().unwrap().get(what).copied().unwrap_or(0)
+        self.counts.lock().unwrap().get(what).copied().unwrap_or(0)
     }
 }
 
@@ -108,6 +132,21 @@ impl Running {
         self.task.await.unwrap();
         self.counts
     }
+}
+
+/// Hands a call over, and returns when the server has it: a call behind it on the connection is answered.
+pub(crate) async fn begin<T: Send + 'static>(
+    client: &EchoClient,
+    call: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let mut call = Box::pin(call);
+    std::future::poll_fn(|cx| {
+        assert!(call.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    client.call(text("behind it")).await.unwrap();
+    tokio::spawn(call)
 }
 
 pub(crate) fn text(payload: &str) -> Message {

@@ -68,4 +68,14 @@ mod tests {
         assert_eq!(policy.pause(6, &failure), None);
         assert_eq!(policy.pause(2, &Status::internal("")), None);
     }
+
+    #[test]
+    fn a_server_says_when_to_come_back_or_not_to() {
+        let pushed = |pause: &str| {
+            let mut status = Status::unavailable("");
+            status.metadata_mut().insert("grpc-retry-pushback-ms", pause).unwrap();
+            RetryPolicy::default().pause(2, &status)
+        };
+        assert_eq!((pushed("1500"), pushed("-1")), (Some(Duration::from_millis(1500)), None));
+    }
 }

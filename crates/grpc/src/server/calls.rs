@@ -14,7 +14,8 @@ use http2::{Connection, ConnectionError, Event, Head, StreamKey};
 use tokio::time::Instant;
 
 use super::Shared;
-use super::http_calls;
+use super::discard::{NUDGE, Rest};
+use super::http_calls::{self, Unserved};
 use super::method::{Intake, Running};
 use super::observer::Refusal;
 use super::plan::{CallPlan, Plan};
@@ -62,7 +63,7 @@ pub(super) enum Phase {
     Gathering(Gathering),
     Active(Active),
     /// Answered, while the peer still sends.
-    Discarding,
+    Discarding(Rest),
 }
 
 pub(super) struct Slot {
@@ -82,7 +83,7 @@ pub(crate) struct Calls {
     pub(super) wakers: Vec<Waker>,
     /// Calls that have more to say than there is room.
     pub(super) blocked: Vec<StreamKey>,
-    /// Answered calls whose request goes on, while the answer waits for windows.
+    /// Answered calls whose request went on for too long, while the answer waits for windows.
     pub(super) closing: Vec<StreamKey>,
     pub(super) gathered_bytes: usize,
     epoch: Instant,
@@ -91,6 +92,8 @@ pub(crate) struct Calls {
     /// Answered, and not yet reported.
     pub(super) ended: Vec<Ended>,
     pub(super) pong_seen: bool,
+    /// A request ended behind its answer.
+    pub(super) nudge_due: bool,
     /// The connection is one too many: every call is refused.
     refusing: bool,
 }
@@ -118,6 +121,7 @@ impl Calls {
             earliest_deadline: None,
             ended: Vec::new(),
             pong_seen: false,
+            nudge_due: false,
             refusing,
             shared,
         }
@@ -139,6 +143,9 @@ impl Calls {
                 Event::Pong(_) => self.pong_seen = true,
                 Event::GoAway { .. } => {}
             }
+        }
+        if std::mem::take(&mut self.nudge_due) {
+            self.connection.ping(NUDGE);
         }
         Ok(())
     }
@@ -178,8 +185,8 @@ impl Calls {
                 let status = status.clone();
                 self.refuse(stream, None, &status);
             }
-            Some(Plan::Unsupported) => self.refuse_http(stream, 415),
-            Some(Plan::Http) if self.refusing => self.refuse_http(stream, 503),
+            Some(Plan::Unsupported) => self.refuse_http(stream, Unserved::Unsupported),
+            Some(Plan::Http) if self.refusing => self.refuse_http(stream, Unserved::TooMany),
             Some(Plan::Http) | None => self.begin_http(stream, head, end),
         }
     }
@@ -215,22 +222,22 @@ impl Calls {
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         let Some(service) = self.shared.http.clone() else {
-            return self.refuse_http(stream, 415);
+            return self.refuse_http(stream, Unserved::Unsupported);
         };
         let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
         if end {
             inbox.end(Ok(Metadata::new()));
         }
         let Some(request) = http_calls::request(head, Arc::clone(&inbox), &self.peer) else {
-            return self.refuse_http(stream, 400);
+            return self.refuse_http(stream, Unserved::Malformed);
         };
         let running = Box::new(http_calls::HttpRunning::new(service.call(request)));
         let reply = ReplyState::new(None);
         self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
     }
 
-    fn refuse_http(&mut self, stream: StreamKey, code: u16) {
-        http_calls::refuse(&mut self.reply_with(stream, &mut ReplyState::new(None)), code);
+    fn refuse_http(&mut self, stream: StreamKey, why: Unserved) {
+        http_calls::refuse(&mut self.reply_with(stream, &mut ReplyState::new(None)), why);
         self.finish(stream, None, Code::Ok);
     }
 
@@ -238,7 +245,12 @@ impl Calls {
     fn data(&mut self, stream: StreamKey, data: &[u8], end: bool) {
         let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) else { return };
         match &mut slot.phase {
-            Phase::Gathering(_) => self.gather(stream, data, end),
+            Phase::Gathering(_) => {
+                self.gather(stream, data, end);
+                if !end {
+                    self.connection.release(stream, data.len());
+                }
+            }
             Phase::Active(active) => {
                 let marked = active.feed(data, end, self.shared.limits.message_bytes_max);
                 active.unreleased += data.len();
@@ -247,7 +259,8 @@ impl Calls {
                 }
                 self.release(stream);
             }
-            Phase::Free | Phase::Discarding => self.connection.release(stream, data.len()),
+            Phase::Discarding(_) => self.discard(stream, data.len(), end),
+            Phase::Free => {}
         }
     }
 
@@ -255,7 +268,6 @@ impl Calls {
     fn gather(&mut self, stream: StreamKey, mut data: &[u8], end: bool) {
         let message_bytes_max = self.shared.limits.message_bytes_max;
         let Phase::Gathering(gathering) = &mut self.slots[stream.index()].phase else { return };
-        let length = data.len();
         let held_before = gathering.assembler.held_bytes();
         let whole = match gathering.assembler.next(&mut data, message_bytes_max) {
             Ok(whole) => whole,
@@ -283,9 +295,8 @@ impl Calls {
             return self.refuse(stream, method, &status);
         }
         if end {
-            return self.gathered(stream);
+            self.gathered(stream);
         }
-        self.connection.release(stream, length);
     }
 
     /// The request's end came apart from its message.
@@ -334,7 +345,7 @@ impl Calls {
                 self.retire(active.method, active.running);
                 active.method
             }
-            Phase::Free | Phase::Discarding => None,
+            Phase::Free | Phase::Discarding(_) => None,
         }
     }
 
@@ -357,7 +368,7 @@ impl Calls {
         let method = match &slot.phase {
             Phase::Gathering(gathering) => Some(gathering.plan.method),
             Phase::Active(active) => active.method,
-            Phase::Free | Phase::Discarding => None,
+            Phase::Free | Phase::Discarding(_) => None,
         };
         self.forget(stream);
         if method.is_some() {

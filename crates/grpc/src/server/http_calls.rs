@@ -113,15 +113,38 @@ fn put_status(code: u16, put: Put<'_>) {
     put(b":status", code.to_string().as_bytes(), Indexing::Insert);
 }
 
-/// Answers with a bare status.
-pub(super) fn refuse(reply: &mut Reply<'_>, code: u16) {
+/// Why a request gets no further than the connection.
+#[derive(Clone, Copy)]
+pub(super) enum Unserved {
+    /// It has no URI, or fields that the `http` crate does not take.
+    Malformed,
+    Unsupported,
+    Failed,
+    TooMany,
+}
+
+impl Unserved {
+    fn answer(self) -> (u16, &'static str) {
+        match self {
+            Self::Malformed => (400, "the request's path or fields are malformed\n"),
+            Self::Unsupported => (415, "not served here; a gRPC call has content-type application/grpc\n"),
+            Self::Failed => (500, "the server failed to answer\n"),
+            Self::TooMany => (503, "too many connections; try again later\n"),
+        }
+    }
+}
+
+pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
+    let (code, words) = why.answer();
     reply.state.is_over = true;
-    let _ = reply.connection.send_head(reply.stream, true, |put| {
+    let _ = reply.connection.send_head(reply.stream, false, |put| {
         put_status(code, put);
-        if code == 503 {
+        put(b"content-type", b"text/plain; charset=utf-8", Indexing::Literal);
+        if let Unserved::TooMany = why {
             put(b"retry-after", b"1", Indexing::Literal);
         }
     });
+    let _ = reply.connection.send_slice(reply.stream, words.as_bytes(), true);
 }
 
 /// An HTTP request in the hands of the service.
@@ -142,9 +165,12 @@ fn is_hop_by_hop(name: &http::HeaderName) -> bool {
 }
 
 fn send_head(reply: &mut Reply<'_>, head: &http::response::Parts, end: bool) {
+    // curl 7 reads no more once it has as many bytes as were announced, not even the windows that its upload waits for.
+    let is_early = !reply.connection.is_receive_closed(reply.stream);
+    let is_left_out = |name| is_hop_by_hop(name) || (is_early && *name == http::header::CONTENT_LENGTH);
     let _ = reply.connection.send_head(reply.stream, end, |put| {
         put_status(head.status.as_u16(), put);
-        for (name, value) in head.headers.iter().filter(|(name, _)| !is_hop_by_hop(name)) {
+        for (name, value) in head.headers.iter().filter(|(name, _)| !is_left_out(name)) {
             put(name.as_str().as_bytes(), value.as_bytes(), Indexing::Literal);
         }
     });
@@ -156,7 +182,7 @@ impl Running for HttpRunning {
             let answer = ready!(answering.as_mut().poll(cx));
             self.answering = None;
             let Ok(response) = answer else {
-                refuse(reply, 500);
+                refuse(reply, Unserved::Failed);
                 return Poll::Ready(());
             };
             let (head, body) = response.into_parts();

@@ -29,6 +29,11 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// A call whose handler needs the whole request must have it by then.
     pub request_timeout: Duration,
+    /// What is taken of a request after its answer, and dropped, so that the client can finish; beyond, its stream is
+    /// reset with `NO_ERROR`.
+    pub discarded_bytes_max: usize,
+    /// How long that is done, from the answer on.
+    pub discard_timeout: Duration,
     /// A peer that takes none of our bytes for so long is gone.
     pub write_timeout: Duration,
     /// Silence after which a connection is pinged; none: never.
@@ -59,6 +64,8 @@ impl Default for Limits {
             output_bytes_max: 1024 * 1024,
             handshake_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_mins(1),
+            discarded_bytes_max: 64 * 1024 * 1024,
+            discard_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             keepalive_interval: Some(Duration::from_mins(1)),
             keepalive_timeout: Duration::from_secs(20),

@@ -5,6 +5,7 @@
 //! Implements: RFC 9113 section 3 (starting HTTP/2) and 9.1 (connection management).
 
 mod calls;
+mod discard;
 mod driver;
 mod first_bytes;
 mod http_calls;
@@ -92,6 +93,11 @@ impl Builder {
     pub fn fallback(mut self, method: Method) -> Self {
         self.routes.set_fallback(method);
         self
+    }
+
+    /// The methods added so far, `/package.Service/Method`, those of a service together.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.routes.table.iter().map(|route| route.path.as_str())
     }
 
     /// What the server allows.

@@ -162,6 +162,7 @@ impl Calls {
                 self.shared.calls.fetch_sub(1, Ordering::Relaxed);
                 self.retire(method, active.running);
                 self.finish(stream, method, code);
+                self.connection.release(stream, active.unreleased);
             }
         }
     }
@@ -179,12 +180,11 @@ impl Calls {
         }
     }
 
-    /// The answer is given. If the request still goes on, the peer is told to stop.
+    /// The answer is given. What the request still brings is dropped.
     #[inline]
     pub(super) fn finish(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
-        if self.connection.is_live(stream) {
-            self.slots[stream.index()].phase = Phase::Discarding;
-            self.closing.push(stream);
+        if !self.connection.is_receive_closed(stream) {
+            self.begin_discarding(stream);
         }
         if method.is_some() {
             self.ended(stream, method, code);
@@ -226,15 +226,10 @@ impl Calls {
         }
         for position in (0..self.closing.len()).rev() {
             let stream = self.closing[position];
-            let live = self.connection.is_live(stream);
-            if live && self.connection.is_sending(stream) {
-                continue;
-            }
-            self.closing.swap_remove(position);
-            if live {
+            if !self.connection.is_sending(stream) {
+                self.closing.swap_remove(position);
+                any |= self.connection.is_live(stream);
                 self.connection.reset(stream, ErrorCode::NO_ERROR);
-                self.slots[stream.index()].phase = Phase::Free;
-                any = true;
             }
         }
         any
@@ -254,31 +249,33 @@ impl Calls {
         self.earliest_deadline = None;
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
-            let (deadline, method) = match &slot.phase {
-                Phase::Gathering(gathering) => (Some(gathering.expires_at), Some(gathering.plan.method)),
-                Phase::Active(active) => (active.deadline, active.method),
-                Phase::Free | Phase::Discarding => continue,
+            let deadline = match &slot.phase {
+                Phase::Gathering(gathering) => Some(gathering.expires_at),
+                Phase::Active(active) => active.deadline,
+                Phase::Discarding(rest) => Some(rest.expires_at),
+                Phase::Free => None,
             };
             if deadline.is_some_and(|deadline| deadline <= self.now) {
-                self.expire_call(slot.stream, method);
+                self.expire_call(slot.stream);
             } else {
                 self.note_deadline(deadline);
             }
         }
     }
 
-    fn expire_call(&mut self, stream: StreamKey, method: Option<usize>) {
-        let mut state = match std::mem::take(&mut self.slots[stream.index()].phase) {
+    fn expire_call(&mut self, stream: StreamKey) {
+        let (method, mut state, unreleased) = match std::mem::take(&mut self.slots[stream.index()].phase) {
             Phase::Active(active) => {
                 self.shared.calls.fetch_sub(1, Ordering::Relaxed);
                 self.retire(active.method, active.running);
-                active.reply
+                (active.method, active.reply, active.unreleased)
             }
             Phase::Gathering(gathering) => {
                 self.gathered_bytes -= gathering.held_bytes();
-                ReplyState::new(None)
+                (Some(gathering.plan.method), ReplyState::new(None), 0)
             }
-            Phase::Free | Phase::Discarding => return,
+            Phase::Discarding(_) => return self.closing.push(stream),
+            Phase::Free => return,
         };
         if self.connection.queued_bytes(stream) > 0 {
             self.connection.reset(stream, ErrorCode::CANCEL);
@@ -286,6 +283,7 @@ impl Calls {
             self.reply_with(stream, &mut state).finish(&Status::deadline_exceeded("time is up"));
         }
         self.finish(stream, method, Code::DeadlineExceeded);
+        self.connection.release(stream, unreleased);
     }
 
     /// Calls that have not been answered yet.

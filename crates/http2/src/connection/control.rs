@@ -167,8 +167,12 @@ impl Connection {
                 self.charge_control().map(|()| None)
             };
         };
-        if self.side == Side::Server {
-            self.charge_reset()?;
+        // Behind a whole answer a reset spares both sides the rest of the request.
+        let answered = self.streams.get(stream).is_some_and(|slot| slot.send_closed);
+        match self.side {
+            Side::Server if answered => self.charge_control()?,
+            Side::Server => self.charge_reset()?,
+            Side::Client => {}
         }
         self.remove_stream(stream, false);
         let code = ErrorCode(u32::from_be_bytes(payload));

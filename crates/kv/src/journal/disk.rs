@@ -6,11 +6,21 @@
 //! 'v'       ->  the greatest version ever given (8 bytes)
 //! ```
 
-use std::{fmt, num::NonZeroU64, ops::Bound, path::Path};
+use std::{
+    fmt,
+    fs::{self, File, TryLockError},
+    io,
+    num::NonZeroU64,
+    ops::Bound,
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _};
 
+use super::log::{Log, LogError};
 use crate::entry::{Entry, Key, Value, Version};
 
 const ENTRY_TAG: u8 = b'k';
@@ -26,6 +36,31 @@ const TABLE_BYTES: u64 = 16 << 20;
 /// Values from this size on are written once, and left alone when tables are merged.
 const VALUE_APART_BYTES: u32 = 4 << 10;
 
+/// Taken while fjall has the store open, and while its files are looked at before.
+const LOCK_FILE: &str = "lock";
+/// There once a store is made.
+const VERSION_FILE: &str = "version";
+const TABLES_FOLDER: &str = "keyspaces";
+/// How often to look whether tables are written.
+const TABLES_PAUSE: Duration = Duration::from_millis(1);
+
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiskError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("its file `{VERSION_FILE}` is missing")]
+    Unmade,
+    #[error(transparent)]
+    Store(#[from] fjall::Error),
+}
+
+impl From<io::Error> for DiskError {
+    fn from(error: io::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
 /// A change to write.
 pub(crate) enum Record<'a> {
     Put(&'a Key, &'a Entry),
@@ -39,7 +74,45 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn open(folder: &Path) -> Result<Self, fjall::Error> {
+    /// Opens the store with an empty log. What the log holds goes to tables first, which are flushed: if a flush of the
+    /// log failed, the kernel may show what the disk does not hold, and says so once at the most.
+    pub(crate) fn open(folder: &Path) -> Result<Self, DiskError> {
+        if folder.join(LOCK_FILE).exists() {
+            Self::prepare(folder)?;
+        }
+        Ok(Self::opened(folder)?)
+    }
+
+    /// Leaves a log of one empty file.
+    fn prepare(folder: &Path) -> Result<(), DiskError> {
+        let locked = lock(folder)?;
+        let mut log = Log::mend(folder)?;
+        let holds_something = !log.is_empty()?;
+        if !is_made(folder)? {
+            return if holds_something { Err(DiskError::Unmade) } else { Ok(log.remove()?) };
+        }
+        log.begin_file()?;
+        drop(locked);
+        if holds_something {
+            Self::opened(folder)?.write_out()?;
+        }
+        let _locked = lock(folder)?;
+        Ok(log.keep_newest()?)
+    }
+
+    /// Waits until all that was in files of the log before the newest is in tables.
+    fn write_out(self) -> Result<(), fjall::Error> {
+        while self.entries.sealed_memtable_count() > 0 {
+            match self.database.persist(PersistMode::Buffer) {
+                Err(fjall::Error::Poisoned) => return Err(io::Error::other("a table cannot be written").into()),
+                done => done?,
+            }
+            thread::sleep(TABLES_PAUSE);
+        }
+        Ok(())
+    }
+
+    fn opened(folder: &Path) -> Result<Self, fjall::Error> {
         let database = Database::builder(folder)
             .worker_threads(1)
             .cache_size(CACHE_BYTES)
@@ -139,6 +212,29 @@ impl fmt::Debug for Disk {
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Moment").finish_non_exhaustive()
+    }
+}
+
+/// Whether the store was ever whole; not if a crash came while it was made. Nothing is in it then, and what is in the
+/// way of another attempt is removed.
+fn is_made(folder: &Path) -> Result<bool, DiskError> {
+    let (version, tables) = (folder.join(VERSION_FILE), folder.join(TABLES_FOLDER));
+    match version.metadata() {
+        Ok(version) if version.len() > 0 => return Ok(true),
+        Ok(_) => fs::remove_file(version)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    if tables.exists() && fs::read_dir(tables)?.next().is_some() { Err(DiskError::Unmade) } else { Ok(false) }
+}
+
+/// Keeps other processes out until it is dropped.
+fn lock(folder: &Path) -> Result<File, fjall::Error> {
+    let file = File::options().read(true).write(true).open(folder.join(LOCK_FILE))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(fjall::Error::Locked),
+        Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! Must not know transports; [`disk`] alone knows files.
 
 mod disk;
+mod log;
 mod queue;
 mod view;
 mod writer;
@@ -22,14 +23,16 @@ use std::{
 
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use self::{
-    disk::{Disk, Record},
-    view::View,
-};
 use self::{
+    disk::DiskError,
+    log::LogError,
     queue::{Job, Queue},
     view::Opened,
     writer::Writer,
+};
+pub(crate) use self::{
+    disk::{Disk, Record},
+    view::View,
 };
 use crate::{
     entry::Key,
@@ -45,17 +48,17 @@ pub enum OpenError {
     /// Another process has it open.
     #[error("the key-value store in {} is in use by another server; end it or choose another folder", .0.display())]
     InUse(PathBuf),
-    /// It cannot be written.
-    #[error("the key-value store in {} cannot be written ({reason}); make the folder writable", path.display())]
-    Unwritable {
+    /// The system refuses to read or to write it.
+    #[error("the key-value store in {} cannot be opened ({reason}); see to the disk and the folder's permissions, then start the server again", path.display())]
+    Unusable {
         /// Where.
         path: PathBuf,
         /// What the system says.
         reason: io::Error,
     },
-    /// It cannot be read.
-    #[error("the key-value store in {} cannot be read ({reason}); move the folder away or bring back a copy", path.display())]
-    Unreadable {
+    /// What it holds is damaged.
+    #[error("the key-value store in {} is damaged ({reason}); nothing was removed from it: keep a copy of the folder, and restore a backup", path.display())]
+    Damaged {
         /// Where.
         path: PathBuf,
         /// What is wrong.
@@ -64,12 +67,14 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    fn new(path: &Path, error: fjall::Error) -> Self {
+    fn new(path: &Path, error: DiskError) -> Self {
         let path = path.to_path_buf();
         match error {
-            fjall::Error::Locked => Self::InUse(path),
-            fjall::Error::Io(reason) => Self::Unwritable { path, reason },
-            other => Self::Unreadable { path, reason: other.to_string() },
+            DiskError::Store(fjall::Error::Locked) => Self::InUse(path),
+            DiskError::Store(fjall::Error::Io(reason)) | DiskError::Log(LogError::Io(reason)) => {
+                Self::Unusable { path, reason }
+            }
+            other => Self::Damaged { path, reason: other.to_string() },
         }
     }
 }
@@ -96,12 +101,15 @@ impl Journal {
     pub(crate) fn open(folder: &Path, table: Arc<Table>, limits: &Limits) -> Result<Self, OpenError> {
         let refused = |error| OpenError::new(folder, error);
         let disk = Disk::open(folder).map_err(refused)?;
-        disk.each(|key, entry| {
-            table.skip_versions(entry.version);
-            table.found(key, entry);
-        })
-        .map_err(refused)?;
-        table.skip_versions(disk.version().map_err(refused)?);
+        let read_back = || {
+            disk.each(|key, entry| {
+                table.skip_versions(entry.version);
+                table.found(key, entry);
+            })?;
+            table.skip_versions(disk.version()?);
+            Ok(())
+        };
+        read_back().map_err(|error| refused(DiskError::Store(error)))?;
         let shared = Arc::new(Shared {
             queue: Queue::new(limits.writes_queued),
             failures: AtomicU64::new(0),
@@ -116,7 +124,7 @@ impl Journal {
             drop(ending);
         };
         let spawned = thread::Builder::new().name("kv-journal".to_owned()).spawn(run);
-        spawned.map_err(|error| refused(fjall::Error::Io(error)))?;
+        spawned.map_err(|error| refused(error.into()))?;
         Ok(Self { shared, ended: Mutex::new(ended) })
     }
 

@@ -1,7 +1,7 @@
 //! The journal's thread. It alone writes to the table, so what it decides on holds until it is shown.
 //!
-//! After a failed batch nobody is told yes or no, and nothing is taken until the disk has been opened again, written
-//! to, and read back.
+//! After a failed batch nobody is told yes or no, and nothing is taken until the disk has been opened again, with a new
+//! log, written to, and read back.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -56,11 +56,13 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// Keys of which nobody knows whether their last write is on disk.
     doubtful: HashSet<Key>,
+    /// Whether anything was written since the start.
+    wrote: bool,
 }
 
 impl Writer {
     pub(super) fn new(folder: PathBuf, table: Arc<Table>, shared: Arc<Shared>) -> Self {
-        Self { folder, table, shared, doubtful: HashSet::new() }
+        Self { folder, table, shared, doubtful: HashSet::new(), wrote: false }
     }
 
     /// Works until the queue is closed and empty.
@@ -89,7 +91,7 @@ impl Writer {
             if self.shared.queue.closed_within(REOPEN_PAUSE) {
                 return None;
             }
-            match Disk::open(&self.folder).and_then(|disk| self.read_back(&disk).map(|()| disk)) {
+            match Disk::open(&self.folder).and_then(|disk| Ok(self.read_back(&disk).map(|()| disk)?)) {
                 Ok(disk) => {
                     tracing::info!(folder = %self.folder.display(), "the key-value journal was read back and takes writes again");
                     self.shared.opened.set(Some(disk.clone()));
@@ -134,6 +136,10 @@ impl Writer {
                 self.decide(&mut batch, job);
             }
             self.commit(disk, batch)?;
+        }
+        // A batch with another one behind it is known to have been acknowledged, should it be damaged.
+        if self.wrote {
+            disk.commit(std::iter::empty(), self.table.version())?;
         }
         Ok(())
     }
@@ -189,6 +195,7 @@ impl Writer {
             }
             return Err(error);
         }
+        self.wrote |= !batch.changes.is_empty();
         for (key, change) in batch.changes {
             match change {
                 Change::Put(entry) => self.table.put_decided(key, entry),

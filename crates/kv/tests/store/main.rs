@@ -4,6 +4,7 @@ mod limits;
 mod model;
 mod rules;
 mod snapshots;
+mod tails;
 mod watches;
 
 use std::{

@@ -7,7 +7,7 @@ mod rows;
 use std::{
     fs::File,
     hash::Hasher as _,
-    io::Read,
+    io::{ErrorKind, Read},
     path::Path,
     sync::{
         Arc,
@@ -36,8 +36,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Loads a file. Blocks for as long as that takes.
 pub(crate) fn file(path: &Path, settings: &Settings) -> Result<Table, LoadError> {
     let failed = |problem| LoadError { path: path.to_owned(), problem };
-    let file = File::open(path).map_err(|error| failed(Problem::Open(error)))?;
-    let size = file.metadata().map_or(0, |meta| meta.len());
+    let opened = File::open(path).and_then(|file| match file.metadata()? {
+        meta if meta.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        meta => Ok((file, meta.len())),
+    });
+    let (file, size) = opened.map_err(|error| failed(Problem::Open(error)))?;
     let started = Instant::now();
     let table = load(file, size, settings).map_err(failed)?;
     tracing::info!(

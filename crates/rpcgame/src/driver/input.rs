@@ -1,4 +1,9 @@
 //! The pairs a client sends, from a text file of `name,count` lines. Must not know a transport.
+//!
+//! The rule is the published client's, for both sides' checksums depend on it: the name is what stands before the
+//! first comma of a line, the count the decimal digits right behind that comma, and what follows them is ignored.
+//! Only a line feed ends a line, and names are bytes as they stand in the file: a carriage return, a NUL, or what is
+//! no UTF-8 belongs to the name.
 
 use std::path::Path;
 use std::{fs, io};
@@ -33,7 +38,10 @@ pub enum InputError {
         error: io::Error,
     },
     /// Nothing to send.
-    #[error("{path} has no line as name,count: of its {lines} lines none has a comma and a number below 2^64 after it")]
+    #[error(
+        "{path} has no line as name,count: of its {lines} lines none has a number below 2^64 right behind its first \
+         comma"
+    )]
     NoPair {
         /// The file's name.
         path: String,
@@ -83,25 +91,84 @@ impl Input {
     }
 }
 
-/// The number follows the last comma, so that a name may have commas of its own.
 fn pair(line: &[u8]) -> Option<Pair> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let comma = line.iter().rposition(|byte| *byte == b',')?;
-    let (name, count) = (&line[..comma], &line[comma + 1..]);
-    Some(Pair { name: name.into(), count: number::parse(count.trim_ascii()).ok()? })
+    let comma = line.iter().position(|byte| *byte == b',')?;
+    let (name, behind) = (&line[..comma], &line[comma + 1..]);
+    let digits = behind.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    Some(Pair { name: name.into(), count: number::parse(&behind[..digits]).ok()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(line: &[u8], pair: Option<(&[u8], u64)>) {
+        let shown = line.escape_ascii();
+        for text in [line.to_vec(), [line, b"\n"].concat()] {
+            let input = Input::parse(&text);
+            let pairs: Vec<(&[u8], u64)> = input.pairs().iter().map(|pair| (&*pair.name, pair.count)).collect();
+            assert_eq!(pairs, pair.into_iter().collect::<Vec<_>>(), "{shown}");
+            assert_eq!(input.skipped(), usize::from(pair.is_none()), "{shown}");
+        }
+    }
+
     #[test]
-    fn lines_without_a_comma_or_a_number_are_skipped() {
-        let text = b"a,1\nno comma\nb,\nc,x\nd,-1\n\n,7\r\ne,f, 8 \n\xff\xfe,9\ng,18446744073709551616\nlast,10";
-        let input = Input::parse(text);
+    fn the_name_ends_at_the_first_comma_and_the_count_with_its_digits() {
+        let table: [(&[u8], &[u8], u64); 17] = [
+            (b"a,1", b"a", 1),
+            (b",7", b"", 7),
+            (b"x,7,9", b"x", 7),
+            (b"a,12abc", b"a", 12),
+            (b"a,0x10", b"a", 0),
+            (b"a,1.5", b"a", 1),
+            (b"a,3 4", b"a", 3),
+            (b" a ,5", b" a ", 5),
+            (b"a,5\r", b"a", 5),
+            (b"a\r,5", b"a\r", 5),
+            (b"\r\xef\xbb\xbfa,5", b"\r\xef\xbb\xbfa", 5),
+            (b"a\0b,5\x006", b"a\0b", 5),
+            (b"\xff\xfe\xc0,9\xff", b"\xff\xfe\xc0", 9),
+            // The digits of other scripts are none.
+            (b"a,1\xd9\xa1", b"a", 1),
+            (b"a,00000000000000000000000000042", b"a", 42),
+            (b"a,18446744073709551615", b"a", u64::MAX),
+            (b"a,18446744073709551615 ", b"a", u64::MAX),
+        ];
+        for (line, name, count) in table {
+            check(line, Some((name, count)));
+        }
+    }
+
+    #[test]
+    fn a_line_without_digits_right_behind_its_first_comma_is_skipped() {
+        let table: [&[u8]; 14] = [
+            b"",
+            b"\r",
+            b"a",
+            b"12",
+            b"a,",
+            b"a,\r",
+            b"a, 12",
+            b"a,b,5",
+            b"a,,5",
+            b"a,-1",
+            b"a,+1",
+            b"a,\x005",
+            b"a,\xd9\xa1",
+            b"a,18446744073709551616x",
+        ];
+        for line in table {
+            check(line, None);
+        }
+    }
+
+    #[test]
+    fn only_line_feeds_end_lines_and_the_last_needs_none() {
+        let input = Input::parse(b"a,1\r\n\nb\rc,2\x0b3,4\nlast,5");
         let pairs: Vec<(&[u8], u64)> = input.pairs().iter().map(|pair| (&*pair.name, pair.count)).collect();
-        assert_eq!(pairs, [(&b"a"[..], 1), (b"", 7), (b"e,f", 8), (b"\xff\xfe", 9), (b"last", 10)]);
-        assert_eq!(input.skipped(), 6);
+        assert_eq!(pairs, [(&b"a"[..], 1), (b"b\rc", 2), (b"last", 5)]);
+        assert_eq!(input.skipped(), 1);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Every message is hashed as it is sent, and every value as it was received: nothing is worked out that the server
 //! should have said. Must not print; whoever plays is told of the progress.
 
+mod growth;
 mod input;
 mod lean;
+mod silence;
 mod stream;
 mod unary;
 
@@ -13,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use ::grpc::Status;
 use ::grpc::client::{Channel, ConnectError, Settings};
+use tokio::time::{Instant as Deadline, timeout_at};
 
 pub use input::{Input, InputError, Pair};
+pub use silence::{SILENCE, Standing};
 
 use crate::checksum::{Checksum, Sums};
 use crate::driver::lean::LeanFailure;
@@ -41,21 +45,33 @@ pub struct Options {
     pub transport: Transport,
     /// How many messages to send.
     pub messages: u64,
-    /// Messages sent and not yet answered, at most; [`Transport::Unary`] has one.
-    pub window: u64,
+    /// Messages sent and not yet answered, at most; [`Transport::Unary`] has one. If none is given,
+    /// [`Transport::Windowed`] looks for the one that suits the server, beginning with one message.
+    pub window: Option<u64>,
     /// The longest time for the whole game.
     pub timeout: Option<Duration>,
 }
 
-impl Transport {
-    /// A window that suits the transport.
-    pub fn window_default(self) -> u64 {
-        match self {
-            Self::Unary => 1,
-            Self::Windowed => 1024,
-            Self::Stream | Self::Lean => 65_536,
-        }
+/// A window for transports that a server follows without a thread for each message.
+const WINDOW_WIDE: u64 = 65_536;
+
+impl Options {
+    fn unserved(&self, what: &'static str) -> Failure {
+        Failure::Unserved { address: self.address.clone(), what }
     }
+
+    fn late(&self, standing: Option<Standing>) -> Failure {
+        Failure::Late { after: self.timeout.unwrap_or_default(), standing }
+    }
+}
+
+/// What is told while a game is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many messages were answered, a multiple of [`PROGRESS_MESSAGES`].
+    Answered(u64),
+    /// No call was answered for [`SILENCE`]; an answer may still come.
+    Silent(Standing),
 }
 
 /// How it went.
@@ -69,6 +85,8 @@ pub struct Outcome {
     pub theirs: Sums,
     /// From the first message to the server's checksums.
     pub elapsed: Duration,
+    /// The window that was found to suit the server, if it was looked for.
+    pub window_found: Option<u64>,
 }
 
 impl Outcome {
@@ -91,7 +109,14 @@ impl fmt::Display for Outcome {
         writeln!(f, "server's checksums: client {:016x}, server {:016x}", theirs.client, theirs.server)?;
         writeln!(f, "{}", if self.matches() { "they match" } else { "THEY DO NOT MATCH" })?;
         let seconds = self.elapsed.as_secs_f64();
-        write!(f, "{} messages in {seconds:.3} s: {:.0} a second", self.messages, self.rate())
+        write!(f, "{} messages in {seconds:.3} s: {:.0} a second", self.messages, self.rate())?;
+        match self.window_found {
+            None => Ok(()),
+            Some(window) => write!(
+                f,
+                "\nthe window grew from 1 to {window}, as far as that raised the rate and is safe; --window sets another"
+            ),
+        }
     }
 }
 
@@ -131,43 +156,79 @@ pub enum Failure {
         /// From 1.
         place: usize,
     },
-    /// Nothing came for too long.
-    #[error("the game did not end within {0:?}")]
-    Late(Duration),
+    /// The server lacks what the transport needs.
+    #[error("{address} does not serve {what}")]
+    Unserved {
+        /// Where.
+        address: String,
+        /// What it lacks, and what to do.
+        what: &'static str,
+    },
+    /// A lean port was taken for a gRPC port.
+    #[error(
+        "{address} speaks the lean protocol and not gRPC: use --transport lean, or name the server's gRPC port \
+         (rpcgame.listen, 29381 unless it is set)"
+    )]
+    LeanPort {
+        /// Where.
+        address: String,
+    },
+    /// The game's time is over.
+    #[error("the game did not end within {after:?}{}", .standing.map(|s| format!(": {s}")).unwrap_or_default())]
+    Late {
+        /// Its time.
+        after: Duration,
+        /// Where it stands, for calls.
+        standing: Option<Standing>,
+    },
 }
 
 /// Messages between two reports of the progress.
 pub const PROGRESS_MESSAGES: u64 = 10_000;
 
-/// Plays one game. `progress` is called with the number of answered messages at every [`PROGRESS_MESSAGES`].
-pub async fn play(input: &Input, options: &Options, progress: impl FnMut(u64) + Send) -> Result<Outcome, Failure> {
-    let timeout = options.timeout;
-    let playing = play_on(input, options, progress);
-    match timeout {
+/// Plays one game; `progress` is told how it goes.
+pub async fn play(input: &Input, options: &Options, progress: impl FnMut(Progress) + Send) -> Result<Outcome, Failure> {
+    let deadline = options.timeout.and_then(|timeout| Deadline::now().checked_add(timeout));
+    let playing = play_on(input, options, deadline, progress);
+    match deadline {
         None => playing.await,
-        Some(timeout) => tokio::time::timeout(timeout, playing).await.unwrap_or(Err(Failure::Late(timeout))),
+        Some(deadline) => timeout_at(deadline, playing).await.unwrap_or_else(|_| Err(options.late(None))),
     }
 }
 
-async fn play_on(input: &Input, options: &Options, progress: impl FnMut(u64) + Send) -> Result<Outcome, Failure> {
-    let window = if options.transport == Transport::Unary { 1 } else { options.window.max(1) };
+async fn play_on(
+    input: &Input,
+    options: &Options,
+    deadline: Option<Deadline>,
+    progress: impl FnMut(Progress) + Send,
+) -> Result<Outcome, Failure> {
+    let wide = options.window.unwrap_or(WINDOW_WIDE).max(1);
     let tally = Received::new(progress);
     if options.transport == Transport::Lean {
-        return lean::play(input, options, window, tally).await;
+        return lean::play(input, options, wide, tally).await;
     }
-    let channel = connect(&options.address, window).await?;
-    let outcome = match options.transport {
-        Transport::Stream => stream::play(&channel, input, options.messages, window, tally).await,
-        _ => unary::play(&channel, input, options.messages, window, tally).await,
+    let calls = unary::window(options).size_max();
+    let channel = match connect(&options.address, calls).await {
+        Err(_) if lean::is_spoken_at(&options.address).await => {
+            return Err(Failure::LeanPort { address: options.address.clone() });
+        }
+        connected => connected?,
     };
-    channel.close().await;
+    let outcome = match options.transport {
+        Transport::Stream => stream::play(&channel, input, options, wide, tally).await,
+        _ => unary::play(&channel, input, options, deadline, tally).await,
+    };
+    // After a failure there may be calls that no one answers, and nothing to wait for.
+    if outcome.is_ok() {
+        channel.close().await;
+    }
     outcome
 }
 
 /// The window is ours to hold; the channel's own queue only has to take it.
-async fn connect(address: &str, window: u64) -> Result<Channel, Failure> {
+async fn connect(address: &str, calls: u64) -> Result<Channel, Failure> {
     let failed = |error| Failure::Connect { address: address.to_owned(), error };
-    let calls = usize::try_from(window).unwrap_or(usize::MAX);
+    let calls = usize::try_from(calls).unwrap_or(usize::MAX);
     let usual = Settings::default();
     let settings = Settings {
         calls_per_connection_max: calls.clamp(1, CALLS_MAX),
@@ -189,7 +250,7 @@ struct Received<F> {
     started_at: Instant,
 }
 
-impl<F: FnMut(u64)> Received<F> {
+impl<F: FnMut(Progress)> Received<F> {
     fn new(progress: F) -> Self {
         Self { server: Checksum::default(), count: 0, progress, started_at: Instant::now() }
     }
@@ -204,13 +265,13 @@ impl<F: FnMut(u64)> Received<F> {
         self.server.add_number(value);
         self.count += 1;
         if self.count.is_multiple_of(PROGRESS_MESSAGES) {
-            (self.progress)(self.count);
+            (self.progress)(Progress::Answered(self.count));
         }
     }
 
     fn outcome(&self, client: u64, theirs: Sums) -> Outcome {
         let ours = Sums { client, server: self.server.value() };
-        Outcome { messages: self.count, ours, theirs, elapsed: self.started_at.elapsed() }
+        Outcome { messages: self.count, ours, theirs, elapsed: self.started_at.elapsed(), window_found: None }
     }
 }
 

@@ -5,15 +5,20 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use ::grpc::Stream;
 use ::grpc::client::Channel;
+use ::grpc::{Code, Status, Stream};
+use tokio::time::timeout;
 
-use super::{Failure, Input, Outcome, Received, checksum};
+use super::{Failure, Input, Options, Outcome, Progress, Received, checksum};
 use crate::checksum::{Checksum, Sums};
 use crate::grpc::messages::{Played, write_play};
 use crate::grpc::raw::RawPlayRequest;
 use crate::grpc::wire::rpc_game_stream_client::RpcGameStreamClient;
+
+const STREAM_SERVED: &str =
+    "RPCGameStream, which is Quire's own: use --transport windowed or unary, which every server of the game has";
 
 /// Names of a frame together, about: with the rest it stays below the 16 KiB of an HTTP/2 frame, and is then never
 /// gathered from pieces.
@@ -41,9 +46,9 @@ impl Shared {
 pub(super) async fn play(
     channel: &Channel,
     input: &Input,
-    messages: u64,
+    options: &Options,
     window: u64,
-    mut received: Received<impl FnMut(u64)>,
+    mut received: Received<impl FnMut(Progress)>,
 ) -> Result<Outcome, Failure> {
     let shared = Shared::default();
     let frames = Frames {
@@ -51,7 +56,7 @@ pub(super) async fn play(
         input: input.clone(),
         place: 0,
         sent: 0,
-        messages,
+        messages: options.messages,
         window,
         counts: Vec::new(),
         client: Checksum::default(),
@@ -59,7 +64,10 @@ pub(super) async fn play(
         is_done: false,
     };
     received.start();
-    let refused = |status| Failure::Refused { what: "a frame".to_owned(), status };
+    let refused = |status: Status| match status.code() {
+        Code::Unimplemented => options.unserved(STREAM_SERVED),
+        _ => Failure::Refused { what: "a frame".to_owned(), status },
+    };
     let mut answers = RpcGameStreamClient::new(channel.clone()).play(frames).await.map_err(refused)?.into_inner();
     loop {
         let frame = answers.message().await.map_err(refused)?;
@@ -80,6 +88,17 @@ pub(super) async fn play(
             return Ok(received.outcome(window.client.unwrap_or_default(), theirs));
         }
     }
+}
+
+/// How long a server may take to say whether it has the stream.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether the server has the stream. One that does holds messages that come early without a thread for each.
+pub(super) async fn is_served(channel: &Channel) -> bool {
+    let client = RpcGameStreamClient::new(channel.clone());
+    let no_frames = futures_util::stream::empty::<RawPlayRequest>();
+    let ask = async { client.play(no_frames).await?.into_inner().message().await };
+    matches!(timeout(PROBE_TIMEOUT, ask).await, Ok(Ok(None)))
 }
 
 struct Frames {
@@ -144,5 +163,36 @@ impl Stream for Frames {
             self.shared.lock().client = Some(client);
         }
         Poll::Ready(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::grpc::wire::rpc_game_server::RpcGameServer;
+    use crate::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
+    use crate::grpc::{GameService, StreamService};
+    use crate::{Games, Settings};
+
+    #[tokio::test]
+    async fn a_server_says_whether_it_has_the_stream() {
+        for has_stream in [true, false] {
+            let games = Games::new(Settings::default());
+            let server = ::grpc::Server::builder().add_service(RpcGameServer::new(GameService::new(games.clone())));
+            let server = if has_stream {
+                server.add_service(RpcGameStreamServer::new(StreamService::new(games)))
+            } else {
+                server
+            };
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = format!("http://{}", listener.local_addr().unwrap());
+            tokio::spawn(server.serve(listener, pending()));
+            let channel = Channel::builder(&address).unwrap().connect().await.unwrap();
+            assert_eq!(is_served(&channel).await, has_stream);
+        }
     }
 }

@@ -8,9 +8,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use ::grpc::client::{Channel, Path};
-use ::grpc::{Request, Response, Status};
+use ::grpc::{Code, Request, Response, Status};
+use tokio::time::Instant;
 
-use super::{Failure, Input, Outcome, Received, checksum};
+use super::growth::Window;
+use super::silence::{Alarm, Standing, Watch};
+use super::{Failure, Input, Options, Outcome, Progress, Received, Transport, checksum, stream};
 use crate::checksum::{Checksum, Sums};
 use crate::grpc::messages::{Try, read_value};
 use crate::grpc::raw::{RawTryRequest, RawTryResponse};
@@ -21,16 +24,20 @@ static TRY: Path = Path::new("/RPCGame/Try");
 pub(super) async fn play(
     channel: &Channel,
     input: &Input,
-    messages: u64,
-    window: u64,
-    mut received: Received<impl FnMut(u64)>,
+    options: &Options,
+    deadline: Option<Instant>,
+    mut received: Received<impl FnMut(Progress)>,
 ) -> Result<Outcome, Failure> {
     if let Some(place) = input.pairs().iter().position(|pair| std::str::from_utf8(&pair.name).is_err()) {
         return Err(Failure::NotText { place: place + 1 });
     }
+    let mut window = window(options);
+    if window.is_growing() && !stream::is_served(channel).await {
+        window.be_careful();
+    }
     received.start();
     let mut client = Checksum::default();
-    let requests = (1..=messages).zip(input.cycle()).map(|(serial, (_, pair))| {
+    let requests = (1..=options.messages).zip(input.cycle()).map(|(serial, (_, pair))| {
         client.add(&pair.name);
         client.add_number(pair.count);
         let mut request = RawTryRequest::default();
@@ -38,46 +45,78 @@ pub(super) async fn play(
         Request::new(request)
     });
     let start = |request| channel.unary::<RawTryRequest, RawTryResponse>(&TRY, request);
-    windowed(requests, window, start, |serial, answer| {
-        let answer = answer.map_err(|status| Failure::Refused { what: format!("message {serial}"), status })?;
-        let value = read_value(answer.get_ref().bytes()).map_err(|fault| Failure::Nonsense(fault.to_string()))?;
-        received.value(value);
-        Ok(())
+    windowed(requests, &mut window, start, Watch::new(deadline), |heard| match heard {
+        Heard::Answer(_, Err(status)) if status.code() == Code::Unimplemented => Err(options.unserved(TRY_SERVED)),
+        Heard::Answer(serial, answer) => {
+            let answer = answer.map_err(|status| Failure::Refused { what: format!("message {serial}"), status })?;
+            let value = read_value(answer.get_ref().bytes()).map_err(|fault| Failure::Nonsense(fault.to_string()))?;
+            received.value(value);
+            Ok(())
+        }
+        Heard::Silence(standing) => {
+            (received.progress)(Progress::Silent(standing));
+            Ok(())
+        }
+        Heard::End(standing) => Err(options.late(Some(standing))),
     })
     .await?;
     let done = RpcGameClient::new(channel.clone()).done(DoneRequest {}).await;
     let sums = done.map_err(|status| Failure::Refused { what: "the game's end".to_owned(), status })?.into_inner();
     let theirs = Sums { client: checksum(&sums.client_checksum)?, server: checksum(&sums.server_checksum)? };
-    Ok(received.outcome(client.value(), theirs))
+    Ok(Outcome { window_found: window.found(), ..received.outcome(client.value(), theirs) })
 }
 
-/// Keeps up to `window` calls under way; answers are taken in the order of the calls.
+const TRY_SERVED: &str = "the RPC game, whose gRPC service is RPCGame: name the address of a server that does";
+
+/// One call at a time, the given number, or as many as suit the server.
+pub(super) fn window(options: &Options) -> Window {
+    match options.transport {
+        Transport::Unary => Window::Given(1),
+        _ => Window::new(options.window),
+    }
+}
+
+/// What happens to calls that are under way.
+enum Heard<Res> {
+    /// The answer to the message with this serial.
+    Answer(u64, Result<Response<Res>, Status>),
+    /// No answer came for some time; it may still come.
+    Silence(Standing),
+    /// The deadline is over.
+    End(Standing),
+}
+
+/// Keeps up to a window of calls under way; answers are taken in the order of the calls.
 async fn windowed<Req, Res, Fut>(
     mut requests: impl Iterator<Item = Req>,
-    window: u64,
+    window: &mut Window,
     mut start: impl FnMut(Req) -> Fut,
-    mut answer: impl FnMut(u64, Result<Response<Res>, Status>) -> Result<(), Failure>,
+    mut watch: Watch,
+    mut heard: impl FnMut(Heard<Res>) -> Result<(), Failure>,
 ) -> Result<(), Failure>
 where
     Fut: Future<Output = Result<Response<Res>, Status>>,
 {
-    let window = usize::try_from(window).unwrap_or(usize::MAX);
     let mut calls: VecDeque<Call<Fut, Res>> = VecDeque::new();
     let mut spares: Vec<Pin<Box<Option<Fut>>>> = Vec::new();
-    let (mut serial, mut is_more) = (0, true);
+    let (mut answered, mut is_more) = (0, true);
     poll_fn(|cx| {
         loop {
             // All of the first answers that are there, then as many new calls: they leave in one write.
+            let before = answered;
             while let Some(first) = calls.front_mut() {
                 let Poll::Ready(result) = first.poll(cx) else { break };
-                serial += 1;
-                answer(serial, result)?;
+                answered += 1;
+                heard(Heard::Answer(answered, result))?;
                 if let Some(done) = calls.pop_front() {
                     spares.push(done.future);
                 }
             }
+            if answered > before {
+                window.answered(answered, watch.answered());
+            }
             let before = calls.len();
-            while is_more && calls.len() < window {
+            while is_more && (calls.len() as u64) < window.size() {
                 let Some(request) = requests.next() else {
                     is_more = false;
                     break;
@@ -93,9 +132,17 @@ where
                 return Poll::Ready(Ok(()));
             }
             if calls.len() == before || calls.front().is_none_or(|first| first.result.is_none()) {
-                return Poll::Pending;
+                break;
             }
         }
+        let standing = Standing { serial: answered + 1, under_way: calls.len() as u64 };
+        while let Some(alarm) = watch.poll(cx) {
+            match alarm {
+                Alarm::Silent => heard(Heard::Silence(standing))?,
+                Alarm::Over => return Poll::Ready(heard(Heard::End(standing))),
+            }
+        }
+        Poll::Pending
     })
     .await
 }

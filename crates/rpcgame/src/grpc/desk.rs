@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use ::grpc::{Metadata, Peer, Request};
 
+use crate::checksum::Sums;
 use crate::refusal::Refusal;
 use crate::registry::{Attempt, Caller, Connection, Games, Room};
 
@@ -26,9 +27,18 @@ thread_local! {
 
 /// The caller's room, by asking the registry.
 pub(super) fn find(games: &Games, peer: Option<&Arc<Peer>>, metadata: &Metadata) -> Result<Arc<Room>, Refusal> {
+    as_caller(peer, metadata, |caller| games.room(caller))
+}
+
+/// Ends the caller's game.
+pub(super) fn end(games: &Games, peer: Option<&Arc<Peer>>, metadata: &Metadata) -> Result<Sums, Refusal> {
+    as_caller(peer, metadata, |caller| games.end(caller))
+}
+
+fn as_caller<T>(peer: Option<&Arc<Peer>>, metadata: &Metadata, act: impl FnOnce(Caller<'_>) -> T) -> T {
     let connection = peer.map(|peer| Arc::clone(peer) as Connection);
     let address = peer.and_then(|peer| peer.address).map(|address| address.ip());
-    games.room(Caller { game: metadata.get(GAME_METADATA), connection: connection.as_ref(), address })
+    act(Caller { game: metadata.get(GAME_METADATA), connection: connection.as_ref(), address })
 }
 
 /// Tries something in the caller's room; a room that was given up is replaced.

@@ -65,13 +65,13 @@ impl Player {
             played.values.reserve_exact(play.names.len());
             self.handle(&play, &mut played.values).await?;
         }
-        let checksums = play.done.then(|| {
-            let sums = self.room.end();
+        let checksums = if play.done {
+            let sums = desk::end(&self.games, self.peer.as_ref(), &self.metadata)?;
             [digits(sums.client), digits(sums.server)]
-        });
-        if let Some([client, server]) = &checksums {
-            played.checksums = [client, server];
-        }
+        } else {
+            [Vec::new(), Vec::new()]
+        };
+        played.checksums = [&checksums[0], &checksums[1]];
         let mut answer = RawPlayResponse::default();
         played.write(answer.bytes_mut());
         Ok(answer)
@@ -82,7 +82,11 @@ impl Player {
             let messages = play.names.iter().copied().zip(play.counts.iter().copied());
             match self.room.attempt_all(play.first_serial, messages, |value| values.push(value)) {
                 Attempt::Handled(_) => return Ok(()),
-                Attempt::Early => drop(self.room.wait_for_turn(play.first_serial)?.outcome().await?),
+                Attempt::Early => {
+                    if let Some(waiting) = self.room.wait_for_turn(play.first_serial)? {
+                        waiting.outcome().await?;
+                    }
+                }
                 Attempt::Refused(refusal) => return Err(refusal),
                 Attempt::Closed => self.room = desk::find(&self.games, self.peer.as_ref(), &self.metadata)?,
             }

@@ -40,7 +40,9 @@ impl GameService {
                 Attempt::Handled(value) => return Ok(Some(value)),
                 Attempt::Early => {
                     let waiting = room.wait_for_value(message.serial, message.name, message.count)?;
-                    return waiting.outcome().await.map(Some);
+                    if let Some(waiting) = waiting {
+                        return waiting.outcome().await.map(Some);
+                    }
                 }
                 Attempt::Refused(refusal) => return Err(refusal),
                 Attempt::Closed => {}
@@ -50,7 +52,7 @@ impl GameService {
     }
 }
 
-/// How often a caller looks for a room before he gives up; a room is given up only after long silence.
+/// How often a caller looks for a room; one is given up only when its game is over.
 const ROOMS_MAX: usize = 3;
 
 impl RpcGame for GameService {
@@ -78,8 +80,8 @@ impl RpcGame for GameService {
     }
 
     async fn done(&self, request: Request<DoneRequest>) -> Result<Response<DoneResponse>, Status> {
-        let room = desk::find(&self.games, request.shared_peer(), request.metadata());
-        let sums = room.map_err(|refusal| self.refused(refusal))?.end();
+        let ended = desk::end(&self.games, request.shared_peer(), request.metadata());
+        let sums = ended.map_err(|refusal| self.refused(refusal))?;
         let (client_checksum, server_checksum) = (digits(sums.client), digits(sums.server));
         Ok(Response::new(DoneResponse { client_checksum, server_checksum }))
     }

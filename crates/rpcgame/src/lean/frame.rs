@@ -10,7 +10,7 @@ pub const VERSION: u64 = 1;
 pub(super) const MAGIC: &[u8; 10] = b"quire-lean";
 
 /// Length of the body, least significant byte first, and the kind.
-pub(super) const HEAD_BYTES: usize = 5;
+pub(crate) const HEAD_BYTES: usize = 5;
 
 /// Before the versions are agreed on nobody has to send more.
 pub(super) const HELLO_BYTES_MAX: usize = 64;
@@ -40,6 +40,11 @@ pub(super) fn take<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<Option<
     let Some((body, rest)) = rest.split_at_checked(length) else { return Ok(None) };
     *input = rest;
     Ok(Some((head[4], body)))
+}
+
+/// Whether these bytes can begin what a server sends first: WELCOME, or ERROR.
+pub(crate) fn may_be_first(bytes: &[u8]) -> bool {
+    bytes.get(HEAD_BYTES - 1).is_none_or(|kind| matches!(*kind, kind::WELCOME | kind::ERROR))
 }
 
 /// Appends a frame whose body `write` appends.

@@ -12,6 +12,7 @@ mod table;
 
 pub use client::{Connection, Event, Keep};
 pub use fault::{Fault, FaultCode};
+pub(crate) use frame::{HEAD_BYTES, may_be_first};
 pub use frame::{Hello, VERSION, Welcome};
 pub use server::{Limits, Server};
 pub use session::{Session, SessionLimits};

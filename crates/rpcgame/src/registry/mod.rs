@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::checksum::Sums;
 use crate::counts::Counts;
 use crate::refusal::Refusal;
 pub use room::{Attempt, Room, Waiting};
@@ -98,7 +99,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn is_left(&self) -> bool {
+    fn is_left(&mut self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.strong_count() == 0)
     }
 }
@@ -145,9 +146,11 @@ impl Games {
         Arc::as_ptr(&self.shared).addr()
     }
 
-    /// Games that have a room now.
+    /// Games that are played now: none that is over, and none whose connection has closed.
     pub fn count(&self) -> usize {
-        self.lock().len()
+        let mut entries = self.lock();
+        give_up(&mut entries, Entry::is_left);
+        entries.len()
     }
 
     /// What waiting messages cost now.
@@ -165,6 +168,17 @@ impl Games {
         self.shared.ended.subscribe()
     }
 
+    /// Ends the caller's game. The caller's next message begins another one.
+    pub fn end(&self, caller: Caller<'_>) -> Result<Sums, Refusal> {
+        let (key, _) = self.key(caller)?;
+        let mut entries = self.lock();
+        // Closed before anyone can find another room for the group.
+        let sums = entries.remove(&key).map(|entry| entry.room.close());
+        drop(entries);
+        self.note_ended(1);
+        Ok(sums.unwrap_or_else(Sums::of_nothing))
+    }
+
     /// Games that a transport plays by itself have ended.
     pub(crate) fn note_ended(&self, games: u64) {
         self.shared.ended.send_modify(|ended| *ended += games);
@@ -179,14 +193,13 @@ impl Games {
         }
         let games_max = self.shared.settings.games_max;
         if entries.len() >= games_max {
-            entries.retain(|_, entry| !entry.is_left() || entry.room.close());
+            give_up(&mut entries, Entry::is_left);
             if entries.len() >= games_max {
                 return Err(Refusal::TooManyGames { games_max });
             }
         }
         let settings = &self.shared.settings;
-        let (waiting, ended) = (Arc::clone(&self.shared.waiting_bytes), self.shared.ended.clone());
-        let room = Arc::new(Room::new(settings, waiting, ended));
+        let room = Arc::new(Room::new(settings, Arc::clone(&self.shared.waiting_bytes)));
         let entry =
             Entry { room: Arc::clone(&room), connection: connection.map(Arc::downgrade), idle_since: Instant::now() };
         entries.insert(key, entry);
@@ -213,12 +226,11 @@ impl Games {
     /// Gives up the games whose connection is gone and those in which nothing happened for too long.
     pub fn expire(&self) {
         let (now, idle) = (Instant::now(), self.shared.settings.idle);
-        self.lock().retain(|_, entry| {
+        give_up(&mut self.lock(), |entry| {
             if entry.room.take_touched() {
                 entry.idle_since = now;
             }
-            let over = entry.is_left() || now.duration_since(entry.idle_since) >= idle;
-            !over || entry.room.close()
+            entry.is_left() || now.duration_since(entry.idle_since) >= idle
         });
     }
 
@@ -229,6 +241,17 @@ impl Games {
             self.expire();
         }
     }
+}
+
+/// Closes the rooms of games that are over.
+fn give_up(entries: &mut HashMap<Key, Entry>, mut is_over: impl FnMut(&mut Entry) -> bool) {
+    entries.retain(|_, entry| {
+        let is_over = is_over(entry);
+        if is_over {
+            entry.room.close();
+        }
+        !is_over
+    });
 }
 
 /// However short the idle time is.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Settings;
@@ -39,7 +39,6 @@ pub struct Room {
     wait: Duration,
     waiting_bytes: Arc<AtomicUsize>,
     waiting_bytes_max: usize,
-    ended: watch::Sender<u64>,
 }
 
 /// What came of a message.
@@ -56,14 +55,13 @@ pub enum Attempt {
 }
 
 impl Room {
-    pub(super) fn new(settings: &Settings, waiting_bytes: Arc<AtomicUsize>, ended: watch::Sender<u64>) -> Self {
+    pub(super) fn new(settings: &Settings, waiting_bytes: Arc<AtomicUsize>) -> Self {
         Self {
             state: Mutex::default(),
             window_messages: settings.window_messages,
             wait: settings.wait,
             waiting_bytes,
             waiting_bytes_max: settings.waiting_bytes_max,
-            ended,
         }
     }
 
@@ -122,12 +120,14 @@ impl Room {
     }
 
     /// Keeps a message that came early. What is returned waits for its value; dropped, it takes the message along.
-    pub fn wait_for_value(self: &Arc<Self>, serial: u64, name: &[u8], count: u64) -> Result<Waiting, Refusal> {
+    /// Nothing if the room was given up.
+    pub fn wait_for_value(self: &Arc<Self>, serial: u64, name: &[u8], count: u64) -> Result<Option<Waiting>, Refusal> {
         self.wait_with(serial, name.len(), |game, answer| game.keep(serial, name, count, answer))
     }
 
-    /// Keeps a place for somebody who has messages from this serial on; his turn is told with the serial as value.
-    pub fn wait_for_turn(self: &Arc<Self>, serial: u64) -> Result<Waiting, Refusal> {
+    /// Keeps a place for a caller that has messages from this serial on; the turn is told with the serial as value.
+    /// Nothing if the room was given up.
+    pub fn wait_for_turn(self: &Arc<Self>, serial: u64) -> Result<Option<Waiting>, Refusal> {
         self.wait_with(serial, 0, |game, answer| game.keep_turn(serial, answer))
     }
 
@@ -136,8 +136,11 @@ impl Room {
         serial: u64,
         name_bytes: usize,
         keep: impl FnOnce(&mut Game<oneshot::Sender<Outcome>>, oneshot::Sender<Outcome>) -> Ticket,
-    ) -> Result<Waiting, Refusal> {
+    ) -> Result<Option<Waiting>, Refusal> {
         let mut state = self.lock();
+        if state.is_closed {
+            return Ok(None);
+        }
         let missing = state.game.next();
         // Those before it may have come since the caller looked.
         let turn = state.game.turn(serial, self.window_messages)?;
@@ -153,18 +156,7 @@ impl Room {
             self.release(state.game.catch_up());
         }
         drop(state);
-        Ok(Waiting { room: Arc::clone(self), ticket, told })
-    }
-
-    /// Ends the game and begins the next.
-    pub fn end(&self) -> Sums {
-        let mut state = self.lock();
-        state.is_touched = true;
-        let (sums, bytes) = state.game.end();
-        drop(state);
-        self.release(bytes);
-        self.ended.send_modify(|ended| *ended += 1);
-        sums
+        Ok(Some(Waiting { room: Arc::clone(self), ticket, told }))
     }
 
     /// The checksums so far, and how many messages they cover.
@@ -179,14 +171,14 @@ impl Room {
         std::mem::take(&mut state.is_touched) || state.game.waiting() > 0
     }
 
-    /// Gives the room up; returns false, for `retain`.
-    pub(super) fn close(&self) -> bool {
+    /// Ends the game and gives the room up.
+    pub(super) fn close(&self) -> Sums {
         let mut state = self.lock();
         state.is_closed = true;
-        let (_, bytes) = state.game.end();
+        let (sums, bytes) = state.game.end();
         drop(state);
         self.release(bytes);
-        false
+        sums
     }
 }
 

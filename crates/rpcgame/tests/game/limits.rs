@@ -97,11 +97,7 @@ async fn a_vanished_connection_holds_nothing() {
     wait_for("one that waits", || games.waiting_bytes() > 0).await;
     waiting.abort();
     drop((waiting, vanishing));
-    wait_for("its end", || {
-        games.expire();
-        games.count() == 0
-    })
-    .await;
+    wait_for("its end", || games.count() == 0).await;
     assert_eq!(games.waiting_bytes(), 0);
 }
 
@@ -125,14 +121,26 @@ async fn a_game_too_many_is_refused_until_another_is_over() {
     refused(send(&third, 1, "one", 1).await, Code::ResourceExhausted, "there are 2 games already");
     send(&first, 2, "two", 2).await.unwrap();
     drop(second);
-    wait_for("the end of the second one's game", || {
-        games.expire();
-        games.count() == 1
-    })
-    .await;
+    wait_for("the end of the second one's game", || games.count() == 1).await;
     send(&third, 1, "one", 1).await.unwrap();
     assert_eq!(done(&first).await, expected([("one", 1), ("two", 2)]));
     assert_eq!(done(&third).await, expected([("one", 1)]));
+}
+
+#[tokio::test]
+async fn a_game_that_is_over_is_not_counted_and_leaves_room_for_another() {
+    let (address, games) = serve(Settings { games_max: 1, ..Settings::default() }).await;
+    let (first, second) = (client(address).await, client(address).await);
+    for client in [&first, &second, &first] {
+        assert_eq!(games.count(), 0);
+        send(client, 1, "one", 1).await.unwrap();
+        assert_eq!(games.count(), 1);
+        assert_eq!(done(client).await, expected([("one", 1)]));
+    }
+    send(&second, 1, "one", 1).await.unwrap();
+    drop(second);
+    wait_for("the end of the connection", || games.count() == 0).await;
+    assert_eq!(*games.ended().borrow(), 3);
 }
 
 #[tokio::test]

@@ -6,5 +6,6 @@ mod lean_server;
 mod lean_session;
 mod limits;
 mod refusals;
+mod strangers;
 mod stream;
 mod support;

@@ -59,6 +59,14 @@ pub(crate) struct Config {
     pub rpcgame: Option<RpcGame>,
 }
 
+/// An address of a service beside the main port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub address: SocketAddr,
+    /// The file, a variable or a flag names it; otherwise it is the default.
+    pub is_named: bool,
+}
+
 /// Bounds on what callers may hold open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportLimits {
@@ -119,7 +127,7 @@ fn load(args: &ConfigArgs, flags: Vec<Flag>) -> anyhow::Result<Loaded> {
     let sources::Sources { figment, warnings } = sources::read(args, flags)?;
     let raw: Raw = figment.extract().map_err(|error| anyhow::anyhow!(report::unreadable(&figment, error)))?;
     let refused = |bad: Bad| anyhow::anyhow!(report::refused(&figment, bad.key, &bad.value, &bad.want));
-    let config = validate(raw).map_err(refused)?;
+    let config = validate(raw, &|key| source_of(&figment, key) != DEFAULT).map_err(refused)?;
     ports_differ(&config, |key| source_of(&figment, key)).map_err(refused)?;
     Ok(Loaded { figment, config, warnings })
 }
@@ -188,7 +196,7 @@ fn seconds(key: &'static str, value: Seconds) -> Result<Duration, Bad> {
 fn ports_differ(config: &Config, source: impl Fn(&str) -> String) -> Result<(), Bad> {
     let game = config.rpcgame.as_ref();
     let places = [
-        ("server.listen", Some(config.listen)),
+        ("server.listen", Some(Port { address: config.listen, is_named: true })),
         ("tasks.listen", config.tasks.as_ref().map(|tasks| tasks.listen)),
         ("rpcgame.listen", game.and_then(|game| game.listen)),
         ("rpcgame.lean_listen", game.and_then(|game| game.lean_listen)),
@@ -196,17 +204,21 @@ fn ports_differ(config: &Config, source: impl Fn(&str) -> String) -> Result<(), 
     for (place, (later, there)) in places.iter().enumerate() {
         for (earlier, here) in &places[..place] {
             let (Some(here), Some(there)) = (here, there) else { continue };
+            let (here, is_named, there) = (here.address, there.is_named, there.address);
             let meet = here.ip() == there.ip() || here.ip().is_unspecified() || there.ip().is_unspecified();
-            if here.port() == there.port() && here.port() != 0 && meet && source(later) != DEFAULT {
+            if here.port() == there.port() && here.port() != 0 && meet && is_named {
                 let want = format!("a port of its own: {earlier} is '{here}', from {}", source(earlier));
-                return bad(later, there, want);
+                return bad(later, &there, want);
             }
         }
     }
     Ok(())
 }
 
-fn validate(raw: Raw) -> Result<Config, Bad> {
+/// Whether the operator names the value of a key.
+type IsNamed<'a> = &'a dyn Fn(&str) -> bool;
+
+fn validate(raw: Raw, is_named: IsNamed<'_>) -> Result<Config, Bad> {
     let listen = listening("server.listen", &raw.server.listen, ports::MAIN)?;
     if raw.server.data.as_os_str().is_empty() {
         return bad("server.data", &"", "a folder");
@@ -250,8 +262,8 @@ fn validate(raw: Raw) -> Result<Config, Bad> {
         threads: threads(raw.server.threads)?,
         transport,
         store,
-        rpcgame: raw.rpcgame.validate(tls.is_some())?,
-        tasks: tasks::validate(&raw.tasks)?,
+        rpcgame: raw.rpcgame.validate(tls.is_some(), is_named)?,
+        tasks: tasks::validate(&raw.tasks, is_named)?,
         kv: kv::validate(&raw.kv)?,
         records: records::validate(&raw.records)?,
         tls,

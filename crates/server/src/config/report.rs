@@ -1,12 +1,12 @@
 //! What is told of settings: the values that hold with their sources, and what is wrong with one. Must not know what
 //! any one is for.
 
-use figment::{Figment, error::Kind, value::Value};
+use figment::{Figment, error::Kind, providers::Serialized, value::Value};
 use serde_json::Value as Json;
 
 use super::{
     raw::Raw,
-    sources::{self, known, nearest, source_of},
+    sources::{self, DEFAULT, did_you_mean, known, nearest, one_of, source_of},
 };
 
 /// Never shown: it does not belong into a terminal or a bug report.
@@ -51,15 +51,16 @@ fn one(figment: &Figment, error: &figment::Error) -> String {
         Kind::UnknownField(name, here) => no_such(figment, &key, name, here),
         Kind::UnknownVariant(name, variants) => {
             let meant = nearest(name, '.', variants.iter().copied());
-            let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
+            let meant = did_you_mean(&meant).map_or(String::new(), |question| format!("; {question}"));
             bad(format!("{}{meant}", one_of(variants)))
         }
-        Kind::InvalidType(_, want) | Kind::InvalidValue(_, want) if !key.is_empty() => bad(plain(&key, want)),
+        Kind::InvalidType(_, want) | Kind::InvalidValue(_, want) if !key.is_empty() => {
+            bad(choices(figment, &key).filter(|_| want.starts_with("enum ")).unwrap_or_else(|| plain(&key, want)))
+        }
         kind if !key.is_empty() => format!("{key}: {kind}, from {}", source_of(figment, &key)),
         kind => {
-            let source =
-                error.metadata.as_ref().map_or_else(String::new, |from| format!(", in {}", sources::name(from)));
-            format!("{}{source}", one_line(&kind.to_string()))
+            let source = error.metadata.as_ref().map_or_else(|| DEFAULT.to_owned(), sources::name);
+            format!("{source} cannot be read: {}", one_line(&kind.to_string()))
         }
     }
 }
@@ -75,10 +76,11 @@ fn no_such(figment: &Figment, section: &str, name: &str, here: &[&str]) -> Strin
     let known = known().unwrap_or_default();
     if key.contains('.') || known.keys().any(|known| known.ends_with(&format!(".{key}"))) {
         let said = sources::unknown(&key, Some(&source), &known);
-        return format!("{said} [{}] has {}", key.split('.').next().unwrap_or_default(), here.join(", "));
+        let section = key.split_once('.').map(|(section, _)| format!(" [{section}] has {}", here.join(", ")));
+        return said + &section.unwrap_or_default();
     }
-    let meant = nearest(&key, '.', here.iter().copied());
-    let meant = meant.map_or(String::new(), |meant| format!("did you mean [{meant}]? "));
+    let meant: Vec<_> = nearest(&key, '.', here.iter().copied()).iter().map(|meant| format!("[{meant}]")).collect();
+    let meant = did_you_mean(&meant).map_or(String::new(), |question| question + " ");
     format!("there is no setting {key}, from {source}; {meant}the sections are {}", here.join(", "))
 }
 
@@ -110,10 +112,12 @@ fn plain(key: &str, want: &str) -> String {
     }
 }
 
-fn one_of(variants: &[&str]) -> String {
-    match variants {
-        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
-        _ => variants.concat(),
+/// The names that a setting with a choice of some takes; it is asked with text that is none of them.
+fn choices(figment: &Figment, key: &str) -> Option<String> {
+    let asked = figment.clone().merge(Serialized::default(key, ""));
+    match asked.extract::<Raw>().err()?.kind {
+        Kind::UnknownVariant(_, names) => Some(one_of(names)),
+        _ => None,
     }
 }
 

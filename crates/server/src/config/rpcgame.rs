@@ -1,12 +1,12 @@
 //! The section `[rpcgame]`: as it is written, and as it is valid.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use rpcgame::{Group, Settings, lean};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bad, bad, bytes_within, listening, ports, seconds,
+    Bad, IsNamed, Port, bad, bytes_within, listening, ports, seconds,
     units::{Bytes, Seconds},
     within,
 };
@@ -15,9 +15,9 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct RpcGame {
     /// gRPC, beside the main port.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Port>,
     /// The lean protocol.
-    pub lean_listen: Option<SocketAddr>,
+    pub lean_listen: Option<Port>,
     pub games: Settings,
     pub lean: lean::Limits,
     /// The server stops when the first game has ended.
@@ -82,20 +82,21 @@ impl Default for Raw {
 }
 
 /// Empty for none.
-fn port(key: &'static str, text: &str, usual_port: u16) -> Result<Option<SocketAddr>, Bad> {
+fn port(key: &'static str, text: &str, usual_port: u16, is_named: IsNamed<'_>) -> Result<Option<Port>, Bad> {
     if text.is_empty() {
         return Ok(None);
     }
     let address = listening(key, text, usual_port);
-    address.map(Some).map_err(|bad| Bad { want: format!("{}, or empty for no port", bad.want), ..bad })
+    let named = address.map(|address| Some(Port { address, is_named: is_named(key) }));
+    named.map_err(|bad| Bad { want: format!("{}, or empty for no port", bad.want), ..bad })
 }
 
 impl Raw {
     /// Nothing if the game is not to be served.
-    pub(super) fn validate(&self, has_tls: bool) -> Result<Option<RpcGame>, Bad> {
-        let listen = port("rpcgame.listen", &self.listen, ports::GAME)?;
-        let lean_listen = port("rpcgame.lean_listen", &self.lean_listen, ports::LEAN)?;
-        let is_open = lean_listen.is_some_and(|address| !address.ip().is_loopback());
+    pub(super) fn validate(&self, has_tls: bool, is_named: IsNamed<'_>) -> Result<Option<RpcGame>, Bad> {
+        let listen = port("rpcgame.listen", &self.listen, ports::GAME, is_named)?;
+        let lean_listen = port("rpcgame.lean_listen", &self.lean_listen, ports::LEAN, is_named)?;
+        let is_open = lean_listen.is_some_and(|port| !port.address.ip().is_loopback());
         if has_tls && is_open {
             let want = "an address of the loopback, or empty: the lean protocol has no TLS and [tls] is set";
             return bad("rpcgame.lean_listen", &self.lean_listen, want);

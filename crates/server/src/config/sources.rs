@@ -144,29 +144,47 @@ pub(super) fn source_of(figment: &Figment, key: &str) -> String {
 /// Says that `key` is no setting, and which one it may have been meant to be.
 pub(super) fn unknown(key: &str, source: Option<&str>, known: &BTreeMap<String, Json>) -> String {
     let source = source.map_or(String::new(), |source| format!(", from {source}"));
-    let meant = nearest(key, '.', known.keys().map(String::as_str));
-    let right =
-        meant.map_or("`quire serve --print-config` shows all".to_owned(), |meant| format!("did you mean {meant}?"));
+    let meant = did_you_mean(&nearest(key, '.', known.keys().map(String::as_str)));
+    let right = meant.unwrap_or_else(|| "`quire serve --print-config` shows all".to_owned());
     format!("there is no setting {key}{source}; {right}")
 }
 
 /// Variables of that form may belong to others: Kubernetes sets some for a service named quire.
 fn ignored(name: &str, known: &BTreeMap<String, Json>) -> String {
-    let names: Vec<String> = known.keys().map(|key| variable(key)).collect();
-    let bare = |name: &str| name["QUIRE_".len()..].to_ascii_uppercase();
-    let bares: Vec<String> = names.iter().map(|name| bare(name)).collect();
-    let meant = nearest(&bare(name), '_', bares.iter().map(String::as_str));
-    let right = meant.map_or(String::new(), |meant| format!("; did you mean QUIRE_{meant}?"));
+    // Compared without what all begin with.
+    let names: Vec<String> = known.keys().map(|key| variable(key).replacen("QUIRE_", "", 1)).collect();
+    let bare = name.to_ascii_uppercase().replacen("QUIRE_", "", 1);
+    let meant = nearest(&bare, '_', names.iter().map(String::as_str));
+    let meant: Vec<String> = meant.into_iter().map(|meant| format!("QUIRE_{meant}")).collect();
+    let right = did_you_mean(&meant).map_or(String::new(), |question| format!("; {question}"));
     format!("the variable {name} is ignored: it names no setting{right}")
 }
 
-/// The name that was most likely meant: one that ends in the same word, or one that few letters tell apart.
-pub(super) fn nearest<'a>(name: &str, separator: char, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let ending =
-        format!("{separator}{}", if separator == '.' { name.rsplit('.').next().unwrap_or(name) } else { name });
-    let distance = |known: &str| strsim::levenshtein(name, known);
-    let likely = |known: &&str| known.ends_with(&ending) || distance(known) <= (name.len() / 3).max(2);
-    known.filter(likely).min_by_key(|known| (!known.ends_with(&ending), distance(known)))
+/// What was most likely meant: the names that end in the same word, else the one that few letters tell apart.
+pub(super) fn nearest<'a>(name: &str, separator: char, known: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
+    let word = if separator == '.' { name.rsplit('.').next().unwrap_or(name) } else { name };
+    let ending = format!("{separator}{word}");
+    let same: Vec<&str> = known.clone().filter(|known| known.ends_with(&ending)).collect();
+    if !same.is_empty() {
+        return same;
+    }
+    let distances = known.map(|known| (strsim::levenshtein(name, known), known));
+    let closest = distances.min().filter(|(distance, _)| *distance <= (name.len() / 3).max(2));
+    closest.map(|(_, known)| known).into_iter().collect()
+}
+
+/// Nothing for no names.
+pub(super) fn did_you_mean(names: &[impl AsRef<str>]) -> Option<String> {
+    (!names.is_empty()).then(|| format!("did you mean {}?", one_of(names)))
+}
+
+/// `a, b or c`.
+pub(super) fn one_of(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match &*names {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! The section `[tasks]`: as it is written, and turned into what is valid.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bad, bytes_within, listening, ports, seconds,
+    Bad, IsNamed, Port, bytes_within, listening, ports, seconds,
     units::{Bytes, Seconds},
     within,
 };
@@ -13,7 +11,7 @@ use super::{
 /// The task server; every value is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
-    pub listen: SocketAddr,
+    pub listen: Port,
     /// Threads that serve its connections.
     pub threads: usize,
     pub service: tasks::Settings,
@@ -68,8 +66,9 @@ impl Default for Raw {
 }
 
 /// None if the service is off; its other values must be valid all the same.
-pub(super) fn validate(raw: &Raw) -> Result<Option<Tasks>, Bad> {
-    let listen = listening("tasks.listen", &raw.listen, ports::TASKS)?;
+pub(super) fn validate(raw: &Raw, is_named: IsNamed<'_>) -> Result<Option<Tasks>, Bad> {
+    let address = listening("tasks.listen", &raw.listen, ports::TASKS)?;
+    let listen = Port { address, is_named: is_named("tasks.listen") };
     let service = tasks::Settings {
         concurrency: match raw.concurrency {
             Concurrency::None => tasks::Concurrency::None,

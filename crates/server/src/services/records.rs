@@ -3,6 +3,7 @@
 use ::records::{
     LoadError, Settings,
     grpc::{ReaderGrpc, SERVICES, StreamGrpc, wire},
+    rest,
 };
 use grpc::{health::HealthReporter, reflection::Reflection, server::Builder};
 use prometheus_client::{
@@ -10,8 +11,9 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
-use tokio::{signal::unix, task::JoinHandle};
 use wire::reader_service_server::ReaderServiceServer;
+
+use crate::http::Site;
 
 /// The service, opened.
 #[derive(Clone, Debug)]
@@ -26,23 +28,19 @@ impl Records {
         Ok(Self { records: opening.await?? })
     }
 
-    /// Loads the file anew at each SIGHUP, until the task is ended. Without a file the signal keeps its usual meaning.
-    pub(crate) fn reload_when_told(&self) -> std::io::Result<Option<JoinHandle<()>>> {
-        if !self.records.is_loaded() {
-            return Ok(None);
-        }
-        let mut signal = unix::signal(unix::SignalKind::hangup())?;
+    /// Whether there is a file to load.
+    pub(crate) fn has_file(&self) -> bool {
+        self.records.is_loaded()
+    }
+
+    /// Loads the file anew; what it held before is served until that is done, and after a failure.
+    pub(crate) async fn reload(&self) {
         let records = self.records.clone();
-        Ok(Some(tokio::spawn(async move {
-            while signal.recv().await.is_some() {
-                let records = records.clone();
-                match tokio::task::spawn_blocking(move || records.reload()).await {
-                    Ok(Ok(())) => tracing::info!("records are loaded anew"),
-                    Ok(Err(error)) => not_reloaded(&error),
-                    Err(error) => tracing::error!(%error, "loading records anew ended"),
-                }
-            }
-        })))
+        match tokio::task::spawn_blocking(move || records.reload()).await {
+            Ok(Ok(())) => tracing::info!("records are loaded anew"),
+            Ok(Err(error)) => not_reloaded(&error),
+            Err(error) => tracing::error!(%error, "loading records anew ended"),
+        }
     }
 
     pub(crate) fn serve_on(&self, builder: Builder) -> Builder {
@@ -60,8 +58,14 @@ impl Records {
     }
 
     /// The HTTP side.
-    pub(crate) fn pages(&self) -> axum::Router {
-        ::records::rest::router(self.records.clone())
+    pub(crate) fn site(&self) -> Site {
+        let what = [
+            "records whose column headerKey is headerValue, as JSON",
+            "the same as one string of text",
+            "the contract of both, in OpenAPI",
+        ];
+        let pages = rest::PATHS.into_iter().zip(what).collect();
+        Site { router: rest::router(self.records.clone()), pages }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The RPC game: on the main port, on one of its own, and by the lean protocol on a third. Must not hold a rule.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use grpc::{
     Limits, Server,
@@ -23,7 +23,9 @@ use tokio::{net::TcpListener, runtime::Handle, sync::watch::Receiver, task::Join
 use wire::{rpc_game_server::RpcGameServer, rpc_game_stream_server::RpcGameStreamServer};
 
 use crate::{
-    config, serve,
+    config::{self, Port},
+    index::Elsewhere,
+    serve,
     transport::{Observed, stopped},
 };
 
@@ -52,12 +54,14 @@ pub(crate) struct Ports {
 impl RpcGame {
     /// Takes the ports.
     pub(crate) async fn open(settings: &config::RpcGame) -> anyhow::Result<Self> {
-        let listen = async |address: Option<SocketAddr>, how: &str| match address {
-            Some(address) => serve::listen(address, how).await.map(Some),
+        let listen = async |port: Option<Port>, without: &str, how: &str| match port {
+            Some(port) => serve::listen_beside(port, without, how).await,
             None => Ok(None),
         };
-        let grpc = listen(settings.listen, "--set rpcgame.listen=ADDRESS").await?;
-        let lean = listen(settings.lean_listen, "--set rpcgame.lean_listen=ADDRESS").await?;
+        let without = "the RPC game is served on the main port only";
+        let grpc = listen(settings.listen, without, "--set rpcgame.listen=ADDRESS").await?;
+        let without = "the lean protocol of the RPC game is not served";
+        let lean = listen(settings.lean_listen, without, "--set rpcgame.lean_listen=ADDRESS").await?;
         let lean = lean.map(|listener| (listener, settings.lean.clone()));
         Ok(Self { games: Games::new(settings.games.clone()), grpc, lean, once: settings.once })
     }
@@ -67,8 +71,17 @@ impl RpcGame {
         let address = |listener: &TcpListener| listener.local_addr().map(|address| address.to_string());
         let grpc = self.grpc.as_ref().map(address).transpose()?;
         let lean = self.lean.as_ref().map(|(listener, _)| address(listener)).transpose()?;
-        tracing::info!(grpc, lean, "the RPC game has ports of its own");
+        if grpc.is_some() || lean.is_some() {
+            tracing::info!(grpc, lean, "the RPC game has ports of its own");
+        }
         Ok(())
+    }
+
+    /// Where the game is played beside the main port.
+    pub(crate) fn ports(&self) -> Vec<Elsewhere> {
+        let lean = self.lean.as_ref().map(|(listener, _)| listener);
+        let ports = [(self.grpc.as_ref(), "the RPC game over gRPC"), (lean, "the RPC game by the lean protocol")];
+        ports.into_iter().filter_map(|(listener, what)| Some((listener?.local_addr().ok()?, what))).collect()
     }
 
     /// What it tells on the metrics page.

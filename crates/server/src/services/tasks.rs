@@ -1,44 +1,45 @@
 //! The task server: its listener, its threads and its end. Must not know the line protocol.
 
 use std::{
+    cell::Cell,
     io::Write as _,
+    net::SocketAddr,
+    pin::pin,
     process::ExitCode,
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use tasks::{
     Concurrency, Metrics, Server,
-    chain::{self, Forecast, Plan},
+    chain::{self, Forecast, Outcome, Plan},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::{Builder, Runtime},
     sync::{oneshot, watch},
+    time::timeout,
 };
 
 use crate::{
     address::Target,
     cli::ChainArgs,
     config::{Tasks, ports},
+    serve,
 };
 
 /// Takes the port, before anything is changed or told; nothing if the service is off.
 pub(crate) async fn listen(config: Option<&Tasks>) -> anyhow::Result<Option<TcpListener>> {
-    let Some(config) = config else { return Ok(None) };
-    let address = config.listen;
-    let bound = TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "tasks cannot listen on {address}: another program does; end it, choose another port with --tasks-listen, \
-             or set tasks.enabled=false"
-        ),
-        _ => anyhow::anyhow!(
-            "tasks cannot listen on {address}: {error}; choose an address of this machine with --tasks-listen"
-        ),
-    });
-    bound.map(Some)
+    match config {
+        Some(config) => serve::listen_beside(config.listen, "tasks are not served", HOW).await,
+        None => Ok(None),
+    }
 }
+
+/// What chooses the port.
+const HOW: &str = "--tasks-listen, or set tasks.enabled=false";
 
 /// The running service.
 pub(crate) struct Running {
@@ -96,6 +97,22 @@ impl Running {
     }
 }
 
+/// How often a run that takes long says how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+/// Asks the chains and tells the progress.
+async fn run(address: SocketAddr, plan: Plan) -> anyhow::Result<Outcome> {
+    let (replies, start) = (Cell::new(0), Instant::now());
+    let mut running = pin!(chain::run_telling(address, plan, &replies));
+    loop {
+        if let Ok(outcome) = timeout(TOLD_EVERY, &mut running).await {
+            return Ok(outcome?);
+        }
+        let (replies, all) = (replies.get(), plan.clients * plan.requests);
+        eprintln!("{replies} of {all} replies after {:.0} s", start.elapsed().as_secs_f64());
+    }
+}
+
 /// `quire tasks`: asks chains of a server.
 pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
     let plan = Plan { clients: args.clients, requests: args.requests, seed: args.seed };
@@ -104,8 +121,12 @@ pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
     let asking = async {
         // A name may have several addresses; every client uses the one that answers.
         let found = TcpStream::connect(&target).await.and_then(|stream| stream.peer_addr());
-        let address = found.with_context(|| format!("cannot connect to {target}"))?;
-        anyhow::Ok(chain::run(address, plan).await?)
+        let address = found.map_err(|error| {
+            anyhow::anyhow!(
+                "cannot connect to {target}: {error}; start a server with `quire serve` or name another address"
+            )
+        })?;
+        run(address, plan).await
     };
     let outcome = runtime.block_on(asking)?;
     let forecast = Forecast::new(plan);

@@ -26,6 +26,8 @@ use self::threads::Threads;
 pub(crate) use self::watch::Observed;
 use crate::{
     config::TransportLimits,
+    http::Site,
+    index::{Elsewhere, Index},
     services::{
         kv::{self, Kv},
         records::Records,
@@ -44,7 +46,9 @@ pub(crate) struct Front {
     pub limits: TransportLimits,
     pub counts: Counts,
     /// Answers HTTP/1.1, and HTTP/2 that is not gRPC.
-    pub pages: axum::Router,
+    pub site: Site,
+    /// Where else something is served.
+    pub ports: Vec<Elsewhere>,
     /// Set when only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
     /// Threads that serve connections.
@@ -92,7 +96,6 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
         .add_service(reflection_alpha)
         .limits(limits.clone())
         .observer(observer.clone())
-        .http(front.pages)
         .workers(threads.handles());
     let mut playing = JoinSet::new();
     let builder = match front.game {
@@ -104,6 +107,10 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
             builder
         }
     };
+    let methods: Vec<&str> = builder.paths().collect();
+    let index = Index { pages: &front.site.pages, methods: &methods, ports: &front.ports };
+    let pages = index.add_to(front.site.router);
+    let builder = builder.http(pages);
     let server = match front.tls {
         None => builder,
         Some(tls) => builder.tls(tls),

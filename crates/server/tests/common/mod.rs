@@ -4,6 +4,7 @@
 pub(crate) mod audit;
 pub(crate) mod disk;
 pub(crate) mod http;
+pub(crate) mod lost_pages;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod store;

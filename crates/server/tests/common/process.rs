@@ -12,7 +12,7 @@ use std::{
 use bookstore::grpc::wire::{admin_client::AdminClient, book_store_client::BookStoreClient};
 use grpc::client::{Channel, Settings};
 
-use super::wait_for;
+use super::{lost_pages::LostPages, wait_for};
 
 /// The program under test.
 const QUIRE: &str = env!("CARGO_BIN_EXE_quire");
@@ -100,6 +100,7 @@ pub(crate) struct Start {
     flags: Vec<String>,
     /// A shell script that runs the program as `"$@"`.
     wrapper: Option<String>,
+    has_default_ports: bool,
 }
 
 impl Start {
@@ -113,6 +114,11 @@ impl Start {
         self
     }
 
+    /// On a disk that can lose pages.
+    pub(crate) fn on(self, disk: &LostPages) -> Self {
+        disk.variables().iter().fold(self, |start, (name, value)| start.variable(name, value))
+    }
+
     pub(crate) fn flag(mut self, flag: &str) -> Self {
         self.flags.push(flag.to_owned());
         self
@@ -120,6 +126,12 @@ impl Start {
 
     pub(crate) fn inside(mut self, script: &str) -> Self {
         self.wrapper = Some(script.to_owned());
+        self
+    }
+
+    /// Names no port but the main one.
+    pub(crate) fn on_default_ports(mut self) -> Self {
+        self.has_default_ports = true;
         self
     }
 
@@ -137,11 +149,13 @@ impl Start {
         if !self.flags.iter().any(|flag| flag.starts_with("--listen")) {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
-            command.args(["--tasks-listen", "127.0.0.1:0"]);
-        }
         // Many servers run at once in tests; only settings that come later can give them ports that collide.
-        command.args(["--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0"]);
+        if !self.has_default_ports {
+            if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
+                command.args(["--tasks-listen", "127.0.0.1:0"]);
+            }
+            command.args(["--set", "rpcgame.listen=127.0.0.1:0", "--set", "rpcgame.lean_listen=127.0.0.1:0"]);
+        }
         command.args(&self.flags);
         command.args(self.settings.iter().flat_map(|assignment| ["--set", assignment]));
         command.envs(self.variables.iter().cloned());

@@ -73,6 +73,64 @@ fn a_database_of_another_program_is_left_as_it_is() {
 }
 
 #[test]
+fn an_empty_database_of_another_programs_version_is_left_as_it_is() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("data")).expect("a folder");
+    let file = Connection::open(database(folder.path())).expect("a database");
+    file.pragma_update(None, "user_version", 1).expect("a version can be set");
+    let wanted = "data/bookstore.db is an SQLite database of another program; name another folder with --data";
+    refuses_data(folder.path(), wanted);
+}
+
+#[test]
+fn a_store_that_lost_its_tables_or_its_version_is_refused_in_plain_words() {
+    let marked = "data/bookstore.db has the mark of a store, but not its tables; restore it from a backup or name another folder with --data";
+    let table = "cannot use data/bookstore.db: its tables are not those of a store (no such table: entry); restore the file from a backup";
+    let row = "cannot use data/bookstore.db: a row that every store has is missing; restore the file from a backup";
+    for (sql, what) in [
+        ("PRAGMA user_version = 0", marked),
+        ("PRAGMA user_version = -3", marked),
+        ("DROP TABLE entry", table),
+        ("DELETE FROM meta", row),
+    ] {
+        let folder = folder();
+        Server::start(folder.path()).stop();
+        let file = Connection::open(database(folder.path())).expect("the file opens");
+        file.execute_batch(sql).expect("the damage is done");
+        drop(file);
+        assert_eq!(one_line(&mut Start::default().command(folder.path())), what, "{sql}");
+    }
+}
+
+#[test]
+fn a_log_whose_numbers_are_impossible_is_refused() {
+    for number in [i64::MAX, 0, -7] {
+        let folder = folder();
+        Server::start(folder.path()).stop();
+        let file = Connection::open(database(folder.path())).expect("the file opens");
+        file.execute("UPDATE entry SET number = ?1 WHERE number = 2", (number,)).expect("a number can be set");
+        drop(file);
+        let wanted = format!(
+            "the log of data/bookstore.db has an entry with the number {number}, and its numbers must be from 1 to 9223372032559808511; if another program wrote that row, delete it, else start with a new file and import the catalogue into it"
+        );
+        refuses_data(folder.path(), &wanted);
+    }
+}
+
+#[test]
+fn rows_that_the_log_lacks_are_named_by_a_server_that_starts() {
+    let folder = folder();
+    Server::start(folder.path()).stop();
+    let file = Connection::open(database(folder.path())).expect("the file opens");
+    file.execute_batch("DELETE FROM entry WHERE number = 2").expect("a row can go");
+    let mut server = Server::start(folder.path());
+    let said = server.log.until("to the books' stock");
+    assert!(said.contains("1 row is missing from the log: number 2. Put them back from a backup"), "{said}");
+    assert!(said.contains("book 12498 has 1000 copies and by the log 0"), "{said}");
+    server.kill();
+}
+
+#[test]
 fn a_database_from_a_newer_version_is_named_with_both_versions() {
     let folder = folder();
     Server::start(folder.path()).stop();
@@ -110,4 +168,19 @@ fn a_folder_that_cannot_be_made_is_named() {
     fs::write(folder.path().join("data"), "a file").expect("a file");
     let line = one_line(&mut Start::default().command(folder.path()));
     assert!(line.starts_with("cannot make the folder data: ") && line.contains("--data"), "{line}");
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_named_before_anything_is_made() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("here")).expect("a folder");
+    let start = Start::default();
+    let records = one_line(&mut start.clone().flag("--records-csv=here").command(folder.path()));
+    assert_eq!(records, "here: the file cannot be opened: is a directory; name a readable CSV file with records.csv");
+    let tls = start.clone().set("tls.certificate=here").set("tls.key=here");
+    let tls = one_line(&mut tls.command(folder.path()));
+    assert!(tls.starts_with("cannot read certificates from here: "), "{tls}");
+    let file = one_line(&mut start.flag("--config=here").command(folder.path()));
+    assert!(file.starts_with("cannot read the configuration here: "), "{file}");
+    assert!(!folder.path().join("data").exists(), "nothing was made");
 }

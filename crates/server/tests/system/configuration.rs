@@ -27,25 +27,40 @@ fn a_setting_that_does_not_exist_is_named_with_those_that_do() {
     let start = Start::default();
     names(
         &refused("[ledger]\ncomit = 'each'\n", &start),
-        &["there is no setting", "ledger.comit", "quire.toml", "commit"],
+        &["there is no setting ledger.comit", "quire.toml", "did you mean ledger.commit?"],
     );
-    names(&refused("[leger]\ncommit = 'each'\n", &start), &["there is no setting", "leger", "quire.toml", "ledger"]);
-    let variable = start.clone().variable("QUIRE_LEDGER_COMIT", "each");
-    names(&refused("", &variable), &["there is no setting", "QUIRE_LEDGER_COMIT", "commit"]);
+    names(
+        &refused("[leger]\ncommit = 'each'\n", &start),
+        &["there is no setting leger", "quire.toml", "did you mean [ledger]?"],
+    );
+    names(
+        &refused("listen = ':80'\n", &start),
+        &["there is no setting listen", "did you mean rpcgame.listen, server.listen or tasks.listen?"],
+    );
     names(
         &refused("", &start.set("ledger.comit=each")),
-        &["--set ledger.comit=each", "there is no setting ledger.comit"],
+        &["--set ledger.comit=each: there is no setting ledger.comit; did you mean ledger.commit?"],
     );
 }
 
 #[test]
 fn a_value_of_the_wrong_type_is_named_with_its_source() {
     let start = Start::default();
-    names(&refused("[limits]\nconnections = 'many'\n", &start), &["limits.connections", "many", "quire.toml"]);
-    names(&refused("[ledger]\ncommit = 'often'\n", &start), &["ledger.commit", "often", "group", "each", "quire.toml"]);
+    let number = "it must be a whole number";
+    names(
+        &refused("[limits]\nconnections = 'many'\n", &start),
+        &["limits.connections is 'many'", "quire.toml", number],
+    );
+    let commit = |value: &str| refused(&format!("[ledger]\ncommit = {value}\n"), &start);
+    names(&commit("'often'"), &["ledger.commit is 'often', from ", "quire.toml; it must be group or each"]);
+    names(&commit("'grup'"), &["it must be group or each; did you mean group?"]);
+    names(&commit("5"), &["ledger.commit is '5', from ", "quire.toml; it must be ", "group", "each"]);
+    names(&commit("['each']"), &["ledger.commit is 'a list', from ", "group", "each"]);
+    names(&refused("limits = 5\n", &start), &["limits is '5'", "quire.toml; it must be a section, as [limits]"]);
+    names(&refused("[kv]\nenabled = 1\n", &start), &["kv.enabled is '1'", "it must be true or false"]);
     let variable = start.clone().variable("QUIRE_LIMITS_CONNECTIONS", "many");
-    names(&refused("", &variable), &["limits.connections", "many", "QUIRE_LIMITS_CONNECTIONS"]);
-    names(&refused("", &start.set("limits.connections=many")), &["limits.connections", "many", "--set"]);
+    names(&refused("", &variable), &["limits.connections is 'many', from QUIRE_LIMITS_CONNECTIONS", number]);
+    names(&refused("", &start.set("limits.connections=many")), &["limits.connections is 'many', from --set", number]);
 }
 
 #[test]
@@ -56,9 +71,13 @@ fn a_value_out_of_range_is_named_with_the_range() {
     let variable = start.clone().variable("QUIRE_LEDGER_POOL", "1000");
     names(&refused("", &variable), &["ledger.pool is '1000', from QUIRE_LEDGER_POOL", "from 1 to 256"]);
     let drain = start.clone().set("server.drain_seconds=-1");
-    names(&refused("", &drain), &["server.drain_seconds is '-1', from --set", "seconds above 0"]);
+    names(&refused("", &drain), &["server.drain_seconds is '-1', from --set", "a time above 0"]);
     let listen = start.clone().flag("--listen=here");
     names(&refused("", &listen), &["server.listen is 'here', from --listen", "127.0.0.1:10086"]);
+    let size = start.clone().set("limits.message_bytes=2 GiB");
+    names(&refused("", &size), &["limits.message_bytes is '2 GiB', from --set; it must be a size from 1 KiB to 1 GiB"]);
+    let size = start.clone().set("limits.message_bytes=64M");
+    names(&refused("", &size), &["limits.message_bytes is '64M', from --set; it must be a size, as 64 MiB"]);
     names(&refused("", &start.set("admin.token=short")), &["admin.token", "at least 16 ASCII characters"]);
 }
 
@@ -66,6 +85,8 @@ fn a_value_out_of_range_is_named_with_the_range() {
 fn a_token_is_never_shown() {
     let line = refused("", &Start::default().set("admin.token=hunter2"));
     assert!(!line.contains("hunter2"), "{line}");
+    let line = refused("[admin]\ntoken = 1234567\n", &Start::default());
+    assert!(line.contains("admin.token is '(hidden)'") && !line.contains("1234567"), "{line}");
 }
 
 #[test]
@@ -74,7 +95,80 @@ fn what_is_no_setting_at_all_is_named() {
     names(&refused("", &start.clone().set("connections")), &["--set connections", "SECTION.KEY=VALUE"]);
     names(&refused("[limits\n", &start), &["quire.toml"]);
     names(&refused("", &start.clone().flag("--config=none.toml")), &["cannot read the configuration none.toml"]);
-    names(&refused("", &start.flag("--log-level=lo=ud=er")), &["log.level is 'lo=ud=er'", "debug"]);
+    for level in ["loud", "lo=ud=er", ""] {
+        let line = refused("", &start.clone().flag(&format!("--log-level={level}")));
+        names(&line, &[&format!("log.level is '{level}', from --log-level; it must be error, warn, info, debug")]);
+    }
+}
+
+#[test]
+fn a_variable_that_names_no_setting_is_told_and_does_no_harm() {
+    let folder = folder();
+    // Kubernetes sets these for a service named quire.
+    let start = Start::default()
+        .variable("QUIRE_PORT", "tcp://10.0.0.1:10086")
+        .variable("QUIRE_SERVICE_HOST", "10.0.0.1")
+        .variable("QUIRE_LEDGER_COMIT", "each");
+    let server = start.serve(folder.path());
+    let log = server.log.text();
+    for name in ["QUIRE_PORT", "QUIRE_SERVICE_HOST", "QUIRE_LEDGER_COMIT"] {
+        names(&log, &[&format!("the variable {name} is ignored: it names no setting")]);
+    }
+    names(&log, &["did you mean QUIRE_LEDGER_COMMIT?"]);
+    server.stop();
+}
+
+#[test]
+fn a_certificate_without_its_key_is_told_with_what_is_missing() {
+    let start = Start::default();
+    let certificate = start.clone().set("tls.certificate=cert.pem");
+    names(&refused("", &certificate), &["tls.key is '', from default; it must be", "because tls.certificate is set"]);
+    let authority = start.clone().set("tls.client_ca=ca.pem");
+    names(&refused("", &authority), &["tls.certificate is ''", "because tls.client_ca is set"]);
+    let folder = folder();
+    fs::create_dir(folder.path().join("cert.pem")).expect("a folder");
+    let both = start.set("tls.certificate=cert.pem").set("tls.key=key.pem");
+    names(&one_line(&mut both.command(folder.path())), &["cannot read certificates from cert.pem", "directory"]);
+}
+
+#[test]
+fn two_services_on_one_port_are_told_by_name_before_anything_is_opened() {
+    let start = Start::default().flag("--listen=127.0.0.1:10099");
+    let tasks = refused("", &start.clone().flag("--tasks-listen=:10099"));
+    names(&tasks, &["tasks.listen is '0.0.0.0:10099', from --tasks-listen; it must be a port of its own"]);
+    names(&tasks, &["server.listen is '127.0.0.1:10099', from --listen"]);
+    let lean = refused("", &start.set("rpcgame.listen=[::1]:10098").set("rpcgame.lean_listen=[::1]:10098"));
+    names(&lean, &["rpcgame.lean_listen is '[::1]:10098', from --set", "rpcgame.listen is '[::1]:10098', from --set"]);
+}
+
+#[test]
+fn sizes_and_times_take_units_from_every_source() {
+    let folder = folder();
+    let toml = "[limits]\nmessage_bytes = '64MiB'\n[kv]\ntotal_bytes = 3000000\n[server]\ndrain_seconds = '500ms'\n";
+    fs::write(folder.path().join("quire.toml"), toml).expect("a file");
+    let start = Start::default().variable("QUIRE_KV_VALUE_BYTES", "1 GiB").variable("QUIRE_KV_PAGE_BYTES", "2048");
+    let start = start.set("records.cache_bytes=512 kB").set("tasks.idle_seconds=2min").flag("--print-config");
+    let shown = start.command(folder.path()).output().expect("quire runs");
+    let shown = String::from_utf8(shown.stdout).expect("text");
+    for line in [
+        "message_bytes = \"64 MiB\" ",
+        "total_bytes = 3000000 ",
+        "drain_seconds = 0.5 ",
+        "value_bytes = \"1 GiB\" ",
+        "page_bytes = \"2 KiB\" ",
+        "cache_bytes = \"500 KiB\" ",
+        "idle_seconds = 120 ",
+    ] {
+        assert!(shown.lines().any(|shown| shown.starts_with(line)), "no {line} in\n{shown}");
+    }
+}
+
+#[test]
+fn a_token_of_digits_is_a_token() {
+    let folder = folder();
+    let start = Start::default().variable("QUIRE_ADMIN_TOKEN", "0123456789012345").flag("--print-config");
+    let shown = start.command(folder.path()).output().expect("quire runs");
+    names(&String::from_utf8_lossy(&shown.stdout), &["token = \"(set)\" ", "# QUIRE_ADMIN_TOKEN"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use bookstore::grpc::wire::HelloRequest;
 
 use crate::common::{
     PATIENCE, http,
-    process::Server,
+    process::{Server, Start},
     store::{BOOK, folder, one},
 };
 
@@ -21,7 +21,47 @@ fn healthz_says_ok_and_an_unknown_path_is_404() {
     let server = Server::start(folder.path());
     let page = http::get(server.address, "/healthz");
     assert_eq!((page.status, &*page.body), (200, "ok\n"));
-    assert_eq!(http::get(server.address, "/nothing").status, 404);
+    let nothing = http::get(server.address, "/nothing");
+    assert_eq!((nothing.status, &*nothing.body), (404, "there is nothing at this path; / lists what is here\n"));
+}
+
+#[test]
+fn the_page_at_the_root_lists_what_is_served_and_not_what_is_off() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let page = http::get(server.address, "/");
+    assert!(page.status == 200 && page.head.contains("text/plain"), "{}", page.head);
+    assert!(page.body.starts_with(&format!("quire {}\n", env!("CARGO_PKG_VERSION"))), "{}", page.body);
+    for line in ["bookstore.BookStore: ", "io.grpc.KeyValueService: ", "grpc.health.v1.Health: Check", "Other ports:"] {
+        assert!(page.body.contains(line), "no {line} in\n{}", page.body);
+    }
+    // Each path that is listed is there; those of the records ask for parameters or a file.
+    let paths: Vec<&str> = page.body.lines().filter_map(|line| line.trim_start().split(' ').next()).collect();
+    let paths: Vec<&str> = paths.into_iter().filter(|word| word.starts_with('/')).collect();
+    assert!(paths.len() >= 5, "{}", page.body);
+    for path in paths {
+        assert_ne!(http::get(server.address, path).status, 404, "{path}");
+    }
+    let off = ["kv.enabled=false", "records.enabled=false", "tasks.enabled=false", "rpcgame.enabled=false"];
+    let server = off.iter().fold(Start::default(), |start, set| start.set(set)).serve(folder.path());
+    let page = http::get(server.address, "/").body;
+    for word in ["KeyValue", "/search", "tasks", "ports", "RPC game"] {
+        assert!(!page.contains(word), "{word} in\n{page}");
+    }
+}
+
+#[test]
+fn a_browser_gets_the_root_page_as_html_with_links() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let request = "GET / HTTP/1.1\r\nHost: quire\r\nAccept: text/html,*/*;q=0.8\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("it is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.contains("text/html; charset=utf-8"), "{answer}");
+    assert!(answer.contains("<a href=\"/healthz\">/healthz</a>"), "{answer}");
 }
 
 #[tokio::test]

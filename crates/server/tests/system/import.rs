@@ -18,13 +18,16 @@ fn said(done: &Output) -> String {
 }
 
 /// Each row that cannot be, with how it is named.
-const BAD: [(&[u8], &str); 11] = [
+const BAD: [(&[u8], &str); 14] = [
     (b"2,Caf\xe9,b,1,1\n", "line 3, column title: 'Caf\\xe9' is not UTF-8"),
     (b"2,A,b,1\n", "line 3, column price: missing; a row has 5 fields"),
     (b"2,A,b,1,1,1\n", "line 3, column price: '1' follows it; a row has 5 fields"),
     (b"1,A,b,1,1\n", "line 3, column id: 1 is the id of a book that is there already; it must be a new one"),
     (b"x,A,b,1,1\n", "line 3, column id: id is x; it must be a whole number from 1 to 2147483647"),
     (b"-2,A,b,1,1\n", "line 3, column id: id is -2; it must be a whole number from 1 to 2147483647"),
+    (b"2,A\x1b[2J,b,1,1\n", "line 3, column title: it holds the control character U+001B, which no one sees"),
+    (b"2,A,b\xe2\x80\xaec,1,1\n", "line 3, column topic: it holds the control character U+202E, which no one sees"),
+    (b"2,A\x00,b,1,1\n", "line 3, column title: it holds the control character U+0000, which no one sees"),
     (b"2,,b,1,1\n", "line 3, column title: title is empty; it must be 1 to 4096 bytes of text"),
     (b"2,A, ,1,1\n", "line 3, column topic: topic is empty; it must be 1 to 256 bytes of text"),
     (b"2,A,b,-1,1\n", "line 3, column stock: stock is -1; it must be a whole number from 0 to 2147483647"),
@@ -59,7 +62,7 @@ async fn skip_bad_leaves_out_and_names_the_bad_rows_and_imports_the_rest() {
         assert!(line.starts_with(&format!("left out: {reason}")), "{line} is not {reason}");
     }
     let summary = String::from_utf8_lossy(&done.stdout);
-    assert_eq!(summary, "2 books imported into data/bookstore.db, 11 rows left out\n");
+    assert_eq!(summary, "2 books imported into data/bookstore.db, 14 rows left out\n");
     let server = Server::start(folder.path());
     let audit = Audit::of(&server).await;
     assert_eq!((audit.books.len(), audit.stock_of(1), audit.stock_of(3)), (6, 7, 1));
@@ -111,4 +114,34 @@ async fn a_generated_catalogue_is_imported_under_a_running_server() {
     let shop = server.shop();
     poll("an imported book", async || shop.clone().lookup(one(last)).await.expect("an answer").into_inner().book).await;
     assert_eq!(Audit::of(&server).await.books.len(), 2004);
+}
+
+#[test]
+fn import_finds_the_data_folder_where_serve_does() {
+    let folder = folder();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a file");
+    file("books.csv", "id,title,topic,stock,price\n1,A,b,1,1\n");
+    file("quire.toml", "[server]\ndata = 'from-file'\n");
+    file("other.toml", "[server]\ndata = 'from-other'\n");
+    let imported = |flags: &[&str], variable: &str| {
+        let mut import = process::quire(folder.path());
+        import.args(["import", "books.csv"]).args(flags);
+        if !variable.is_empty() {
+            import.env("QUIRE_SERVER_DATA", variable);
+        }
+        let done = import.output().expect("quire runs");
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    for (flags, variable, data) in [
+        (&[][..], "", "from-file"),
+        (&["--config", "other.toml"], "", "from-other"),
+        (&[], "from-variable", "from-variable"),
+        (&["--set", "server.data=from-set"], "from-variable", "from-set"),
+        (&["--data", "from-flag"], "from-variable", "from-flag"),
+    ] {
+        assert_eq!(imported(flags, variable), format!("1 books imported into {data}/bookstore.db\n"));
+        assert!(folder.path().join(data).join("bookstore.db").exists());
+    }
+    assert!(!folder.path().join("quire-data").exists(), "the default is used only when nothing else is said");
 }

@@ -3,10 +3,15 @@
 use std::{fmt::Write as _, fs, net::TcpListener, path::Path, process::Output};
 
 use grpc::{
+    Request,
     client::Channel,
     health::{HealthCheckRequest, HealthClient},
 };
-use rpcgame::grpc::wire::{DoneRequest, rpc_game_client::RpcGameClient};
+use rpcgame::grpc::{
+    messages::Try,
+    raw::RawTryRequest,
+    wire::{DoneRequest, rpc_game_client::RpcGameClient},
+};
 
 use super::bad_starts::one_line;
 use crate::common::{
@@ -79,6 +84,34 @@ fn every_transport_comes_to_the_same_checksums_on_every_port() {
     server.stop();
 }
 
+#[tokio::test]
+async fn games_that_are_over_are_not_counted() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let count = || http::metric(server.address, "quire_rpcgame_games");
+    let channel = server.channel();
+    let client = RpcGameClient::new(channel.clone());
+    for _ in 0..2 {
+        assert_eq!(count(), 0);
+        client.r#try(first_message()).await.expect("a value");
+        assert_eq!(count(), 1);
+        client.done(DoneRequest {}).await.expect("checksums");
+    }
+    assert_eq!(count(), 0, "over, though its connection is open");
+    client.r#try(first_message()).await.expect("a value");
+    assert_eq!(count(), 1);
+    drop(client);
+    channel.close().await;
+    wait_for("the end of the connection", || (count() == 0).then_some(()));
+    assert_eq!(http::metric(server.address, "quire_rpcgame_ended_total"), 2);
+}
+
+fn first_message() -> Request<RawTryRequest> {
+    let mut request = RawTryRequest::default();
+    Try { serial: 1, name: b"a name", count: 1 }.write(request.bytes_mut());
+    Request::new(request)
+}
+
 #[test]
 fn with_once_the_server_stops_after_the_first_game_over_grpc() {
     let folder = folder();
@@ -117,11 +150,11 @@ fn a_port_of_the_game_in_use_is_named_with_its_setting() {
 fn settings_of_the_game_that_cannot_be_are_named() {
     let folder = folder();
     for (setting, words) in [
-        ("rpcgame.listen=here", "rpcgame.listen is 'here', from --set; it must be an IP address and a port"),
+        ("rpcgame.listen=here", "rpcgame.listen is 'here', from --set; it must be IP:PORT, as 127.0.0.1:29381"),
         ("rpcgame.window_messages=0", "it must be a whole number from 1 to"),
         ("rpcgame.group=planet", "rpcgame.group"),
         ("rpcgame.lean_frame_bytes=1000", "rpcgame.lean_frame_bytes is '1000'"),
-        ("rpcgame.wait_seconds=0", "seconds above 0"),
+        ("rpcgame.wait_seconds=0", "a time above 0"),
     ] {
         let line = one_line(&mut Start::default().set(setting).command(folder.path()));
         assert!(line.contains(words), "{line}");

@@ -16,12 +16,17 @@ const TOPIC: &str = "a crowd";
 const BOOKS: i32 = 7000;
 const FIRST: i32 = 100_000;
 
-fn crowd() -> tempfile::TempDir {
+/// `more` makes titles longer.
+fn crowd_with(more: &str) -> tempfile::TempDir {
     let mut rows = String::new();
     for id in FIRST..FIRST + BOOKS {
-        writeln!(rows, "{id},The Book of the Number {id},{TOPIC},3,9.99").expect("room");
+        writeln!(rows, "{id},The Book of the Number {id}{more},{TOPIC},3,9.99").expect("room");
     }
     folder_with(&rows)
+}
+
+fn crowd() -> tempfile::TempDir {
+    crowd_with("")
 }
 
 fn page(page_size: i32, page_token: &str) -> BookTopicRequest {
@@ -54,7 +59,7 @@ async fn is_whole_by_pages_and_as_a_stream(start: Start) {
     let message = "the answer is larger than one message, and the server's limit message_bytes is 100000: set \
                    page_size and ask for pages, or call SearchStream";
     assert_eq!((refusal.code(), refusal.message()), (Code::ResourceExhausted, message));
-    assert_eq!(refusal.metadata().get("grpc-retry-pushback-ms").map(|value| value.as_bytes()), Some(&b"-1"[..]));
+    assert_eq!(refusal.metadata().get("grpc-retry-pushback-ms"), Some("-1"));
     assert_eq!(http::refused(server.address, "message_bytes"), 1);
     let all: Vec<i32> = (FIRST..FIRST + BOOKS).collect();
     assert_eq!(by_pages(&server, 999, || {}).await, all);
@@ -136,7 +141,8 @@ async fn a_stream_goes_on_from_a_token_and_shows_one_catalogue() {
 
 #[tokio::test]
 async fn a_page_that_cannot_be_is_refused_by_name() {
-    let folder = crowd();
+    // More than a client takes in ahead.
+    let folder = crowd_with(&" and on".repeat(200));
     let server = Start::default().set("limits.search_streams=1").serve(folder.path());
     let shop = server.shop();
     let token = shop.search(page(1, "")).await.expect("a page").into_inner().next_page_token;
@@ -152,7 +158,7 @@ async fn a_page_that_cannot_be_is_refused_by_name() {
     assert_eq!(status.message(), "page_size is -1; it must be 0 for the default, or a positive number");
     let status = shop.search(page(1001, "")).await.expect_err("a refusal");
     assert_eq!(status.message(), "the server's limit page_size is 1000: ask for a smaller page");
-    let held = shop.search_stream(page(1, "")).await.expect("a stream");
+    let held = shop.search_stream(page(0, "")).await.expect("a stream");
     let status = shop.search_stream(page(1, "")).await.expect_err("a refusal");
     let message = "the server's limit search_streams is 1: end another stream or search by pages";
     assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, message));

@@ -2,8 +2,10 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     net::TcpStream,
     path::Path,
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -144,4 +146,54 @@ async fn a_server_that_stopped_in_order_starts_again_with_everything() {
         server.stop();
         checkpointed(folder.path());
     }
+}
+
+#[test]
+fn sighup_ends_no_server_and_says_that_there_is_nothing_to_read_again() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    server.signal("HUP");
+    server.log.until("there is nothing to read again");
+    server.stop();
+    checkpointed(folder.path());
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().expect("kill runs");
+    assert!(sent.success(), "no process to signal");
+}
+
+#[test]
+fn a_signal_while_the_server_loads_stops_it_in_order_and_sighup_does_not() {
+    for stop in ["INT", "TERM"] {
+        let folder = folder();
+        let pipe = folder.path().join("records.csv");
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+        let mut command = Start::default().flag("--records-csv=records.csv").command(folder.path());
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
+        // Opening a pipe to write waits until the server opens it to read: then it loads, until the pipe is closed.
+        let writing = fs::OpenOptions::new().write(true).open(&pipe).expect("a pipe");
+        signal(&child, "HUP");
+        signal(&child, stop);
+        let ended = child.wait_with_output().expect("the server ends");
+        let log = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{}: {log}", ended.status);
+        assert!(log.contains("stopped before everything was loaded") && log.contains(stop), "{log}");
+        drop(writing);
+    }
+}
+
+#[test]
+fn a_log_that_no_one_reads_does_not_keep_the_server_from_stopping_in_order() {
+    let folder = folder();
+    let mut command = Start::default().command(folder.path());
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
+    let mut log = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    assert!(log.any(|line| line.expect("text").contains("\"listening\"")), "it listens");
+    drop(log);
+    signal(&child, "HUP");
+    signal(&child, "TERM");
+    let status = child.wait().expect("the server ends");
+    assert!(status.success(), "{status}");
+    checkpointed(folder.path());
 }

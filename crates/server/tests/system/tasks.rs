@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::Stdio,
 };
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::common::{
     PATIENCE, http,
-    process::{Server, Start, run},
+    process::{Server, Start, Written, quire, run},
     store::folder,
     wait_for,
 };
@@ -101,12 +102,26 @@ fn chains_of_the_published_experiment_come_to_its_sum() {
 }
 
 #[test]
+fn a_run_that_takes_long_says_how_far_it_is() {
+    let folder = folder();
+    // Takes connections and answers nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let mut command = quire(folder.path());
+    command.args(["tasks", &address, "--clients", "2", "--requests", "3"]).stderr(Stdio::piped());
+    let mut asking = command.spawn().expect("quire starts");
+    Written::bytes(asking.stderr.take().expect("a pipe")).until("0 of 6 replies after 5 s\n");
+    asking.kill().expect("it still asks");
+    asking.wait().expect("an end");
+}
+
+#[test]
 fn a_port_that_is_taken_is_named_and_nothing_is_made() {
     let folder = folder();
     let other = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = other.local_addr().expect("an address").to_string();
     let line = one_line(&mut Start::default().flag(&format!("--tasks-listen={taken}")).command(folder.path()));
-    let wanted = format!("tasks cannot listen on {taken}: another program does; end it, choose another port");
+    let wanted = format!("cannot listen on {taken}: another program does; end it or choose another port with");
     assert!(line.starts_with(&wanted) && line.contains("--tasks-listen"), "{line}");
     assert!(!folder.path().join("data").exists(), "nothing was made");
 }
@@ -125,16 +140,16 @@ fn without_the_service_its_port_does_not_matter() {
 #[test]
 fn settings_that_cannot_be_are_named() {
     let table = [
-        ("tasks.listen=here", "tasks.listen is 'here', from --set; it must be an IP address and a port"),
+        ("tasks.listen=here", "tasks.listen is 'here', from --set; it must be IP:PORT, as 127.0.0.1:8080"),
         ("tasks.cpu_tasks=0", "tasks.cpu_tasks is '0', from --set; it must be a whole number from 1 to 1024"),
-        ("tasks.idle_seconds=-1", "tasks.idle_seconds is '-1', from --set; it must be seconds above 0"),
+        ("tasks.idle_seconds=-1", "tasks.idle_seconds is '-1', from --set; it must be a time above 0"),
         ("tasks.concurrency=some", "tasks.concurrency"),
         ("tasks.cache=perhaps", "tasks.cache"),
     ];
     for (setting, said) in table {
         let folder = folder();
         // The harness's own flag would come before the setting.
-        let mut command = crate::common::process::quire(folder.path());
+        let mut command = quire(folder.path());
         let line = one_line(command.args(["serve", "--listen", "127.0.0.1:0", "--set", setting]));
         assert!(line.contains(said), "{line}");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing was made");

@@ -1,6 +1,6 @@
 //! The published experiment at each of its steps: the same sum, and as long as its waits take.
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
 use tasks::{
     Concurrency, Settings,
@@ -17,13 +17,15 @@ async fn chains_last(concurrency: Concurrency, cache: bool, requests_in_a_row: u
     let connect = || std::future::ready(Ok(lab.client().stream));
     let forecast = Forecast::new(PUBLISHED);
     let bound = forecast.bound(concurrency, cache);
-    let outcome = run_on(connect, PUBLISHED).await.expect("an end");
+    let replies = Cell::new(0);
+    let outcome = run_on(connect, PUBLISHED, &replies).await.expect("an end");
+    assert_eq!(replies.get(), PUBLISHED.clients * PUBLISHED.requests);
     assert_eq!(outcome.last, forecast.last);
     assert_eq!(outcome.sum(), 3802);
     let most = bound + Duration::from_millis(2 * requests_in_a_row);
     assert!(outcome.elapsed >= bound && outcome.elapsed <= most, "{:?} and not {bound:?}", outcome.elapsed);
     let start = tokio::time::Instant::now();
-    assert_eq!(run_on(connect, PUBLISHED).await.expect("an end").sum(), 3802);
+    assert_eq!(run_on(connect, PUBLISHED, &replies).await.expect("an end").sum(), 3802);
     if cache {
         assert_eq!(start.elapsed(), Duration::ZERO, "everything is kept");
     }

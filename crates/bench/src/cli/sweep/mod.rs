@@ -109,7 +109,7 @@ impl Plan {
         ensure!((1..=RUNS_MAX).contains(&args.runs), "--runs {}: it must be between 1 and {RUNS_MAX}", args.runs);
         let text = args.load.join(" ");
         let load = CommandLine::from_words(args.load.clone(), text.clone())?;
-        ensure!(load.is_load, "{text:?} is no load: it begins with one of {}", super::child::LOADS.join(", "));
+        ensure!(load.is_load, "{text:?} is not a load: begin it with one of {}", super::child::LOADS.join(", "));
         match axis {
             Axis::Clients => {
                 ensure!(!load.mentions(Some('c'), "clients"), "leave --clients out of the load: the sweep sets it");

@@ -4,6 +4,7 @@ use super::axis::Axis;
 use super::model::{Point, Sweep};
 use super::show;
 use crate::cli::shown;
+use crate::report::origin;
 use crate::report::page::{Banner, Figure, Page, Table, Tone, Value};
 use crate::report::plot::{Across, Axis as Along, Chart, Colour, Rule, Series, Shape, Unit};
 use crate::stats::interval::number;
@@ -26,14 +27,14 @@ const COLUMNS: [(Metric, &str); 7] = [
 /// The page.
 pub(super) fn page(sweep: &Sweep) -> String {
     let title = if sweep.axis == Axis::Clients { "Sweep over clients" } else { "Sweep over rates" };
-    let mut page = Page::new(title).lead(sweep.load.clone());
+    let mut page = Page::new(title).lead(sweep.load.clone()).origin(origin::here_and_now());
     if sweep.is_invalid() {
         let reasons = sweep.measured().filter_map(|point| Some(format!("{}: {}", point.at, point.invalid()?)));
         page = page.banner(Banner {
             tone: Tone::Bad,
             key: "invalid".to_owned(),
             title: "INVALID".to_owned(),
-            words: "Some of these figures cannot be believed:".to_owned(),
+            words: "Do not trust some of these figures:".to_owned(),
             reasons: reasons.collect(),
         });
     }
@@ -73,7 +74,11 @@ fn throughput(sweep: &Sweep) -> Figure {
     }
     let y = Along::linear("requests a second", Unit::Count).from(0.0);
     let chart = Chart { title: String::new(), x: along(sweep), y, series, rules };
-    Figure { title: "Throughput".to_owned(), caption: "Geometric mean over runs.".to_owned(), chart }
+    Figure {
+        title: "Throughput".to_owned(),
+        caption: "Geometric mean over runs. An arrow is an interval that goes on beyond the chart.".to_owned(),
+        chart,
+    }
 }
 
 fn times(sweep: &Sweep) -> Figure {

@@ -62,7 +62,7 @@ fn law(usl: &Usl) -> Vec<String> {
         || "  no peak: nothing is seen to be spent on agreeing".to_owned(),
         |peak| {
             let low = peak.low.map_or_else(|| "unknown".to_owned(), |low| format!("{low:.1}"));
-            let high = peak.high.map_or_else(|| "no end seen".to_owned(), |high| format!("{high:.1}"));
+            let high = peak.high.map_or_else(|| "no upper limit".to_owned(), |high| format!("{high:.1}"));
             let throughput = shown::value(Metric::Rate, usl.throughput(peak.clients));
             format!("  peak {throughput} at {:.1} clients ({low} to {high})", peak.clients)
         },
@@ -142,7 +142,7 @@ struct Saved<'a> {
     sweep: &'a Sweep,
     knee: Option<f64>,
     usl: Option<Usl>,
-    /// Why there is no law.
+    /// Why the law could not be fitted.
     usl_missing: Option<String>,
     served: Option<Served>,
 }

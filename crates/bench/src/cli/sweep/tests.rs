@@ -89,7 +89,7 @@ fn points_that_cannot_be_believed_are_left_out_of_the_law_and_decide_the_exit() 
 fn too_few_points_are_said_to_be_so() {
     let sweep = run(&Stub::new(""), &["--clients", "1,2,4", "--runs", "1", "--", "grpc", "x"]).expect("measured");
     let text = show::text(&sweep);
-    assert!(text.contains("not enough points: 3 different numbers of clients, 4 are needed"), "{text}");
+    assert!(text.contains("there are too few points: 3 different numbers of clients, and at least 4"), "{text}");
     assert!(sweep.points[0].interval(Metric::Rate).is_none());
 }
 
@@ -134,7 +134,7 @@ fn an_interrupted_sweep_tells_what_was_measured_and_says_so() {
 #[test]
 fn what_cannot_be_swept_is_refused_before_anything_runs() {
     for (words, expected) in [
-        (vec!["--clients", "1..5", "--", "true"], "is no load: it begins with one of grpc, http, tcp"),
+        (vec!["--clients", "1..5", "--", "true"], "is not a load: begin it with one of grpc, http, tcp"),
         (vec!["--clients", "1..5", "--", "grpc", "x", "-c5"], "leave --clients out of the load"),
         (vec!["--clients", "1..5", "--", "grpc", "x", "-r", "5"], "clients are swept in a closed loop"),
         (vec!["--rate", "1..5", "--", "grpc", "x", "--rate=5"], "leave --rate out of the load"),

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::layout::{self, Frame, GAP, LINE, Place, SAMPLE};
-use super::scale::Scale;
+use super::scale::{self, Scale};
 use super::shape::{self, Places};
 use super::{Across, Axis, Chart, Shape, text};
 
@@ -70,6 +70,10 @@ impl Places for Canvas<'_> {
         Some(self.frame.bottom - self.y.position(value)? * (self.frame.bottom - self.frame.top))
     }
 
+    fn is_off(&self, y: f64) -> bool {
+        !self.y.holds(y)
+    }
+
     fn floor(&self) -> f64 {
         self.frame.bottom
     }
@@ -100,8 +104,13 @@ pub(super) fn svg(chart: &Chart, place: &Place, id: &str) -> String {
 /// The values of an axis, with those of the rules that stand on it.
 fn scale(chart: &Chart, axis: &Axis, across: Across, values: fn(&Shape) -> Vec<f64>) -> Scale {
     let of_rules = chart.rules.iter().filter(|rule| rule.across == across).map(|rule| rule.at);
-    let values = chart.series.iter().flat_map(|series| values(&series.shape)).chain(of_rules);
-    Scale::over(axis.spread, values, (axis.low, axis.high))
+    let of = |is_interval| {
+        let shapes = chart.series.iter().map(|series| &series.shape);
+        shapes.filter(move |shape| shape.is_interval() == is_interval).flat_map(values)
+    };
+    let firm: Vec<f64> = of(false).chain(of_rules).collect();
+    let intervals = scale::within_reach(axis.spread, &firm, of(true).collect());
+    Scale::over(axis.spread, firm.into_iter().chain(intervals), (axis.low, axis.high))
 }
 
 fn ticks(axis: &Axis, scale: &Scale, count: f64) -> Vec<(f64, String)> {

@@ -16,7 +16,7 @@ pub(super) const LINE: f64 = 17.0;
 /// Space between neighbours.
 pub(super) const GAP: f64 = 8.0;
 /// Width of the sample beside a name.
-pub(super) const SAMPLE: f64 = 18.0;
+pub(super) const SAMPLE: f64 = 30.0;
 /// Longest name that is drawn in full.
 const LETTERS_MAX: usize = 32;
 

@@ -150,10 +150,9 @@ pub struct Bar {
 /// A colour by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// The series with this number, told apart from its neighbours also without seeing red or green.
+    /// The series with this number: each has a colour that differs from the others also without seeing red or green,
+    /// and lines have dashes of their own.
     Series(usize),
-    /// A step on a scale from 0 (little) to 4 (much).
-    Step(usize),
     /// What went wrong.
     Bad,
     /// What is there only to compare with.
@@ -166,7 +165,6 @@ impl Colour {
             // Darker or lighter, and square or dashed, where a colour comes again.
             Self::Series(number) if number >= COLOURS => format!("s{} again", number % COLOURS + 1),
             Self::Series(number) => format!("s{}", number + 1),
-            Self::Step(step) => format!("o{}", step.min(4) + 1),
             Self::Bad => "bad".to_owned(),
             Self::Muted => "muted".to_owned(),
         }

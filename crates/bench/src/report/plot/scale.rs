@@ -52,6 +52,11 @@ impl Scale {
         if share.is_nan() { None } else { Some(share.clamp(0.0, 1.0)) }
     }
 
+    /// Whether the value lies between the ends.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// Values worth a labelled tick, some `count` of them and never many more.
     pub(super) fn ticks(&self, count: usize) -> Vec<f64> {
         match self.spread {
@@ -71,6 +76,24 @@ impl Scale {
         let step = nice_step(self.high - self.low, count);
         Self { low: (self.low / step).floor() * step, high: (self.high / step).ceil() * step, ..self }
     }
+}
+
+/// Those of `others` that an axis over `values` may be stretched for: no farther beyond its ends than a quarter of its
+/// length. An interval that reaches farther would leave no room for the curve that it belongs to.
+pub(super) fn within_reach(spread: Spread, values: &[f64], others: Vec<f64>) -> Vec<f64> {
+    let flat = |value: f64| if spread == Spread::Log { value.ln() } else { value };
+    let places = || values.iter().map(|&value| flat(value)).filter(|place| place.is_finite());
+    let (low, high) = (places().fold(f64::INFINITY, f64::min), places().fold(f64::NEG_INFINITY, f64::max));
+    if low > high {
+        return others;
+    }
+    // A flat curve has room for intervals of a quarter of its height.
+    let length = match spread {
+        Spread::Linear => (high - low).max(high.abs()),
+        Spread::Log => (high - low).max(1.0),
+    };
+    let reach = low - length / 4.0..=high + length / 4.0;
+    others.into_iter().filter(|&other| reach.contains(&flat(other))).collect()
 }
 
 /// Ends with room between them.
@@ -185,6 +208,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_axis_is_stretched_for_intervals_near_its_values_and_not_for_wide_ones() {
+        let reach = |spread, others: &[f64]| within_reach(spread, &[100.0, 200.0], others.to_vec());
+        assert_eq!(reach(Spread::Linear, &[60.0, 240.0]), [60.0, 240.0]);
+        assert_eq!(reach(Spread::Linear, &[-9_000.0, 9_000.0]), [] as [f64; 0]);
+        assert_eq!(reach(Spread::Log, &[0.0, 1.0, 90.0, 250.0, 1e6]), [90.0, 250.0]);
+        assert_eq!(within_reach(Spread::Linear, &[], vec![1e6]), [1e6]);
     }
 
     #[test]

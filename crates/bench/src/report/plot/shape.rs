@@ -41,6 +41,11 @@ impl Shape {
         }
     }
 
+    /// Whether it says how sure other values are.
+    pub(super) fn is_interval(&self) -> bool {
+        matches!(self, Self::Band(_) | Self::ErrorBars(_))
+    }
+
     /// Whether it is a stroke that its name can stand at the end of.
     pub(super) fn is_stroke(&self) -> bool {
         matches!(self, Self::Line(_) | Self::Steps(_))
@@ -66,6 +71,8 @@ pub(super) trait Places {
     fn x(&self, value: f64) -> Option<f64>;
     /// A value of y.
     fn y(&self, value: f64) -> Option<f64>;
+    /// Whether a value of y is beyond the ends of its axis, so that its place is not its own.
+    fn is_off(&self, y: f64) -> bool;
     /// The line that bars stand on.
     fn floor(&self) -> f64;
 }
@@ -184,7 +191,15 @@ fn whiskers(points: &[(f64, f64, f64)], places: &impl Places) -> String {
         let (Some(x), Some(low), Some(high)) = (places.x(point.0), places.y(point.1), places.y(point.2)) else {
             continue;
         };
-        append(&mut path, format_args!("M{x:.1} {low:.1}V{high:.1}m-4 0h8M{:.1} {low:.1}h8", x - 4.0));
+        append(&mut path, format_args!("M{x:.1} {low:.1}V{high:.1}"));
+        // An end beyond the axis has an arrow instead of a bar.
+        for (value, y, inwards) in [(point.1, low, -6.0), (point.2, high, 6.0)] {
+            if places.is_off(value) {
+                append(&mut path, format_args!("M{:.1} {:.1}l4 {:.1}l4 {inwards:.1}", x - 4.0, y + inwards, -inwards));
+            } else {
+                append(&mut path, format_args!("M{:.1} {y:.1}h8", x - 4.0));
+            }
+        }
     }
     path
 }

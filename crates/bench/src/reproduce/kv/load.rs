@@ -24,7 +24,7 @@ const KEY_BYTES_MIN: usize = 8;
 const VALUE_BYTES_MAX: usize = (4 << 20) - (8 << 10);
 
 /// So many calls of a kind lie between a key's creation and its first use, and between its last use and its deletion:
-/// one call in four is of a kind, so four times as many calls as are in flight, and in whatever order a server takes
+/// one call in four is of a kind, so four times as many calls as are in flight, and in any order that a server takes
 /// those, it finds the keys it is asked for.
 const CALLS_APART: usize = super::CALLS_IN_FLIGHT;
 /// Keys that are there before the published load begins: those to be deleted first, those that are missing while the
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn the_published_mix_is_even_and_uses_keys_that_are_there() {
         let published = Published::new(1);
-        let mut state = published.state.lock().expect("nobody panicked");
+        let mut state = published.state.lock().expect("no thread panicked");
         let mut there: HashMap<Bytes, u64> = HashMap::new();
         for _ in 0..KEYS_FIRST {
             there.insert(state.first_key(), 0);

@@ -1,7 +1,7 @@
 //! The key-value experiments: the published mix of calls with simulated work, one lock around the map against a map
 //! in which calls do not wait for each other; the same without simulated work; and small values beside Redis and etcd.
 //!
-//! A server has the first core to itself and whoever asks it has the second, where there are two.
+//! If there are two cores, the server has the first and the client the second.
 
 mod load;
 mod page;
@@ -111,6 +111,12 @@ struct Measurements {
 pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     let folder = tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for servers")?;
     let cores = Cores::of_this_machine();
+    let small = |subjects: usize, kinds: usize| subjects * kinds * BATCHINGS.len();
+    let [has_redis, has_etcd] = ["redis-server", "etcd"].map(|name| usize::from(peers::find(name).is_some()));
+    // With and without simulated work, once more with awake cores, and the small values.
+    options.progress.expect(3 * options.rounds, WITH_WORK_WARM_UP + WITH_WORK);
+    let short = STORES.len() + small(1 + has_redis + has_etcd, 2) + small(1 + has_etcd, 1);
+    options.progress.expect(short * options.rounds, WARM_UP + POINT);
     let work = WORK_MS.map(|ms| ms.to_string());
     let [read, write] = [format!("kv.read_delay_ms={}", work[0]), format!("kv.write_delay_ms={}", work[1])];
     let data = |name: &str| folder.path().join(name);
@@ -169,13 +175,20 @@ fn published_servers(
 
 fn published_load(options: &Options, subjects: &[Subject], plan: &Plan, name: &str) -> anyhow::Result<Results> {
     let stores: Vec<&'static str> = subjects.iter().map(|subject| subject.store).collect();
-    lab::in_turns(options.rounds, options.seed, &stores, &[(name.to_owned(), ())], &mut |subject, ()| {
-        let Subject { store, server, mix } = &subjects[subject];
-        let (measured, spent) = measure(server, mix, plan)?;
-        let most = measured.requests / OVERTAKEN_PART_MAX;
-        ensure!(measured.errors <= most, "{store} did not do what it was asked: {:?}", measured.endings);
-        Ok((measured, spent))
-    })
+    lab::in_turns(
+        &options.progress,
+        options.rounds,
+        options.seed,
+        &stores,
+        &[(name.to_owned(), ())],
+        &mut |subject, ()| {
+            let Subject { store, server, mix } = &subjects[subject];
+            let (measured, spent) = measure(server, mix, plan)?;
+            let most = measured.requests / OVERTAKEN_PART_MAX;
+            ensure!(measured.errors <= most, "too many calls to {store} failed: {:?}", measured.endings);
+            Ok((measured, spent))
+        },
+    )
 }
 
 fn published_plan(cores: Cores, end: End, warm_up: Duration) -> Plan {
@@ -208,7 +221,9 @@ fn small_values(options: &Options, folder: &Path, cores: Cores) -> anyhow::Resul
     };
     let of = |subjects: &[&'static str], kinds: &[Small]| {
         let loads = small_loads(kinds);
-        lab::in_turns(options.rounds, options.seed, subjects, &loads, &mut |subject, load| ask(subjects[subject], load))
+        lab::in_turns(&options.progress, options.rounds, options.seed, subjects, &loads, &mut |subject, load| {
+            ask(subjects[subject], load)
+        })
     };
     let mut results = of(&subjects, &[Small::Read, Small::Write])?;
     // Redis' benchmark makes one kind of call at a time; its part of the mix is worked out from these.

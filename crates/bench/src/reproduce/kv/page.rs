@@ -1,5 +1,6 @@
 //! What the key-value experiments found, as a page, as rows and as named figures, beside what was published.
 
+use super::super::experiment_page;
 use super::load::{READS_PERCENT, SMALL_KEYS, Small};
 use super::{BATCHINGS, CALLS_IN_FLIGHT, Measurements, SMALL_SUBJECTS, STORES, WORK_MS, small_name};
 use crate::report::page::{Banner, Card, Page, Table, Tone, Value};
@@ -18,7 +19,7 @@ const SMALL_KINDS: [(Small, &str); 3] = [(Small::Read, "reads"), (Small::Write, 
 /// Puts everything together.
 pub(super) fn findings(found: &Measurements) -> anyhow::Result<Findings> {
     let Measurements { with_work, without_work, small, peers } = found;
-    let page = Page::new("The key-value experiments")
+    let page = experiment_page("The key-value experiments")
         .lead("One lock around the map against a map in which calls do not wait for each other, and small values beside Redis and etcd.")
         .cards(cards(found))
         .heading("The published load")
@@ -37,7 +38,7 @@ pub(super) fn findings(found: &Measurements) -> anyhow::Result<Findings> {
             with_work.median(STORES[1], "with_work_awake", rate)
         ))
         .heading("The same without simulated work")
-        .paragraph("What is left is moving the values: the client's core is full, and a lock that is held for a microsecond is waited for by nobody.")
+        .paragraph("What is left is moving the values: the client's core is full, and no call waits for a lock that is held for a microsecond.")
         .table(published_table(without_work, "without_work", false))
         .heading("Small values")
         .paragraph(format!(

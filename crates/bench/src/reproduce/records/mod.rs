@@ -58,6 +58,8 @@ const ALONE: [&str; 3] = ["kv.enabled=false", "rpcgame.enabled=false", "tasks.en
 /// How long loopback is measured at a time, and an engine asked.
 const LOOPBACK: Duration = Duration::from_millis(500);
 const ENGINE: Duration = Duration::from_secs(1);
+/// What a run takes, more or less.
+const RUN_SHOULD_TAKE: Duration = Duration::from_millis(1500);
 
 /// Everything that was measured.
 struct Measurements {
@@ -111,6 +113,10 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
         versions: versions(nginx.as_ref(), engines.as_ref()),
     };
     measurements.missing.extend(engines.iter().flat_map(|engines| engines.missing.clone()));
+    let runs: usize = series(nginx.is_some()).iter().map(|(subjects, loads)| subjects.len() * loads.len()).sum();
+    options.progress.expect(options.rounds * runs, RUN_SHOULD_TAKE);
+    let asked = engines.as_ref().map_or(0, Engines::count);
+    options.progress.expect(options.rounds * asked, ENGINE);
     for round in 0..options.rounds {
         measure_round(options, round, &servers, nginx.as_ref(), engines.as_ref(), &mut measurements)?;
     }
@@ -120,7 +126,7 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     page::findings(&measurements)
 }
 
-/// What is not there is told in the page.
+/// The page says what is missing.
 fn note<T>(found: anyhow::Result<T>, name: &str, missing: &mut Vec<String>) -> Option<T> {
     found.inspect_err(|error| missing.push(format!("{name}: {error:#}"))).ok()
 }
@@ -158,10 +164,28 @@ fn start(options: &Options, folder: &Path, csv: &Path) -> anyhow::Result<(Vec<Se
         let began = Instant::now();
         let server = Server::start(name, &mut command)?;
         seconds.push(began.elapsed().as_secs_f64());
-        eprintln!("{name} listens after {:.1} s", began.elapsed().as_secs_f64());
+        eprintln!("server {name} listens after {:.1} s", began.elapsed().as_secs_f64());
         Ok(server)
     });
     Ok((servers.into_iter().collect::<anyhow::Result<_>>()?, seconds))
+}
+
+/// What is measured in a round: subjects, and the loads that are put to them in turns.
+fn series(has_nginx: bool) -> Vec<(Vec<&'static str>, Vec<Load>)> {
+    let parts = Call::ALL.into_iter().flat_map(|call| SHARES.map(|share| Load::one_at_a_time(call).share(share)));
+    let coded =
+        Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
+    let curve = Call::ALL.into_iter().flat_map(|call| POINTS.map(|clients| Load::point(call, clients)));
+    let mut series = vec![
+        (SUBJECTS.into(), Call::ALL.map(Load::one_at_a_time).into()),
+        (vec![QUIRE, SLOWEST], parts.filter(|load| load.share < 1.0).collect()),
+        (vec![QUIRE], coded.collect()),
+        (vec![QUIRE, AS_PUBLISHED], curve.collect()),
+    ];
+    if has_nginx {
+        series.push((vec![QUIRE, NGINX], [1, 8].map(|clients| Load::limit(Call::Search, clients)).into()));
+    }
+    series
 }
 
 fn measure_round(
@@ -173,29 +197,24 @@ fn measure_round(
     into: &mut Measurements,
 ) -> anyhow::Result<()> {
     let seed = options.seed + round as u64;
-    let series = |subjects: &[&'static str], loads: Vec<Load>, into: &mut Measurements| {
+    for (subjects, loads) in series(nginx.is_some()) {
         into.loopback.push(loopback::bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
         let loads: Vec<_> = loads.into_iter().map(|load| (load.name(), load)).collect();
-        let measured = lab::in_turns(1, seed, subjects, &loads, &mut |subject, load| match subjects[subject] {
-            NGINX => nginx.context("nginx has gone")?.measure(load),
-            name => loads::measure(&servers[place(name)], load),
-        })?;
+        let measured = lab::in_turns(
+            &options.progress,
+            1,
+            seed,
+            &subjects,
+            &loads,
+            &mut |subject, load| match subjects[subject] {
+                NGINX => nginx.context("nginx has gone")?.measure(load),
+                name => loads::measure(&servers[place(name)], load),
+            },
+        )?;
         into.results.extend(measured.in_round(round));
-        anyhow::Ok(())
-    };
-    series(&SUBJECTS, Call::ALL.map(Load::one_at_a_time).into(), into)?;
-    let parts = Call::ALL.into_iter().flat_map(|call| SHARES.map(|share| Load::one_at_a_time(call).share(share)));
-    series(&[QUIRE, SLOWEST], parts.filter(|load| load.share < 1.0).collect(), into)?;
-    let coded =
-        Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
-    series(&[QUIRE], coded.collect(), into)?;
-    let curve = Call::ALL.into_iter().flat_map(|call| POINTS.map(|clients| Load::point(call, clients)));
-    series(&[QUIRE, AS_PUBLISHED], curve.collect(), into)?;
-    if nginx.is_some() {
-        series(&[QUIRE, NGINX], [1, 8].map(|clients| Load::limit(Call::Search, clients)).into(), into)?;
     }
     if let Some(engines) = engines {
-        into.engines.extend(engines.ask_all(round, ENGINE)?);
+        into.engines.extend(engines.ask_all(&options.progress, round, ENGINE)?);
     }
     into.loopback.push(loopback::bytes_per_second(LOOPBACK).context("loopback carries nothing")?);
     Ok(())

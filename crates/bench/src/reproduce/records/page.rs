@@ -1,7 +1,7 @@
 //! What the record queries' experiment found: the page, the rows and the named figures, beside what was published.
 
-use super::super::Findings;
 use super::super::lab::{Measured, requests_csv};
+use super::super::{Findings, experiment_page};
 use super::loads::{Call, Load, POINTS};
 use super::{AS_PUBLISHED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS, rows, tables};
 use crate::report::page::{Banner, Card, Figure, Page, Table, Tone, Value};
@@ -12,7 +12,7 @@ use crate::stats::interval;
 /// Puts everything together.
 pub(super) fn findings(measured: &Measurements) -> anyhow::Result<Findings> {
     let bulk = loopback(measured);
-    let page = Page::new("Record queries")
+    let page = experiment_page("Record queries")
         .lead(format!(
             "{} of {} rows, by the value of a column, over gRPC and over REST, through the same clock.",
             units::count(measured.matching),

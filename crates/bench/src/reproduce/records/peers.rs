@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
 use super::super::Options;
+use super::super::progress::Progress;
 use super::super::server::Server;
 use super::NGINX;
 use super::loads::{self, Load, origin};
@@ -143,13 +144,19 @@ impl Engines {
         Ok(engines)
     }
 
+    /// How many there are to ask.
+    pub(super) fn count(&self) -> usize {
+        self.there.len()
+    }
+
     /// Asks each again and again for this long.
-    pub(super) fn ask_all(&self, round: usize, duration: Duration) -> anyhow::Result<Vec<Asked>> {
+    pub(super) fn ask_all(&self, progress: &Progress, round: usize, duration: Duration) -> anyhow::Result<Vec<Asked>> {
         let seconds = duration.as_secs_f64().to_string();
         let ask = |engine: &&str| {
             let words = ["ask".as_ref(), self.folder.as_os_str(), engine.as_ref(), seconds.as_ref()];
+            progress.begin(format!("round {}, {engine}", round + 1), Some(duration));
             let asked: Asked = self.run(&words)?;
-            eprintln!("round {}, {engine}: {} queries", round + 1, asked.rows_ms.len());
+            progress.end(&format!("{} queries", asked.rows_ms.len()));
             Ok(Asked { round, ..asked })
         };
         self.there.iter().map(ask).collect()

@@ -24,7 +24,7 @@ pub fn judge(objectives: &[Objective], runs: &[Run]) -> Vec<Judged> {
     objectives.iter().map(|objective| judge_one(objective, runs, doubt)).collect()
 }
 
-/// Why figures of these runs decide nothing, whatever they are.
+/// Why the figures of these runs decide nothing.
 fn doubt(runs: &[Run]) -> Option<&'static str> {
     if runs.iter().all(|run| run.requests == 0) {
         Some("no request was measured")

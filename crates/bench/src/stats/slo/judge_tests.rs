@@ -80,7 +80,7 @@ fn one_objective_missed_decides_even_if_another_is_open() {
 
 #[test]
 fn runs_that_cannot_be_believed_or_ended_early_decide_nothing() {
-    let invalid = Run { verdict: Verdict { reasons: vec!["the client was busy".into()] }, ..run(1_000, 5_000, 0) };
+    let invalid = Run { verdict: Verdict::invalid("the client was busy"), ..run(1_000, 5_000, 0) };
     let judged = check("p99<1us", &[run(1_000, 5_000, 0), invalid], Outcome::Inconclusive);
     assert_eq!(judged[0].reason, Some("a run was INVALID"));
     let interrupted = Run { interrupted: true, ..run(1_000, 5_000, 0) };

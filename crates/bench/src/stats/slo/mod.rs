@@ -1,7 +1,7 @@
 //! Objectives: `p99<5ms,errors<0.1%,rate>1000`, and whether runs meet them.
 //!
 //! An objective passes when the whole interval of what was seen keeps it, fails when the whole interval misses it, and
-//! is inconclusive between: nobody is told "pass" by luck. Must not know what becomes of that.
+//! is inconclusive otherwise: luck alone does not pass. Must not know how the outcome is used.
 
 mod judge;
 mod parse;

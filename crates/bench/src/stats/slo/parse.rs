@@ -11,20 +11,21 @@ pub const OBJECTIVES_MAX: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SloError {
     /// There is nothing between two commas, or nothing at all.
-    #[error("an objective is empty: give a list as p99<5ms,errors<0.1%,rate>1000")]
+    #[error("an objective is empty: write a list, as p99<5ms,errors<0.1%,rate>1000")]
     Empty,
     /// See [`OBJECTIVES_MAX`].
-    #[error("more than {OBJECTIVES_MAX} objectives")]
+    #[error("there are more than {OBJECTIVES_MAX} objectives: leave some out")]
     TooMany,
     /// No sign of comparison, or a doubled one.
-    #[error("objective {part:?} has no comparison: put one of < <= > >= between a measure and a bound, as p99<5ms")]
+    #[error("{part:?} compares nothing: write one of < <= > >= between a measure and a bound, as in `p99<5ms`")]
     NoRelation {
         /// The objective.
         part: String,
     },
     /// The name before the sign.
     #[error(
-        "objective {part:?}: {name:?} is no measure: it can be p50, p99, p99.9 and so on, mean, max, errors or rate"
+        "{part:?} measures something unknown, {name:?}: write p50, p99, p99.9 or another percentile, mean, max, errors or \
+         rate"
     )]
     Measure {
         /// The objective.
@@ -33,16 +34,22 @@ pub enum SloError {
         name: String,
     },
     /// The percentile.
-    #[error("objective {part:?}: a percentile lies above 0 and below 100; for the largest time write max")]
+    #[error("{part:?} is not a percentile: it must be above 0 and below 100; for the longest time write `max`")]
     Percentile {
         /// The objective.
         part: String,
     },
-    /// The bound.
-    #[error("objective {part:?}: {bound:?} is no bound for {name}: write {want}")]
-    Bound {
+    /// A time without a unit.
+    #[error("{name} needs a unit: write `{part}ms` or another of ns, us, ms and s")]
+    Unit {
         /// The objective.
         part: String,
+        /// The measure.
+        name: String,
+    },
+    /// The bound.
+    #[error("{name} cannot be compared with {bound:?}: it is {want}")]
+    Bound {
         /// Its bound.
         bound: String,
         /// The measure.
@@ -51,7 +58,7 @@ pub enum SloError {
         want: &'static str,
     },
     /// Nothing is less than nothing.
-    #[error("objective {part:?} can never hold: nothing is below 0; for none at all write {name}<=0")]
+    #[error("{part:?} can never hold, because nothing is below 0: write `{name}<=0` to allow none")]
     Impossible {
         /// The objective.
         part: String,
@@ -60,9 +67,9 @@ pub enum SloError {
     },
 }
 
-const A_TIME: &str = "a time with its unit, as 500us, 5ms or 1.5s (ns, us, ms, s)";
-const A_SHARE: &str = "a share from 0% to 100%, as 0.1%";
-const A_RATE: &str = "requests a second, as 1000";
+const A_TIME: &str = "a time, as in 500us, 5ms or 1.5s";
+const A_SHARE: &str = "a share from 0% to 100%, as in 0.1%";
+const A_RATE: &str = "a number of requests a second, as in 1000";
 
 /// Reads a list of objectives, separated by commas.
 pub fn parse(list: &str) -> Result<Vec<Objective>, SloError> {
@@ -91,11 +98,13 @@ fn objective(part: &str) -> Result<Objective, SloError> {
         Measure::Errors => (share(bound), A_SHARE),
         Measure::Rate => (positive(bound.strip_suffix("/s").unwrap_or(bound)), A_RATE),
     };
-    let value = value.ok_or_else(|| SloError::Bound {
-        part: part.to_owned(),
-        bound: bound.to_owned(),
-        name: name.to_owned(),
-        want,
+    let value = value.ok_or_else(|| {
+        let name = name.to_owned();
+        if want == A_TIME && positive(bound).is_some() {
+            SloError::Unit { part: part.to_owned(), name }
+        } else {
+            SloError::Bound { bound: bound.to_owned(), name, want }
+        }
     })?;
     if relation == Relation::Below && value == 0.0 {
         return Err(SloError::Impossible { part: part.to_owned(), name: name.to_owned() });
@@ -177,30 +186,31 @@ mod tests {
 
     #[test]
     fn an_error_names_the_part_and_what_would_be_right() {
-        check_error("", "give a list as p99<5ms");
-        check_error("p99<5ms,,rate>1", "give a list as p99<5ms");
-        check_error("p99", "\"p99\" has no comparison: put one of < <= > >=");
-        check_error("p99=5ms", "\"p99=5ms\" has no comparison");
-        check_error("p99<<5ms", "has no comparison");
-        check_error("p99=<5ms", "\"p99=\" is no measure");
-        check_error("<5ms", "\"\" is no measure");
-        check_error("p99<5ms,latency<5ms", "\"latency<5ms\": \"latency\" is no measure: it can be p50");
-        check_error("p<5ms", "\"p\" is no measure");
-        check_error("p-1<5ms", "\"p-1\" is no measure");
-        check_error("p100<5ms", "below 100; for the largest time write max");
+        check_error("", "write a list, as p99<5ms");
+        check_error("p99<5ms,,rate>1", "write a list, as p99<5ms");
+        check_error("p99", "\"p99\" compares nothing: write one of < <= > >=");
+        check_error("p99=5ms", "\"p99=5ms\" compares nothing");
+        check_error("p99<<5ms", "compares nothing");
+        check_error("p99=<5ms", "unknown, \"p99=\"");
+        check_error("<5ms", "unknown, \"\"");
+        check_error("p99<5ms,latency<5ms", "\"latency<5ms\" measures something unknown, \"latency\": write p50");
+        check_error("p<5ms", "unknown, \"p\"");
+        check_error("p-1<5ms", "unknown, \"p-1\"");
+        check_error("p100<5ms", "below 100; for the longest time write `max`");
         check_error("p0<5ms", "above 0");
-        check_error("p99<5", "\"5\" is no bound for p99: write a time with its unit");
-        check_error("p99<5m", "\"5m\" is no bound");
-        check_error("mean<-5ms", "\"-5ms\" is no bound for mean");
-        check_error("mean<ms", "\"ms\" is no bound for mean");
-        check_error("mean<1e3ms", "is no bound");
-        check_error("max<", "\"\" is no bound for max");
-        check_error("errors<101%", "write a share from 0% to 100%");
-        check_error("errors<5", "write a share from 0% to 100%");
-        check_error("errors<5ms", "write a share");
-        check_error("errors<0%", "\"errors<0%\" can never hold: nothing is below 0; for none at all write errors<=0");
-        check_error("rate>5ms", "write requests a second");
-        check_error("rate>inf", "write requests a second");
+        check_error("p99<5", "p99 needs a unit: write `p99<5ms` or another");
+        check_error("max<=0.5", "max needs a unit: write `max<=0.5ms`");
+        check_error("p99<5m", "p99 cannot be compared with \"5m\": it is a time, as in 500us, 5ms");
+        check_error("mean<-5ms", "mean cannot be compared with \"-5ms\"");
+        check_error("mean<ms", "mean cannot be compared with \"ms\"");
+        check_error("mean<1e3ms", "cannot be compared");
+        check_error("max<", "max cannot be compared with \"\"");
+        check_error("errors<101%", "it is a share from 0% to 100%");
+        check_error("errors<5", "it is a share from 0% to 100%");
+        check_error("errors<5ms", "it is a share");
+        check_error("errors<0%", "\"errors<0%\" can never hold, because nothing is below 0: write `errors<=0`");
+        check_error("rate>5ms", "it is a number of requests a second");
+        check_error("rate>inf", "it is a number of requests a second");
         check_error(&["max<1s"; OBJECTIVES_MAX + 1].join(","), "more than 32 objectives");
         assert_eq!(parse(&["max<1s"; OBJECTIVES_MAX].join(",")).map(|list| list.len()), Ok(OBJECTIVES_MAX));
     }

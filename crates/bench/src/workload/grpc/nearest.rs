@@ -1,4 +1,4 @@
-//! Names that somebody may have meant: the nearest first.
+//! Suggestions for a misspelt name, the nearest first.
 
 /// Names listed in an error, at most.
 const LISTED_MAX: usize = 20;

@@ -24,9 +24,9 @@ const TURNS_TRIED: u64 = 100;
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
     /// No JSON.
-    #[error("--data is no JSON: {0}")]
+    #[error("--data is not JSON: {0}")]
     Json(serde_json::Error),
-    /// A placeholder that is none.
+    /// A placeholder that cannot be read.
     #[error("--data: {0}")]
     Template(TemplateError),
     /// A message of it does not fit the method's.
@@ -36,7 +36,7 @@ pub enum PayloadError {
     #[error("--data holds {0} messages; this method takes one")]
     Many(usize),
     /// More than [`MESSAGES_MAX`].
-    #[error("a request of {0} messages; the limit is {MESSAGES_MAX}")]
+    #[error("a request has {0} messages; it may have {MESSAGES_MAX}")]
     TooMany(usize),
     /// Nothing to send.
     #[error("--data holds no message; write {{}} for an empty one")]

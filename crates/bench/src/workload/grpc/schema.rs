@@ -11,8 +11,8 @@ use super::{Shape, reflection};
 /// A method that is not to be found.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// The name is none.
-    #[error("{0:?} names no method; write package.Service/Method")]
+    /// The name is not of the form `package.Service/Method`.
+    #[error("{0:?} does not name a method: write package.Service/Method")]
     Name(String),
     /// `--proto` cannot be used.
     #[error("--proto {}: {reason}", path.display())]
@@ -23,13 +23,13 @@ pub enum SchemaError {
         reason: String,
     },
     /// The server does not tell its contracts.
-    #[error("the server offers no reflection; name its contract with --proto FILE")]
+    #[error("the server does not offer reflection: name its contract with --proto FILE")]
     NoReflection,
     /// Reflection failed.
     #[error("reflection failed: {0}")]
     Reflection(String),
     /// No such service.
-    #[error("no service {name}; there is {there}")]
+    #[error("there is no service {name}: the contract has {there}")]
     Service {
         /// As given.
         name: String,
@@ -37,7 +37,7 @@ pub enum SchemaError {
         there: String,
     },
     /// No such method.
-    #[error("no method {name} in {service}; it has {there}")]
+    #[error("{service} has no method {name}: it has {there}")]
     Method {
         /// As given.
         name: String,

@@ -1,4 +1,4 @@
-//! Where the server is: `host:port`, `http://host:port` or `https://host:port`.
+//! Where the server is: `host:port`, `:port` on this machine, `http://host:port` or `https://host:port`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use grpc::rustls::ClientConfig;
 
 use crate::probe::Probe;
 use crate::tls::TlsArgs;
+use crate::values::with_host;
 
 /// A server's address and how to speak to it.
 #[derive(Clone, Debug)]
@@ -22,9 +23,10 @@ impl Target {
     /// Reads an address; TLS is spoken to `https://` alone.
     pub fn parse(address: &str, tls: &TlsArgs) -> anyhow::Result<Self> {
         let is_https = address.starts_with("https://");
-        let url =
-            if is_https || address.starts_with("http://") { address.to_owned() } else { format!("http://{address}") };
-        let wrong = || format!("{address:?} is no address; write host:port, http://host:port or https://host:port");
+        let whole = with_host(address);
+        let url = if is_https || address.starts_with("http://") { whole } else { format!("http://{whole}") };
+        let wrong =
+            || format!("{address:?} is not an address: write host:port, :port, http://host:port or https://host:port");
         let parsed: http::Uri = url.parse().ok().with_context(wrong)?;
         let host_and_port = parsed.host().is_some_and(|host| !host.is_empty()) && (is_https || parsed.port().is_some());
         let has_scheme_twice = address.matches("://").count() > 1;
@@ -32,14 +34,14 @@ impl Target {
             bail!(wrong());
         }
         match tls.given() {
-            Some(flag) if !is_https => bail!("{flag} is about TLS, which is spoken to https:// addresses alone"),
+            Some(flag) if !is_https => bail!("{flag} is for TLS: write an https:// address"),
             _ => {}
         }
         let tls = if is_https { Some(Arc::new(tls.config()?)) } else { None };
         Ok(Self { url, tls, authority: None })
     }
 
-    /// What calls name as the server, where that differs from the address.
+    /// Name of the server in every call [default: the address].
     #[must_use]
     pub fn authority(mut self, authority: Option<String>) -> Self {
         self.authority = authority;

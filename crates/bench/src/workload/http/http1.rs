@@ -1,5 +1,5 @@
 //! A connection of HTTP/1.1. No task of its own drives it: the request that has it does, so that an answer wakes
-//! nobody else, and a request that is given up closes it.
+//! no other task, and a request that is given up closes it.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

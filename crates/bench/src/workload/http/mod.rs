@@ -70,7 +70,7 @@ pub fn dialer(
     let Some(config) = tls else { return Ok(Dialer::plain(address)) };
     let host = requests.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(host);
-    let name = name.map_err(|_| anyhow::anyhow!("{} is no name that a certificate could have", requests.host()))?;
+    let name = name.map_err(|_| anyhow::anyhow!("{} cannot be the name in a certificate", requests.host()))?;
     Ok(Dialer::tls(address, TlsConnector::from(config), name))
 }
 

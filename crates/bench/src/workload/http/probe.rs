@@ -21,7 +21,7 @@ pub async fn probe(stream: TcpStream, dialer: &Dialer, http2: bool) -> anyhow::R
     let address = dialer.address();
     let wrapped = tokio::time::timeout(CONNECT_TIME_MAX, dialer.wrap(stream, Arc::default())).await;
     let Ok(wrapped) = wrapped else {
-        anyhow::bail!("{address} takes the connection and says nothing for {}s", CONNECT_TIME_MAX.as_secs());
+        anyhow::bail!("{address} accepts the connection and sends nothing for {}s", CONNECT_TIME_MAX.as_secs());
     };
     let mut transport = wrapped?;
     if !http2 {
@@ -36,7 +36,7 @@ pub async fn probe(stream: TcpStream, dialer: &Dialer, http2: bool) -> anyhow::R
     match tokio::time::timeout(SETTINGS_TIME_MAX, exchange).await {
         Ok(Ok(_)) if head[3] == SETTINGS => Ok(()),
         Ok(Ok(_)) if head.starts_with(b"HTTP/1.") => {
-            anyhow::bail!("{address} speaks HTTP/1.1 and no HTTP/2; leave out --http2")
+            anyhow::bail!("{address} speaks HTTP/1.1 only; leave out --http2")
         }
         Ok(Ok(_)) => anyhow::bail!("{address} does not speak HTTP/2; it begins with `{}`", head.escape_ascii()),
         Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -44,7 +44,7 @@ pub async fn probe(stream: TcpStream, dialer: &Dialer, http2: bool) -> anyhow::R
         }
         Ok(Err(error)) => anyhow::bail!("{address} does not speak HTTP/2: {error}"),
         Err(_) => anyhow::bail!(
-            "{address} does not speak HTTP/2: it says nothing for {}s; leave out --http2",
+            "{address} does not speak HTTP/2: it sends nothing for {}s; leave out --http2",
             SETTINGS_TIME_MAX.as_secs()
         ),
     }

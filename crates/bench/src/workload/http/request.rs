@@ -10,6 +10,7 @@ use http::{Method, Request, Uri};
 use http_body_util::Full;
 
 use crate::template::{Sources, Template, TemplateError};
+use crate::values::{scheme_and_rest, with_host};
 use crate::workload::Turn;
 
 /// A request as the command line gives it.
@@ -30,18 +31,18 @@ pub struct Asked {
 /// A request that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The URL is none, or none that a load can be put on.
-    #[error("`{url}` is no URL to measure: {reason}; http://HOST:PORT/PATH or https://HOST:PORT/PATH is wanted")]
+    /// The URL cannot be read, or cannot be measured.
+    #[error("`{url}` cannot be measured: {reason}; write http://HOST:PORT/PATH, https://HOST:PORT/PATH or :PORT/PATH")]
     Url {
         /// As it was given.
         url: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// The method is no token.
-    #[error("`{0}` is no method; GET, HEAD, POST, PUT, PATCH, DELETE or another token is wanted")]
+    /// The method has characters that HTTP does not allow.
+    #[error("`{0}` is not a method: write GET, HEAD, POST, PUT, PATCH, DELETE or another token")]
     Method(String),
-    /// The header is none, or not for a load to set.
+    /// The header cannot be read, or the load sets it itself.
     #[error("header `{header}`: {reason}")]
     Header {
         /// As it was given.
@@ -70,7 +71,7 @@ pub struct Requests {
     scheme: Scheme,
     /// Where to connect.
     authority: Authority,
-    /// Whom to ask: the authority, unless a Host header says otherwise. Only HTTP/2 puts it into the URI.
+    /// The server that requests name: the authority, or that of a Host header. Only HTTP/2 puts it into the URI.
     asked_authority: Option<Authority>,
     target: Template,
     /// The whole URI, if it is the same for every request.
@@ -124,11 +125,13 @@ impl Requests {
 
     fn add_header(&mut self, header: &str, http2: bool, sources: &Sources) -> Result<(), RequestError> {
         let failed = |reason: &str| RequestError::Header { header: header.to_owned(), reason: reason.to_owned() };
-        let (name, value) = header.split_once(':').ok_or_else(|| failed("no colon; `Name: value` is wanted"))?;
+        let (name, value) =
+            header.split_once(':').ok_or_else(|| failed("the colon is missing: write `Name: value`"))?;
         let (name, value) = (name.trim(), value.trim());
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| failed("its name is no token"))?;
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| failed("its name has characters that HTTP does not allow"))?;
         if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
-            return Err(failed("it follows from the body and cannot be set"));
+            return Err(failed("it is set from the body"));
         }
         let value = template(&format!("header {name}"), value, sources)?;
         let Some(constant) = value.constant() else {
@@ -136,7 +139,7 @@ impl Requests {
             return Ok(());
         };
         if name == HOST && http2 {
-            let authority = constant.parse().map_err(|_| failed("its value is no HOST or HOST:PORT"))?;
+            let authority = constant.parse().map_err(|_| failed("its value is not HOST or HOST:PORT"))?;
             self.asked_authority = Some(authority);
             return Ok(());
         }
@@ -145,7 +148,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Adds what HTTP asks for and nobody gave.
+    /// Adds the headers that HTTP requires and the caller did not give.
     fn add_own_headers(&mut self, asked: &Asked) {
         let given = |name: &HeaderName, own: &Self| {
             own.fixed_headers.contains_key(name) || own.varying_headers.iter().any(|(other, _)| other == name)
@@ -216,27 +219,29 @@ impl Requests {
 
 /// Scheme, authority, and what follows from `/` on.
 fn split(url: &str) -> Result<(Scheme, Authority, String), String> {
-    let (scheme, rest) = url.split_once("://").ok_or("no scheme")?;
-    let scheme = match scheme.to_ascii_lowercase().as_str() {
+    let url = with_host(url);
+    // As other tools take it: an address alone is spoken to over plain HTTP.
+    let (scheme, rest) = scheme_and_rest(&url);
+    let scheme = match scheme.unwrap_or("http").to_ascii_lowercase().as_str() {
         "http" => Scheme::HTTP,
         "https" => Scheme::HTTPS,
-        _ => return Err(format!("scheme {scheme} is not spoken")),
+        scheme => return Err(format!("the scheme {scheme} is unknown")),
     };
     let rest = rest.split('#').next().unwrap_or_default();
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
     if authority.contains("{{") {
-        return Err("placeholders go into path and query".into());
+        return Err("placeholders belong in the path and the query".into());
     }
     if authority.contains('@') {
-        return Err("a user name goes into a header".into());
+        return Err("a user name belongs in a header".into());
     }
-    let authority: Authority = authority.parse().map_err(|_| format!("`{authority}` is no HOST or HOST:PORT"))?;
+    let authority: Authority = authority.parse().map_err(|_| format!("`{authority}` is not HOST or HOST:PORT"))?;
     if authority.host().is_empty() {
-        return Err("no host".into());
+        return Err("the host is missing".into());
     }
     if authority.as_str().len() > authority.host().len() && authority.port_u16().is_none_or(|port| port == 0) {
-        return Err("the port is no number from 1 to 65535".into());
+        return Err("the port must be a number from 1 to 65535".into());
     }
     let slash = if target.starts_with('/') { "" } else { "/" };
     Ok((scheme, authority, format!("{slash}{target}")))

@@ -14,9 +14,9 @@ pub enum Reply {
     Line,
 }
 
-/// A reply that is none.
+/// A form of a reply that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--reply `{0}` is no form of a reply; bytes:N with N from 1 on, or line is wanted")]
+#[error("--reply `{0}` is unknown: write bytes:N with a size of 1 or more, as in bytes:100 or bytes:64KiB, or line")]
 pub struct ReplyError(pub String);
 
 impl std::str::FromStr for Reply {
@@ -26,7 +26,8 @@ impl std::str::FromStr for Reply {
         if text == "line" {
             return Ok(Self::Line);
         }
-        let count = text.strip_prefix("bytes:").and_then(|count| count.parse().ok()).filter(|&count| count > 0);
+        let count =
+            text.strip_prefix("bytes:").and_then(|count| crate::values::bytes(count).ok()).filter(|&count| count > 0);
         count.map(Self::Bytes).ok_or_else(|| ReplyError(text.to_owned()))
     }
 }
@@ -141,6 +142,7 @@ mod tests {
     #[test]
     fn a_form_that_is_none_is_refused() {
         assert_eq!("bytes:7".parse(), Ok(Reply::Bytes(7)));
+        assert_eq!("bytes:64KiB".parse(), Ok(Reply::Bytes(65_536)));
         assert_eq!("line".parse(), Ok(Reply::Line));
         for text in ["", "bytes", "bytes:", "bytes:0", "bytes:-1", "lines", "bytes:99999999999999999999"] {
             assert_eq!(text.parse::<Reply>(), Err(ReplyError(text.into())), "{text}");

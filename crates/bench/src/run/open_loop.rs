@@ -1,0 +1,123 @@
+//! Requests at the times when they are due, whether the last ones are answered or not.
+//!
+//! A request waits for a free place on a connection for the timeout at most; one that finds none is recorded as not
+//! sent. So every request that was due has an ending, however far the server is behind.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::timer::Timer;
+use super::worker::{Desk, Stage};
+use crate::recorder::Asked;
+use crate::schedule::DueTimes;
+use crate::workload::Session;
+
+/// Requests that are given up in a row before other tasks of the thread get their turn.
+const GIVEN_UP_AT_ONCE: u64 = 1024;
+
+/// Latest due time, in seconds: beyond, an instant could overflow.
+const DUE_SECONDS_MAX: f64 = 86_400.0 * 365.0;
+
+/// Places for requests: each belongs to a connection.
+struct Places {
+    free: RefCell<VecDeque<usize>>,
+    freed: Notify,
+    /// Where the wait for a place is kept among the worker's other waits.
+    waiting_slot: usize,
+}
+
+impl Places {
+    /// A place; none if none was free before `until`, or the run was stopped first.
+    async fn take(&self, desk: &Desk, now: &mut Instant, until: Instant) -> Option<usize> {
+        if *now >= until {
+            return None;
+        }
+        loop {
+            let free = self.free.borrow_mut().pop_front();
+            if free.is_some() {
+                return free;
+            }
+            let freed = desk.patience.within(self.waiting_slot, until, self.freed.notified()).await;
+            *now = Instant::now();
+            if freed.is_none() || *now >= until || desk.is_stopped() {
+                return None;
+            }
+        }
+    }
+
+    fn put_back(&self, slot: usize) {
+        self.free.borrow_mut().push_back(slot);
+        self.freed.notify_one();
+    }
+}
+
+/// Makes the requests that are due in the window and before it, and waits for their answers.
+pub(super) async fn run<S: Session>(
+    desk: &Rc<Desk>,
+    timer: &Timer,
+    due_times: DueTimes,
+    began: Instant,
+    sessions: Vec<(usize, Rc<S>)>,
+) -> anyhow::Result<()> {
+    // Connections take turns: the places of one are a whole round apart.
+    let slots = sessions.len() * desk.shared.plan.in_flight;
+    let free = RefCell::new((0..slots).collect());
+    let places = Rc::new(Places { free, freed: Notify::new(), waiting_slot: slots });
+    // Ends the wait for a place when the run is stopped, and itself when this function returns.
+    let mut stopper = JoinSet::new();
+    let (mut stage, stopped) = (desk.shared.stage.subscribe(), Rc::clone(&places));
+    stopper.spawn_local(async move {
+        drop(stage.wait_for(|stage| !matches!(stage, Stage::Running(_))).await);
+        stopped.freed.notify_one();
+    });
+    let mut requests = JoinSet::new();
+    let mut now = Instant::now();
+    let mut stopped_at = None;
+    let mut given_up = 0_u64;
+    for (turn, due) in (0..).zip(due_times) {
+        let due_at = began + Duration::from_secs_f64(due.min(DUE_SECONDS_MAX));
+        if desk.window.has_ended(due_at) {
+            break;
+        }
+        if due_at > now && stopped_at.is_none() {
+            desk.wait(timer.until(due_at)).await?;
+            now = Instant::now();
+        }
+        if desk.is_stopped() && *stopped_at.get_or_insert(now) <= due_at {
+            break;
+        }
+        let Some(number) = desk.next_number() else { break };
+        let place = match stopped_at {
+            None => places.take(desk, &mut now, due_at + desk.shared.plan.timeout).await,
+            Some(_) => None,
+        };
+        let Some(slot) = place else {
+            desk.recorder.borrow_mut().record_not_sent(number, due_at, now);
+            given_up += 1;
+            if given_up.is_multiple_of(GIVEN_UP_AT_ONCE) {
+                tokio::task::yield_now().await;
+                now = Instant::now();
+            }
+            continue;
+        };
+        let (connection, session) = &sessions[slot % sessions.len()];
+        let (desk, places, session) = (Rc::clone(desk), Rc::clone(&places), Rc::clone(session));
+        let asked = Asked { number, client: u32::try_from(*connection)?, turn, due_at: Some(due_at) };
+        requests.spawn_local(async move {
+            desk.make(&*session, slot, asked, now).await;
+            places.put_back(slot);
+        });
+        while let Some(ended) = requests.try_join_next() {
+            ended?;
+        }
+    }
+    while let Some(ended) = requests.join_next().await {
+        ended?;
+    }
+    Ok(())
+}

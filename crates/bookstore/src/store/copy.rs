@@ -1,0 +1,195 @@
+//! A copy of the whole file as it was at one moment, beside servers that go on selling, and a look at a copy.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{
+    Connection, OpenFlags,
+    backup::{Backup, StepResult},
+};
+
+use super::{OpenError, Role, open, reason};
+use crate::{domain::EntryKind, settings::Settings};
+
+/// Pages between two words on the progress: 4 MiB.
+const PAGES_AT_ONCE: i32 = 1024;
+
+/// What a store holds, as far as a copy can be compared by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Of its tables.
+    pub schema: i64,
+    /// In the catalogue.
+    pub books: i64,
+    /// Of all books, not sold yet.
+    pub copies: i64,
+    /// In the transaction log.
+    pub entries: i64,
+    /// Of all purchases in the log.
+    pub sold: i64,
+}
+
+/// Why there is no copy, or why it is no good.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// There is nothing to copy.
+    #[error("there is no {0}; name the folder of a store with --data")]
+    Absent(PathBuf),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The copy cannot be made.
+    #[error("cannot make {path}: {reason}")]
+    Make {
+        /// The copy.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// It stopped in the middle.
+    #[error("cannot copy the store to {path}: {reason}")]
+    Copy {
+        /// The copy.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// `SQLite` finds it broken.
+    #[error("{path} is damaged: {found}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        found: String,
+    },
+}
+
+/// Opens a store to read it; unlike [`open`] it says when there is none.
+pub(crate) fn reader(path: &Path, settings: &Settings) -> Result<Connection, CopyError> {
+    if !path.exists() {
+        return Err(CopyError::Absent(path.to_owned()));
+    }
+    Ok(open(path, Role::Reader, settings)?.connection)
+}
+
+/// Copies the store at `source` to the new file `target`, readable by its owner alone: everything that was committed
+/// before the call, and nothing of what is committed later. `progress` gets the pages done and all pages.
+pub fn copy(
+    source: &Path,
+    target: &Path,
+    settings: &Settings,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), CopyError> {
+    let from = reader(source, settings)?;
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
+    let made = made.map_err(|reason| CopyError::Make { path: target.to_owned(), reason })?;
+    copy_pages(&from, target, progress)
+        .map_err(|error| CopyError::Copy { path: target.to_owned(), reason: reason(&error) })?;
+    made.sync_all().map_err(|reason| CopyError::Make { path: target.to_owned(), reason })
+}
+
+fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
+    // A copy in steps begins again whenever another process commits between two of them. Inside a transaction the
+    // source does not change, however long it takes; writers go on, and only the WAL cannot be emptied meanwhile.
+    let moment = from.unchecked_transaction()?;
+    moment.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+    let mut to = Connection::open(target)?;
+    // The whole file is flushed once, by the caller; a copy that is cut off is thrown away.
+    to.pragma_update(None, "journal_mode", "OFF")?;
+    to.pragma_update(None, "synchronous", "OFF")?;
+    let copying = Backup::new(&moment, &mut to)?;
+    while copying.step(PAGES_AT_ONCE)? != StepResult::Done {
+        let at = copying.progress();
+        let pages = |count: i32| u64::try_from(count).unwrap_or(0);
+        progress(pages(at.pagecount - at.remaining), pages(at.pagecount));
+    }
+    drop(copying);
+    to.close().map_err(|(_, reason)| reason)
+}
+
+/// Reads a whole copy that nobody writes to: whether `SQLite` finds it sound, and what it holds.
+pub fn contents(path: &Path) -> Result<Contents, CopyError> {
+    let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
+    let sqlite = |error: rusqlite::Error| damaged(reason(&error));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let file = Connection::open_with_flags(unchanging(path), flags).map_err(sqlite)?;
+    open::check(&file, path)?;
+    let found: String = file.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sqlite)?;
+    if found != "ok" {
+        return Err(damaged(found));
+    }
+    let number = |sql: &str| file.query_row(sql, (), |row| row.get::<_, i64>(0)).map_err(sqlite);
+    let purchase = super::code(EntryKind::Purchase);
+    Ok(Contents {
+        schema: number("PRAGMA user_version")?,
+        books: number("SELECT count(*) FROM book")?,
+        copies: number("SELECT coalesce(sum(stock), 0) FROM book")?,
+        entries: number("SELECT count(*) FROM entry")?,
+        sold: number(&format!("SELECT coalesce(sum(quantity), 0) FROM entry WHERE kind = {purchase}"))?,
+    })
+}
+
+/// As a URI that tells `SQLite` to leave out locks and the WAL, so that nothing appears beside the file.
+fn unchanging(path: &Path) -> String {
+    let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{escaped}?immutable=1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::{contents, copy};
+    use crate::{
+        settings::Settings,
+        store::{Role, open},
+    };
+
+    #[test]
+    fn a_copy_is_of_the_moment_it_began_however_much_is_written_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, target) = (folder.path().join("a #1?.db"), folder.path().join("50%.db"));
+        let settings = Settings::default();
+        let writer = open(&source, Role::Importer, &settings).unwrap().connection;
+        let filler = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+                      INSERT INTO book SELECT i, hex(randomblob(100)), 'filler', 1, 1 FROM n";
+        writer.execute(filler, ()).unwrap();
+        let mut steps = Vec::new();
+        let mut sell = |done, all| {
+            steps.push((done, all));
+            writer
+                .execute(
+                    "UPDATE book SET stock = 0 WHERE id <= 60000 AND stock > 0 AND id % 7 = ?1",
+                    (i64::try_from(done % 7).unwrap(),),
+                )
+                .unwrap();
+        };
+        copy(&source, &target, &settings, &mut sell).unwrap();
+        assert!(steps.len() > 2 && steps.is_sorted(), "{steps:?}");
+        let found = contents(&target).unwrap();
+        assert_eq!((found.books, found.copies, found.entries, found.sold), (60_000, 60_000, 60_000, 0));
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| !name.starts_with('a'));
+        assert_eq!(names, ["50%.db"]);
+        assert!(copy(&source, &target, &settings, &mut |_, _| {}).is_err(), "nothing is overwritten");
+    }
+
+    #[test]
+    fn a_copy_with_bytes_that_are_wrong_is_found_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, target) = (folder.path().join("a.db"), folder.path().join("b.db"));
+        drop(open(&source, Role::Owner, &Settings::default()).unwrap());
+        copy(&source, &target, &Settings::default(), &mut |_, _| {}).unwrap();
+        let mut bytes = fs::read(&target).unwrap();
+        bytes[4096..8192].fill(7);
+        fs::write(&target, bytes).unwrap();
+        let said = contents(&target).unwrap_err().to_string();
+        assert!(said.contains("b.db is damaged"), "{said}");
+    }
+}

@@ -1,0 +1,54 @@
+//! What a failed fsync leaves behind, and how it is made good.
+//!
+//! After a failed fsync Linux counts the pages that it was to write as clean: they show what the program wrote, no
+//! later fsync writes them, and a power cut takes them away (Rebello et al., "Can Applications Recover from fsync
+//! Failures?", USENIX ATC 2020). So whatever may have been lost is written once more before anything is built on it:
+//!
+//! - the WAL byte by byte, with [`rewrite_log`], at each start and after each failure;
+//! - the database file by `VACUUM`, which puts each of its pages into the WAL, after a checkpoint whose fsync failed.
+//!   Checkpointing again is not enough: `SQLite` does not sync the pages of a checkpoint that a reader cut short,
+//!   and does not copy them again.
+//!
+//! For this the ledger checkpoints by itself: `SQLite`'s automatic checkpoints keep their failures to themselves.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::Path,
+};
+
+use rusqlite::ffi;
+
+/// Bytes read and written at once.
+const CHUNK: usize = 1 << 20;
+
+/// Writes the WAL's bytes over themselves and syncs them. The caller holds the file's write lock, so that no one else
+/// writes there; `SQLite` keeps no locks on this file that closing it could drop.
+pub(crate) fn rewrite_log(database: &Path) -> io::Result<()> {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    let mut log = match OpenOptions::new().read(true).write(true).open(name) {
+        Ok(log) => log,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let (length, mut place) = (log.metadata()?.len(), 0);
+    let mut chunk = vec![0; usize::try_from(length).unwrap_or(CHUNK).min(CHUNK)];
+    while place < length {
+        log.seek(SeekFrom::Start(place))?;
+        let read = log.read(&mut chunk)?;
+        if read == 0 {
+            break;
+        }
+        log.seek(SeekFrom::Start(place))?;
+        log.write_all(&chunk[..read])?;
+        place += read as u64;
+    }
+    log.sync_all()
+}
+
+/// Whether pages may be lost for good: later fsyncs will not write them.
+pub(crate) fn lost_pages(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+}

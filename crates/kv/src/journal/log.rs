@@ -1,0 +1,313 @@
+//! The files of fjall's log, looked at before fjall does. A batch that a crash or a power cut tore was never
+//! acknowledged and is cut off; fjall would refuse some of them, and with them the whole store. A damaged batch with
+//! others behind it was acknowledged, because each batch is flushed before the next one is written; fjall would drop
+//! it and all that follow, so the store is not opened.
+//!
+//! ```text
+//! batch   1, items (4 bytes), number (8), then each item, then 3, XXH3 of the items (8), "FJL" 3
+//! item    2, kind, 0 (not compressed), keyspace (8), key length (2), value length (4, twice), key, value
+//!         or 4, keyspace (8): all of it is removed
+//! ```
+//! Numbers are little-endian; a file may end with zeros.
+
+use std::{
+    fs::{self, File},
+    hash::Hasher as _,
+    io::{self, BufRead, BufReader, ErrorKind, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use twox_hash::XxHash3_64;
+
+const START: u8 = 1;
+const ITEM: u8 = 2;
+const END: u8 = 3;
+const CLEAR: u8 = 4;
+const END_MAGIC: [u8; 4] = *b"FJL\x03";
+const EXTENSION: &str = "jnl";
+
+/// More than a batch of ours has.
+const BATCH_ITEMS_MAX: u32 = 1 << 16;
+
+/// Places in a torn batch that look like a batch's head. More of them would take long to look at, and are no accident.
+const CANDIDATES_MAX: usize = 10_000;
+
+/// Bytes that are looked at together.
+const WINDOW_BYTES: usize = 64 << 10;
+static ZEROS: [u8; WINDOW_BYTES] = [0; WINDOW_BYTES];
+
+/// A log that cannot be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Acknowledged writes are damaged.
+    #[error("{} is damaged at byte {offset}, before writes that were acknowledged later", file.display())]
+    Damaged { file: PathBuf, offset: u64 },
+}
+
+/// The files of the log, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    files: Vec<(u64, PathBuf)>,
+    folder: PathBuf,
+}
+
+impl Log {
+    /// Finds the files, and cuts off what was never acknowledged. Changes nothing if anything is damaged. The folder
+    /// must be locked.
+    pub(super) fn mend(folder: &Path) -> Result<Self, LogError> {
+        let mut log = Self { files: Vec::new(), folder: folder.to_path_buf() };
+        for found in fs::read_dir(folder)? {
+            let path = found?.path();
+            let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+            if let (true, Some(number)) = (path.extension().is_some_and(|is| is == EXTENSION), number) {
+                log.files.push((number, path));
+            }
+        }
+        log.files.sort_unstable();
+        let mut broken: Option<(PathBuf, Scanned)> = None;
+        for (_, path) in &log.files {
+            let scanned = scan(path)?;
+            if let Some((file, before)) = &broken
+                && scanned.batches > 0
+            {
+                return Err(LogError::Damaged { file: file.clone(), offset: before.whole_bytes });
+            }
+            if scanned.torn_bytes > 0 {
+                broken.get_or_insert((path.clone(), scanned));
+            }
+        }
+        if let Some((path, Scanned { whole_bytes, torn_bytes, .. })) = broken {
+            let file = File::options().write(true).open(&path)?;
+            file.set_len(whole_bytes)?;
+            file.sync_all()?;
+            tracing::warn!(
+                file = %path.display(), at = whole_bytes, bytes = torn_bytes,
+                "the key-value log ended with a write that was never acknowledged; it is cut off"
+            );
+        }
+        Ok(log)
+    }
+
+    /// Whether there is no batch in it.
+    pub(super) fn is_empty(&self) -> io::Result<bool> {
+        for (_, path) in &self.files {
+            if read_batch(&mut BufReader::new(File::open(path)?))?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds an empty file, which new batches go to. What was written to the others before may be in the kernel's
+    /// memory alone, if a flush failed, so nothing is added to them.
+    pub(super) fn begin_file(&mut self) -> io::Result<()> {
+        if let Some((_, newest)) = self.files.last()
+            && newest.metadata()?.len() == 0
+        {
+            return Ok(());
+        }
+        let number = self.files.last().map_or(0, |(number, _)| number + 1);
+        let path = self.folder.join(format!("{number}.{EXTENSION}"));
+        File::create_new(&path)?.sync_all()?;
+        self.files.push((number, path));
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// Removes all files but the newest.
+    pub(super) fn keep_newest(&mut self) -> io::Result<()> {
+        let newest = self.files.pop();
+        self.remove()?;
+        self.files.extend(newest);
+        Ok(())
+    }
+
+    /// Removes all files.
+    pub(super) fn remove(&mut self) -> io::Result<()> {
+        for (_, path) in self.files.drain(..) {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scanned {
+    batches: usize,
+    /// Up to the end of the last whole batch.
+    whole_bytes: u64,
+    /// After it, zeros at the end left out.
+    torn_bytes: u64,
+}
+
+fn scan(path: &Path) -> Result<Scanned, LogError> {
+    let mut input = BufReader::with_capacity(WINDOW_BYTES, File::open(path)?);
+    let (mut batches, mut whole_bytes, mut newest) = (0, 0, 0);
+    let damaged = |offset| LogError::Damaged { file: path.to_path_buf(), offset };
+    while let Some(batch) = read_batch(&mut input)? {
+        // The number is not in the batch's hash.
+        if batches > 0 && batch.number <= newest {
+            return Err(damaged(whole_bytes));
+        }
+        batches += 1;
+        whole_bytes += batch.bytes;
+        newest = batch.number;
+    }
+    let mut candidates = Vec::new();
+    let torn_bytes = look_for_heads(path, whole_bytes, &mut candidates, newest)?;
+    if candidates.len() > CANDIDATES_MAX {
+        return Err(damaged(whole_bytes));
+    }
+    for offset in candidates {
+        input.seek(SeekFrom::Start(offset))?;
+        if read_batch(&mut input)?.is_some() {
+            return Err(damaged(whole_bytes));
+        }
+    }
+    Ok(Scanned { batches, whole_bytes, torn_bytes })
+}
+
+/// Where after `from` a batch newer than `newest` may begin; returns how many bytes there are up to the last that is
+/// not zero.
+fn look_for_heads(path: &Path, from: u64, candidates: &mut Vec<u64>, newest: u64) -> io::Result<u64> {
+    let mut input = BufReader::with_capacity(WINDOW_BYTES, File::open(path)?);
+    input.seek(SeekFrom::Start(from))?;
+    let (mut position, mut not_zero) = (0, 0);
+    // The bytes before the window that a head may begin in.
+    let mut head = [0; HEAD_BYTES];
+    loop {
+        let window = input.fill_buf()?;
+        if window.is_empty() {
+            return Ok(not_zero);
+        }
+        let length = window.len();
+        // fjall makes a file of 64 MiB of zeros and fills it.
+        if window == &ZEROS[..length] {
+            (position, head) = (position + length as u64, [0; HEAD_BYTES]);
+            input.consume(length);
+            continue;
+        }
+        for byte in window {
+            head.rotate_left(1);
+            head[HEAD_BYTES - 1] = *byte;
+            position += 1;
+            if *byte != 0 {
+                not_zero = position;
+            }
+            // The first batch after `from` is the one that could not be read.
+            let is_candidate = head[0] == START && position > HEAD_BYTES as u64 && is_head(&head, newest);
+            if is_candidate && candidates.len() <= CANDIDATES_MAX {
+                candidates.push(from + position - HEAD_BYTES as u64);
+            }
+        }
+        input.consume(length);
+    }
+}
+
+/// A batch's head and the first byte of its first item.
+const HEAD_BYTES: usize = 1 + 4 + 8 + 1;
+
+fn is_head(head: &[u8; HEAD_BYTES], newest: u64) -> bool {
+    let items = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+    let mut number = [0; 8];
+    number.copy_from_slice(&head[5..13]);
+    let is_newer = u64::from_le_bytes(number) > newest;
+    (1..=BATCH_ITEMS_MAX).contains(&items) && is_newer && matches!(head[13], ITEM | CLEAR)
+}
+
+/// A whole batch.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    number: u64,
+    bytes: u64,
+}
+
+/// Reads a batch; `None` if none is whole here.
+fn read_batch(input: &mut impl BufRead) -> io::Result<Option<Batch>> {
+    let parser = Parser { input, hash: XxHash3_64::new(), bytes: 0 };
+    match parser.batch() {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        read => read,
+    }
+}
+
+struct Parser<'a, R> {
+    input: &'a mut R,
+    hash: XxHash3_64,
+    bytes: u64,
+}
+
+impl<R: BufRead> Parser<'_, R> {
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.input.read_exact(&mut bytes)?;
+        self.bytes += N as u64;
+        Ok(bytes)
+    }
+
+    /// As [`Parser::array`], and counted in the items' hash.
+    fn hashed<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let bytes = self.array()?;
+        self.hash.write(&bytes);
+        Ok(bytes)
+    }
+
+    fn batch(mut self) -> io::Result<Option<Batch>> {
+        if self.array()? != [START] {
+            return Ok(None);
+        }
+        let items = u32::from_le_bytes(self.array()?);
+        let number = u64::from_le_bytes(self.array()?);
+        for _ in 0..items {
+            if !self.item()? {
+                return Ok(None);
+            }
+        }
+        if self.array()? != [END] {
+            return Ok(None);
+        }
+        let is_whole = u64::from_le_bytes(self.array()?) == self.hash.finish() && self.array()? == END_MAGIC;
+        Ok(is_whole.then_some(Batch { number, bytes: self.bytes }))
+    }
+
+    fn item(&mut self) -> io::Result<bool> {
+        match self.hashed()? {
+            [CLEAR] => {
+                self.hashed::<8>()?;
+                return Ok(true);
+            }
+            [ITEM] => {}
+            _ => return Ok(false),
+        }
+        let [_kind, compression] = self.hashed()?;
+        self.hashed::<8>()?;
+        let key = u16::from_le_bytes(self.hashed()?);
+        let value = u32::from_le_bytes(self.hashed()?);
+        let stored = u32::from_le_bytes(self.hashed()?);
+        if compression != 0 || value != stored {
+            return Ok(false);
+        }
+        self.skip(u64::from(key) + u64::from(stored))
+    }
+
+    /// Hashes bytes that nothing else is wanted of, without room for all of them.
+    fn skip(&mut self, mut bytes: u64) -> io::Result<bool> {
+        self.bytes += bytes;
+        while bytes > 0 {
+            let window = self.input.fill_buf()?;
+            if window.is_empty() {
+                return Ok(false);
+            }
+            let part = window.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+            self.hash.write(&window[..part]);
+            self.input.consume(part);
+            bytes -= part as u64;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,208 @@
+//! The window of calls: a given one, or one that grows for as long as that makes the game quicker. Has no clock.
+//!
+//! A server may block a thread for each message that waits for its turn. A wide window makes such a server slow; and if
+//! messages reach its threads in another order than they were sent, a window of more calls than it has threads can stop
+//! it for good, and nothing tells before. So the window starts at a single call, doubles only after a trial of twice
+//! as many was clearly quicker, and stays small unless the server is known to need no thread for a message that waits.
+
+use std::time::Duration;
+
+/// What a trial must gain over half its window. A server that holds messages without a thread gains more at every step
+/// that is worth taking; what a server gains by chance is less.
+const GAIN: f64 = 1.2;
+/// Trials without a gain before the window stays. One may have been bad luck.
+const MISSES_MAX: u32 = 2;
+/// For servers that need no thread for a message that waits; wider windows gain nothing on a connection.
+const WINDOW_MAX: u64 = 1024;
+/// For servers that are not known: fewer than the threads of any pool that is worth the name.
+const WINDOW_MAX_UNKNOWN: u64 = 8;
+/// A rate is measured over so many windows of answers,
+const ROUNDS: u64 = 16;
+/// and for so long at least.
+const TRIAL: Duration = Duration::from_millis(10);
+
+/// How many calls may be under way.
+#[derive(Debug)]
+pub(super) enum Window {
+    Given(u64),
+    Growing(Growth),
+}
+
+impl Window {
+    /// Grows if no size is given.
+    pub(super) fn new(given: Option<u64>) -> Self {
+        given.map_or_else(|| Self::Growing(Growth::default()), |window| Self::Given(window.max(1)))
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Given(size) => *size,
+            Self::Growing(growth) => growth.size,
+        }
+    }
+
+    /// The largest size it may come to.
+    pub(super) fn size_max(&self) -> u64 {
+        match self {
+            Self::Given(size) => *size,
+            Self::Growing(growth) => growth.size_max,
+        }
+    }
+
+    /// Whether it is looked for.
+    pub(super) fn is_growing(&self) -> bool {
+        matches!(self, Self::Growing(_))
+    }
+
+    /// The server is not known to hold messages without a thread for each.
+    pub(super) fn be_careful(&mut self) {
+        if let Self::Growing(growth) = self {
+            growth.size_max = WINDOW_MAX_UNKNOWN;
+        }
+    }
+
+    /// The size that was found to suit, if none was given.
+    pub(super) fn found(&self) -> Option<u64> {
+        match self {
+            Self::Given(_) => None,
+            Self::Growing(growth) => Some(growth.suits),
+        }
+    }
+
+    /// So many messages have been answered by `now`, a time since the game began.
+    #[inline]
+    pub(super) fn answered(&mut self, messages: u64, now: Duration) {
+        match self {
+            Self::Growing(growth) if !growth.is_settled => growth.answered(messages, now),
+            _ => {}
+        }
+    }
+}
+
+/// A window that is looked for.
+#[derive(Debug)]
+pub(super) struct Growth {
+    /// What holds now, during a trial as well.
+    size: u64,
+    size_max: u64,
+    /// The largest size that was worth it.
+    suits: u64,
+    /// The rate at the size that suits; unknown until it is measured.
+    rate: Option<f64>,
+    misses: u32,
+    is_settled: bool,
+    /// Answers from which the rate at this size shows: those before were asked for at another.
+    from: u64,
+    /// Answers and time at the beginning of the measurement.
+    begun: Option<(u64, Duration)>,
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        Self { size: 1, size_max: WINDOW_MAX, suits: 1, rate: None, misses: 0, is_settled: false, from: 1, begun: None }
+    }
+}
+
+impl Growth {
+    fn answered(&mut self, messages: u64, now: Duration) {
+        let Some((first, since)) = self.begun else {
+            if messages >= self.from {
+                self.begun = Some((messages, now));
+            }
+            return;
+        };
+        let (answers, elapsed) = (messages - first, now.saturating_sub(since));
+        if answers < ROUNDS * self.size || elapsed < TRIAL {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "rates are compared roughly")]
+        let rate = answers as f64 / elapsed.as_secs_f64();
+        let next = match self.rate {
+            None => {
+                self.rate = Some(rate);
+                2 * self.suits
+            }
+            Some(before) if rate >= GAIN * before => {
+                (self.suits, self.rate, self.misses) = (self.size, Some(rate), 0);
+                2 * self.size
+            }
+            Some(_) => {
+                self.misses += 1;
+                // Measured again before the next trial, for what it is compared with may have been luck.
+                self.rate = None;
+                self.suits
+            }
+        };
+        self.is_settled = self.misses == MISSES_MAX || next > self.size_max;
+        // What was asked for at the old size is answered first.
+        self.from = messages + self.size;
+        self.size = if self.is_settled { self.suits } else { next };
+        self.begun = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays against a server of so many messages a second by the window, and returns the window found and the widest
+    /// that was tried.
+    fn play(messages: u64, rate: impl Fn(u64) -> f64) -> (u64, u64) {
+        play_with(Window::new(None), messages, rate)
+    }
+
+    fn play_with(mut window: Window, messages: u64, rate: impl Fn(u64) -> f64) -> (u64, u64) {
+        let (mut now, mut widest) = (0.0, 1);
+        for answered in 1..=messages {
+            now += 1.0 / rate(window.size());
+            window.answered(answered, Duration::from_secs_f64(now));
+            widest = widest.max(window.size());
+        }
+        assert!(window.size() <= window.size_max());
+        (window.found().unwrap(), widest)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "windows are small")]
+    fn real(window: u64) -> f64 {
+        window as f64
+    }
+
+    #[test]
+    fn a_server_that_gains_by_every_call_gets_the_widest_window() {
+        assert_eq!(play(2_000_000, |window| 4000.0 * real(window)), (1024, 1024));
+    }
+
+    #[test]
+    fn a_server_that_is_not_known_gets_a_small_window_whatever_it_gains() {
+        let mut window = Window::new(None);
+        window.be_careful();
+        assert_eq!(play_with(window, 2_000_000, |window| 4000.0 * real(window)), (8, 8));
+    }
+
+    #[test]
+    fn a_window_that_gains_nothing_is_tried_once_more_and_left() {
+        assert_eq!(play(100_000, |_| 4000.0), (1, 2));
+        assert_eq!(play(1_000_000, |window| 4000.0 * real(window.min(24))), (32, 64));
+    }
+
+    #[test]
+    fn a_server_that_slows_down_with_each_waiting_message_gets_the_window_that_suits_it() {
+        // Each answer wakes every thread that waits.
+        let rate = |window: u64| 1.0 / (50e-6 + 200e-6 / real(window) + 2e-6 * real(window));
+        assert_eq!(play(1_000_000, rate), (4, 8));
+    }
+
+    #[test]
+    fn a_game_that_is_over_before_the_window_has_grown_says_what_it_came_to() {
+        assert_eq!(play(10, |_| 100.0), (1, 1));
+    }
+
+    #[test]
+    fn a_given_window_stays() {
+        let mut window = Window::new(Some(7));
+        for messages in 1..1000 {
+            window.answered(messages, Duration::from_millis(messages));
+            assert_eq!((window.size(), window.size_max(), window.found()), (7, 7, None));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The driver against servers that are not Quire's, and against ports of another protocol.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use grpc::{Request, Response, Status};
+use rpcgame::driver::{Failure, Input, Options, Outcome, Pair, Progress, SILENCE, Standing, Transport, play};
+use rpcgame::grpc::StreamService;
+use rpcgame::grpc::messages::{TRY_RESPONSE_BYTES_MAX, Try, write_value};
+use rpcgame::grpc::raw::{RawTryRequest, RawTryResponse};
+use rpcgame::grpc::wire::rpc_game_server::{RpcGame, RpcGameServer};
+use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
+use rpcgame::grpc::wire::{DoneRequest, DoneResponse};
+use rpcgame::{Checksum, Games, Settings, hash, lean};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::support::{PATIENCE, serve, serve_lean};
+
+/// As many as such a server may well have.
+const THREADS: usize = 12;
+
+/// In which order messages get to the threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// As they come.
+    Kept,
+    /// Those that come together the other way round, which is the worst there is.
+    Reversed,
+}
+
+/// Messages that come with shorter pauses come together.
+const PAUSE: Duration = Duration::from_millis(5);
+
+struct Job {
+    serial: u64,
+    name: Box<[u8]>,
+    count: u64,
+    answer: oneshot::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    came: usize,
+    together: Vec<Job>,
+    queue: VecDeque<Job>,
+    handled: u64,
+    client: Checksum,
+    server: Checksum,
+}
+
+/// Blocks a thread of a few for each message until its turn comes.
+#[derive(Clone)]
+struct Blocking {
+    order: Order,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Blocking {
+    fn new(order: Order) -> Self {
+        let blocking = Self { order, state: Arc::default() };
+        for _ in 0..THREADS {
+            let mine = blocking.clone();
+            // What still waits when the test is over ends with the process.
+            std::thread::spawn(move || mine.work());
+        }
+        blocking
+    }
+
+    fn work(&self) {
+        let (state, changed) = &*self.state;
+        let mut held = state.lock().unwrap();
+        loop {
+            let Some(Job { serial, name, count, answer }) = held.queue.pop_front() else {
+                held = changed.wait(held).unwrap();
+                continue;
+            };
+            held = changed.wait_while(held, |state| state.handled + 1 < serial).unwrap();
+            let value = hash(&name).wrapping_add(count).wrapping_add(held.handled);
+            held.handled += 1;
+            held.client.add(&name);
+            held.client.add_number(count);
+            held.server.add_number(value);
+            changed.notify_all();
+            answer.send(value).unwrap();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.0.lock().unwrap()
+    }
+
+    async fn serve(self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(grpc::Server::builder().add_service(RpcGameServer::new(self)).serve(listener, pending()));
+        address
+    }
+}
+
+impl RpcGame for Blocking {
+    async fn r#try(&self, request: Request<RawTryRequest>) -> Result<Response<RawTryResponse>, Status> {
+        let Try { serial, name, count } = Try::read(request.get_ref().bytes(), usize::MAX).unwrap();
+        let (answer, answered) = oneshot::channel();
+        let came = {
+            let held = &mut *self.lock();
+            held.came += 1;
+            held.together.push(Job { serial, name: name.into(), count, answer });
+            held.came
+        };
+        if self.order == Order::Reversed {
+            tokio::time::sleep(PAUSE).await;
+        }
+        {
+            let held = &mut *self.lock();
+            if self.order == Order::Kept || held.came == came {
+                held.queue.extend(held.together.drain(..).rev());
+                self.state.1.notify_all();
+            }
+        }
+        let value = answered.await.map_err(|_| Status::internal("no thread is left"))?;
+        let mut response = RawTryResponse::default();
+        response.bytes_mut().extend_from_slice(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]));
+        Ok(Response::new(response))
+    }
+
+    async fn done(&self, _: Request<DoneRequest>) -> Result<Response<DoneResponse>, Status> {
+        let held = self.lock();
+        let [client_checksum, server_checksum] =
+            [&held.client, &held.server].map(|sum| format!("{:016x}", sum.value()).into_bytes());
+        Ok(Response::new(DoneResponse { client_checksum, server_checksum }))
+    }
+}
+
+fn input() -> Input {
+    Input::new(vec![Pair { name: b"a name".as_slice().into(), count: 5 }]).unwrap()
+}
+
+async fn play_at(address: impl ToString, transport: Transport, messages: u64) -> Result<Outcome, Failure> {
+    let (address, timeout) = (address.to_string(), Some(PATIENCE));
+    let options = Options { address, transport, messages, window: None, timeout };
+    play(&input(), &options, |_| {}).await
+}
+
+#[tokio::test]
+async fn a_server_that_blocks_a_thread_for_each_early_message_is_played_to_the_end() {
+    let address = Blocking::new(Order::Kept).serve().await;
+    let outcome = play_at(address, Transport::Windowed, 5000).await.unwrap();
+    assert!(outcome.matches() && outcome.window_found.is_some(), "{outcome}");
+    assert!(outcome.to_string().contains("the window grew from 1 to "), "{outcome}");
+}
+
+/// Every call more under way makes this server quicker, until there are more than it has threads.
+#[tokio::test]
+async fn messages_that_reach_few_threads_in_another_order_do_not_stop_the_game() {
+    let address = Blocking::new(Order::Reversed).serve().await;
+    let outcome = play_at(address, Transport::Windowed, 1500).await.unwrap();
+    assert!(outcome.matches() && outcome.window_found.is_some_and(|window| window <= 8), "{outcome}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_given_window_is_kept_and_a_game_that_it_stops_says_where_and_what_to_do() {
+    let address = Blocking::new(Order::Reversed).serve().await.to_string();
+    let (transport, timeout) = (Transport::Windowed, Some(3 * SILENCE));
+    let options = Options { address, transport, messages: 64, window: Some(64), timeout };
+    let mut told = Vec::new();
+    let stopped = play(&input(), &options, |progress| told.push(progress)).await.unwrap_err();
+    let standing = Standing { serial: 1, under_way: 64 };
+    assert_eq!(told, [Progress::Silent(standing)]);
+    assert!(matches!(stopped, Failure::Late { standing: Some(at), .. } if at == standing), "{stopped}");
+    says(&stopped, ["within 15s: message 1 is not answered, and 64", "smaller --window, or --transport unary"]);
+}
+
+#[track_caller]
+fn says(failure: &Failure, words: [&str; 2]) {
+    let said = failure.to_string();
+    assert!(words.iter().all(|words| said.contains(words)), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_without_the_stream_is_told_with_the_transports_it_has() {
+    let address = Blocking::new(Order::Kept).serve().await;
+    let unserved = play_at(address, Transport::Stream, 10).await.unwrap_err();
+    says(&unserved, ["does not serve RPCGameStream", "use --transport windowed or unary"]);
+}
+
+#[tokio::test]
+async fn a_server_without_the_game_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = RpcGameStreamServer::new(StreamService::new(Games::new(Settings::default())));
+    tokio::spawn(grpc::Server::builder().add_service(service).serve(listener, pending()));
+    for transport in [Transport::Unary, Transport::Windowed] {
+        let unserved = play_at(address, transport, 10).await.unwrap_err();
+        says(&unserved, ["does not serve the RPC game", "name the address of a server that does"]);
+    }
+}
+
+#[tokio::test]
+async fn grpc_at_a_lean_port_is_told_so() {
+    let (address, _) = serve_lean(lean::Limits::default()).await;
+    for transport in [Transport::Unary, Transport::Windowed, Transport::Stream] {
+        let failed = play_at(address, transport, 10).await.unwrap_err();
+        says(&failed, ["speaks the lean protocol and not gRPC", "use --transport lean"]);
+    }
+}
+
+#[tokio::test]
+async fn lean_at_a_grpc_port_is_told_so() {
+    let (address, _) = serve(Settings::default()).await;
+    let failed = play_at(address, Transport::Lean, 10).await.unwrap_err();
+    says(&failed, ["does not speak the lean protocol", "rpcgame.lean_listen"]);
+}
+
+/// A server whose first bytes are these, and which says nothing more.
+async fn speaks(first: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(first).await.unwrap();
+        // Until the client has gone.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    });
+    address
+}
+
+#[tokio::test]
+async fn lean_names_what_else_answers() {
+    let cases: [(&[u8], &str); 3] = [
+        (b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\x01\0", "answers as HTTP/2, as gRPC does"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers as HTTP/1.1"),
+        (b"220 mail.example ESMTP\r\n", "answers in another way"),
+    ];
+    for (first, what) in cases {
+        let failed = play_at(speaks(first).await, Transport::Lean, 10).await.unwrap_err();
+        says(&failed, [what, "use --transport windowed for gRPC"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lean_waits_only_so_long_for_a_greeting() {
+    let failed = play_at(speaks(b"").await, Transport::Lean, 10).await.unwrap_err();
+    says(&failed, ["takes a greeting without an answer", "rpcgame.lean_listen"]);
+}

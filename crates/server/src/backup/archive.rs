@@ -1,0 +1,194 @@
+//! The file of a backup: a tar whose first part says what it holds and whose last part is what `sha256sum --check`
+//! takes. Must not know what the parts between mean.
+
+use std::{
+    fmt::{self, Write as _},
+    fs::File,
+    io::{self, BufReader, BufWriter, Read},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::data::Progress;
+
+/// The form of the file that this program writes, and the latest that it reads.
+pub(super) const FORMAT: u32 = 1;
+
+/// The store's file.
+pub(super) const BOOKSTORE: &str = "bookstore.db";
+/// Key-value entries: chunks of a snapshot, each with its length before it.
+pub(super) const ENTRIES: &str = "kv.snapshot";
+const MANIFEST: &str = "manifest.json";
+const SUMS: &str = "SHA256SUMS";
+
+/// Bytes of a manifest or of the sums; they have some hundred.
+const WORDS_BYTES_MAX: u64 = 1 << 20;
+
+/// What a backup says of itself.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Manifest {
+    pub format: u32,
+    /// The release that made it.
+    pub quire: String,
+    /// All that was acknowledged before this time is in it.
+    pub began: String,
+    pub books: Books,
+    /// Absent if the data folder has no key-value entries.
+    pub entries: Option<Entries>,
+}
+
+/// The store's contents.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(super) struct Books {
+    pub schema: i64,
+    pub count: i64,
+    pub copies: i64,
+    pub log_entries: i64,
+    pub sold: i64,
+}
+
+/// The key-value service's contents.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Entries {
+    pub entries: u64,
+    pub last_version: u64,
+}
+
+impl fmt::Display for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.books)?;
+        self.entries.iter().try_for_each(|entries| write!(f, ", {entries}"))?;
+        write!(f, ", as of {}", self.began)
+    }
+}
+
+impl fmt::Display for Books {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, copies, sold, log_entries, .. } = self;
+        write!(f, "{count} books with {copies} copies, {sold} copies sold, {log_entries} log entries")
+    }
+}
+
+impl fmt::Display for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} key-value entries", self.entries)
+    }
+}
+
+/// Writes a whole file.
+pub(super) fn write(
+    into: &File,
+    manifest: &Manifest,
+    parts: &[(&str, PathBuf)],
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let mut archive = tar::Builder::new(BufWriter::with_capacity(1 << 20, into));
+    let mut sums = String::new();
+    let words = serde_json::to_vec_pretty(manifest)?;
+    let mut done = 0;
+    let mut append = |name: &str, length: usize, part: &mut dyn Read, sums: &mut String| -> anyhow::Result<()> {
+        let length = u64::try_from(length)?;
+        let mut header = tar::Header::new_gnu();
+        header.set_size(length);
+        header.set_mode(0o600);
+        let mut summing = Summing { part, sum: Sha256::new(), progress, done };
+        archive.append_data(&mut header, name, &mut summing)?;
+        done = summing.done;
+        writeln!(sums, "{}  {name}", hex(summing.sum))?;
+        Ok(())
+    };
+    append(MANIFEST, words.len(), &mut &words[..], &mut sums)?;
+    for (name, path) in parts {
+        let part = File::open(path)?;
+        append(name, usize::try_from(part.metadata()?.len())?, &mut BufReader::new(part), &mut sums)?;
+    }
+    append(SUMS, sums.len(), &mut sums.clone().as_bytes(), &mut String::new())?;
+    archive.into_inner()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(())
+}
+
+/// Reads a whole file, shows each part to `take`, and returns what the file holds if every part is as it was written.
+/// Until then nothing that was taken can be trusted.
+pub(super) fn read(
+    file: &File,
+    progress: &Progress,
+    mut take: impl FnMut(&str, &mut dyn Read) -> anyhow::Result<()>,
+) -> anyhow::Result<Manifest> {
+    let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 20, file));
+    let (mut manifest, mut read, mut written, mut done) = (None, String::new(), None, 0);
+    for part in archive.entries()? {
+        let mut part = part.context(if manifest.is_none() { NO_BACKUP } else { DAMAGED })?;
+        let name = part.path().ok().and_then(|path| path.to_str().map(ToOwned::to_owned)).unwrap_or_default();
+        let mut summing = Summing { part: &mut part, sum: Sha256::new(), progress, done };
+        match &*name {
+            MANIFEST if manifest.is_none() => manifest = Some(words(&mut summing).and_then(|words| known(&words))?),
+            SUMS if written.is_none() => written = Some(words(&mut summing).context(DAMAGED)?),
+            BOOKSTORE | ENTRIES if manifest.is_some() && written.is_none() => take(&name, &mut summing)?,
+            _ if manifest.is_none() => bail!(NO_BACKUP),
+            _ => bail!("damaged: there is a part '{}' where none should be", name.escape_debug()),
+        }
+        // A part that was not wanted is read all the same, for its sum.
+        io::copy(&mut summing, &mut io::sink())?;
+        done = summing.done;
+        if name != SUMS {
+            writeln!(read, "{}  {name}", hex(summing.sum))?;
+        }
+    }
+    let manifest = manifest.context(NO_BACKUP)?;
+    let written = written.context("damaged: its end is missing; the copy of it is not complete")?;
+    for (read, written) in read.lines().zip(written.lines()) {
+        let name = |line: &str| line.rsplit(' ').next().unwrap_or_default().escape_debug().to_string();
+        ensure!(read == written, "damaged: its part {} is not what was written; use another backup", name(read));
+    }
+    ensure!(read.len() == written.len(), "damaged: it should have other parts; use another backup");
+    Ok(manifest)
+}
+
+const NO_BACKUP: &str = "this is no file that `quire backup` made";
+const DAMAGED: &str = "damaged: its end cannot be read; use another backup";
+
+/// A short part, as text.
+fn words(part: &mut impl Read) -> anyhow::Result<String> {
+    let mut text = String::new();
+    part.take(WORDS_BYTES_MAX).read_to_string(&mut text).context(NO_BACKUP)?;
+    Ok(text)
+}
+
+/// A manifest of a form that this program knows.
+fn known(words: &str) -> anyhow::Result<Manifest> {
+    #[derive(Deserialize)]
+    struct Form {
+        format: u32,
+    }
+    let Form { format } = serde_json::from_str(words).context("damaged: its manifest cannot be read")?;
+    ensure!(format == FORMAT, "it has format {format}, and this program knows format {FORMAT}; use a newer quire");
+    serde_json::from_str(words).context("damaged: its manifest cannot be read")
+}
+
+/// Sums what is read through it.
+struct Summing<'a, R: ?Sized> {
+    part: &'a mut R,
+    sum: Sha256,
+    progress: &'a Progress,
+    done: u64,
+}
+
+impl<R: Read + ?Sized> Read for Summing<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.part.read(into)?;
+        self.sum.update(&into[..read]);
+        self.done += u64::try_from(read).unwrap_or(0);
+        self.progress.at(self.done, 0);
+        Ok(read)
+    }
+}
+
+fn hex(sum: Sha256) -> String {
+    sum.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

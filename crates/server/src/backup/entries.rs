@@ -1,0 +1,182 @@
+//! Key-value entries of a backup: taken from the server that has them open, or from the folder if none has, and put
+//! into a new folder. In the file they are chunks of a snapshot, each with its length before it.
+
+use std::{
+    fs::{self, File},
+    io::{BufReader, BufWriter, Read as _, Write as _},
+    path::Path,
+    time::Duration,
+};
+
+use ::kv::{
+    Clock, KeyValue, OpenError, Restore,
+    grpc::wire::{SnapshotChunk, SnapshotRequest, key_admin_service_client::KeyAdminServiceClient},
+};
+use anyhow::{Context as _, bail, ensure};
+use grpc::{
+    Request,
+    client::{Channel, Settings},
+    prost::{self, Message as _},
+};
+
+use super::{archive::Entries, cannot_write, private};
+use crate::{
+    address::Target,
+    cli::BackupArgs,
+    config::{Config, ports},
+    services::kv::{ADDRESS_FILE, FOLDER_NAME},
+    transport::tls,
+};
+
+/// For the server to take the connection, and for a folder that was opened to close.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A message may hold any entry.
+const CHUNK_BYTES_MAX: u64 = 2 << 30;
+
+/// Writes all entries to the file `into`; nothing if the data folder has none.
+pub(super) fn take(config: &Config, args: &BackupArgs, into: &Path) -> anyhow::Result<Option<Entries>> {
+    let folder = config.data.join(FOLDER_NAME);
+    if let Some(server) = &args.server {
+        return from_server(server, config, args, into).map(Some);
+    }
+    if !folder.exists() {
+        return Ok(None);
+    }
+    match KeyValue::open(&folder, settings(config), Clock::Wall) {
+        Ok(store) => from_folder(&store, into).map(Some),
+        Err(OpenError::InUse(_)) => {
+            let address = config.data.join(ADDRESS_FILE);
+            let server = fs::read_to_string(&address).with_context(|| {
+                format!(
+                    "a server uses {}, and {} does not say where; name it with --server",
+                    folder.display(),
+                    address.display()
+                )
+            })?;
+            from_server(server.trim(), config, args, into).map(Some)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The service's settings, as if it kept its entries on disk: those of the folder are, whatever is set now.
+fn settings(config: &Config) -> ::kv::Settings {
+    ::kv::Settings { durability: ::kv::Durability::Log, ..config.kv.clone().unwrap_or_default() }
+}
+
+fn from_folder(store: &KeyValue, into: &Path) -> anyhow::Result<Entries> {
+    let mut writing = Writing::new(into)?;
+    let mut snapshot = store.snapshot()?;
+    while let Some(page) = snapshot.next_page()? {
+        writing.add(&SnapshotChunk { entries: page.into_iter().map(Into::into).collect(), last_version: None })?;
+    }
+    let last_version = Some(snapshot.last_version()?.0);
+    writing.add(&SnapshotChunk { entries: Vec::new(), last_version })?;
+    drop(snapshot);
+    store.close(PATIENCE);
+    writing.finish()
+}
+
+fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) -> anyhow::Result<Entries> {
+    let target = Target::parse(server, ports::MAIN)?;
+    let cannot = || format!("cannot get key-value entries from the server at {server}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let taken = runtime.block_on(async {
+        let settings =
+            Settings { connect_timeout: PATIENCE, message_bytes_max: usize::MAX, ..Settings::default() };
+        let mut channel = Channel::builder(&target.url())?.settings(settings);
+        if target.tls {
+            let Some(ca) = &args.ca else {
+                bail!("it speaks TLS: name it as its certificate does with --server, and who vouches for it with --ca FILE")
+            };
+            channel = channel.tls(tls::client(ca, args.certificate.as_deref().zip(args.key_file.as_deref()))?)?;
+        }
+        let client = KeyAdminServiceClient::new(channel.connect_lazy()?);
+        let mut request = Request::new(SnapshotRequest {});
+        if let Some(token) = &config.admin_token {
+            request.metadata_mut().insert("authorization", &format!("Bearer {token}"))?;
+        }
+        let mut chunks = client.snapshot(request).await.map_err(|status| told(&status))?.into_inner();
+        let mut writing = Writing::new(into)?;
+        while let Some(chunk) = chunks.message().await.map_err(|status| told(&status))? {
+            writing.add(&chunk)?;
+        }
+        writing.finish()
+    });
+    taken.with_context(cannot)
+}
+
+fn told(status: &grpc::Status) -> anyhow::Error {
+    anyhow::anyhow!("{:?}, {}", status.code(), status.message())
+}
+
+/// Chunks on their way into a file.
+struct Writing<'a> {
+    path: &'a Path,
+    file: BufWriter<File>,
+    found: Entries,
+    ended: bool,
+}
+
+impl<'a> Writing<'a> {
+    fn new(path: &'a Path) -> anyhow::Result<Self> {
+        let file = private(&path.to_owned()).with_context(|| cannot_write(path))?;
+        Ok(Self { path, file: BufWriter::new(file), found: Entries::default(), ended: false })
+    }
+
+    fn add(&mut self, chunk: &SnapshotChunk) -> anyhow::Result<()> {
+        count(chunk, &mut self.found);
+        self.ended = chunk.last_version.is_some();
+        self.file.write_all(&chunk.encode_length_delimited_to_vec()).with_context(|| cannot_write(self.path))
+    }
+
+    fn finish(mut self) -> anyhow::Result<Entries> {
+        ensure!(self.ended, "the entries end before the last one; try again");
+        self.file.flush().with_context(|| cannot_write(self.path))?;
+        Ok(self.found)
+    }
+}
+
+fn count(chunk: &SnapshotChunk, found: &mut Entries) {
+    found.entries += u64::try_from(chunk.entries.len()).unwrap_or(0);
+    found.last_version = chunk.last_version.unwrap_or(found.last_version);
+}
+
+/// Puts the entries of the file `kept` into the new folder `folder`.
+pub(super) fn put(kept: &Path, folder: &Path, config: &Config) -> anyhow::Result<Entries> {
+    let mut file = BufReader::new(File::open(kept)?);
+    let (mut restore, mut found) = (Restore::begin(folder)?, Entries::default());
+    while let Some(chunk) = next(&mut file)? {
+        count(&chunk, &mut found);
+        restore.chunk(chunk)?;
+    }
+    restore.finish()?;
+    // As a server would: what cannot be opened is told before anything is in place.
+    let store = KeyValue::open(folder, settings(config), Clock::Wall)?;
+    let levels = store.levels();
+    store.close(PATIENCE);
+    // Those whose time is over are left out.
+    ensure!(u64::try_from(levels.entries)? <= found.entries, "the entries read back are others than those written");
+    Ok(found)
+}
+
+fn next(file: &mut BufReader<File>) -> anyhow::Result<Option<SnapshotChunk>> {
+    let mut prefix = Vec::new();
+    loop {
+        let mut byte = [0];
+        match file.read(&mut byte)? {
+            0 if prefix.is_empty() => return Ok(None),
+            0 => bail!("damaged: the key-value entries end in the middle"),
+            _ => prefix.push(byte[0]),
+        }
+        if byte[0] < 0x80 || prefix.len() == 10 {
+            break;
+        }
+    }
+    let length = u64::try_from(prost::decode_length_delimiter(&prefix[..])?)?;
+    ensure!(length <= CHUNK_BYTES_MAX, "damaged: the key-value entries make no sense");
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(Some(SnapshotChunk::decode(&bytes[..])?))
+}

@@ -1,0 +1,164 @@
+//! `quire backup` and `quire restore`: all that the data folder holds as one file, and back. Must not know how the store
+//! or the key-value service keep things.
+
+mod archive;
+mod entries;
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::SystemTime,
+};
+
+use anyhow::{Context as _, ensure};
+use bookstore::store;
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+use self::archive::{BOOKSTORE, Books, ENTRIES, FORMAT, Manifest};
+use crate::{
+    cli::{BackupArgs, RestoreArgs},
+    config::Config,
+    data::Progress,
+    serve::FILE_NAME,
+    services::kv::FOLDER_NAME,
+};
+
+/// `quire backup`.
+pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
+    let config = Config::of_tool(&args.config)?;
+    let file = &args.file;
+    ensure!(args.force || !file.exists(), "{} exists; name another file, or replace it with --force", file.display());
+    let folder = folder_of(file);
+    let workshop = temporary_in(folder)?;
+    let progress = Progress::default();
+    let began = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let copy = workshop.path().join(BOOKSTORE);
+    progress.begin("copying books");
+    store::copy(&config.data.join(FILE_NAME), &copy, &config.store, &mut |done, all| progress.at(done, all))?;
+    let kept = workshop.path().join(ENTRIES);
+    progress.begin("copying key-value entries");
+    let entries = entries::take(&config, args, &kept)?;
+    progress.begin("checking the copy");
+    let books = store::contents(&copy)?.into();
+    let manifest = Manifest { format: FORMAT, quire: env!("CARGO_PKG_VERSION").to_owned(), began, books, entries };
+    let mut parts = vec![(BOOKSTORE, copy)];
+    if manifest.entries.is_some() {
+        parts.push((ENTRIES, kept));
+    }
+    // Only its owner may read it.
+    let whole = NamedTempFile::new_in(folder).with_context(|| cannot_write(file))?;
+    progress.begin("writing the file");
+    archive::write(whole.as_file(), &manifest, &parts, &progress).with_context(|| cannot_write(file))?;
+    whole.as_file().sync_all().with_context(|| cannot_write(file))?;
+    drop(workshop);
+    progress.begin("reading the file back");
+    let read =
+        archive::read(&File::open(whole.path())?, &progress, |_, _| Ok(())).context("the file that was written")?;
+    ensure!(read == manifest, "the file reads back as something else than was written; check the disk");
+    let named = if args.force { whole.persist(file) } else { whole.persist_noclobber(file) };
+    named.map_err(|error| error.error).with_context(|| cannot_write(file))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).with_context(|| cannot_write(file))?;
+    progress.end();
+    writeln!(io::stdout(), "{} holds {}", file.display(), manifest)?;
+    if manifest.entries.is_none() {
+        eprintln!("no key-value entries: {} keeps none on disk", config.data.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `quire restore`.
+pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
+    let config = Config::of_tool(&args.config)?;
+    // A link to a folder is followed: what it points to is replaced.
+    let data = fs::canonicalize(&config.data).unwrap_or_else(|_| config.data.clone());
+    let file = File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+    refuse_filled(&data)?;
+    let parent = folder_of(&data);
+    fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {}", parent.display()))?;
+    let workshop = temporary_in(parent)?;
+    let progress = Progress::default();
+    let unpacked = unpack(&file, workshop.path(), &config, &progress).with_context(|| args.file.display().to_string());
+    let manifest = unpacked?;
+    // What the rename shows is on disk before it.
+    for entry in fs::read_dir(workshop.path())? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    File::open(workshop.path())?.sync_all()?;
+    refuse_filled(&data)?;
+    // An empty folder is replaced; one that got something meanwhile is not.
+    fs::rename(workshop.path(), &data).with_context(|| {
+        format!("cannot put the folder {} in place; nothing was restored, name another one with --data", data.display())
+    })?;
+    File::open(parent)?.sync_all()?;
+    progress.end();
+    writeln!(io::stdout(), "{} holds {manifest}", data.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fills `folder` and checks that all is as it was.
+fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> anyhow::Result<Manifest> {
+    progress.begin("reading the backup");
+    let manifest = archive::read(file, progress, |name, part| {
+        let path = folder.join(name);
+        let cannot = || format!("cannot write {}", path.display());
+        let mut into = private(&path).with_context(cannot)?;
+        let mut bytes = vec![0; 1 << 20];
+        loop {
+            match part.read(&mut bytes)? {
+                0 => return into.sync_all().with_context(cannot),
+                read => into.write_all(&bytes[..read]).with_context(cannot)?,
+            }
+        }
+    })?;
+    progress.begin("checking books");
+    let (books, kept) = (folder.join(BOOKSTORE), folder.join(ENTRIES));
+    let found = Books::from(store::contents(&books)?);
+    ensure!(found == manifest.books, "damaged: it should hold {}, and holds {found}", manifest.books);
+    fs::rename(books, folder.join(FILE_NAME))?;
+    if let Some(expected) = manifest.entries {
+        progress.begin("restoring key-value entries");
+        let found = entries::put(&kept, &folder.join(FOLDER_NAME), config)?;
+        ensure!(found == expected, "damaged: it should hold {expected}, and holds {found}");
+        fs::remove_file(kept)?;
+    }
+    Ok(manifest)
+}
+
+impl From<store::Contents> for Books {
+    fn from(found: store::Contents) -> Self {
+        let store::Contents { schema, books, copies, entries, sold } = found;
+        Self { schema, count: books, copies, log_entries: entries, sold }
+    }
+}
+
+fn refuse_filled(data: &Path) -> anyhow::Result<()> {
+    let is_empty = match fs::read_dir(data) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        entries => entries.with_context(|| format!("cannot look into {}", data.display()))?.next().is_none(),
+    };
+    ensure!(is_empty, "{} is not empty; move it away, or restore into another folder with --data", data.display());
+    Ok(())
+}
+
+/// The folder that a file or a folder is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Removed when it is dropped, unless it was renamed.
+fn temporary_in(folder: &Path) -> anyhow::Result<TempDir> {
+    let made = Builder::new().prefix(".quire-").tempdir_in(folder);
+    made.with_context(|| format!("cannot write into the folder {}", folder.display()))
+}
+
+/// A new file that only its owner may read.
+fn private(path: &PathBuf) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
