@@ -91,13 +91,14 @@ where
         if exit == Exit::Unknown {
             in_doubt = Some(status.clone());
         }
-        if !is_worth_it || Instant::now() + pause >= deadline {
+        let pause_now = pushback(&status).flatten().unwrap_or(pause);
+        if !is_worth_it || deadline.saturating_duration_since(Instant::now()) <= pause_now {
             return Err(match in_doubt {
                 Some(doubt) if !is_final(&status) => Failed { exit: Exit::Unknown, status: doubt },
                 _ => Failed { exit, status },
             });
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause_now).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
@@ -117,11 +118,10 @@ where
 pub(crate) fn judge(kind: Kind, status: &Status) -> Exit {
     let is_open = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown);
     match (status.reach(), kind) {
-        (Reach::Untouched, _) => Exit::Unreachable,
         // A refusal in so many words. Between here and the server others may say that it is unavailable.
         (Reach::Answered, _) if !is_open => Exit::Refused,
         (Reach::Answered, Kind::Read) if status.code() == Code::Unknown => Exit::Refused,
-        (_, Kind::Read) => Exit::Unreachable,
+        (Reach::Untouched, _) | (_, Kind::Read) => Exit::Unreachable,
         (_, Kind::Keyed | Kind::Write) => Exit::Unknown,
     }
 }
@@ -134,10 +134,18 @@ fn is_final(status: &Status) -> bool {
 /// Whether another attempt may fare better.
 fn is_passing(kind: Kind, status: &Status) -> bool {
     match status.code() {
+        // The server may say that it will not.
+        _ if pushback(status) == Some(None) => false,
         Code::ResourceExhausted => true,
         Code::Unavailable | Code::Unknown => kind == Kind::Read || status.reach() == Reach::Untouched,
         _ => false,
     }
+}
+
+/// When the server wants to be asked again, if it says so; a negative time means never.
+fn pushback(status: &Status) -> Option<Option<Duration>> {
+    let said = status.metadata().get("grpc-retry-pushback-ms")?;
+    Some(said.parse().ok().map(Duration::from_millis))
 }
 
 impl Failed {

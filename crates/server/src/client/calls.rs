@@ -166,7 +166,9 @@ impl Calls {
                 break;
             }
         }
-        topics.iter().for_each(|topic| self.seen.borrow_mut().topic(&topic.name));
+        for topic in &topics {
+            self.seen.borrow_mut().topic(&topic.name);
+        }
         let listed: Vec<Value> =
             topics.iter().map(|topic| json!({ "name": topic.name, "books": topic.books })).collect();
         let text = match (topics.as_slice(), near) {
@@ -200,14 +202,14 @@ impl Calls {
     }
 
     async fn buy(&self, id: i32, quantity: i32) -> Answer {
-        let key = self.key.clone().map_or_else(random_key, |key| key.as_bytes().to_vec());
+        let key = self.key.map_or_else(random_key, |key| key.as_bytes().to_vec());
         let request = ItemNumberRequest { id, quantity: Some(quantity), idempotency_key: key.clone() };
         // Given as text, or made of digits.
         let key = String::from_utf8_lossy(&key).into_owned();
         let reply =
             ask(&self.channel, self.purchase, Kind::Keyed, |time| self.shop.buy(within(time, request.clone()))).await;
         match reply {
-            Ok(reply) => bought(reply, &key),
+            Ok(reply) => bought(&reply, &key),
             Err(failed) => self.not_bought(&failed, &key, id, quantity),
         }
     }
@@ -247,7 +249,7 @@ async fn gathered(parts: &mut Streaming<BookListReply>) -> Result<BookListReply,
     Ok(whole)
 }
 
-fn bought(reply: BuyBookReply, key: &str) -> Answer {
+fn bought(reply: &BuyBookReply, key: &str) -> Answer {
     let outcome = BuyOutcome::try_from(reply.outcome).unwrap_or_default();
     let json = json!({
         "success": reply.success,

@@ -9,14 +9,13 @@ use crate::{address::Target, cli::ConnectionArgs, config::ports, screen, transpo
 
 /// The address, if the first word is one, and the words of the command. No command looks like an address; a word that
 /// could be a host is one if a command follows.
-pub(crate) fn split<'a>(words: &'a [String], is_command: impl Fn(&str) -> bool) -> (String, Vec<&'a str>) {
+pub(crate) fn split(words: &[String], is_command: impl Fn(&str) -> bool) -> (String, Vec<&str>) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let is_address = match *words.as_slice() {
-        [] => false,
         [first, ..] if is_command(first) => false,
         [first, ..] if first == "localhost" || first.contains([':', '.', '[']) => true,
         [_, second, ..] => is_command(second),
-        [_] => false,
+        [] | [_] => false,
     };
     if is_address { (words[0].to_owned(), words[1..].to_vec()) } else { (format!("127.0.0.1:{}", ports::MAIN), words) }
 }

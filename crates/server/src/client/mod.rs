@@ -90,11 +90,11 @@ impl Client {
                 pager::print(&shell::help(&COMMANDS));
                 Exit::Done
             }
-            Command::Call(call) => self.show(self.runtime.block_on(self.calls.run(call))),
+            Command::Call(call) => self.show(&self.runtime.block_on(self.calls.run(call))),
         }
     }
 
-    fn show(&self, answer: Answer) -> Exit {
+    fn show(&self, answer: &Answer) -> Exit {
         match (self.json, answer.is_fault) {
             (true, _) => pager::print(&screen::json(&answer.json)),
             (false, false) => pager::print(&screen::lines(&answer.text)),

@@ -98,10 +98,11 @@ fn topics(store: &Bookstore, out: &mut impl Write) -> anyhow::Result<()> {
 
 async fn topics_near(store: &Bookstore, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
     let found = store.topics_near(text, 0).await?;
-    Ok(match found.as_slice() {
+    match found.as_slice() {
         [] => writeln!(out, "no topic is near '{}'", screen::line(text))?,
         found => writeln!(out, "{}", topic_table(found))?,
-    })
+    }
+    Ok(())
 }
 
 fn topic_table(topics: &[Topic]) -> String {

@@ -30,7 +30,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A watch has no end of its own.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(100 * 365 * 86_400);
+const WATCH_TIMEOUT: Duration = Duration::from_hours(876_000);
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(8);
 
 pub(super) struct Calls<'a> {

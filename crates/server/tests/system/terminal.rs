@@ -233,8 +233,8 @@ fn topics_and_ids_are_completed() {
 
 #[test]
 fn a_list_longer_than_the_screen_is_shown_in_pages() {
-    let rows: String = (1..=40).map(|id| format!("{id},Volume {id},encyclopedia,1,1.00\n")).collect();
-    let folder = folder_with(&rows);
+    let rows: Vec<String> = (1..=40).map(|id| format!("{id},Volume {id},encyclopedia,1,1.00\n")).collect();
+    let folder = folder_with(&rows.concat());
     let server = Server::start(folder.path());
     let client = format!("{QUIRE} client {}", server.address);
     let Some(mut terminal) = Terminal::run(folder.path(), &format!("stty rows 10 cols 80; {client}")) else { return };
