@@ -91,7 +91,10 @@ where
         if exit == Exit::Unknown {
             in_doubt = Some(status.clone());
         }
-        let pause_now = pushback(&status).flatten().unwrap_or(pause);
+        let pause_now = match pushback(&status) {
+            Some(Pushback::After(wanted)) => wanted,
+            _ => pause,
+        };
         if !is_worth_it || deadline.saturating_duration_since(Instant::now()) <= pause_now {
             return Err(match in_doubt {
                 Some(doubt) if !is_final(&status) => Failed { exit: Exit::Unknown, status: doubt },
@@ -135,17 +138,24 @@ fn is_final(status: &Status) -> bool {
 fn is_passing(kind: Kind, status: &Status) -> bool {
     match status.code() {
         // The server may say that it will not.
-        _ if pushback(status) == Some(None) => false,
+        _ if pushback(status) == Some(Pushback::Never) => false,
         Code::ResourceExhausted => true,
         Code::Unavailable | Code::Unknown => kind == Kind::Read || status.reach() == Reach::Untouched,
         _ => false,
     }
 }
 
-/// When the server wants to be asked again, if it says so; a negative time means never.
-fn pushback(status: &Status) -> Option<Option<Duration>> {
+/// When the server wants to be asked again.
+#[derive(PartialEq, Eq)]
+enum Pushback {
+    After(Duration),
+    Never,
+}
+
+/// What the server says of another attempt; a negative time means never.
+fn pushback(status: &Status) -> Option<Pushback> {
     let said = status.metadata().get("grpc-retry-pushback-ms")?;
-    Some(said.parse().ok().map(Duration::from_millis))
+    Some(said.parse().map_or(Pushback::Never, |wait_ms| Pushback::After(Duration::from_millis(wait_ms))))
 }
 
 impl Failed {
