@@ -60,7 +60,8 @@ impl Nearest {
         self.best.into_iter().map(|(_, topic)| topic)
     }
 
-    /// 0 for the text itself, 1 if the topic begins with it, 2 if one of its words does or a letter differs.
+    /// 0 for the text itself, 1 if the topic begins with it, 2 if one of its words does or a letter differs; 3 if a
+    /// letter of one of its words differs.
     fn rank(&mut self, topic: &str) -> Option<usize> {
         let topic = topic.to_lowercase();
         self.work += WORK_A_TOPIC + topic.len();
@@ -73,15 +74,19 @@ impl Nearest {
         if topic.split_whitespace().any(|word| word.starts_with(&self.text)) {
             return Some(2);
         }
-        let letters = topic.chars().count();
+        let whole = self.slips(&topic).map(|letters| letters + 1);
+        topic.split_whitespace().filter_map(|word| self.slips(word).map(|letters| letters + 2)).chain(whole).min()
+    }
+
+    /// In how many letters a topic or a word of it differs, if they are few.
+    fn slips(&mut self, part: &str) -> Option<usize> {
+        let letters = part.chars().count();
         let allowed = DISTANCE_MAX.min(self.letters / 3);
         if letters.abs_diff(self.letters) > allowed {
             return None;
         }
         self.work += letters * self.letters;
-        Some(strsim::osa_distance(&topic, &self.text))
-            .filter(|distance| *distance <= allowed)
-            .map(|letters| letters + 1)
+        Some(strsim::osa_distance(part, &self.text)).filter(|distance| *distance <= allowed)
     }
 }
 
@@ -107,6 +112,8 @@ mod tests {
         assert_eq!(nearest("coll", 5), ["Collage", "college life"]);
         assert_eq!(nearest("systems", 5), ["distributed systems"]);
         assert_eq!(nearest("databsaes", 5), ["databases"]);
+        assert_eq!(nearest("sistems", 5), ["distributed systems"]);
+        assert_eq!(nearest("colege", 5), ["Collage", "college life"]);
         assert_eq!(nearest("college", 5), ["college life", "Collage"]);
         assert_eq!(nearest("co", 2), ["Collage", "college life"]);
         assert_eq!(nearest("astronomy", 5), [""; 0]);

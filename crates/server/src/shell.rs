@@ -55,7 +55,7 @@ pub(crate) enum Line {
 }
 
 impl Shell {
-    /// Standard input, whatever it is. The history is kept under `name`.
+    /// Standard input, be it a terminal, a pipe or a file. The history is kept under `name`.
     pub(crate) fn open(
         prompt: &str,
         commands: &'static [Help],

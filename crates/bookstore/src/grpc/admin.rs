@@ -54,7 +54,7 @@ pub struct AdminService {
 }
 
 impl AdminService {
-    /// Serves `store` to those whom `access` lets in.
+    /// Serves `store` to the callers that `access` admits.
     pub fn new(store: Bookstore, access: Access) -> Self {
         Self { store, access }
     }

@@ -111,7 +111,7 @@ fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u6
     to.close().map_err(|(_, reason)| reason)
 }
 
-/// Reads a whole copy that nobody writes to: whether `SQLite` finds it sound, and what it holds.
+/// Reads a whole copy that no one writes to: whether `SQLite` finds it sound, and what it holds.
 pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
     let sqlite = |error: rusqlite::Error| damaged(reason(&error));

@@ -2,7 +2,7 @@
 //!
 //! After a failed fsync Linux counts the pages that it was to write as clean: they show what the program wrote, no
 //! later fsync writes them, and a power cut takes them away (Rebello et al., "Can Applications Recover from fsync
-//! Failures?", USENIX ATC 2020). So whatever may have been lost is written once more before anything is built on it:
+//! Failures?", USENIX ATC 2020). So all that may have been lost is written once more before anything is built on it:
 //!
 //! - the WAL byte by byte, with [`rewrite_log`], at each start and after each failure;
 //! - the database file by `VACUUM`, which puts each of its pages into the WAL, after a checkpoint whose fsync failed.

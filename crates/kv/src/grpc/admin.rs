@@ -23,7 +23,7 @@ pub struct AdminService {
 }
 
 impl AdminService {
-    /// Serves `store` to those whom `admit` lets in.
+    /// Serves `store` to the callers that `admit` admits.
     pub fn new(store: KeyValue, admit: Admit) -> Self {
         Self { store, admit }
     }

@@ -147,7 +147,7 @@ impl Disk {
         Ok(self.entries.get(stored_key(key))?.and_then(|bytes| entry_from(&bytes)))
     }
 
-    /// Writes a batch; when it returns, the batch is on disk. After an error nobody knows, and the disk must be opened
+    /// Writes a batch; when it returns, the batch is on disk. After an error no one knows, and the disk must be opened
     /// anew.
     pub(crate) fn commit<'a>(
         &self,

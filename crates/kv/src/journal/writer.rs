@@ -1,6 +1,6 @@
 //! The journal's thread. It alone writes to the table, so what it decides on holds until it is shown.
 //!
-//! After a failed batch nobody is told yes or no, and nothing is taken until the disk has been opened again, with a new
+//! After a failed batch no caller is told yes or no, and nothing is taken until the disk has been opened again, with a new
 //! log, written to, and read back.
 
 use std::{
@@ -54,7 +54,7 @@ pub(super) struct Writer {
     folder: PathBuf,
     table: Arc<Table>,
     shared: Arc<Shared>,
-    /// Keys of which nobody knows whether their last write is on disk.
+    /// Keys whose last write may or may not be on disk.
     doubtful: HashSet<Key>,
     /// Whether anything was written since the start.
     wrote: bool,
@@ -145,7 +145,7 @@ impl Writer {
     }
 
     fn decide(&self, batch: &mut Batch, job: Job) {
-        // Whoever gave up before the work began is not charged for it.
+        // A caller that gave up before the work began is not charged for it.
         if job.reply.is_closed() {
             return;
         }
@@ -208,6 +208,6 @@ impl Writer {
 }
 
 fn answer((reply, outcome): Reply) {
-    // Whoever has gone away does not want to know.
+    // A caller that has gone away needs no answer.
     let _ = reply.send(outcome);
 }

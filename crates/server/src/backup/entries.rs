@@ -60,7 +60,7 @@ pub(super) fn take(config: &Config, args: &BackupArgs, into: &Path) -> anyhow::R
     }
 }
 
-/// The service's settings, as if it kept its entries on disk: those of the folder are, whatever is set now.
+/// The service's settings, as if it kept its entries on disk: those of the folder are, however it is set now.
 fn settings(config: &Config) -> ::kv::Settings {
     ::kv::Settings { durability: ::kv::Durability::Log, ..config.kv.clone().unwrap_or_default() }
 }
