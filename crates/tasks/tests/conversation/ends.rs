@@ -79,10 +79,22 @@ async fn no_more_is_read_while_the_limit_of_requests_is_in_flight() {
 async fn a_flood_of_requests_stays_outside_until_there_is_room() {
     let lab = limited(Limits { in_flight: 2, ..Limits::default() });
     let mut client = lab.client();
-    let flood = b"1:1\n".repeat(100_000);
-    let sent = tokio::time::timeout(Duration::from_millis(100), client.stream.write_all(&flood)).await;
-    assert!(sent.is_err(), "the connection is full");
+    const REQUESTS: usize = 100_000;
+    let mut flood = &b"1:1\n".repeat(REQUESTS)[..];
+    let stuck = tokio::time::timeout(Duration::from_millis(100), async {
+        while !flood.is_empty() {
+            let sent = client.stream.write(flood).await.expect("the connection is open");
+            flood = &flood[sent..];
+        }
+    });
+    assert!(stuck.await.is_err(), "the connection is full");
     assert!(client.is_open());
+    // No reply is there yet; when they come, there is room for the rest.
+    let (mut replies, mut requests) = tokio::io::split(&mut client.stream);
+    let mut read = vec![0; REQUESTS];
+    let (sent, received) = tokio::join!(requests.write_all(flood), replies.read_exact(&mut read));
+    assert!(sent.is_ok() && received.is_ok(), "{sent:?} {received:?}");
+    assert_eq!(read, [io(1).0].repeat(REQUESTS));
 }
 
 #[tokio::test(start_paused = true)]
