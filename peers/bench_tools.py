@@ -94,7 +94,7 @@ def ours(protocol: str, address: str, connections: int, in_flight: int, seconds:
         _, cpu = run(command)
         measured = json.loads(pathlib.Path(out.name).read_text())["runs"][0]
     times = measured["response"]
-    return {"rate": measured["rate"], "p50": times["p50_us"], "p99": times["p99_us"], "cpu": cpu, "done": measured["requests"]}
+    return {"rate": measured["rate"], "p50": times["p50_us"], "p99": times["p99_us"], "cpu": cpu, "done": measured["completed"]}
 
 
 def h2load(protocol: str, address: str, connections: int, in_flight: int, seconds: float, rate: int | None) -> dict:

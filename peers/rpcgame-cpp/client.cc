@@ -1,5 +1,6 @@
 // The game's client on gRPC C++: ADDRESS FILE N WINDOW. A window of 1 makes blocking calls, one at a time; a wider one
 // uses a completion queue.
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -23,9 +24,14 @@ std::vector<Pair> Read(const char* path) {
   std::vector<Pair> pairs;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    const auto comma = line.rfind(',');
-    if (comma == std::string::npos || comma + 1 == line.size()) continue;
-    pairs.push_back({line.substr(0, comma), std::strtoull(line.c_str() + comma + 1, nullptr, 10)});
+    // The digits right behind the first comma are the count, whatever follows them.
+    const auto comma = line.find(',');
+    if (comma == std::string::npos) continue;
+    uint64_t count = 0;
+    const char* const digits = line.data() + comma + 1;
+    const auto [end, error] = std::from_chars(digits, line.data() + line.size(), count);
+    if (error != std::errc() || end == digits) continue;
+    pairs.push_back({line.substr(0, comma), count});
   }
   return pairs;
 }

@@ -8,8 +8,8 @@ use crate::{
     store::{self, Entry, Kind, Purchase, Store},
     wire::{
         Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-        ItemNumberRequest, ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply,
-        RestockRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
+        ItemNumberRequest, ListReply, ListRequest, ListTopicsReply, ListTopicsRequest, LogEntry, LogEntryKind, LogReply,
+        LogRequest, RestockReply, RestockRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
         book_store_server::BookStore,
     },
 };
@@ -70,7 +70,20 @@ impl BookStore for Service {
         let topic = request.into_inner().topic;
         let books = self.ask(move |store| store.search(&topic)).await?;
         let books = books.into_iter().map(Book::from).collect();
-        Ok(Response::new(BookListReply { success: true, message: String::new(), books }))
+        Ok(Response::new(BookListReply { success: true, books, ..BookListReply::default() }))
+    }
+
+    type SearchStreamStream = BoxStream<BookListReply>;
+
+    async fn search_stream(
+        &self,
+        _: Request<BookTopicRequest>,
+    ) -> Result<Response<Self::SearchStreamStream>, Status> {
+        Err(Status::unimplemented("the classic design answers a search in one message"))
+    }
+
+    async fn list_topics(&self, _: Request<ListTopicsRequest>) -> Result<Response<ListTopicsReply>, Status> {
+        Err(Status::unimplemented("the classic design does not list topics"))
     }
 
     async fn lookup(&self, request: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {

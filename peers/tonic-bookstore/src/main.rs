@@ -8,10 +8,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use bookstore::{
     BookId, Bookstore, Fault, IdempotencyKey, Settings, Verdict, catalogue, metrics::Metrics,
 };
-use tonic::{Code, Request, Response, Status, transport::Server};
+use tonic::{Code, Request, Response, Status, codegen::BoxStream, transport::Server};
 use wire::{
     BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-    ItemNumberRequest, book_store_server::{BookStore, BookStoreServer},
+    ItemNumberRequest, ListTopicsReply, ListTopicsRequest, book_store_server::{BookStore, BookStoreServer},
 };
 
 mod wire {
@@ -25,9 +25,9 @@ struct Shop(Bookstore);
 
 fn status(fault: Fault) -> Status {
     let code = match &fault {
-        Fault::Invalid { .. } => Code::InvalidArgument,
-        Fault::Limit { .. } => Code::ResourceExhausted,
-        Fault::Unavailable(_) => Code::Unavailable,
+        Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
+        Fault::Limit { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
+        Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
         Fault::Failed(_) => Code::Internal,
         Fault::OutcomeUnknown => Code::Unknown,
         Fault::Denied(_) => Code::Unauthenticated,
@@ -57,7 +57,20 @@ impl BookStore for Shop {
     async fn search(&self, request: Request<BookTopicRequest>) -> Result<Response<BookListReply>, Status> {
         let books = self.0.search(&request.into_inner().topic).await.map_err(status)?;
         let books = books.iter().map(book).collect();
-        Ok(Response::new(BookListReply { success: true, message: String::new(), books }))
+        Ok(Response::new(BookListReply { success: true, books, ..BookListReply::default() }))
+    }
+
+    type SearchStreamStream = BoxStream<BookListReply>;
+
+    async fn search_stream(
+        &self,
+        _: Request<BookTopicRequest>,
+    ) -> Result<Response<Self::SearchStreamStream>, Status> {
+        Err(Status::unimplemented("no load here asks for it"))
+    }
+
+    async fn list_topics(&self, _: Request<ListTopicsRequest>) -> Result<Response<ListTopicsReply>, Status> {
+        Err(Status::unimplemented("no load here asks for it"))
     }
 
     async fn lookup(&self, request: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {
