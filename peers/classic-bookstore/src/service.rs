@@ -8,9 +8,9 @@ use crate::{
     store::{self, Entry, Kind, Purchase, Store},
     wire::{
         Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-        ItemNumberRequest, ListReply, ListRequest, ListTopicsReply, ListTopicsRequest, LogEntry, LogEntryKind, LogReply,
-        LogRequest, RestockReply, RestockRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
-        book_store_server::BookStore,
+        ItemNumberRequest, ListReply, ListRequest, ListTopicsReply, ListTopicsRequest, LogEntry, LogEntryKind,
+        LogReply, LogRequest, RestockReply, RestockRequest, TailLogRequest, UpdatePriceReply, UpdatePriceRequest,
+        admin_server::Admin, book_store_server::BookStore,
     },
 };
 
@@ -75,10 +75,7 @@ impl BookStore for Service {
 
     type SearchStreamStream = BoxStream<BookListReply>;
 
-    async fn search_stream(
-        &self,
-        _: Request<BookTopicRequest>,
-    ) -> Result<Response<Self::SearchStreamStream>, Status> {
+    async fn search_stream(&self, _: Request<BookTopicRequest>) -> Result<Response<Self::SearchStreamStream>, Status> {
         Err(Status::unimplemented("the classic design answers a search in one message"))
     }
 

@@ -57,7 +57,11 @@ async fn twenty_buyers_of_ten_copies_get_exactly_ten() {
 async fn shoppers_find_what_is_there_and_are_told_what_is_not() {
     let (_folder, channel) = start(3).await;
     let mut shop = BookStoreClient::new(channel);
-    let found = shop.search(BookTopicRequest { topic: "distributed systems".into(), ..BookTopicRequest::default() }).await.unwrap().into_inner();
+    let found = shop
+        .search(BookTopicRequest { topic: "distributed systems".into(), ..BookTopicRequest::default() })
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(found.books.iter().map(|book| book.id).collect::<Vec<_>>(), [53477, 53573]);
     let book = shop.lookup(one(BOOK)).await.unwrap().into_inner().book.unwrap();
     assert_eq!((book.stock, book.price_cents, book.price), (3, 5995, 59.95));

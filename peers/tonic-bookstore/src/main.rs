@@ -5,13 +5,12 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use bookstore::{
-    BookId, Bookstore, Fault, IdempotencyKey, Settings, Verdict, catalogue, metrics::Metrics,
-};
+use bookstore::{BookId, Bookstore, Fault, IdempotencyKey, Settings, Verdict, catalogue, metrics::Metrics};
 use tonic::{Code, Request, Response, Status, codegen::BoxStream, transport::Server};
 use wire::{
     BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
-    ItemNumberRequest, ListTopicsReply, ListTopicsRequest, book_store_server::{BookStore, BookStoreServer},
+    ItemNumberRequest, ListTopicsReply, ListTopicsRequest,
+    book_store_server::{BookStore, BookStoreServer},
 };
 
 mod wire {
@@ -62,10 +61,7 @@ impl BookStore for Shop {
 
     type SearchStreamStream = BoxStream<BookListReply>;
 
-    async fn search_stream(
-        &self,
-        _: Request<BookTopicRequest>,
-    ) -> Result<Response<Self::SearchStreamStream>, Status> {
+    async fn search_stream(&self, _: Request<BookTopicRequest>) -> Result<Response<Self::SearchStreamStream>, Status> {
         Err(Status::unimplemented("no load here asks for it"))
     }
 
