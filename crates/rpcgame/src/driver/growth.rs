@@ -2,14 +2,18 @@
 //!
 //! A server may block a thread for each message that waits for its turn. A wide window makes such a server slow; and if
 //! messages reach its threads in another order than they were sent, a window of more calls than it has threads can stop
-//! it for good, and nothing tells before. So the window starts at a single call, doubles only after a trial of twice
-//! as many was clearly quicker, and stays small unless the server is known to need no thread for a message that waits.
+//! it for good, and nothing tells before. So the window starts at a single call, grows only if a trial of a wider one
+//! is clearly quicker, and stays small unless the server is known to need no thread for a message that waits.
 
 use std::time::Duration;
 
-/// What a trial must gain over half its window. A server that holds messages without a thread gains more at every step
-/// that is worth taking; what a server gains by chance is less.
+/// What a trial must gain over the window that suits so far. A server that holds messages without a thread gains more at
+/// every step that is worth taking; what a server gains by chance is less.
 const GAIN: f64 = 1.2;
+/// How many times wider a trial is. A wide step shows its gain on a busy machine too,
+const STEP: u64 = 4;
+/// and a narrow one risks little with a server that is not known.
+const STEP_UNKNOWN: u64 = 2;
 /// Trials without a gain before the window stays. One may have been bad luck.
 const MISSES_MAX: u32 = 2;
 /// For servers that need no thread for a message that waits; wider windows gain nothing on a connection.
@@ -57,7 +61,7 @@ impl Window {
     /// The server is not known to hold messages without a thread for each.
     pub(super) fn be_careful(&mut self) {
         if let Self::Growing(growth) = self {
-            growth.size_max = WINDOW_MAX_UNKNOWN;
+            (growth.size_max, growth.step) = (WINDOW_MAX_UNKNOWN, STEP_UNKNOWN);
         }
     }
 
@@ -85,6 +89,7 @@ pub(super) struct Growth {
     /// What holds now, during a trial as well.
     size: u64,
     size_max: u64,
+    step: u64,
     /// The largest size that was worth it.
     suits: u64,
     /// The rate at the size that suits; unknown until it is measured.
@@ -99,7 +104,8 @@ pub(super) struct Growth {
 
 impl Default for Growth {
     fn default() -> Self {
-        Self { size: 1, size_max: WINDOW_MAX, suits: 1, rate: None, misses: 0, is_settled: false, from: 1, begun: None }
+        let (size_max, step) = (WINDOW_MAX, STEP);
+        Self { size: 1, size_max, step, suits: 1, rate: None, misses: 0, is_settled: false, from: 1, begun: None }
     }
 }
 
@@ -120,11 +126,11 @@ impl Growth {
         let next = match self.rate {
             None => {
                 self.rate = Some(rate);
-                2 * self.suits
+                self.step * self.suits
             }
             Some(before) if rate >= GAIN * before => {
                 (self.suits, self.rate, self.misses) = (self.size, Some(rate), 0);
-                2 * self.size
+                self.step * self.size
             }
             Some(_) => {
                 self.misses += 1;
@@ -181,15 +187,15 @@ mod tests {
 
     #[test]
     fn a_window_that_gains_nothing_is_tried_once_more_and_left() {
-        assert_eq!(play(100_000, |_| 4000.0), (1, 2));
-        assert_eq!(play(1_000_000, |window| 4000.0 * real(window.min(24))), (32, 64));
+        assert_eq!(play(100_000, |_| 4000.0), (1, 4));
+        assert_eq!(play(1_000_000, |window| 4000.0 * real(window.min(24))), (64, 256));
     }
 
     #[test]
     fn a_server_that_slows_down_with_each_waiting_message_gets_the_window_that_suits_it() {
         // Each answer wakes every thread that waits.
         let rate = |window: u64| 1.0 / (50e-6 + 200e-6 / real(window) + 2e-6 * real(window));
-        assert_eq!(play(1_000_000, rate), (4, 8));
+        assert_eq!(play(1_000_000, rate), (4, 16));
     }
 
     #[test]
