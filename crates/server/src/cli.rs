@@ -178,8 +178,8 @@ pub(crate) struct KvArgs {
     /// Scan keys only
     #[arg(long)]
     pub keys_only: bool,
-    /// ADDRESS (as for `quire client`), then COMMAND
-    #[arg(value_name = "ADDRESS] COMMAND [ARGUMENTS", required = true, allow_negative_numbers = true)]
+    /// ADDRESS (as for `quire client`; may be left out), then COMMAND and its arguments
+    #[arg(value_name = "ADDRESS COMMAND", required = true, allow_negative_numbers = true)]
     pub words: Vec<String>,
 }
 
