@@ -1,5 +1,5 @@
 //! Moments of the disk, read while writes go on. A view holds no file: it reads through the disk that the journal has
-//! open, so a journal that failed can close its files whatever views there are.
+//! open, so a journal that failed can close its files however many views there are.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,

@@ -115,7 +115,7 @@ async fn a_backup_beside_a_server_that_sells_holds_all_that_was_acknowledged_bef
     for buyer in buyers {
         during += buyer.await.expect("a buyer").len();
     }
-    assert!(during > 0, "nobody bought meanwhile");
+    assert!(during > 0, "no one bought meanwhile");
     assert!(said.contains("4 books") && said.contains("100 key-value entries"), "{said}");
     assert_eq!(fs::metadata(folder.path().join("store.backup")).expect("a file").permissions().mode() & 0o777, 0o600);
     assert_eq!(names(folder.path()), ["data", "store.backup"]);

@@ -178,7 +178,7 @@ const KEYS_EACH: u64 = 4;
 #[derive(Clone, Debug, Default)]
 struct Known {
     acknowledged: u64,
-    /// Written after that, and nobody was told whether they are there.
+    /// Written after that, and no caller was told whether they are there.
     doubtful: Vec<u64>,
 }
 
