@@ -11,7 +11,7 @@ pub struct Rate {
     pub per_second_max: u32,
 }
 
-/// Limits of one connection; the defaults suit a small machine and a peer one does not trust.
+/// Limits of one connection; the defaults suit a small machine and an untrusted peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Streams the peer may have open at once; more are refused with `REFUSED_STREAM`.

@@ -1,7 +1,7 @@
 //! A message's head: its fields after validation (RFC 9113 section 8).
 //!
-//! Must not know what the message is for; who does can leave what it made of the head in the head's memo, and finds
-//! it there when the same block comes again.
+//! Must not know what the message is for. The layer above, which does, can keep what it computed from a head in the
+//! head's memo and finds it there when the same block comes again.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};

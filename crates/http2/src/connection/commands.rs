@@ -202,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Asks for a sign of life: [`Event::Pong`](super::Event::Pong) will bring the payload back.
+    /// Sends a PING; [`Event::Pong`](super::Event::Pong) brings the payload back.
     pub fn ping(&mut self, payload: [u8; 8]) {
         debug_assert_ne!(payload, DRAIN_PING, "that payload is taken");
         frame::put_ping(self.output.buffer(), false, payload);

@@ -1,6 +1,6 @@
 //! DATA received and its flow control (RFC 9113 sections 6.1, 6.9 and 8.1.1).
 //!
-//! The connection's window is given back as soon as bytes are read, so that a stream nobody reads stops only itself;
+//! The connection's window is given back as soon as bytes are read, so that a stream that is not read stops only itself;
 //! a stream's window when its bytes are consumed. Both are told to the peer in halves of the window, not per frame.
 
 use super::{Connection, Event};

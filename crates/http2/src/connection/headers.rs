@@ -1,7 +1,6 @@
 //! HEADERS and CONTINUATION received (RFC 9113 sections 6.2, 6.10 and 8.1): assembly, decoding, opening of streams.
 //!
-//! Clients repeat themselves: a block whose bytes were decoded before, on the same table, is answered from a small
-//! cache with the head that was made then.
+//! A block whose bytes were decoded before, on the same table, is looked up in a [`super::block_cache`].
 
 use std::sync::Arc;
 
@@ -11,65 +10,6 @@ use crate::frame::{self, flag};
 use crate::head::{Head, Section};
 use crate::settings::WINDOW_DEFAULT;
 use crate::streams::StreamKey;
-
-/// Indexes, and a literal or two: some clients never index a path.
-const CACHED_BLOCK_BYTES: usize = 96;
-const CACHED_BLOCKS: usize = 16;
-
-#[derive(Debug)]
-struct CachedHead {
-    generation: u64,
-    section: Section,
-    length: usize,
-    block: [u8; CACHED_BLOCK_BYTES],
-    head: Arc<Head>,
-}
-
-/// Heads by the bytes of their blocks, each at the one place its bytes hash to.
-#[derive(Debug, Default)]
-pub(super) struct BlockCache {
-    entries: Vec<Option<CachedHead>>,
-}
-
-impl BlockCache {
-    fn place(block: &[u8]) -> usize {
-        let mut hash = block.len() as u64;
-        let (words, rest) = block.as_chunks::<8>();
-        for word in words {
-            hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        }
-        for byte in rest {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        }
-        usize::from((hash >> 32).to_le_bytes()[0]) % CACHED_BLOCKS
-    }
-
-    #[inline]
-    fn get(&self, section: Section, block: &[u8], generation: u64) -> Option<&Arc<Head>> {
-        if block.len() > CACHED_BLOCK_BYTES {
-            return None;
-        }
-        let entry = self.entries.get(Self::place(block))?.as_ref()?;
-        let same = entry.generation == generation
-            && entry.section == section
-            && entry.length == block.len()
-            && entry.block[..entry.length] == *block;
-        same.then_some(&entry.head)
-    }
-
-    fn put(&mut self, section: Section, block: &[u8], generation: u64, head: &Arc<Head>) {
-        if block.len() > CACHED_BLOCK_BYTES {
-            return;
-        }
-        if self.entries.is_empty() {
-            self.entries.resize_with(CACHED_BLOCKS, || None);
-        }
-        let mut bytes = [0; CACHED_BLOCK_BYTES];
-        bytes[..block.len()].copy_from_slice(block);
-        self.entries[Self::place(block)] =
-            Some(CachedHead { generation, section, length: block.len(), block: bytes, head: Arc::clone(head) });
-    }
-}
 
 type Malformed = &'static str;
 
@@ -150,7 +90,7 @@ impl Connection {
             (Side::Client, true, true) => Section::Response,
             _ => Section::Trailers,
         };
-        // Decoded whatever comes of it: the table must stay the peer's.
+        // Decoded even if the fields are dropped: our table must stay in step with the peer's.
         let head = self.decode(section, block)?;
         if self_dependent {
             return self.refuse_block(id, ErrorCode::PROTOCOL_ERROR);

@@ -2,6 +2,7 @@
 //!
 //! Must not know where bytes come from or go to, nor what a request means.
 
+mod block_cache;
 mod commands;
 mod control;
 mod data;
@@ -12,6 +13,7 @@ use std::cmp::{max, min};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use self::block_cache::BlockCache;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode};
@@ -59,7 +61,7 @@ pub enum Event<'a> {
         /// The fields.
         head: Arc<Head>,
     },
-    /// The stream is over before its end; its slot is free already.
+    /// The stream was reset before its end; its slot is free already.
     Reset {
         /// The stream.
         stream: StreamKey,
@@ -108,7 +110,7 @@ pub struct Connection {
     output: Output,
     decoder: Decoder,
     encoder: Encoder,
-    block_cache: headers::BlockCache,
+    block_cache: BlockCache,
     streams: Streams,
     /// Slots with something to send, each in its turn.
     ready: VecDeque<u32>,
@@ -145,7 +147,7 @@ impl Connection {
             output: Output::default(),
             decoder: Decoder::new(config.decoder_table_bytes as usize),
             encoder: Encoder::new(config.encoder_table_bytes_max as usize),
-            block_cache: headers::BlockCache::default(),
+            block_cache: BlockCache::default(),
             streams: Streams::new(),
             ready: VecDeque::new(),
             queued_total: 0,

@@ -8,7 +8,7 @@ use crate::error::ConnectionError;
 use crate::field::Field;
 use crate::settings::TABLE_BYTES_DEFAULT;
 
-/// What was learnt of a block besides its fields.
+/// What decoding tells about a block besides its fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decoded {
     /// The list was larger than allowed; the fields beyond are dropped, the table is still right.
@@ -20,7 +20,7 @@ pub(crate) struct Decoded {
 #[derive(Debug)]
 pub(crate) struct Decoder {
     table: Table,
-    /// What we told the peer it may use at most.
+    /// The size that we allow the peer.
     table_bytes_max: usize,
     name: Vec<u8>,
     value: Vec<u8>,
@@ -76,7 +76,7 @@ impl Decoder {
                 if keep {
                     self.table.insert(field.clone());
                 }
-                // Only plain literals leave everything as it was; those marked never to be indexed are secrets.
+                // Only plain literals leave the table unchanged; those marked never to be indexed are secrets.
                 decoded.repeatable &= first & 0xf0 == 0;
                 field
             };

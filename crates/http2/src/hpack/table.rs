@@ -13,7 +13,7 @@ pub(crate) struct Table {
     entries: VecDeque<Field>,
     used_bytes: usize,
     bytes_max: usize,
-    /// Counts every change, so that whatever was derived from a state of the table can tell that it is outdated.
+    /// Counts every change, so that anything derived from an earlier state can tell that it is stale.
     generation: u64,
 }
 
