@@ -60,12 +60,12 @@ bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same 
 EXPERIMENT := bookstore
 # The peer written with gRPC C++ is left out where Debian's libgrpc++-dev, protobuf-compiler-grpc and libxxhash-dev are not.
 reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
-	cargo build --release --bin quire --bin quire-bench
+	cargo build --release --bin quire --bin quire-bench --bin quire-laboratory
 	cargo build --release --manifest-path peers/Cargo.toml
 	if pkg-config --exists grpc++ libxxhash 2>/dev/null; then \
 		cmake -S peers/rpcgame-cpp -B peers/target/rpcgame-cpp && cmake --build peers/target/rpcgame-cpp; \
 	fi
-	target/release/quire-bench reproduce $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
+	target/release/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
 
 # cargo-fuzz wants a nightly compiler only for the sanitizers' flags, which the stable one has behind this variable.
 fuzz: ## feed the engine's state machines random bytes and commands, ten minutes a target

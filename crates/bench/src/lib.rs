@@ -1,11 +1,10 @@
-//! A load generator and laboratory: one scheduler, one clock and one recorder for gRPC, HTTP and lines over TCP.
+//! A load generator: one scheduler, one clock and one recorder for gRPC, HTTP and lines over TCP.
 //!
 //! A run's path through the crate: [`cli`] reads what is wanted, [`workload`] knows how to make one request of a
 //! protocol, [`schedule`] says when requests are due, [`run`] makes them on a thread per core and [`recorder`] keeps
-//! what was seen; [`verdict`] says whether to believe it; [`report`] shows it; [`stats`] compares runs. [`reproduce`]
-//! starts servers and repeats published experiments with all of that.
+//! what was seen; [`verdict`] says whether to believe it; [`report`] shows it; [`stats`] compares runs.
 //!
-//! Must not know the services it measures, except in [`reproduce`].
+//! Must not know the services it measures.
 
 pub mod cli;
 pub mod null;
@@ -13,7 +12,6 @@ pub mod plan;
 pub mod probe;
 pub mod recorder;
 pub mod report;
-pub mod reproduce;
 pub mod run;
 pub mod schedule;
 pub mod stats;

@@ -66,7 +66,6 @@ fn what_cannot_be_measured_is_one_clear_line() {
     check_refused(&["http", "not a url"], "quire-bench: ");
     check_refused(&["http", "http://127.0.0.1:1/"], "127.0.0.1:1");
     check_refused(&["grpc", "127.0.0.1:1", "a.B/C"], "127.0.0.1:1");
-    check_refused(&["reproduce", "nothing"], "there is no experiment \"nothing\"; there are: bookstore");
 }
 
 #[test]

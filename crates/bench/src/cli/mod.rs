@@ -13,7 +13,6 @@ pub mod load;
 pub mod measure;
 pub mod null;
 pub mod report;
-pub mod reproduce;
 pub mod shown;
 #[cfg(test)]
 mod stub;
@@ -80,8 +79,6 @@ pub enum Command {
     Sweep(sweep::SweepArgs),
     /// Show a saved report again, on the terminal or as a page
     Report(ReportArgs),
-    /// Repeat a published experiment on servers that it starts itself
-    Reproduce(reproduce::ReproduceArgs),
 }
 
 impl Command {
@@ -96,7 +93,6 @@ impl Command {
             Self::Ab(args) => ab::command(args),
             Self::Sweep(args) => sweep::command(args),
             Self::Report(args) => report::command(args),
-            Self::Reproduce(args) => reproduce::command(args),
         }
     }
 }

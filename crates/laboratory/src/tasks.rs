@@ -14,10 +14,10 @@ use tasks::chain::{self, Forecast, Outcome, Plan};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use super::server::Server;
-use super::{Findings, Options};
-use crate::run::{cores, pin_to};
-use crate::stats::order::Orders;
+use crate::server::Server;
+use crate::{Findings, Options};
+use bench::run::{cores, pin_to};
+use bench::stats::order::Orders;
 
 /// The published client.
 pub(super) const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
@@ -144,7 +144,7 @@ pub(super) struct Runs {
 pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     let forecast = Forecast::new(PLAN);
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
-    let mut command = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
+    let mut command = Command::new(&options.bench);
     let floor = Server::start("null", command.args(["null", "tcp", "--listen", "127.0.0.1:0"]))?;
     let data =
         tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for the servers")?;
@@ -163,7 +163,7 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     }
     let Laboratory { forecast, floor, runs, .. } = laboratory;
     floor.stop()?;
-    super::tasks_page::findings(&runs, &forecast)
+    crate::tasks_page::findings(&runs, &forecast)
 }
 
 struct Laboratory<'a> {

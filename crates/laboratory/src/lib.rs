@@ -1,11 +1,15 @@
-//! Published experiments, repeated: each is a file that starts the servers it needs, loads them in turns, and says
+//! Published experiments, repeated: each is a module that starts the servers it needs, loads them in turns, and says
 //! what it found beside what was published.
 //!
-//! A further experiment is a file with a function from [`Options`] to [`Findings`], and a line in [`EXPERIMENTS`].
+//! A further experiment is a module with a function from [`Options`] to [`Findings`], and a line in [`EXPERIMENTS`].
+//!
+//! Must not know how a load is made or timed: that is the load generator's.
 
 pub mod awake;
 mod bookstore;
 mod bookstore_page;
+#[cfg(test)]
+mod fixtures;
 mod kv;
 pub mod lab;
 mod loopback;
@@ -21,10 +25,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 
-use crate::report::origin;
-use crate::report::page::Page;
+use bench::report::origin;
+use bench::report::page::Page;
 
-use self::progress::Progress;
+use crate::progress::Progress;
 
 /// What an experiment is given.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub struct Options {
     pub out: PathBuf,
     /// The program `quire`.
     pub quire: PathBuf,
+    /// The program `quire-bench`.
+    pub bench: PathBuf,
     /// The folder with the programs of `peers/`.
     pub peers: PathBuf,
     /// How often everything is measured.

@@ -4,11 +4,11 @@ use super::loads::{Call, Coding, Load, SHARES};
 use super::page::{bytes_per_second, loopback, one, quantile_ms};
 use super::peers::ENGINES;
 use super::{AS_PUBLISHED, COLLECTED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS};
-use crate::report::page::{Table, Value};
-use crate::report::units;
-use crate::stats::interval;
+use bench::report::page::{Table, Value};
+use bench::report::units;
+use bench::stats::interval;
 
-use super::super::lab::Measured;
+use crate::lab::Measured;
 
 /// p50, p90 and p99 in milliseconds as published, by [`Call::place`].
 const PUBLISHED_MS: [[f64; 3]; 4] =

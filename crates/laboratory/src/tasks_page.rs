@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tasks::chain::Forecast;
 
-use super::tasks::{Answering, Cold, LEVELS, Level, PLAN, Runs, SUM, WARM_RUNS, Warm};
-use super::{Findings, experiment_page};
-use crate::report::page::{Card, Figure, Table, Tone, Value};
-use crate::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
-use crate::report::units;
-use crate::stats::interval::{median, number};
+use crate::tasks::{Answering, Cold, LEVELS, Level, PLAN, Runs, SUM, WARM_RUNS, Warm};
+use crate::{Findings, experiment_page};
+use bench::report::page::{Card, Figure, Table, Tone, Value};
+use bench::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
+use bench::report::units;
+use bench::stats::interval::{median, number};
 
 /// Puts everything together.
 pub(super) fn findings(runs: &Runs, forecast: &Forecast) -> anyhow::Result<Findings> {

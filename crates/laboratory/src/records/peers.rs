@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
-use super::super::Options;
-use super::super::progress::Progress;
-use super::super::server::Server;
 use super::NGINX;
 use super::loads::{self, Load, origin};
-use crate::report::Run;
+use crate::Options;
+use crate::progress::Progress;
+use crate::server::Server;
+use bench::report::Run;
 
 const INSTALL: &str = "peers/records/install.sh installs it";
-const QUERIES: &str = include_str!("../../../../../peers/records/queries.py");
+const QUERIES: &str = include_str!("../../../../peers/records/queries.py");
 /// What the script calls them.
 pub(super) const ENGINES: [&str; 3] = ["sqlite", "sqlite_indexed", "duckdb"];
 /// How long nginx may take until it answers.

@@ -1,13 +1,13 @@
 //! What the key-value experiments found, as a page, as rows and as named figures, beside what was published.
 
-use super::super::experiment_page;
 use super::load::{READS_PERCENT, SMALL_KEYS, Small};
 use super::{BATCHINGS, CALLS_IN_FLIGHT, Measurements, SMALL_SUBJECTS, STORES, WORK_MS, small_name};
-use crate::report::page::{Banner, Card, Page, Table, Tone, Value};
-use crate::report::units;
-use crate::reproduce::Findings;
-use crate::reproduce::bookstore_page::runs_csv;
-use crate::reproduce::lab::{Measured, Results};
+use crate::Findings;
+use crate::bookstore_page::runs_csv;
+use crate::experiment_page;
+use crate::lab::{Measured, Results};
+use bench::report::page::{Banner, Card, Page, Table, Tone, Value};
+use bench::report::units;
 
 /// Calls a second as published, in the order of [`STORES`].
 const PUBLISHED: [f64; 2] = [24.0, 2_450.0];

@@ -1,13 +1,13 @@
 //! What the record queries' experiment found: the page, the rows and the named figures, beside what was published.
 
-use super::super::lab::{Measured, requests_csv};
-use super::super::{Findings, experiment_page};
 use super::loads::{Call, Load, POINTS};
 use super::{AS_PUBLISHED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS, rows, tables};
-use crate::report::page::{Banner, Card, Figure, Page, Table, Tone, Value};
-use crate::report::plot::{Across, Axis, Chart, Colour, Rule, Series, Shape, Unit};
-use crate::report::units;
-use crate::stats::interval;
+use crate::lab::{Measured, requests_csv};
+use crate::{Findings, experiment_page};
+use bench::report::page::{Banner, Card, Figure, Page, Table, Tone, Value};
+use bench::report::plot::{Across, Axis, Chart, Colour, Rule, Series, Shape, Unit};
+use bench::report::units;
+use bench::stats::interval;
 
 /// Puts everything together.
 pub(super) fn findings(measured: &Measurements) -> anyhow::Result<Findings> {
@@ -269,11 +269,12 @@ fn summary(measured: &Measurements) -> Vec<(String, f64)> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::lab::Results;
     use super::super::loads::{Coding, SHARES};
     use super::super::peers::Asked;
     use super::*;
-    use crate::report::{Run, fixtures};
+    use crate::fixtures;
+    use crate::lab::Results;
+    use bench::report::Run;
 
     /// Two rounds in which every load ran on every server, with 250 kB an answer.
     fn measured(missing: &[&str]) -> Measurements {

@@ -12,14 +12,14 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use prost::Message;
 
-use super::lab::{self, Measured, Results};
-use super::server::Server;
-use super::{Findings, Options};
-use crate::plan::{End, Pace, Plan};
-use crate::report::Run;
-use crate::run::{cores, run};
-use crate::tls::TlsArgs;
-use crate::workload::grpc::{Endings, GrpcWorkload, Requests, Shape, Target};
+use crate::lab::{self, Measured, Results};
+use crate::server::Server;
+use crate::{Findings, Options};
+use bench::plan::{End, Pace, Plan};
+use bench::report::Run;
+use bench::run::{cores, run};
+use bench::tls::TlsArgs;
+use bench::workload::grpc::{Endings, GrpcWorkload, Requests, Shape, Target};
 
 /// The subjects, in the order of every table.
 pub(super) const SUBJECTS: [&str; 3] = ["quire", "quire_each", "classic"];
@@ -138,7 +138,7 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
     for server in servers {
         server.stop()?;
     }
-    super::bookstore_page::findings(&results, &limited)
+    crate::bookstore_page::findings(&results, &limited)
 }
 
 /// With the stock as published: each server on a new folder for each load, so that each has just so many to sell.

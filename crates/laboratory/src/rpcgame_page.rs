@@ -1,12 +1,12 @@
 //! What the RPC game's experiment found, as a page, as rows and as named figures, beside what was published.
 
-use super::lab::CONFIDENCE;
-use super::rpcgame::{Game, Games, SAME_MESSAGES, SUBJECTS, Subject, WINDOWS};
-use super::{Findings, experiment_page};
-use crate::report::page::{Card, Figure, Page, Table, Tone, Value};
-use crate::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
-use crate::report::units;
-use crate::stats::interval::{self, Interval, median};
+use crate::lab::CONFIDENCE;
+use crate::rpcgame::{Game, Games, SAME_MESSAGES, SUBJECTS, Subject, WINDOWS};
+use crate::{Findings, experiment_page};
+use bench::report::page::{Card, Figure, Page, Table, Tone, Value};
+use bench::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
+use bench::report::units;
+use bench::stats::interval::{self, Interval, median};
 
 /// Pairs of ours and the peer's that are compared.
 const PAIRS: [(&str, &str); 2] = [("unary", "cpp_unary"), ("windowed", "cpp_windowed")];

@@ -21,9 +21,9 @@ use anyhow::{Context as _, ensure};
 use self::answers::Decoding;
 use self::loads::{Call, Coding, Load, POINTS, SHARES};
 use self::peers::{Asked, Engines, Nginx};
-use super::lab::{self, Results};
-use super::server::Server;
-use super::{Findings, Options, loopback};
+use crate::lab::{self, Results};
+use crate::server::Server;
+use crate::{Findings, Options, loopback};
 
 /// The published file's size is not known; this is the size that the goals name.
 const ROWS: u64 = 1_000_000;

@@ -15,15 +15,15 @@ use anyhow::{Context as _, ensure};
 
 use self::load::{ETCD, KEYS_FIRST, Methods, Published, QUIRE, SMALL_KEYS, Small};
 use self::peers::{Etcd, Redis};
-use super::awake::Awake;
-use super::lab::{self, Results};
-use super::server::{Server, on_core};
-use super::{Findings, Options};
-use crate::plan::{End, Pace, Plan};
-use crate::report::Run;
-use crate::run::{cores, run};
-use crate::tls::TlsArgs;
-use crate::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
+use crate::awake::Awake;
+use crate::lab::{self, Results};
+use crate::server::{Server, on_core};
+use crate::{Findings, Options};
+use bench::plan::{End, Pace, Plan};
+use bench::report::Run;
+use bench::run::{cores, run};
+use bench::tls::TlsArgs;
+use bench::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
 
 /// The stores, as the setting `kv.store` names them.
 const STORES: [&str; 2] = ["mutex", "concurrent"];

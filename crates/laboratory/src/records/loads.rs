@@ -6,16 +6,16 @@ use std::time::Duration;
 use anyhow::ensure;
 use prost::Message;
 
-use super::super::server::Server;
 use super::{COLUMN, VALUE};
-use crate::plan::{End, Pace, Plan};
-use crate::report::Run;
-use crate::run::{cores, run};
-use crate::template::Sources;
-use crate::tls::TlsArgs;
-use crate::workload::Workload;
-use crate::workload::grpc::{self, GrpcWorkload, Shape, Target};
-use crate::workload::http::{self, HttpWorkload, dialer};
+use crate::server::Server;
+use bench::plan::{End, Pace, Plan};
+use bench::report::Run;
+use bench::run::{cores, run};
+use bench::template::Sources;
+use bench::tls::TlsArgs;
+use bench::workload::Workload;
+use bench::workload::grpc::{self, GrpcWorkload, Shape, Target};
+use bench::workload::http::{self, HttpWorkload, dialer};
 
 /// The published shares of the matching rows.
 pub(super) const SHARES: [f64; 3] = [1.0, 0.5, 0.25];

@@ -1,11 +1,11 @@
 //! What the bookstore's evaluation found, as a page, as rows and as named figures, beside what was published.
 
-use super::bookstore::{CURVE, STOCK, SUBJECTS, point_name};
-use super::lab::{Measured, Results, requests_csv};
-use super::{Findings, experiment_page};
-use crate::report::page::{Banner, Card, Figure, Table, Tone, Value};
-use crate::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
-use crate::report::units;
+use crate::bookstore::{CURVE, STOCK, SUBJECTS, point_name};
+use crate::lab::{Measured, Results, requests_csv};
+use crate::{Findings, experiment_page};
+use bench::report::page::{Banner, Card, Figure, Table, Tone, Value};
+use bench::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
+use bench::report::units;
 
 /// What the subjects are called in tables and charts, in the order of [`SUBJECTS`].
 const NAMES: [&str; 3] = ["Quire", "Quire, each from the database", "classic design"];

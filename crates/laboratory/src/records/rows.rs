@@ -1,7 +1,7 @@
 //! Everything that was measured, as rows of CSV.
 
-use super::super::lab::Results;
 use super::Measurements;
+use crate::lab::Results;
 
 /// A row a run.
 pub(super) fn runs(results: &Results) -> anyhow::Result<String> {

@@ -9,11 +9,10 @@ use bytes::Bytes;
 use grpc::client::Path;
 use prost::Message;
 use rand_core::{RngCore as _, SeedableRng as _};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-use crate::template::random::Draws;
-use crate::workload::Turn;
-use crate::workload::grpc::Requests;
+use bench::workload::Turn;
+use bench::workload::grpc::Requests;
 
 /// Mean sizes of the published load, of exponential distributions.
 const KEY_BYTES_MEAN: f64 = 64.0;
@@ -254,9 +253,9 @@ pub(super) fn small_calls(methods: Methods, small: Small) -> Requests {
         Small::Mix => READS_PERCENT,
     };
     Requests::Mixed(Arc::new(move |turn: Turn| {
-        let mut draws = Draws::new(1, turn.number);
-        let key = draws.next() % SMALL_KEYS;
-        if draws.next() % 100 < reads_percent { (read, small_get(key)) } else { (write, small_put(key)) }
+        let mut draws = SplitMix64::seed_from_u64(turn.number);
+        let key = draws.next_u64() % SMALL_KEYS;
+        if draws.next_u64() % 100 < reads_percent { (read, small_get(key)) } else { (write, small_put(key)) }
     }))
 }
 

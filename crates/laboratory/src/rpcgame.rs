@@ -17,10 +17,10 @@ use rpcgame::{Checksum, Sums, hash};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 
-use super::server::Server;
-use super::{Findings, Options};
-use crate::run::{cores, pin_to};
-use crate::stats::order::Orders;
+use crate::server::Server;
+use crate::{Findings, Options};
+use bench::run::{cores, pin_to};
+use bench::stats::order::Orders;
 
 /// Lines of the input, and the mean length of their names: those of the published input.
 const LINES: usize = 120;
@@ -157,7 +157,7 @@ pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
         }
     }
     arena.close()?;
-    super::rpcgame_page::findings(&games)
+    crate::rpcgame_page::findings(&games)
 }
 
 /// The servers, the input, and the cores.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 
 use super::load::{SMALL_KEYS, SMALL_VALUE_BYTES, Small};
-use crate::report::Run;
-use crate::reproduce::server::{Server, free_address, on_core};
+use crate::server::{Server, free_address, on_core};
+use bench::report::Run;
 
 /// Where a memory-backed folder is on Linux.
 const MEMORY: &str = "/dev/shm";
@@ -97,7 +97,7 @@ impl Redis {
         let before = self.server.cpu()?;
         let rate = self.requests(small, connections, in_flight, count)?;
         let spent = self.server.cpu()?.saturating_sub(before);
-        let seconds = crate::report::units::float(count) / rate;
+        let seconds = bench::report::units::float(count) / rate;
         Ok((Run { seconds, requests: count, rate, ..Run::default() }, spent))
     }
 

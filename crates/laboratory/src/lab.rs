@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use super::progress::Progress;
-use crate::report::Run;
-use crate::stats::interval::{self, Interval};
-use crate::stats::order::Orders;
+use crate::progress::Progress;
+use bench::report::Run;
+use bench::stats::interval::{self, Interval};
+use bench::stats::order::Orders;
 
 /// Confidence of every interval that an experiment states.
 pub const CONFIDENCE: f64 = 0.95;
@@ -202,8 +202,8 @@ fn real(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixtures;
-    use crate::report::model::Verdict;
+    use crate::fixtures;
+    use bench::report::model::Verdict;
 
     fn measured(round: usize, run: Run) -> Measured {
         Measured { subject: "quire", load: "buy".to_owned(), round, run, server_cpu: Duration::ZERO }

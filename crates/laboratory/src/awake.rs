@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use super::server::on_core;
+use crate::server::on_core;
 
 /// The least claim to a core that can be made: some hundredth of an ordinary thread's.
 const NICE: i32 = 19;
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_dropped() {
-        let awake = Awake::keep(crate::run::cores().into_iter().take(1)).expect("a thread");
+        let awake = Awake::keep(bench::run::cores().into_iter().take(1)).expect("a thread");
         let over = Arc::clone(&awake.over);
         drop(awake);
         assert!(over.load(Ordering::Relaxed) && Arc::strong_count(&over) == 1, "its threads are gone");

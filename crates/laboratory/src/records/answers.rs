@@ -13,10 +13,10 @@ use prost::Message;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use super::super::server::Server;
 use super::loads::{Call, ReaderRequest, origin, resource};
-use crate::stats::interval;
-use crate::workload::grpc::REPLY_BYTES_MAX;
+use crate::server::Server;
+use bench::stats::interval;
+use bench::workload::grpc::REPLY_BYTES_MAX;
 
 /// How often each answer is decoded; the median counts.
 const DECODINGS: usize = 15;

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::report::units;
+use bench::report::units;
 
 /// Bytes of a write and of a read: larger ones were no quicker, and leave the processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
