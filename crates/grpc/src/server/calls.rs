@@ -168,16 +168,13 @@ impl Calls {
         slot.phase = Phase::Free;
         if head.is_oversized() {
             self.shared.observer.refused(Refusal::HeaderBytes);
-            return self.refuse(
-                stream,
-                None,
-                &Status::resource_exhausted("the request's headers are larger than allowed"),
-            );
+            let status = self.shared.limits.refusal(Refusal::HeaderBytes);
+            return self.refuse(stream, None, &status);
         }
         let shared = Arc::clone(&self.shared);
         match head.memo(|| Plan::read(head, &shared.routes)) {
             Some(Plan::Call(plan)) if self.refusing => {
-                let status = self.told(Refusal::Connections, "too many connections; try again later");
+                let status = self.shared.limits.refusal(Refusal::Connections);
                 self.refuse(stream, Some(plan.method), &status);
             }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
@@ -194,7 +191,7 @@ impl Calls {
     fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
         if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
             self.shared.observer.refused(Refusal::UnsentBytes);
-            let status = Status::resource_exhausted("too many answers wait to be read");
+            let status = self.shared.limits.refusal(Refusal::UnsentBytes);
             return self.refuse(stream, Some(plan.method), &status);
         }
         if self.shared.routes.table[plan.method].is_streaming_in {
@@ -290,7 +287,7 @@ impl Calls {
         }
         if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
             self.shared.observer.refused(Refusal::GatheredBytes);
-            let status = self.told(Refusal::GatheredBytes, "too many bytes of unfinished messages on this connection");
+            let status = self.shared.limits.refusal(Refusal::GatheredBytes);
             let method = self.forget(stream);
             return self.refuse(stream, method, &status);
         }
@@ -317,16 +314,11 @@ impl Calls {
         }
     }
 
-    /// A refusal in the embedder's words, or in ours.
-    pub(super) fn told(&self, limit: Refusal, words: &str) -> Status {
-        Status::resource_exhausted(self.shared.observer.words(limit).unwrap_or_else(|| words.to_owned()))
-    }
-
     fn refuse_gathering(&mut self, stream: StreamKey, status: &Status) {
         let method = self.forget(stream);
         if status.code() == Code::ResourceExhausted {
             self.shared.observer.refused(Refusal::MessageBytes);
-            let status = self.told(Refusal::MessageBytes, status.message());
+            let status = self.shared.limits.refusal(Refusal::MessageBytes);
             return self.refuse(stream, method, &status);
         }
         self.refuse(stream, method, status);

@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use super::observer::Refusal;
+use crate::status::Status;
+
 /// What a server allows. A field's unit is last in its name; times are [`Duration`]s.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -74,5 +77,24 @@ impl Default for Limits {
             drain_timeout: Duration::from_secs(30),
             http1_head_bytes_max: 64 * 1024,
         }
+    }
+}
+
+impl Limits {
+    /// What a caller is told of a limit that it ran into.
+    pub(super) fn refusal(&self, limit: Refusal) -> Status {
+        let (at, advice) = match limit {
+            Refusal::Connections | Refusal::Refusals => {
+                (self.connections_max, "close idle connections or share one, and try again later")
+            }
+            Refusal::Calls => (self.calls_max, "try again after a pause"),
+            Refusal::MessageBytes => (self.message_bytes_max, "send a smaller message"),
+            Refusal::GatheredBytes => (self.gathered_bytes_max, "send fewer unfinished messages on a connection"),
+            Refusal::UnsentBytes => (self.unsent_bytes_max, "read the answers that wait"),
+            Refusal::HeaderBytes => {
+                (self.http2.header_list_bytes_max.try_into().unwrap_or(usize::MAX), "send smaller headers")
+            }
+        };
+        Status::resource_exhausted(format!("the server's limit {} is {at}: {advice}", limit.name()))
     }
 }

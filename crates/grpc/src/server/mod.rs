@@ -95,6 +95,11 @@ impl Builder {
         self
     }
 
+    /// Names of the services added so far, in their order.
+    pub fn services(&self) -> &[String] {
+        self.routes.services()
+    }
+
     /// The methods added so far, `/package.Service/Method`, those of a service together.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.routes.table.iter().map(|route| route.path.as_str())

@@ -28,9 +28,26 @@ pub enum Refusal {
     HeaderBytes,
 }
 
+impl Refusal {
+    /// The limit's name for callers and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Refusals => "refusals",
+            Self::Calls => "calls_in_flight",
+            Self::MessageBytes => "message_bytes",
+            Self::GatheredBytes => "gathered_bytes",
+            Self::UnsentBytes => "unsent_bytes",
+            Self::HeaderBytes => "header_bytes",
+        }
+    }
+}
+
 /// A finished call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallReport<'a> {
+    /// The method's place in [`Builder::paths`](super::Builder::paths); `None` for a method that does not exist.
+    pub method: Option<usize>,
     /// `/package.Service/Method`; `unknown` for a method that does not exist, so that strangers cannot fill a table.
     pub path: &'a str,
     /// Its outcome.
@@ -51,11 +68,6 @@ pub trait Observer: Send + Sync {
     fn call_finished(&self, _call: &CallReport<'_>) {}
     /// A limit was reached.
     fn refused(&self, _limit: Refusal) {}
-    /// What callers refused for this limit are told, where the embedder has better words: the name that its
-    /// configuration has for it, say.
-    fn words(&self, _limit: Refusal) -> Option<String> {
-        None
-    }
 }
 
 /// Hooks that do nothing.

@@ -41,7 +41,7 @@ impl Calls {
         for Ended { method, code, started_at } in self.ended.drain(..) {
             let path = method.map_or("unknown", |method| &self.shared.routes.table[method].path);
             let elapsed = now.saturating_duration_since(started_at);
-            self.shared.observer.call_finished(&CallReport { path, code, elapsed });
+            self.shared.observer.call_finished(&CallReport { method, path, code, elapsed });
         }
     }
 }

@@ -43,7 +43,7 @@ impl Calls {
         }
         if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
             self.shared.observer.refused(Refusal::Calls);
-            let status = self.told(Refusal::Calls, "too many calls at once; try again later");
+            let status = self.shared.limits.refusal(Refusal::Calls);
             return self.refuse(stream, Some(plan.method), &status);
         }
         let metadata = Metadata::received(Arc::clone(head));

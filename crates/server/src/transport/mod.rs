@@ -77,8 +77,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     let (reflection, reflection_alpha) = contracts.services();
     let threads = Threads::start(front.threads, &front.store)?;
     let limits = limits(&front.limits, front.drain);
-    let observer =
-        Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone(), limits: front.limits });
+    let observer = Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone() });
     let builder = Server::builder();
     let builder = match &front.kv {
         Some(kv) => kv.serve_on(builder, front.access.clone()),

@@ -2,30 +2,25 @@
 
 use std::net::SocketAddr;
 
-use bookstore::{
-    Bookstore,
-    fault::{Fault, Limit},
-};
+use bookstore::{Bookstore, fault::Limit};
 use grpc::server::{CallReport, Observer, Refusal};
 
 use super::counts::Counts;
-use crate::config::TransportLimits;
 
 /// The engine's witness.
 pub(crate) struct Observed {
     pub(super) counts: Counts,
     pub(super) store: Bookstore,
-    pub(super) limits: TransportLimits,
 }
 
 impl Observed {
-    /// The limit by the name and the value that the configuration has for it; none for the engine's own.
-    fn limit(&self, refusal: Refusal) -> Option<(Limit, usize)> {
+    /// The limit by the name that the configuration has for it; none for the engine's own.
+    fn limit(refusal: Refusal) -> Option<Limit> {
         match refusal {
-            Refusal::Connections => Some((Limit::Connections, self.limits.connections)),
-            Refusal::Calls => Some((Limit::CallsInFlight, self.limits.calls_in_flight)),
-            Refusal::MessageBytes => Some((Limit::MessageBytes, self.limits.message_bytes)),
-            // Bounds of the engine's own, which nobody sets.
+            Refusal::Connections => Some(Limit::Connections),
+            Refusal::Calls => Some(Limit::CallsInFlight),
+            Refusal::MessageBytes => Some(Limit::MessageBytes),
+            // Bounds of the engine's own, which no one sets.
             _ => None,
         }
     }
@@ -50,15 +45,10 @@ impl Observer for Observed {
     }
 
     fn refused(&self, refusal: Refusal) {
-        if let Some((limit, _)) = self.limit(refusal) {
+        if let Some(limit) = Self::limit(refusal) {
             self.store.metrics().refused(limit);
         } else {
             tracing::warn!(limit = ?refusal, "a limit of the engine was reached");
         }
-    }
-
-    fn words(&self, refusal: Refusal) -> Option<String> {
-        let (limit, at) = self.limit(refusal)?;
-        Some(Fault::Limit { limit, at: u64::try_from(at).unwrap_or(u64::MAX) }.to_string())
     }
 }
