@@ -2,8 +2,8 @@
 """quire-bench beside h2load, wrk and ghz on the same server: what each says of the same load, and what it costs.
 
 `tools`: the servers do nothing but answer (`quire-bench null`), on core 0; the tools run on core 1, in turns.
-`stalls`: a constant rate put to a server that stops for 800 ms of every second, where the answer is known: whoever is
-due in a stall waits for what is left of it, so a fifth waits for nothing and the rest evenly from 0 to 800 ms.
+`stalls`: a constant rate put to a server that stops for 800 ms of every second, where the answer is known: a request
+that is due in a stall waits for the rest of the stall, so a fifth waits for nothing and the others evenly from 0 to 800 ms.
 `same`: a hundred short comparisons of `quire` with itself; how many find a difference?
 """
 

@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   builder.RegisterService(&game);
   auto server = builder.BuildAndStart();
   if (!server) return 1;
-  // The port that was taken, for whoever asked for any.
+  // Tells the caller which port was chosen if it asked for any.
   std::cout << "listening on " << address.substr(0, address.rfind(':')) << ":" << port << std::endl;
   server->Wait();
 }

@@ -79,7 +79,7 @@ def test_a_deadline_that_is_over_is_told_and_sells_nothing_later(server, contrac
     other = sqlite3.connect(server.folder / "data" / "bookstore.db", isolation_level=None)
     with contextlib.closing(other), grpc.insecure_channel(server.address) as channel:
         shop = stubs.BookStoreStub(channel)
-        # Nobody can write meanwhile: the first purchase's work has begun, the second one's has not.
+        # No other call can write meanwhile: the first purchase's work has begun, the second one's has not.
         other.execute("BEGIN IMMEDIATE")
         for _ in range(2):
             with pytest.raises(grpc.RpcError) as late:

@@ -1,4 +1,4 @@
-"""The task server, judged by plain sockets and by a definition of the tasks written here anew."""
+"""The task server, judged by plain sockets and by a second, independent definition of the tasks."""
 
 import socket
 import threading
@@ -107,7 +107,7 @@ def test_text_mode_answers_every_line_and_stays_open(server):
         assert said("0:41") == "OK 137\n"
 
 
-def test_clients_that_never_read_disturb_nobody(server):
+def test_clients_that_never_read_disturb_no_one(server):
     deaf = [connect(server) for _ in range(20)]
     for connection in deaf:
         connection.sendall(b"HELLO 2\n")

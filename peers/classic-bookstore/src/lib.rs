@@ -19,7 +19,7 @@ pub mod wire {
     tonic::include_proto!("bookstore");
 }
 
-/// Serves `store` to whoever connects, for ever.
+/// Serves `store` until the process ends.
 pub async fn serve(incoming: TcpIncoming, store: Store) -> Result<(), tonic::transport::Error> {
     let service = Service(Arc::new(store));
     Server::builder()

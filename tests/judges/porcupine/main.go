@@ -29,7 +29,7 @@ type operation struct {
 	Return   int64  `json:"return"`
 }
 
-// entry is what a key has: nothing, or a value and a version; version 0 is one that nobody was told.
+// entry is what a key has: nothing, or a value and a version; version 0 is one that no client was told.
 type entry struct {
 	present bool
 	value   string
