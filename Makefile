@@ -1,7 +1,7 @@
 # One command for each habit; `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help run test check bench bench-engine bench-tools reproduce fuzz clean
+.PHONY: help run test check bench bench-engine bench-tools reproduce peers peers-cpp fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -40,14 +40,16 @@ test: $(INSTALLED) $(VENV) ## run every test: Rust, the benchmarks once, judges 
 
 check: ## formatting and lints
 	cargo fmt --all --check
+	for other in fuzz peers/*; do \
+		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
+	done
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore
 
-bench-engine: ## our gRPC engine beside tonic: requests a second and CPU a call, some minutes
+bench-engine: peers ## our gRPC engine beside tonic: requests a second and CPU a call, some minutes
 	cargo build --release --bin quire
-	cargo build --release --manifest-path peers/Cargo.toml
 	$(call need,h2load,nghttp2-client)
 	python3 peers/bench_engine.py
 
@@ -58,14 +60,20 @@ bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same 
 	python3 peers/bench_tools.py
 
 EXPERIMENT := bookstore
-# The peer written with gRPC C++ is left out where Debian's libgrpc++-dev, protobuf-compiler-grpc and libxxhash-dev are not.
-reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
+reproduce: peers ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
 	cargo build --release --bin quire --bin quire-bench --bin quire-laboratory
-	cargo build --release --manifest-path peers/Cargo.toml
-	if pkg-config --exists grpc++ libxxhash 2>/dev/null; then \
-		cmake -S peers/rpcgame-cpp -B peers/target/rpcgame-cpp && cmake --build peers/target/rpcgame-cpp; \
-	fi
 	target/release/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
+
+peers: peers-cpp ## build what Quire is measured against
+	cargo build --release --manifest-path peers/Cargo.toml
+
+peers-cpp:
+	$(call need,cmake,cmake)
+	$(call need,pkg-config,pkg-config)
+	pkg-config --exists grpc++ libxxhash || { apt-get update -qq && \
+		apt-get install -y -qq libgrpc++-dev protobuf-compiler-grpc libxxhash-dev; }
+	cmake -S peers/rpcgame-cpp -B peers/target/rpcgame-cpp
+	cmake --build peers/target/rpcgame-cpp
 
 # cargo-fuzz wants a nightly compiler only for the sanitizers' flags, which the stable one has behind this variable.
 fuzz: ## feed the engine's state machines random bytes and commands, ten minutes a target

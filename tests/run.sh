@@ -34,7 +34,9 @@ suite rust cargo test --workspace --no-fail-fast
 suite benches cargo test --workspace --bench '*'
 # The whole workspace, so that nothing is built again with other features.
 suite engine cargo test --workspace --test judges -- --ignored --test-threads=1
-suite peers cargo test --manifest-path peers/Cargo.toml -p classic-bookstore
+suite fuzz cargo build --manifest-path fuzz/Cargo.toml
+suite peers cargo test --manifest-path peers/Cargo.toml --workspace --all-targets
+suite peers-cpp make --no-print-directory peers-cpp
 export JUDGED_BINARY=$target/debug/quire
 suite judges target/tools/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
 

@@ -15,8 +15,11 @@ fuzz_target!(|data: &[u8]| {
     let (mut client, mut server) = (Connection::new(hello, keep), Session::new(SessionLimits::default()));
     // A name is what its key says: some bytes of the input.
     let name = |key: usize| &data[..data.len().min(key * 3)];
-    let messages: Vec<(usize, &[u8], u64)> =
-        data.iter().zip(0..).map(|(byte, count)| (usize::from(byte % 32), name(usize::from(byte % 32)), count)).collect();
+    let messages: Vec<(usize, &[u8], u64)> = data
+        .iter()
+        .zip(0..)
+        .map(|(byte, count)| (usize::from(byte % 32), name(usize::from(byte % 32)), count))
+        .collect();
     let (mut sent, mut values, mut held) = (0, Vec::new(), Vec::new());
     while values.len() < messages.len() {
         sent += client.send(messages[sent..].iter().copied()).unwrap() as usize;
