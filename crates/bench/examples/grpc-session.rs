@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use bench::report::model::histogram;
+use bench::measurement::histogram;
 use bench::tls::TlsArgs;
 use bench::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
 use bench::workload::{Session as _, Turn, Workload as _};

@@ -6,13 +6,11 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use bench::cli::report::{ReportArgs, command};
-use bench::report::json;
-use bench::report::model::{FORMAT, Finish, Interval, Load, Machine, Report, Run, ServerSide, Verdict};
+use bench::measurement::{FORMAT, Finish, Interval, Load, Machine, Report, Run, ServerSide, Verdict};
 use bench::report::page::{Column, Figure, Page, Table, Value};
 use bench::report::pending::Pending;
 use bench::report::plot::{Across, Axis, Chart, Colour, Rule, Series, Shape, Unit};
-use bench::report::units;
+use bench::report::{html, json, units};
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -48,7 +46,7 @@ fn main() -> anyhow::Result<()> {
             Report { format: FORMAT.to_owned(), tool: "quire-bench 0.1.0".to_owned(), machine: machine(), load, runs };
         let [saved, page] = ["json", "html"].map(|ending| folder.join(name).with_extension(ending));
         json::write(&report, Pending::create(&saved)?)?;
-        command(&ReportArgs { report: saved, html: Some(page) })?;
+        Pending::create(&page)?.write_whole(html::page(&report).as_bytes())?;
     }
     Pending::create(&folder.join("answers.html"))?.write_whole(answers().as_bytes())
 }

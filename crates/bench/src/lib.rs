@@ -7,6 +7,8 @@
 //! Must not know the services it measures.
 
 pub mod cli;
+pub mod cores;
+pub mod measurement;
 pub mod null;
 pub mod plan;
 pub mod probe;

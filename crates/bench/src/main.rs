@@ -6,7 +6,7 @@ use bench::cli::{Cli, Exit};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    match Cli::parse().command.run() {
+    match Cli::parse().run() {
         Ok(exit) => exit.into(),
         Err(error) => {
             eprintln!("quire-bench: {error:#}");

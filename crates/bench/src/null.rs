@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 pub use grpc::{MESSAGE_BYTES_MAX, Streams};
 pub use stall::Stalls;
+pub use tcp::Reply;
 
 /// Largest answer of any protocol.
 pub const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -51,15 +52,6 @@ pub enum Speaks {
         /// The reply.
         answer: Reply,
     },
-}
-
-/// What a line is answered with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// So many bytes, at least one.
-    Bytes(usize),
-    /// This and a newline.
-    Line(String),
 }
 
 /// A null server to be started.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::schedule::Profile;
+use crate::schedule::{Arrivals, Profile};
 
 /// How requests follow each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,15 +22,6 @@ pub enum Pace {
         /// The rate over time.
         profile: Profile,
     },
-}
-
-/// Spacing of due times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Equal gaps.
-    Constant,
-    /// Exponential gaps: independent users.
-    Poisson,
 }
 
 /// When a run ends.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
-use crate::report::model::ServerSide;
+use crate::measurement::ServerSide;
 
 /// Time for an answer, connecting included; a server that is not ours may keep silent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::measurement::{Finish, histogram};
 use crate::report::csv::{Row, RowSink};
-use crate::report::model::{Finish, histogram};
 use crate::workload::{Answer, ENDINGS_MAX, Ending};
 
 /// The ending of requests that were sent and not answered within the timeout.

@@ -11,7 +11,14 @@ use std::str::FromStr;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::plan::Arrivals;
+/// Spacing of due times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Equal gaps.
+    Constant,
+    /// Exponential gaps: independent users.
+    Poisson,
+}
 
 /// The rate over time: phases one after another.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use crate::workload::Turn;
-
 use random::Draws;
 pub use rows::{ROWS_BYTES_MAX, Rows, RowsError};
 
@@ -20,6 +18,17 @@ pub const HEX_BYTES_MAX: usize = 1 << 20;
 
 const ALLOWED: &str = "allowed are {{number}}, {{number FIRST}}, {{client}}, {{worker}}, {{random LOW HIGH}}, \
                        {{hex BYTES}}, {{row.COLUMN}} with --rows FILE, and {{{{ for two braces";
+
+/// A request to be made, numbered so that templates can tell requests apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Number of the request in the run, from 0; unique over all workers.
+    pub number: u64,
+    /// Number of the client that makes it, from 0.
+    pub client: u32,
+    /// Number of the worker thread, from 0.
+    pub worker: u32,
+}
 
 /// What placeholders take their values from.
 #[derive(Clone, Debug, Default)]

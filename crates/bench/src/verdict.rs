@@ -5,8 +5,8 @@
 //!
 //! Must not know how a run was made, only what was asked for and what was seen.
 
+use crate::measurement::{Run, ServerSide, Verdict};
 use crate::plan::{End, Pace, Plan};
-use crate::report::model::{Run, ServerSide, Verdict};
 use crate::report::units;
 
 /// A worker that was running for more than this share of the time had no time left to be idle in: the client was the

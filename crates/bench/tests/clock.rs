@@ -4,10 +4,11 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bench::measurement::Run;
 use bench::null::{Null, NullOptions, Reply, Speaks, Stalls, Streams};
-use bench::plan::{Arrivals, End, Pace, Plan};
-use bench::report::Run;
+use bench::plan::{End, Pace, Plan};
 use bench::run::run;
+use bench::schedule::Arrivals;
 use bench::workload::{Answer, Ending, Session, Traffic, Turn, Workload};
 
 /// A service that our own tree describes, by its file.

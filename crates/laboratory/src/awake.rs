@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_dropped() {
-        let awake = Awake::keep(bench::run::cores().into_iter().take(1)).expect("a thread");
+        let awake = Awake::keep(bench::cores::cores().into_iter().take(1)).expect("a thread");
         let over = Arc::clone(&awake.over);
         drop(awake);
         assert!(over.load(Ordering::Relaxed) && Arc::strong_count(&over) == 1, "its threads are gone");

@@ -15,9 +15,10 @@ use prost::Message;
 use crate::lab::{self, Measured, Results};
 use crate::server::Server;
 use crate::{Findings, Options};
+use bench::cores::cores;
+use bench::measurement::Run;
 use bench::plan::{End, Pace, Plan};
-use bench::report::Run;
-use bench::run::{cores, run};
+use bench::run::run;
 use bench::tls::TlsArgs;
 use bench::workload::grpc::{Endings, GrpcWorkload, Requests, Shape, Target};
 

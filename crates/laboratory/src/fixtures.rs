@@ -1,7 +1,7 @@
 //! A run for tests.
 
-use bench::report::Run;
-use bench::report::model::Finish;
+use bench::measurement::Finish;
+use bench::measurement::Run;
 use bench::report::units;
 
 /// Two seconds of a thousand requests, from 100 µs to 100 ms, and all their finishes.

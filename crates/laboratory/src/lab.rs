@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::progress::Progress;
-use bench::report::Run;
+use bench::measurement::Run;
 use bench::stats::interval::{self, Interval};
 use bench::stats::order::Orders;
 
@@ -203,7 +203,7 @@ fn real(count: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::fixtures;
-    use bench::report::model::Verdict;
+    use bench::measurement::Verdict;
 
     fn measured(round: usize, run: Run) -> Measured {
         Measured { subject: "quire", load: "buy".to_owned(), round, run, server_cpu: Duration::ZERO }

@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 
 use crate::server::Server;
 use crate::{Findings, Options};
-use bench::run::{cores, pin_to};
+use bench::cores::{cores, pin_to};
 use bench::stats::order::Orders;
 
 /// Lines of the input, and the mean length of their names: those of the published input.

@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use bench::run::pin_to;
+use bench::cores::pin_to;
 
 /// How long a server may take until it listens, and until it has ended.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::server::Server;
 use crate::{Findings, Options};
-use bench::run::{cores, pin_to};
+use bench::cores::{cores, pin_to};
 use bench::stats::order::Orders;
 
 /// The published client.

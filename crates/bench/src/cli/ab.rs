@@ -5,9 +5,9 @@ use std::io::{self, Write as _};
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 
-use super::Exit;
 use super::child::{Children, CommandLine, Interrupt, Measured};
 use super::effects::{Effects, FORMAT};
+use super::exit::Exit;
 use super::shown;
 use crate::stats::compare::{CONFIDENCE, Design, Sides, compare};
 use crate::stats::interval::{geometric_mean, mean};
@@ -15,43 +15,43 @@ use crate::stats::metric::Metric;
 use crate::stats::order::Orders;
 
 /// Rounds of one comparison at most.
-pub const ROUNDS_MAX: usize = 10_000;
+pub(crate) const ROUNDS_MAX: usize = 10_000;
 
 /// Measures two commands in turns, in random order, and says what differs
 ///
 /// A command is a load of this program ('grpc ADDRESS METHOD -c 10 -d 2s') or any other, which is timed as a whole.
 /// No shell expands it; for that, write sh -c '...'.
 #[derive(Clone, Debug, Args)]
-pub struct AbArgs {
+pub(crate) struct AbArgs {
     /// The first command, the base of the ratios
     #[arg(value_name = "CMD_A")]
-    pub a: String,
+    pub(crate) a: String,
     /// The second command
     #[arg(value_name = "CMD_B")]
-    pub b: String,
+    pub(crate) b: String,
     /// Number of rounds; each runs both commands once
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// What is compared: rate, p50, p90, p99, p99.9, mean, errors, client-cpu, server-cpu, wall, cpu [default: rate, p50
     /// and p99 of loads, wall and cpu of other commands]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub metric: Vec<Metric>,
+    pub(crate) metric: Vec<Metric>,
     /// Seed of the order within the rounds
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// A command to run before each of the two, for example to fill a store again
     #[arg(long, value_name = "CMD")]
-    pub before: Option<String>,
+    pub(crate) before: Option<String>,
     /// Write the comparison as JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// No progress
     #[arg(short, long)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
 }
 
 /// Runs it, to standard output.
-pub fn command(args: &AbArgs) -> anyhow::Result<Exit> {
+pub(crate) fn command(args: &AbArgs) -> anyhow::Result<Exit> {
     let plan = Plan::new(args)?;
     let quiet = args.quiet;
     let effects = plan.run(&Children::new()?, &Interrupt::listen()?, &mut |progress| {
@@ -66,7 +66,7 @@ pub fn command(args: &AbArgs) -> anyhow::Result<Exit> {
 
 /// What is to be done, checked.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     sides: [CommandLine; 2],
     before: Option<CommandLine>,
     metrics: Vec<Metric>,
@@ -76,7 +76,7 @@ pub struct Plan {
 
 impl Plan {
     /// Checks what was asked for.
-    pub fn new(args: &AbArgs) -> anyhow::Result<Self> {
+    pub(crate) fn new(args: &AbArgs) -> anyhow::Result<Self> {
         ensure!(
             (1..=ROUNDS_MAX).contains(&args.rounds),
             "--rounds {}: it must be between 1 and {ROUNDS_MAX}",
@@ -101,7 +101,7 @@ impl Plan {
     }
 
     /// Does it. When interrupted, what is left of the round under way is dropped.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         children: &Children,
         interrupt: &Interrupt,

@@ -14,36 +14,36 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 
-use super::Exit;
-use crate::report::Report;
+use super::exit::Exit;
+use crate::measurement::Report;
 use crate::report::json::{self, REPORT_BYTES_MAX};
 
 /// Commands of ours that measure a load.
-pub const LOADS: [&str; 3] = ["grpc", "http", "tcp"];
+pub(crate) const LOADS: [&str; 3] = ["grpc", "http", "tcp"];
 
 /// How much of the end of a child's error output is kept.
 const TAIL_BYTES_MAX: usize = 8 << 10;
 
 /// A command to be run as a child, without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandLine {
+pub(crate) struct CommandLine {
     /// As it was given.
-    pub text: String,
+    pub(crate) text: String,
     /// Program and arguments; of a load, our arguments.
     words: Vec<String>,
     /// Whether it is a load of ours.
-    pub is_load: bool,
+    pub(crate) is_load: bool,
 }
 
 impl CommandLine {
     /// Splits a command as a shell would, but with nothing to expand.
-    pub fn parse(text: &str) -> anyhow::Result<Self> {
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let words = shlex::split(text).ok_or_else(|| anyhow!("the command {text:?} has a quote that is not closed"))?;
         Self::from_words(words, text.to_owned())
     }
 
     /// From words that were split already.
-    pub fn from_words(mut words: Vec<String>, text: String) -> anyhow::Result<Self> {
+    pub(crate) fn from_words(mut words: Vec<String>, text: String) -> anyhow::Result<Self> {
         let first = words.first().ok_or_else(|| anyhow!("a command is empty"))?;
         let named = Path::new(first).file_name().is_some_and(|name| name == "quire-bench");
         if named {
@@ -58,13 +58,13 @@ impl CommandLine {
     }
 
     /// Whether a flag of a load was given, as `-c 5`, `-c5`, `--clients 5` or `--clients=5`.
-    pub fn mentions(&self, short: Option<char>, long: &str) -> bool {
+    pub(crate) fn mentions(&self, short: Option<char>, long: &str) -> bool {
         mentions(&self.words, short, long)
     }
 
     /// The same with more arguments.
     #[must_use]
-    pub fn with(&self, arguments: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn with(&self, arguments: impl IntoIterator<Item = String>) -> Self {
         let mut with = self.clone();
         for argument in arguments {
             with.text = format!("{} {argument}", with.text);
@@ -83,18 +83,18 @@ fn mentions(words: &[String], short: Option<char>, long: &str) -> bool {
 
 /// What a child did.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// From its start to its end.
-    pub wall_seconds: f64,
+    pub(crate) wall_seconds: f64,
     /// CPU time of it and of its own children that it waited for.
-    pub cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
     /// What it reported, of a load.
-    pub report: Option<Report>,
+    pub(crate) report: Option<Report>,
 }
 
 /// Runs children, one at a time.
 #[derive(Clone, Debug)]
-pub struct Children {
+pub(crate) struct Children {
     /// The program that makes loads: this one.
     program: PathBuf,
     /// Its arguments before those of a load.
@@ -103,17 +103,17 @@ pub struct Children {
 
 impl Children {
     /// With this very program for loads.
-    pub fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self::with_program(std::env::current_exe().context("cannot find the path of this program")?, []))
     }
 
     /// With another program that understands our arguments after some of its own.
-    pub fn with_program(program: impl Into<PathBuf>, leading: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub(crate) fn with_program(program: impl Into<PathBuf>, leading: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { program: program.into(), leading: leading.into_iter().collect() }
     }
 
     /// Runs a command to its end. An error is one line that says what the child said last.
-    pub fn measure(&self, line: &CommandLine) -> anyhow::Result<Measured> {
+    pub(crate) fn measure(&self, line: &CommandLine) -> anyhow::Result<Measured> {
         let mut command = self.command(line);
         let cpu_before = children_cpu()?;
         let began_at = Instant::now();
@@ -204,13 +204,13 @@ fn last_line(mut from: impl Read) -> String {
 /// Whether Ctrl-C was pressed. The children get the signal too, end their runs early and say so; a second one ends
 /// this program at once.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt {
+pub(crate) struct Interrupt {
     pressed: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Begins to listen.
-    pub fn listen() -> anyhow::Result<Self> {
+    pub(crate) fn listen() -> anyhow::Result<Self> {
         let interrupt = Self::default();
         let pressed = Arc::clone(&interrupt.pressed);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -231,12 +231,12 @@ impl Interrupt {
     }
 
     /// Whether it was.
-    pub fn was_pressed(&self) -> bool {
+    pub(crate) fn was_pressed(&self) -> bool {
         self.pressed.load(Ordering::Relaxed)
     }
 
-    /// As if it had been.
-    pub fn press(&self) {
+    #[cfg(test)]
+    pub(crate) fn press(&self) {
         self.pressed.store(true, Ordering::Relaxed);
     }
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use super::Exit;
 use super::effects::{Effects, FORMAT};
-use crate::report::Report;
+use super::exit::Exit;
+use crate::measurement::Report;
+use crate::measurement::{Load, Machine};
 use crate::report::json;
-use crate::report::model::{Load, Machine};
 use crate::stats::compare::{CONFIDENCE, Design, RUNS_MIN, Sides, compare};
 use crate::stats::metric::Metric;
 
@@ -18,20 +18,20 @@ use crate::stats::metric::Metric;
 ///
 /// A change of the machine between the two looks like a difference, too: `ab` runs both in turns instead.
 #[derive(Clone, Debug, Args)]
-pub struct CompareArgs {
+pub(crate) struct CompareArgs {
     /// Report of --json; the base of the ratios
     #[arg(value_name = "A.json")]
-    pub a: PathBuf,
+    pub(crate) a: PathBuf,
     /// Report of --json
     #[arg(value_name = "B.json")]
-    pub b: PathBuf,
+    pub(crate) b: PathBuf,
     /// Write the comparison as JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Runs it, to standard output.
-pub fn command(args: &CompareArgs) -> anyhow::Result<Exit> {
+pub(crate) fn command(args: &CompareArgs) -> anyhow::Result<Exit> {
     let effects = effects(&args.a, &args.b)?;
     effects.write(args.json, &mut io::stdout().lock()).context("cannot write to standard output")?;
     io::stdout().flush().context("cannot write to standard output")?;
@@ -39,7 +39,7 @@ pub fn command(args: &CompareArgs) -> anyhow::Result<Exit> {
 }
 
 /// The comparison of two saved reports.
-pub fn effects(a: &Path, b: &Path) -> anyhow::Result<Effects> {
+pub(crate) fn effects(a: &Path, b: &Path) -> anyhow::Result<Effects> {
     let (report_a, report_b) = (read(a)?, read(b)?);
     let sides: Vec<Sides> = Metric::ALL
         .into_iter()

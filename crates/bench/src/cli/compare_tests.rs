@@ -1,7 +1,7 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::report::model::{self, Distribution, Run, Verdict as Believed};
+use crate::measurement::{self, Distribution, Run, Verdict as Believed};
 use crate::stats::compare::Verdict;
 
 fn run(rate: f64, time_us: u64) -> Run {
@@ -14,7 +14,7 @@ fn run(rate: f64, time_us: u64) -> Run {
 
 fn report(runs: Vec<Run>) -> Report {
     let load = Load { protocol: "grpc".into(), target: "127.0.0.1:1".into(), connections: 10, ..Load::default() };
-    Report { format: model::FORMAT.into(), tool: String::new(), machine: Machine::default(), load, runs }
+    Report { format: measurement::FORMAT.into(), tool: String::new(), machine: Machine::default(), load, runs }
 }
 
 /// Two files in a folder, their comparison, and that as a page.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::Exit;
+use super::exit::Exit;
 use super::shown;
 use crate::report::units;
 use crate::stats::compare::{Design, Effect, Verdict};
@@ -14,34 +14,34 @@ use crate::stats::interval::Interval;
 use crate::stats::metric::Scale;
 
 /// What the JSON's `format` says.
-pub const FORMAT: &str = "quire-bench-effects/1";
+pub(crate) const FORMAT: &str = "quire-bench-effects/1";
 
 /// A comparison to be shown.
 #[derive(Clone, Debug, Serialize)]
-pub struct Effects {
+pub(crate) struct Effects {
     /// [`FORMAT`].
-    pub format: &'static str,
+    pub(crate) format: &'static str,
     /// The first side: a file or a command.
-    pub a: String,
+    pub(crate) a: String,
     /// The second.
-    pub b: String,
+    pub(crate) b: String,
     /// How values were set against each other.
-    pub design: Design,
+    pub(crate) design: Design,
     /// Confidence of all verdicts together.
-    pub confidence: f64,
+    pub(crate) confidence: f64,
     /// A metric each.
-    pub effects: Vec<Effect>,
+    pub(crate) effects: Vec<Effect>,
     /// What makes the comparison doubtful.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// Whether a run of it cannot be believed.
-    pub invalid: bool,
+    pub(crate) invalid: bool,
     /// Whether it was ended early from outside.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 impl Effects {
     /// Writes the table, or JSON.
-    pub fn write(&self, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write(&self, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
         if as_json {
             serde_json::to_writer_pretty(&mut *out, self)?;
             writeln!(out)
@@ -51,7 +51,7 @@ impl Effects {
     }
 
     /// What the program ends with.
-    pub fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         if self.invalid { Exit::Invalid } else { Exit::Done }
     }
 

@@ -12,10 +12,11 @@ use grpc::client::Settings;
 use grpc::{Encoding, Metadata};
 use prost_reflect::MethodDescriptor;
 
+use super::exit::Exit;
+use super::input;
 use super::load::{LoadArgs, Multiplexing};
 use super::measure::measure;
-use super::{Exit, input};
-use crate::report::model::Load;
+use crate::measurement::Load;
 use crate::template::{Rows, Sources};
 use crate::tls::TlsArgs;
 use crate::workload::grpc::{
@@ -181,7 +182,7 @@ async fn find(args: &GrpcArgs) -> anyhow::Result<(Target, MethodDescriptor)> {
     let channel = target.connect(settings).await?;
     let schema = match schema {
         Some(schema) => schema,
-        None => Schema::by_reflection(&channel, service).await.map_err(|error| anyhow!("{target}: {error}"))?,
+        None => Schema::by_reflection(&channel, service).await.map_err(|error| anyhow!("{target}: {error:#}"))?,
     };
     Ok((target, schema.method(service, method)?))
 }

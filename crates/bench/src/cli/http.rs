@@ -7,11 +7,12 @@ use std::sync::Arc;
 use clap::Args;
 use tokio_rustls::rustls::ClientConfig;
 
+use super::exit::Exit;
+use super::input;
 use super::load::{LoadArgs, Multiplexing};
 use super::measure::measure;
-use super::{Exit, input};
+use crate::measurement::Load;
 use crate::probe::Probe;
-use crate::report::model::Load;
 use crate::tls::TlsArgs;
 use crate::workload::http::{Asked, HttpWorkload, Requests, dialer, probe};
 use crate::workload::socket;

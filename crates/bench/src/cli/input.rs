@@ -10,16 +10,16 @@ use anyhow::Context as _;
 use crate::template::{Rows, Sources};
 
 /// Most bytes of a `--data @FILE`.
-pub const DATA_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const DATA_BYTES_MAX: u64 = 256 << 20;
 
 /// What placeholders take their values from.
-pub fn sources(seed: u64, rows: Option<&Path>) -> anyhow::Result<Sources> {
+pub(crate) fn sources(seed: u64, rows: Option<&Path>) -> anyhow::Result<Sources> {
     let rows = rows.map(Rows::read).transpose()?.map(Arc::new);
     Ok(Sources { seed, rows })
 }
 
 /// The argument itself, or what the file holds that it names with `@`.
-pub fn data(argument: &str) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn data(argument: &str) -> anyhow::Result<Vec<u8>> {
     let Some(path) = argument.strip_prefix('@') else { return Ok(argument.as_bytes().to_vec()) };
     let cannot_read = || format!("cannot read --data @{path}");
     let mut bytes = Vec::new();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::plan::{Arrivals, End, Pace, Plan};
-use crate::run::cores;
-use crate::schedule::Profile;
+use crate::cores::cores;
+use crate::plan::{End, Pace, Plan};
+use crate::schedule::{Arrivals, Profile};
 
 /// How a load is paced, how long it takes, and where its figures go.
 #[derive(Clone, Debug, Args)]

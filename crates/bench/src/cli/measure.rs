@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use super::exit::Exit;
 use super::load::{LoadArgs, Multiplexing};
-use super::{Exit, shown};
+use super::outputs::prepare_outputs;
+use super::progress::{Live, Progress as Line};
+use super::shown;
+use crate::measurement::{FORMAT, Load, Report, Run};
 use crate::plan::{End, Pace, Plan};
 use crate::probe::{Probe, Reading};
 use crate::recorder;
 use crate::report::csv::{RowWriter, Who};
-use crate::report::model::{FORMAT, Load, Report, Run};
 use crate::report::origin;
-use crate::report::outputs::prepare_outputs;
-use crate::report::progress::{Live, Progress as Line};
 use crate::report::units::float;
 use crate::run::{Progress, Watch, run_with_rows};
 use crate::stats::slo::{self, Objectives, Outcome};
@@ -23,7 +24,7 @@ use crate::verdict;
 use crate::workload::Workload;
 
 /// Makes the runs that the flags ask for. `load` says what is loaded; how is filled in here.
-pub fn measure<W: Workload>(
+pub(crate) fn measure<W: Workload>(
     args: &LoadArgs,
     multiplexing: Multiplexing,
     mut load: Load,
@@ -132,7 +133,7 @@ struct Observer {
 }
 
 impl Observer {
-    fn server_side(&mut self) -> Option<crate::report::model::ServerSide> {
+    fn server_side(&mut self) -> Option<crate::measurement::ServerSide> {
         let (before, after) = (self.before.take()?, self.after.take()?);
         after.since(&before, None)
     }

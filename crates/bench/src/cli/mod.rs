@@ -2,29 +2,31 @@
 //!
 //! Must not know a protocol: each has a file of its own.
 
-pub mod ab;
-pub mod child;
-pub mod compare;
-pub mod effects;
+mod ab;
+mod child;
+mod compare;
+mod effects;
+mod exit;
 pub mod grpc;
 pub mod http;
-pub mod input;
-pub mod load;
-pub mod measure;
+mod input;
+mod load;
+mod measure;
 pub mod null;
-pub mod report;
-pub mod shown;
+mod outputs;
+mod progress;
+mod report;
+mod shown;
 #[cfg(test)]
 mod stub;
-pub mod sweep;
+mod sweep;
 pub mod tcp;
-
-use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use exit::Exit;
 pub use load::LoadArgs;
-pub use report::ReportArgs;
+use report::ReportArgs;
 
 /// Measures gRPC, HTTP and line-based TCP services with one clock.
 #[derive(Debug, Parser)]
@@ -32,37 +34,16 @@ pub use report::ReportArgs;
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    command: Command,
 }
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done (with --slo: held); 1 --slo missed; 2 usage or nothing could be measured; 3 the run is INVALID;
 4 --slo inconclusive.";
 
-/// What a command ends with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Measured; objectives, if any, held.
-    Done = 0,
-    /// An objective was missed.
-    Missed = 1,
-    /// Nothing could be measured.
-    Failed = 2,
-    /// Measured, and not to be believed.
-    Invalid = 3,
-    /// Too little was seen to say whether the objectives hold.
-    Inconclusive = 4,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
-}
-
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+enum Command {
     /// Load a method of a gRPC service, found by reflection or in a .proto file
     Grpc(Box<grpc::GrpcArgs>),
     /// Load an HTTP service
@@ -81,18 +62,18 @@ pub enum Command {
     Report(ReportArgs),
 }
 
-impl Command {
-    /// Does it.
+impl Cli {
+    /// Runs the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        match self {
-            Self::Grpc(args) => grpc::command(args),
-            Self::Http(args) => http::command(args),
-            Self::Tcp(args) => tcp::command(args),
-            Self::Null(args) => null::run(args),
-            Self::Compare(args) => compare::command(args),
-            Self::Ab(args) => ab::command(args),
-            Self::Sweep(args) => sweep::command(args),
-            Self::Report(args) => report::command(args),
+        match &self.command {
+            Command::Grpc(args) => grpc::command(args),
+            Command::Http(args) => http::command(args),
+            Command::Tcp(args) => tcp::command(args),
+            Command::Null(args) => null::run(args),
+            Command::Compare(args) => compare::command(args),
+            Command::Ab(args) => ab::command(args),
+            Command::Sweep(args) => sweep::command(args),
+            Command::Report(args) => report::command(args),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{Exit, input};
+use super::exit::Exit;
+use super::input;
 use crate::null::{Null, NullOptions, Reply, Speaks, Stalls, Streams};
 use crate::values;
 

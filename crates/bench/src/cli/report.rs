@@ -5,23 +5,23 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Exit;
+use super::exit::Exit;
 use crate::report::pending::Pending;
 use crate::report::{html, json, summary};
 
 /// Show a report that --json wrote
 #[derive(Clone, Debug, Args)]
-pub struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// The report
     #[arg(value_name = "REPORT.json")]
-    pub report: PathBuf,
+    pub(crate) report: PathBuf,
     /// Write a page with plots, in one file, instead of the summary; - is standard output
     #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Runs the command.
-pub fn command(args: &ReportArgs) -> anyhow::Result<Exit> {
+pub(crate) fn command(args: &ReportArgs) -> anyhow::Result<Exit> {
     let report = json::read(&args.report)?;
     match &args.html {
         Some(path) => Pending::create(path)?.write_whole(html::page(&report).as_bytes())?,

@@ -5,7 +5,7 @@ use crate::stats::metric::Metric;
 use crate::stats::slo::{Judged, Measure, Outcome};
 
 /// A value of a metric with its unit.
-pub fn value(metric: Metric, value: f64) -> String {
+pub(crate) fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Rate => figures::rate(value),
         Metric::Errors => units::percent(value),
@@ -21,7 +21,7 @@ pub fn value(metric: Metric, value: f64) -> String {
 }
 
 /// An objective, what was seen with its interval, and what became of it, as a line.
-pub fn judged(judged: &Judged) -> String {
+pub(crate) fn judged(judged: &Judged) -> String {
     let show = |value: f64| match judged.objective.measure {
         Measure::Errors => units::percent(value),
         Measure::Rate => figures::rate(value),
@@ -48,8 +48,8 @@ fn time(micros: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Run;
-    use crate::report::model::Distribution;
+    use crate::measurement::Distribution;
+    use crate::measurement::Run;
     use crate::stats::slo::{judge, parse};
 
     #[test]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::child::Children;
-use crate::report::Report;
-use crate::report::model::{self, Distribution, Load, Machine, Run, Verdict};
+use crate::measurement::Report;
+use crate::measurement::{self, Distribution, Load, Machine, Run, Verdict};
 
 /// Its folder, which holds a log of the arguments of every call.
 pub(super) struct Stub {
@@ -72,7 +72,7 @@ fn report(time_us: u64) -> Report {
         ..Run::default()
     };
     Report {
-        format: model::FORMAT.into(),
+        format: measurement::FORMAT.into(),
         tool: "stub".into(),
         machine: Machine::default(),
         load: Load::default(),

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::exit::Exit;
+use super::input;
 use super::load::{LoadArgs, Multiplexing};
 use super::measure::measure;
-use super::{Exit, input};
-use crate::report::model::Load;
+use crate::measurement::Load;
 use crate::template::Template;
 use crate::values::host_and_port;
 use crate::workload::socket;

@@ -9,13 +9,20 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::Reply;
-
 const READ_BYTES: usize = 64 * 1024;
 /// Answers put together before they are written; an answer larger than that is written by itself.
 const WRITE_BYTES: usize = 64 * 1024;
 /// Reads whose answers are held back; with more of them the next read waits.
 const HELD_BACK_MAX: usize = 4096;
+
+/// What a line is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// This and a newline.
+    Line(String),
+}
 
 /// A reply as it goes over the wire.
 pub(super) fn encoded(reply: &Reply) -> Bytes {

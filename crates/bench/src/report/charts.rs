@@ -3,10 +3,10 @@
 //! Must not know how a chart is drawn or where on the page it stands.
 
 use super::figures::{self, merged};
-use super::model::{Distribution, Load, Run};
 use super::page::Figure;
 use super::plot::{Across, Axis, Bar, Chart, Colour, Rule, Series, Shape, Unit};
 use super::units;
+use crate::measurement::{Distribution, Load, Run};
 
 /// Bars of a distribution over its whole range.
 const BARS: usize = 56;
@@ -162,7 +162,7 @@ fn curve(distribution: &Distribution) -> Vec<(f64, f64)> {
 }
 
 fn percentiles_over_time(runs: &[Run]) -> Figure {
-    let line = |run: &Run, of: fn(&super::model::Interval) -> f64| {
+    let line = |run: &Run, of: fn(&crate::measurement::Interval) -> f64| {
         let points = run.series.iter().map(|part| {
             let time = of(part);
             (part.at_seconds + part.seconds / 2.0, time)
@@ -207,7 +207,7 @@ fn percentiles_over_time(runs: &[Run]) -> Figure {
 }
 
 fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
-    let steps = |run: &Run, of: fn(&super::model::Interval) -> u64| -> Vec<(f64, f64)> {
+    let steps = |run: &Run, of: fn(&crate::measurement::Interval) -> u64| -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> =
             run.series.iter().map(|part| (part.at_seconds, units::float(of(part)) / part.seconds)).collect();
         // The last part has its length too.

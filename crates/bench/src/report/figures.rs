@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use super::model::{Distribution, Run, histogram};
 use super::units;
+use crate::measurement::{Distribution, Run, histogram};
 
 /// A figure of a run.
 pub struct Figure {

@@ -1,6 +1,6 @@
 //! Measurements for tests: ordinary ones and those at the ends of what can happen.
 
-use super::model::{FORMAT, Finish, Interval, Load, Machine, Report, Run, ServerSide, Verdict};
+use crate::measurement::{FORMAT, Finish, Interval, Load, Machine, Report, Run, ServerSide, Verdict};
 
 /// A report of these runs.
 pub(crate) fn report(runs: Vec<Run>) -> Report {

@@ -4,10 +4,10 @@
 
 use super::charts;
 use super::figures::{self, FIGURES, Range, TIMES, merged};
-use super::model::{Load, Machine, Report, Run, ServerSide};
 use super::origin::{self, moment};
 use super::page::{Banner, Card, Page, Table, Tone, Value};
 use super::units;
+use crate::measurement::{Load, Machine, Report, Run, ServerSide};
 
 /// Endings that are listed, the most frequent first; the others are counted together.
 const ENDINGS_SHOWN_MAX: usize = 40;
@@ -307,8 +307,8 @@ fn machine(machine: &Machine, report: &Report) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measurement::Verdict;
     use crate::report::fixtures;
-    use crate::report::model::Verdict;
 
     /// What the page says under this key.
     fn figure<'a>(page: &'a str, key: &str) -> Option<&'a str> {
@@ -337,7 +337,7 @@ mod tests {
         huge.sent_bytes = u64::MAX;
         huge.client_cpu_seconds = f64::MAX;
         huge.began_unix_ms = u64::MAX;
-        huge.response.histogram.record(super::super::model::TIME_NS_MAX).expect("in range");
+        huge.response.histogram.record(crate::measurement::TIME_NS_MAX).expect("in range");
         huge.finishes[0].client = u32::MAX;
         huge.finishes[1].response_us = f64::INFINITY;
         huge.series[0].seconds = 0.0;

@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
-use super::model::{FORMAT, Report};
 use super::pending::Pending;
+use crate::measurement::{FORMAT, Report};
 
 /// Longest file that is read.
 pub const REPORT_BYTES_MAX: u64 = 256 << 20;
@@ -48,27 +48,6 @@ pub fn parse(text: &str) -> anyhow::Result<Report> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| anyhow::anyhow!("{}: {}", error.path(), error.inner()))
-}
-
-/// Buckets with an infinite upper bound, which JSON has no number for: there it is `null`.
-pub(super) mod buckets {
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-
-    pub(in crate::report) fn serialize<S: Serializer>(
-        buckets: &[(f64, u64)],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let finite = |bound: f64| bound.is_finite().then_some(bound);
-        let saved: Vec<(Option<f64>, u64)> = buckets.iter().map(|&(bound, calls)| (finite(bound), calls)).collect();
-        saved.serialize(serializer)
-    }
-
-    pub(in crate::report) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<(f64, u64)>, D::Error> {
-        let saved = Vec::<(Option<f64>, u64)>::deserialize(deserializer)?;
-        Ok(saved.into_iter().map(|(bound, calls)| (bound.unwrap_or(f64::INFINITY), calls)).collect())
-    }
 }
 
 #[cfg(test)]

@@ -7,15 +7,9 @@ pub mod figures;
 pub(crate) mod fixtures;
 pub mod html;
 pub mod json;
-pub mod model;
 pub mod origin;
-pub mod outputs;
 pub mod page;
 pub mod pending;
 pub mod plot;
-pub mod progress;
 pub mod summary;
 pub mod units;
-
-pub use model::{Report, Run};
-pub use outputs::prepare_outputs;

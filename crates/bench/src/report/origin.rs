@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::model::Machine;
+use crate::measurement::Machine;
 
 /// This program's version, with the commit it was built from where that is known.
 pub const TOOL: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ")");
@@ -25,7 +25,7 @@ pub fn this_machine() -> Machine {
     let release = read("/proc/sys/kernel/osrelease");
     Machine {
         cpu: model.trim_start_matches([' ', '\t', ':']).to_owned(),
-        cores: crate::run::cores().len(),
+        cores: crate::cores::cores().len(),
         system: format!("{} {}", std::env::consts::OS, release.trim()),
     }
 }

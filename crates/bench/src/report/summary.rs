@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::figures::{self, FIGURES, TIMES, merged};
-use super::model::{Report, Run};
 use super::units;
+use crate::measurement::{Report, Run};
 
 /// Endings that are listed, the most frequent first.
 const ENDINGS_SHOWN_MAX: usize = 12;

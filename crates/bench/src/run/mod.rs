@@ -2,9 +2,11 @@
 //!
 //! Must not know the protocol, nor whether figures are to be believed; that is [`crate::verdict`]'s.
 
+mod closed_loop;
 mod open_loop;
-mod patience;
 mod series;
+mod state;
+mod timeouts;
 mod timer;
 mod usage;
 mod worker;
@@ -17,13 +19,13 @@ use anyhow::{Context as _, bail};
 use tokio::sync::{mpsc, watch};
 
 use self::series::Series;
+use self::state::{Shared, Stage, until};
 use self::usage::{MachineTimes, Shares};
-pub use self::usage::{cores, pin_to};
-use self::worker::{Done, Message, Shared, Stage};
+use self::worker::{Done, Message};
+use crate::measurement::{Distribution, Finish, Run, Verdict};
 use crate::plan::{End, Pace, Plan};
 use crate::recorder::{self, CUT, NOT_SENT, Part};
 use crate::report::csv::RowSink;
-use crate::report::model::{Distribution, Finish, Run, Verdict};
 use crate::verdict::{self, Seen};
 use crate::workload::Workload;
 
@@ -190,9 +192,9 @@ impl<'a> Coordinator<'a> {
                     Some(message) => self.take(message)?,
                 },
                 () = &mut warm, if self.began.is_none() => self.begin(begin),
-                () = worker::until(window_end), if !is_measured => self.end_measuring(),
+                () = until(window_end), if !is_measured => self.end_measuring(),
                 _ = &mut interrupt, if cut_at.is_none() => self.stop(),
-                () = worker::until(cut_at), if cut_at.is_some() && !is_cut => {
+                () = until(cut_at), if cut_at.is_some() && !is_cut => {
                     is_cut = true;
                     self.shared.stage.send_replace(Stage::Cut);
                 }

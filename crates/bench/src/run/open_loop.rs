@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::state::{Stage, WorkerState};
 use super::timer::Timer;
-use super::worker::{Desk, Stage};
 use crate::recorder::Asked;
 use crate::schedule::DueTimes;
 use crate::workload::Session;
@@ -33,7 +33,7 @@ struct Places {
 
 impl Places {
     /// A place; none if none was free before `until`, or the run was stopped first.
-    async fn take(&self, desk: &Desk, now: &mut Instant, until: Instant) -> Option<usize> {
+    async fn take(&self, state: &WorkerState, now: &mut Instant, until: Instant) -> Option<usize> {
         if *now >= until {
             return None;
         }
@@ -42,9 +42,9 @@ impl Places {
             if free.is_some() {
                 return free;
             }
-            let freed = desk.patience.within(self.waiting_slot, until, self.freed.notified()).await;
+            let freed = state.timeouts.within(self.waiting_slot, until, self.freed.notified()).await;
             *now = Instant::now();
-            if freed.is_none() || *now >= until || desk.is_stopped() {
+            if freed.is_none() || *now >= until || state.is_stopped() {
                 return None;
             }
         }
@@ -58,19 +58,19 @@ impl Places {
 
 /// Makes the requests that are due in the window and before it, and waits for their answers.
 pub(super) async fn run<S: Session>(
-    desk: &Rc<Desk>,
+    state: &Rc<WorkerState>,
     timer: &Timer,
     due_times: DueTimes,
     began: Instant,
     sessions: Vec<(usize, Rc<S>)>,
 ) -> anyhow::Result<()> {
     // Connections take turns: the places of one are a whole round apart.
-    let slots = sessions.len() * desk.shared.plan.in_flight;
+    let slots = sessions.len() * state.shared.plan.in_flight;
     let free = RefCell::new((0..slots).collect());
     let places = Rc::new(Places { free, freed: Notify::new(), waiting_slot: slots });
     // Ends the wait for a place when the run is stopped, and itself when this function returns.
     let mut stopper = JoinSet::new();
-    let (mut stage, stopped) = (desk.shared.stage.subscribe(), Rc::clone(&places));
+    let (mut stage, stopped) = (state.shared.stage.subscribe(), Rc::clone(&places));
     stopper.spawn_local(async move {
         drop(stage.wait_for(|stage| !matches!(stage, Stage::Running(_))).await);
         stopped.freed.notify_one();
@@ -81,23 +81,23 @@ pub(super) async fn run<S: Session>(
     let mut given_up = 0_u64;
     for (turn, due) in (0..).zip(due_times) {
         let due_at = began + Duration::from_secs_f64(due.min(DUE_SECONDS_MAX));
-        if desk.window.has_ended(due_at) {
+        if state.window.has_ended(due_at) {
             break;
         }
         if due_at > now && stopped_at.is_none() {
-            desk.wait(timer.until(due_at)).await?;
+            state.wait(timer.until(due_at)).await?;
             now = Instant::now();
         }
-        if desk.is_stopped() && *stopped_at.get_or_insert(now) <= due_at {
+        if state.is_stopped() && *stopped_at.get_or_insert(now) <= due_at {
             break;
         }
-        let Some(number) = desk.next_number() else { break };
+        let Some(number) = state.next_number() else { break };
         let place = match stopped_at {
-            None => places.take(desk, &mut now, due_at + desk.shared.plan.timeout).await,
+            None => places.take(state, &mut now, due_at + state.shared.plan.timeout).await,
             Some(_) => None,
         };
         let Some(slot) = place else {
-            desk.recorder.borrow_mut().record_not_sent(number, due_at, now);
+            state.recorder.borrow_mut().record_not_sent(number, due_at, now);
             given_up += 1;
             if given_up.is_multiple_of(GIVEN_UP_AT_ONCE) {
                 tokio::task::yield_now().await;
@@ -106,10 +106,10 @@ pub(super) async fn run<S: Session>(
             continue;
         };
         let (connection, session) = &sessions[slot % sessions.len()];
-        let (desk, places, session) = (Rc::clone(desk), Rc::clone(&places), Rc::clone(session));
+        let (state, places, session) = (Rc::clone(state), Rc::clone(&places), Rc::clone(session));
         let asked = Asked { number, client: u32::try_from(*connection)?, turn, due_at: Some(due_at) };
         requests.spawn_local(async move {
-            desk.make(&*session, slot, asked, now).await;
+            state.make(&*session, slot, asked, now).await;
             places.put_back(slot);
         });
         while let Some(ended) = requests.try_join_next() {

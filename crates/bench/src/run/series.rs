@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::measurement::{Distribution, Interval};
 use crate::recorder::Part;
-use crate::report::model::{Distribution, Interval};
 
 /// Intervals kept: an hour of seconds. Beyond, neighbours become one, with the worse percentiles of the two.
 const INTERVALS_MAX: usize = 3_600;

@@ -115,21 +115,6 @@ impl Times {
     }
 }
 
-/// Pins the calling thread to a core.
-pub fn pin_to(core: usize) -> std::io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
-}
-
-/// The cores that this process may use.
-pub fn cores() -> Vec<usize> {
-    match rustix::thread::sched_getaffinity(None) {
-        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
-        Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use crate::report::Run;
+use crate::measurement::Run;
 
 /// A figure of a run, or of a whole command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,7 +149,7 @@ pub(crate) fn count(value: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::ServerSide;
+    use crate::measurement::ServerSide;
 
     #[test]
     fn every_metric_is_found_by_its_name_and_an_unknown_one_names_them_all() {

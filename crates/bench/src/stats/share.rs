@@ -87,7 +87,7 @@ fn binomial_range(count: u64, probability: f64, confidence: f64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::histogram;
+    use crate::measurement::histogram;
     use crate::stats::order::Orders;
 
     #[test]

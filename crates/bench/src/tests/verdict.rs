@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::plan::Arrivals;
+use crate::schedule::Arrivals;
 
 fn plan(rate: Option<&str>) -> Plan {
     let pace = match rate {

@@ -11,16 +11,7 @@ pub mod tcp;
 use std::future::Future;
 use std::time::Instant;
 
-/// A request to be made, numbered so that templates can tell requests apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// Number of the request in the run, from 0; unique over all workers.
-    pub number: u64,
-    /// Number of the client that makes it, from 0.
-    pub client: u32,
-    /// Number of the worker thread, from 0.
-    pub worker: u32,
-}
+pub use crate::template::Turn;
 
 /// How a request ended and when.
 #[derive(Clone, Copy, Debug)]

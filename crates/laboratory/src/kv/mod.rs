@@ -19,9 +19,10 @@ use crate::awake::Awake;
 use crate::lab::{self, Results};
 use crate::server::{Server, on_core};
 use crate::{Findings, Options};
+use bench::cores::cores;
+use bench::measurement::Run;
 use bench::plan::{End, Pace, Plan};
-use bench::report::Run;
-use bench::run::{cores, run};
+use bench::run::run;
 use bench::tls::TlsArgs;
 use bench::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 
 use super::load::{SMALL_KEYS, SMALL_VALUE_BYTES, Small};
 use crate::server::{Server, free_address, on_core};
-use bench::report::Run;
+use bench::measurement::Run;
 
 /// Where a memory-backed folder is on Linux.
 const MEMORY: &str = "/dev/shm";

@@ -8,9 +8,10 @@ use prost::Message;
 
 use super::{COLUMN, VALUE};
 use crate::server::Server;
+use bench::cores::cores;
+use bench::measurement::Run;
 use bench::plan::{End, Pace, Plan};
-use bench::report::Run;
-use bench::run::{cores, run};
+use bench::run::run;
 use bench::template::Sources;
 use bench::tls::TlsArgs;
 use bench::workload::Workload;

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::fixtures;
     use crate::lab::Results;
-    use bench::report::Run;
+    use bench::measurement::Run;
 
     /// Two rounds in which every load ran on every server, with 250 kB an answer.
     fn measured(missing: &[&str]) -> Measurements {

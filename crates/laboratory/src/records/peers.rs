@@ -16,7 +16,7 @@ use super::loads::{self, Load, origin};
 use crate::Options;
 use crate::progress::Progress;
 use crate::server::Server;
-use bench::report::Run;
+use bench::measurement::Run;
 
 const INSTALL: &str = "peers/records/install.sh installs it";
 const QUERIES: &str = include_str!("../../../../peers/records/queries.py");

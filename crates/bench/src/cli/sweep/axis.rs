@@ -17,7 +17,7 @@ const RATES_DEFAULT: usize = 10;
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Axis {
+pub(crate) enum Axis {
     /// Clients of a closed loop.
     Clients,
     /// Requests a second of an open loop.
@@ -26,7 +26,7 @@ pub enum Axis {
 
 impl Axis {
     /// The load's flag.
-    pub fn flag(self) -> &'static str {
+    pub(crate) fn flag(self) -> &'static str {
         match self {
             Self::Clients => "--clients",
             Self::Rate => "--rate",

@@ -11,58 +11,58 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use self::axis::Axis;
-pub use self::model::{Point, PointRun, Sweep};
-use super::Exit;
+pub(crate) use self::model::{Point, PointRun, Sweep};
 use super::child::{Children, CommandLine, Interrupt};
+use super::exit::Exit;
 use super::shown;
 use crate::report::pending::Pending;
 use crate::stats::metric::Metric;
 use crate::stats::order::Orders;
 
 /// Runs of each point at most.
-pub const RUNS_MAX: usize = 1_000;
+pub(crate) const RUNS_MAX: usize = 1_000;
 
 /// Measures a load at many numbers of clients or rates: the curve, its knee and the universal scalability law
 #[derive(Clone, Debug, Args)]
 #[command(group = clap::ArgGroup::new("axis").required(true).args(["clients", "rate"]))]
-pub struct SweepArgs {
+pub(crate) struct SweepArgs {
     /// Clients of a closed loop, as 1..20 or 1,2,4,8
     #[arg(long, value_name = "RANGE")]
-    pub clients: Option<String>,
+    pub(crate) clients: Option<String>,
     /// Requests a second of an open loop, as 1000..20000 or 1000,5000
     #[arg(long, value_name = "RANGE")]
-    pub rate: Option<String>,
+    pub(crate) rate: Option<String>,
     /// From one point of a range to the next [default: every number of clients up to 20 points; 10 rates]
     #[arg(long, value_name = "N")]
-    pub step: Option<f64>,
+    pub(crate) step: Option<f64>,
     /// Points of a range, equally far apart
     #[arg(long, value_name = "N")]
-    pub points: Option<usize>,
+    pub(crate) points: Option<usize>,
     /// Runs of each point, in random order over all points
     #[arg(long, value_name = "N", default_value_t = 3)]
-    pub runs: usize,
+    pub(crate) runs: usize,
     /// Seed of the order
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Write every run's figures and what the curve says as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
     /// Write a row a point
     #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
+    pub(crate) csv: Option<PathBuf>,
     /// Write one page with the curve, complete in itself
     #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
     /// No progress
     #[arg(short, long)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// The load, without what is varied: grpc ADDRESS METHOD -d 2s
     #[arg(last = true, required = true, value_name = "LOAD")]
-    pub load: Vec<String>,
+    pub(crate) load: Vec<String>,
 }
 
 /// Runs it; the table goes to standard output unless something else does.
-pub fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
+pub(crate) fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
     let plan = Plan::new(args)?;
     // A file that cannot be written is told of now, not after the sweep.
     let open = |path: &Option<PathBuf>| path.as_deref().map(Pending::create).transpose();
@@ -89,7 +89,7 @@ pub fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
 
 /// What is to be done, checked.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     load: CommandLine,
     axis: Axis,
     points: Vec<f64>,
@@ -99,7 +99,7 @@ pub struct Plan {
 
 impl Plan {
     /// Checks what was asked for.
-    pub fn new(args: &SweepArgs) -> anyhow::Result<Self> {
+    pub(crate) fn new(args: &SweepArgs) -> anyhow::Result<Self> {
         let (axis, range) = match (&args.clients, &args.rate) {
             (Some(clients), None) => (Axis::Clients, clients),
             (None, Some(rate)) => (Axis::Rate, rate),
@@ -125,7 +125,12 @@ impl Plan {
 
     /// Does it: all points once in random order, then again in another, so that what changes on the machine meets all
     /// points alike. When interrupted, the run under way is dropped.
-    pub fn run(&self, children: &Children, interrupt: &Interrupt, show: &mut dyn FnMut(&str)) -> anyhow::Result<Sweep> {
+    pub(crate) fn run(
+        &self,
+        children: &Children,
+        interrupt: &Interrupt,
+        show: &mut dyn FnMut(&str),
+    ) -> anyhow::Result<Sweep> {
         let mut orders = Orders::new(self.seed);
         let mut points: Vec<Point> = self.points.iter().map(|&at| Point { at, runs: Vec::new() }).collect();
         let turns: Vec<usize> = (0..self.runs).flat_map(|_| orders.order(self.points.len())).collect();

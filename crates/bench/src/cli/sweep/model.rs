@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::axis::Axis;
-use crate::report::Run;
+use crate::measurement::Run;
 use crate::stats::interval::{Interval, geometric_mean, geometric_mean_interval, mean, mean_interval};
 use crate::stats::knee::{AtRate, Served, kneedle, last_served};
 use crate::stats::metric::Metric;
@@ -32,37 +32,37 @@ pub(super) const FIGURES: [Metric; 9] = [
 
 /// A load measured at several points.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sweep {
+pub(crate) struct Sweep {
     /// [`FORMAT`].
-    pub format: &'static str,
+    pub(crate) format: &'static str,
     /// The load, without what is varied.
-    pub load: String,
+    pub(crate) load: String,
     /// What is varied.
-    pub axis: Axis,
+    pub(crate) axis: Axis,
     /// In ascending order.
-    pub points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
     /// Confidence of each interval.
-    pub confidence: f64,
+    pub(crate) confidence: f64,
     /// Whether it was ended early from outside: points then have fewer runs, or none.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 /// What was seen at a point.
 #[derive(Clone, Debug, Serialize)]
-pub struct Point {
+pub(crate) struct Point {
     /// Clients, or requests a second.
-    pub at: f64,
+    pub(crate) at: f64,
     /// Each a replicate.
-    pub runs: Vec<PointRun>,
+    pub(crate) runs: Vec<PointRun>,
 }
 
 /// A run's figures.
 #[derive(Clone, Debug, Serialize)]
-pub struct PointRun {
+pub(crate) struct PointRun {
     /// Those that were measured.
-    pub figures: BTreeMap<Metric, f64>,
+    pub(crate) figures: BTreeMap<Metric, f64>,
     /// Why they cannot be believed; empty: they can.
-    pub invalid: Vec<String>,
+    pub(crate) invalid: Vec<String>,
 }
 
 impl From<&Run> for PointRun {
@@ -74,18 +74,18 @@ impl From<&Run> for PointRun {
 
 impl Point {
     /// A figure over all runs that have it; not a number if none has.
-    pub fn figure(&self, metric: Metric) -> f64 {
+    pub(crate) fn figure(&self, metric: Metric) -> f64 {
         self.interval(metric).map_or_else(|| centre(&self.values(metric)), |interval| interval.estimate)
     }
 
     /// Its interval over runs; none for fewer than two.
-    pub fn interval(&self, metric: Metric) -> Option<Interval> {
+    pub(crate) fn interval(&self, metric: Metric) -> Option<Interval> {
         let values = self.values(metric);
         geometric_mean_interval(&values, CONFIDENCE).or_else(|| mean_interval(&values, CONFIDENCE))
     }
 
     /// Why the first of its runs that cannot be believed cannot.
-    pub fn invalid(&self) -> Option<&str> {
+    pub(crate) fn invalid(&self) -> Option<&str> {
         self.runs.iter().flat_map(|run| &run.invalid).next().map(String::as_str)
     }
 
@@ -101,13 +101,13 @@ fn centre(values: &[f64]) -> f64 {
 
 impl Sweep {
     /// The points at which something was measured.
-    pub fn measured(&self) -> impl Iterator<Item = &Point> {
+    pub(crate) fn measured(&self) -> impl Iterator<Item = &Point> {
         self.points.iter().filter(|point| !point.runs.is_empty())
     }
 
     /// Where more clients stop paying; none for rates. Points with runs that cannot be believed are left out: of a
     /// client that was the bottleneck the curve would tell the client's knee.
-    pub fn knee(&self) -> Option<f64> {
+    pub(crate) fn knee(&self) -> Option<f64> {
         if self.axis != Axis::Clients {
             return None;
         }
@@ -120,7 +120,7 @@ impl Sweep {
     }
 
     /// The universal scalability law, over runs that can be believed; none for rates.
-    pub fn usl(&self) -> Option<Result<Usl, usl::NoFit>> {
+    pub(crate) fn usl(&self) -> Option<Result<Usl, usl::NoFit>> {
         if self.axis != Axis::Clients {
             return None;
         }
@@ -136,7 +136,7 @@ impl Sweep {
 
     /// How far rates were served; none for clients. A run that did not reach its rate is INVALID as a measurement of
     /// that rate, and it is the answer here.
-    pub fn served(&self) -> Option<Served> {
+    pub(crate) fn served(&self) -> Option<Served> {
         let at_rate = |point: &Point| AtRate {
             asked: point.at,
             achieved: point.figure(Metric::Rate),
@@ -146,7 +146,7 @@ impl Sweep {
     }
 
     /// Whether a point that the answer rests on cannot be believed: any of clients, of rates one that was served.
-    pub fn is_invalid(&self) -> bool {
+    pub(crate) fn is_invalid(&self) -> bool {
         let end = self.served().map_or(f64::INFINITY, |served| served.last.unwrap_or(0.0));
         self.measured().any(|point| point.at <= end && point.invalid().is_some())
     }

@@ -2,10 +2,11 @@
 
 use askama::Template;
 
+use super::chart::{Across, Axis, Chart, Shape};
 use super::layout::{self, Frame, GAP, LINE, Place, SAMPLE};
 use super::scale::{self, Scale};
 use super::shape::{self, Places};
-use super::{Across, Axis, Chart, Shape, text};
+use super::text;
 
 /// Strokes that have their names at their ends; more are named in rows above.
 const NAMED_AT_END_MAX: usize = 6;
@@ -79,8 +80,14 @@ impl Places for Canvas<'_> {
     }
 }
 
-/// The chart as SVG.
-pub(super) fn svg(chart: &Chart, place: &Place, id: &str) -> String {
+impl Chart {
+    /// The chart for wide and for narrow places. `id` has to differ between the charts of a page.
+    pub fn svg(&self, id: &str) -> String {
+        [layout::WIDE, layout::NARROW].map(|place| svg(self, &place, id)).concat()
+    }
+}
+
+fn svg(chart: &Chart, place: &Place, id: &str) -> String {
     let mut canvas = Canvas::new(chart, place);
     canvas.grid();
     canvas.series();

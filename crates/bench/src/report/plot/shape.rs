@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::{POINTS_MAX, Shape};
+use super::chart::{POINTS_MAX, Shape};
 
 /// Up to so many values a line shows a dot at each.
 const DOTS_MAX: usize = 24;

@@ -1,7 +1,7 @@
 //! Words of a chart: ticks with their units, and what is said to readers who cannot see it.
 
+use super::chart::{Chart, Series, Shape, Unit};
 use super::scale::{Scale, Spread};
-use super::{Chart, Series, Shape, Unit};
 use crate::report::units;
 
 /// The words at the ticks of an axis.

@@ -5,9 +5,9 @@
 //! the mean, the parts of its time as batches for the rate. That is the least there is to doubt; the next run may
 //! differ by more.
 
-use super::{CONFIDENCE, Judged, Measure, Objective, Outcome};
+use super::objective::{CONFIDENCE, Judged, Measure, Objective, Outcome};
+use crate::measurement::{Distribution, Run};
 use crate::report::figures::merged;
-use crate::report::model::{Distribution, Run};
 use crate::stats::interval::{Interval, geometric_mean_interval, mean_interval, student_t};
 use crate::stats::metric::{Metric, count};
 use crate::stats::share;
@@ -140,7 +140,7 @@ fn rate(runs: &[&Run]) -> Option<Interval> {
 /// Rates of equal stretches of a run.
 fn batch_rates(run: &Run) -> Vec<f64> {
     let parts = run.series.len().div_ceil(BATCHES_MAX).max(1);
-    let rate = |parts: &[crate::report::model::Interval]| {
+    let rate = |parts: &[crate::measurement::Interval]| {
         let seconds: f64 = parts.iter().map(|part| part.seconds).sum();
         parts.iter().map(|part| count(part.requests)).sum::<f64>() / seconds
     };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::model::{self, Verdict};
+use crate::measurement::{self, Verdict};
 use crate::stats::slo::{outcome, parse};
 
 /// A run of ten seconds whose response times go evenly up to `longest_us`.
@@ -8,11 +8,11 @@ fn run(requests: u64, longest_us: u64, errors: u64) -> Run {
     for request in 1..=requests {
         response.histogram.record(longest_us * 1_000 * request / requests).expect("within bounds");
     }
-    let part = |at: u64| model::Interval {
+    let part = |at: u64| measurement::Interval {
         at_seconds: count(at),
         seconds: 1.0,
         requests: requests / 10 + at % 2,
-        ..model::Interval::default()
+        ..measurement::Interval::default()
     };
     Run {
         seconds: 10.0,

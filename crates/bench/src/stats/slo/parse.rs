@@ -1,8 +1,10 @@
 //! Objectives from text. An error names the part that is wrong and what would be right.
 
+use std::str::FromStr;
+
 use thiserror::Error;
 
-use super::{Measure, Objective, Relation};
+use super::objective::{Measure, Objective, Relation};
 
 /// Objectives in one list.
 pub const OBJECTIVES_MAX: usize = 32;
@@ -70,6 +72,18 @@ pub enum SloError {
 const A_TIME: &str = "a time, as in 500us, 5ms or 1.5s";
 const A_SHARE: &str = "a share from 0% to 100%, as in 0.1%";
 const A_RATE: &str = "a number of requests a second, as in 1000";
+
+/// Every objective of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objectives(pub Vec<Objective>);
+
+impl FromStr for Objectives {
+    type Err = SloError;
+
+    fn from_str(list: &str) -> Result<Self, SloError> {
+        parse(list).map(Self)
+    }
+}
 
 /// Reads a list of objectives, separated by commas.
 pub fn parse(list: &str) -> Result<Vec<Objective>, SloError> {

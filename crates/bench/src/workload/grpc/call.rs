@@ -1,21 +1,63 @@
 //! One call, of each shape: what is sent, and when its answer began and ended.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use grpc::client::{Ignored, Path, RawMessage};
-use grpc::{Code, Request, Status, Stream};
+use grpc::client::{Channel, Ignored, Path, RawMessage, Settings, WireMessage};
+use grpc::{Code, Metadata, Request, Status, Stream};
 
-use super::endings::{DATA, ending_of};
-use super::{GrpcSession, Requests};
-use crate::workload::{Answer, Ending, Turn};
+use super::endings::{DATA, Endings, ending_of};
+use super::payload::{PayloadError, Requests};
+use super::schema::Shape;
+use super::target::Target;
+use crate::workload::{Answer, Ending, Session, Traffic, Turn};
 
 /// How long a request that could not reach the server keeps its place before the next one: an outage is to be counted
 /// in requests that were tried, not in turns of a loop. No part of any time that is measured.
 pub const REST: Duration = Duration::from_millis(10);
+
+/// What all connections of a load have.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) target: Target,
+    pub(super) path: &'static Path,
+    pub(super) shape: Shape,
+    pub(super) requests: Requests,
+    pub(super) metadata: Metadata,
+    pub(super) deadline: Option<Duration>,
+    pub(super) settings: Settings,
+    pub(super) endings: Endings,
+}
+
+/// A connection of a [`super::GrpcWorkload`].
+#[derive(Debug)]
+pub struct GrpcSession {
+    pub(super) shared: Arc<Shared>,
+    pub(super) channel: Channel,
+    /// The one request of every call, where it is one.
+    pub(super) wire: Option<WireMessage>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {}", self.path, self.target)
+    }
+}
+
+impl Session for GrpcSession {
+    async fn request(&self, turn: Turn) -> Answer {
+        if self.shared.shape == Shape::UNARY { self.unary(turn).await } else { self.stream(turn).await }
+    }
+
+    fn traffic(&self) -> Traffic {
+        let traffic = self.channel.traffic();
+        Traffic { sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
+    }
+}
 
 impl GrpcSession {
     fn request_of<T>(&self, message: T) -> Request<T> {
@@ -30,7 +72,7 @@ impl GrpcSession {
         request
     }
 
-    pub(super) async fn unary(&self, turn: Turn) -> Answer {
+    async fn unary(&self, turn: Turn) -> Answer {
         let (path, wire) = match &self.wire {
             Some(wire) => (self.shared.path, wire.clone()),
             None => match self.shared.requests.one(turn) {
@@ -60,7 +102,7 @@ impl GrpcSession {
         Answer { sent_at, first_byte_at: answer.head_at, done_at, ending }
     }
 
-    pub(super) async fn stream(&self, turn: Turn) -> Answer {
+    async fn stream(&self, turn: Turn) -> Answer {
         let Ok(messages) = self.shared.requests.all(turn) else { return unsent() };
         let request = self.request_of(Outgoing { messages, next: 0 });
         let sent_at = Instant::now();
@@ -155,7 +197,7 @@ impl Stream for Outgoing {
 
 impl Requests {
     /// The encoded message of a call that takes one, and its method if that is not always the same.
-    fn one(&self, turn: Turn) -> Result<(Option<&'static Path>, Bytes), super::PayloadError> {
+    fn one(&self, turn: Turn) -> Result<(Option<&'static Path>, Bytes), PayloadError> {
         let message = match self {
             Self::Constant(messages) => messages.first().map(|message| message.0.clone()).unwrap_or_default(),
             Self::Made(make) => make(turn),
@@ -168,7 +210,7 @@ impl Requests {
         Ok((None, message))
     }
 
-    fn all(&self, turn: Turn) -> Result<Arc<[RawMessage]>, super::PayloadError> {
+    fn all(&self, turn: Turn) -> Result<Arc<[RawMessage]>, PayloadError> {
         match self {
             Self::Constant(messages) => Ok(Arc::clone(messages)),
             Self::Made(make) => Ok(Arc::new([RawMessage(make(turn))])),

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use grpc::Code;
 
-use super::outcome::OutcomeField;
-use crate::workload::Ending;
+use super::outcome::{OutcomeField, VALUES_MAX};
+use crate::workload::{ENDINGS_MAX, Ending};
 
 /// A call that was not made, because the data of its turn does not fit the message.
 pub(super) const DATA: u16 = 17;
 /// Endings from this number on are the workload's own.
 pub const OWN_ENDINGS_FIRST: u16 = DATA + 1;
+const _: () = assert!(OWN_ENDINGS_FIRST + VALUES_MAX < ENDINGS_MAX, "a run can count every value's number");
 
 /// Tells the ending of a call by the bytes of its answer's message; of a stream's, by its last. Called only for
 /// answers whose status is OK.
@@ -58,7 +59,9 @@ impl Endings {
         match &self.0 {
             Kind::Status => ending_of(Code::Ok),
             Kind::Classified { classify, .. } => classify(message),
-            Kind::Field(field) => field.ending(message).unwrap_or_else(|_| ending_of(Code::Internal)),
+            Kind::Field(field) => {
+                field.number(message).map_or_else(|_| ending_of(Code::Internal), |number| Self::own(number, false))
+            }
         }
     }
 

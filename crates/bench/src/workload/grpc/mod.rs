@@ -1,7 +1,7 @@
 //! gRPC calls over our own channel, a connection a session.
 //!
 //! A call's messages are bytes here: they are encoded before it is timed, and an answer is looked into only where its
-//! ending depends on it. Must not know where messages come from (`payload`) nor how contracts are learnt (`schema`).
+//! ending depends on it. Must not know where messages come from (`payload`) nor how contracts are found (`schema`).
 
 mod call;
 mod endings;
@@ -19,19 +19,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grpc::Metadata;
-use grpc::client::{Channel, Path, Settings, WireMessage};
+use grpc::client::{Path, Settings};
 
-pub use call::REST;
+pub use call::{GrpcSession, REST};
 pub use endings::{Classify, Endings, OWN_ENDINGS_FIRST};
 pub use example::example;
 pub use fit::{Misfit, message_from_json};
 pub use outcome::OutcomeField;
 pub use payload::{DATA_BYTES_MAX, MESSAGES_MAX, Payload, PayloadError, Requests};
 pub use reflection::DESCRIPTOR_FILES_MAX;
-pub use schema::{Schema, SchemaError, split_method};
+pub use schema::{Schema, Shape, split_method};
 pub use target::Target;
 
-use super::{Answer, Session, Traffic, Turn, Workload};
+use super::Workload;
+use call::Shared;
 
 /// An answer's message, decompressed, up to this.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -45,36 +46,10 @@ const FRAME_BYTES_MAX: u32 = 256 << 10;
 /// Requests at once on a connection unless said otherwise.
 const IN_FLIGHT_DEFAULT: usize = 1024;
 
-/// Which sides of a method are streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// The request is a stream of messages.
-    pub client_streams: bool,
-    /// The answer is.
-    pub server_streams: bool,
-}
-
-impl Shape {
-    /// One message there, one back.
-    pub const UNARY: Self = Self { client_streams: false, server_streams: false };
-}
-
 /// Calls of one method of one server.
 #[derive(Clone)]
 pub struct GrpcWorkload {
     shared: Arc<Shared>,
-}
-
-#[derive(Clone)]
-struct Shared {
-    target: Target,
-    path: &'static Path,
-    shape: Shape,
-    requests: Requests,
-    metadata: Metadata,
-    deadline: Option<Duration>,
-    settings: Settings,
-    endings: Endings,
 }
 
 impl GrpcWorkload {
@@ -169,31 +144,5 @@ impl Workload for GrpcWorkload {
 
     fn label(&self, ending: u16) -> String {
         self.shared.endings.label(ending)
-    }
-}
-
-/// A connection of a [`GrpcWorkload`].
-#[derive(Debug)]
-pub struct GrpcSession {
-    shared: Arc<Shared>,
-    channel: Channel,
-    /// The one request of every call, where it is one.
-    wire: Option<WireMessage>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} of {}", self.path, self.target)
-    }
-}
-
-impl Session for GrpcSession {
-    async fn request(&self, turn: Turn) -> Answer {
-        if self.shared.shape == Shape::UNARY { self.unary(turn).await } else { self.stream(turn).await }
-    }
-
-    fn traffic(&self) -> Traffic {
-        let traffic = self.channel.traffic();
-        Traffic { sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
     }
 }

@@ -6,15 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
 
-use super::endings::{Endings, OWN_ENDINGS_FIRST};
 use super::nearest::listed;
-use crate::workload::{ENDINGS_MAX, Ending};
 
 /// Characters of a value that a label shows.
 const VALUE_CHARACTERS_MAX: usize = 40;
 /// Values told apart; later ones count as `other`, the last.
-const VALUES_MAX: u16 = 256;
-const _: () = assert!(OWN_ENDINGS_FIRST + VALUES_MAX < ENDINGS_MAX, "every value's number is one that a run can count");
+pub(super) const VALUES_MAX: u16 = 256;
 
 /// A field of the answer, found by its path.
 #[derive(Clone, Debug)]
@@ -56,17 +53,17 @@ impl OutcomeField {
         Ok(Self { descriptor, fields: fields.into(), name, values: Arc::default() })
     }
 
-    pub(super) fn ending(&self, message: &[u8]) -> Result<Ending, prost::DecodeError> {
+    /// The number of the value that an answer has.
+    pub(super) fn number(&self, message: &[u8]) -> Result<u16, prost::DecodeError> {
         let decoded = DynamicMessage::decode(self.descriptor.clone(), message)?;
         let text = text(&self.walk(&decoded), self.fields.last());
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let next = u16::try_from(values.len()).unwrap_or(u16::MAX);
-        let number = match values.get(&text) {
+        Ok(match values.get(&text) {
             Some(number) => *number,
             None if next + 1 < VALUES_MAX => *values.entry(text).or_insert(next),
             None => VALUES_MAX - 1,
-        };
-        Ok(Endings::own(number, false))
+        })
     }
 
     fn walk<'a>(&self, message: &'a DynamicMessage) -> Cow<'a, Value> {

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use anyhow::{Context as _, anyhow, bail};
 use grpc::client::{Channel, Path};
 use grpc::{Code, Request, Status, Stream};
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use protox::file::{FileResolver, GoogleFileResolver};
 
-use super::schema::SchemaError;
 use proto::ServerReflectionRequest;
 use proto::server_reflection_request::MessageRequest;
 use proto::server_reflection_response::MessageResponse;
@@ -38,7 +38,7 @@ impl Client {
     }
 
     /// The file of a service and all files it needs; `None` if the server has no such service.
-    pub(super) async fn files_of(&mut self, service: &str) -> Result<Option<Vec<FileDescriptorProto>>, SchemaError> {
+    pub(super) async fn files_of(&mut self, service: &str) -> anyhow::Result<Option<Vec<FileDescriptorProto>>> {
         let mut files = BTreeMap::new();
         match self.ask(MessageRequest::FileContainingSymbol(service.to_owned())).await? {
             Some(MessageResponse::FileDescriptorResponse(found)) => add(&mut files, found.file_descriptor_proto)?,
@@ -48,9 +48,7 @@ impl Client {
         let mut asked = BTreeSet::new();
         while let Some(missing) = missing(&files) {
             if !asked.insert(missing.clone()) || files.len() > DESCRIPTOR_FILES_MAX {
-                return Err(SchemaError::Reflection(format!(
-                    "the server has no file {missing}, which its contract needs"
-                )));
+                bail!("reflection failed: the server has no file {missing}, which its contract needs");
             }
             match self.ask(MessageRequest::FileByFilename(missing.clone())).await? {
                 Some(MessageResponse::FileDescriptorResponse(found)) => add(&mut files, found.file_descriptor_proto)?,
@@ -67,7 +65,7 @@ impl Client {
     }
 
     /// Full names of the server's services.
-    pub(super) async fn services(&mut self) -> Result<Vec<String>, SchemaError> {
+    pub(super) async fn services(&mut self) -> anyhow::Result<Vec<String>> {
         match self.ask(MessageRequest::ListServices(String::new())).await? {
             Some(MessageResponse::ListServicesResponse(list)) => {
                 Ok(list.service.into_iter().map(|one| one.name).collect())
@@ -77,7 +75,7 @@ impl Client {
     }
 
     /// One question, one answer; `None` if the server does not know what is asked for.
-    async fn ask(&mut self, question: MessageRequest) -> Result<Option<MessageResponse>, SchemaError> {
+    async fn ask(&mut self, question: MessageRequest) -> anyhow::Result<Option<MessageResponse>> {
         let answer = match self.ask_at(self.path, question.clone()).await {
             Err(status) if status.code() == Code::Unimplemented && std::ptr::eq(self.path, &raw const V1) => {
                 self.path = &V1_ALPHA;
@@ -87,10 +85,12 @@ impl Client {
         };
         match answer {
             Ok(MessageResponse::ErrorResponse(error)) if error.error_code == Code::NotFound as i32 => Ok(None),
-            Ok(MessageResponse::ErrorResponse(error)) => Err(SchemaError::Reflection(error.error_message)),
+            Ok(MessageResponse::ErrorResponse(error)) => bail!("reflection failed: {}", error.error_message),
             Ok(answer) => Ok(Some(answer)),
-            Err(status) if status.code() == Code::Unimplemented => Err(SchemaError::NoReflection),
-            Err(status) => Err(SchemaError::Reflection(status.to_string())),
+            Err(status) if status.code() == Code::Unimplemented => {
+                bail!("the server does not offer reflection: name its contract with --proto FILE")
+            }
+            Err(status) => bail!("reflection failed: {status}"),
         }
     }
 
@@ -103,14 +103,14 @@ impl Client {
     }
 }
 
-fn unexpected() -> SchemaError {
-    SchemaError::Reflection("the server answered another question than was asked".to_owned())
+fn unexpected() -> anyhow::Error {
+    anyhow!("reflection failed: the server answered another question than was asked")
 }
 
-fn add(files: &mut BTreeMap<String, FileDescriptorProto>, encoded: Vec<Vec<u8>>) -> Result<(), SchemaError> {
+fn add(files: &mut BTreeMap<String, FileDescriptorProto>, encoded: Vec<Vec<u8>>) -> anyhow::Result<()> {
     for encoded in encoded {
         let file = FileDescriptorProto::decode(&encoded[..])
-            .map_err(|error| SchemaError::Reflection(format!("the server sent no file descriptor: {error}")))?;
+            .context("reflection failed: what the server sent is not a file descriptor")?;
         files.insert(file.name().to_owned(), file);
     }
     Ok(())

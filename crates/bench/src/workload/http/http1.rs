@@ -14,7 +14,7 @@ use hyper::body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
-use super::{CLOSED, CONNECTION, PROTOCOL, Watch};
+use super::ending::{CLOSED, CONNECTION, PROTOCOL, Stopwatch};
 use crate::workload::Answer;
 use crate::workload::socket::{Counters, Dialer, Transport};
 
@@ -41,14 +41,14 @@ impl Session {
     }
 
     pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Answer {
-        let mut watch = Watch::start();
+        let mut watch = Stopwatch::start();
         let kept = match self.link.take() {
             Some(mut link) => link.is_ready().await.then_some(link),
             None => None,
         };
         let mut link = match kept {
             Some(link) => {
-                watch = Watch::start();
+                watch = Stopwatch::start();
                 link
             }
             None => match Link::open(&self.dialer, &self.counters).await {
@@ -91,7 +91,7 @@ impl Link {
     async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
-        watch: &mut Watch,
+        watch: &mut Stopwatch,
     ) -> Result<http::StatusCode, hyper::Error> {
         let head = self.sender.send_request(request);
         let response = with(&mut self.connection, head).await?;

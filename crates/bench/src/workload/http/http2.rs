@@ -11,7 +11,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::sync::Mutex;
 
-use super::{CLOSED, CONNECTION, RESET, Watch};
+use super::ending::{CLOSED, CONNECTION, RESET, Stopwatch};
 use crate::workload::Answer;
 use crate::workload::socket::{Counters, Dialer};
 
@@ -66,7 +66,7 @@ impl Session {
     }
 
     pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Answer {
-        let mut watch = Watch::start();
+        let mut watch = Stopwatch::start();
         let mut sender = match self.usable() {
             Some(sender) => sender,
             None => match self.reopen().await {
@@ -84,7 +84,7 @@ impl Session {
 async fn exchange(
     sender: &mut Sender,
     request: Request<Full<Bytes>>,
-    watch: &mut Watch,
+    watch: &mut Stopwatch,
 ) -> Result<http::StatusCode, hyper::Error> {
     let response = sender.send_request(request).await?;
     watch.head_is_there();

@@ -4,20 +4,22 @@
 //! begins with opening another. Bodies are read to their end and counted, not kept. Must not know when requests are
 //! due.
 
+mod ending;
 mod http1;
 mod http2;
 mod probe;
 mod request;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::socket::{Counters, Dialer};
-use super::{Answer, Ending, Session, Traffic, Turn, Workload};
+use super::{Answer, Session, Traffic, Turn, Workload};
+
+use ending::{Stopwatch, UNSENDABLE};
 
 pub use probe::probe;
 pub use request::{Asked, RequestError, Requests};
@@ -25,16 +27,6 @@ pub use request::{Asked, RequestError, Requests};
 /// Requests at once on a connection of HTTP/2 unless the server says otherwise: what every server should allow
 /// (RFC 9113, section 6.5.2).
 pub const STREAMS_MAX_DEFAULT: usize = 100;
-
-/// A status is its own number; these are below the lowest.
-const CONNECTION: u16 = 0;
-const CLOSED: u16 = 1;
-const PROTOCOL: u16 = 2;
-const RESET: u16 = 3;
-const UNSENDABLE: u16 = 4;
-
-/// Lowest status that counts as an error.
-const ERROR_STATUS_MIN: u16 = 400;
 
 /// An HTTP load.
 #[derive(Clone, Debug)]
@@ -88,14 +80,7 @@ impl Workload for HttpWorkload {
     }
 
     fn label(&self, ending: u16) -> String {
-        match ending {
-            CONNECTION => "connection".into(),
-            CLOSED => "closed".into(),
-            PROTOCOL => "protocol".into(),
-            RESET => "reset".into(),
-            UNSENDABLE => "unsendable".into(),
-            status => status.to_string(),
-        }
+        ending::label(ending)
     }
 }
 
@@ -116,7 +101,7 @@ enum Link {
 impl Session for HttpSession {
     async fn request(&self, turn: Turn) -> Answer {
         let Ok(request) = self.requests.make(turn) else {
-            return Watch::start().failed(UNSENDABLE);
+            return Stopwatch::start().failed(UNSENDABLE);
         };
         match &self.link {
             Link::Http1(session) => session.request(request).await,
@@ -126,35 +111,5 @@ impl Session for HttpSession {
 
     fn traffic(&self) -> Traffic {
         self.counters.traffic()
-    }
-}
-
-/// The times of a request under way.
-#[derive(Clone, Copy, Debug)]
-struct Watch {
-    sent_at: Instant,
-    first_byte_at: Option<Instant>,
-}
-
-impl Watch {
-    fn start() -> Self {
-        Self { sent_at: Instant::now(), first_byte_at: None }
-    }
-
-    fn head_is_there(&mut self) {
-        self.first_byte_at = Some(Instant::now());
-    }
-
-    fn answered(self, status: http::StatusCode) -> Answer {
-        let number = status.as_u16();
-        self.ended(Ending { number, is_error: number >= ERROR_STATUS_MIN })
-    }
-
-    fn failed(self, number: u16) -> Answer {
-        self.ended(Ending { number, is_error: true })
-    }
-
-    fn ended(self, ending: Ending) -> Answer {
-        Answer { sent_at: self.sent_at, first_byte_at: self.first_byte_at, done_at: Instant::now(), ending }
     }
 }

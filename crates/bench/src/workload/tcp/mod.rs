@@ -23,20 +23,11 @@ pub use outcomes::{OUTCOME_BYTES_MAX, OUTCOMES_MAX};
 pub use pipe::ABANDONED_MAX;
 pub use replies::{LINE_BYTES_MAX, Reply, ReplyError};
 
-use outcomes::{Outcomes, Seen};
+use outcomes::{CLOSED, CONNECTION, OTHER, OUTCOME_MIN, OVERLONG, Outcomes, REPLY, Seen, UNASKED};
 use pipe::Pipe;
 
 /// Requests at once on a connection unless the plan says otherwise; lines have no limit of their own.
 pub const PIPELINED_MAX_DEFAULT: usize = 1_000;
-
-const CONNECTION: u16 = 0;
-const CLOSED: u16 = 1;
-const OVERLONG: u16 = 2;
-const UNASKED: u16 = 3;
-const REPLY: u16 = 4;
-const OTHER: u16 = 5;
-/// Outcomes are numbered from here on.
-const OUTCOME_MIN: u16 = 6;
 
 /// What is sent and what is expected back.
 #[derive(Clone, Debug)]

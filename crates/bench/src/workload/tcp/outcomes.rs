@@ -3,8 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{OTHER, OUTCOME_MIN};
 use crate::workload::Ending;
+
+pub(super) const CONNECTION: u16 = 0;
+pub(super) const CLOSED: u16 = 1;
+pub(super) const OVERLONG: u16 = 2;
+pub(super) const UNASKED: u16 = 3;
+pub(super) const REPLY: u16 = 4;
+pub(super) const OTHER: u16 = 5;
+/// Outcomes are numbered from here on.
+pub(super) const OUTCOME_MIN: u16 = 6;
 
 /// Kinds of replies told apart: every byte, and as many again.
 pub const OUTCOMES_MAX: usize = 512;

@@ -13,9 +13,8 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::outcomes::Seen;
+use super::outcomes::{CLOSED, OVERLONG, REPLY, Seen, UNASKED};
 use super::replies::{Replies, Reply};
-use super::{CLOSED, OVERLONG, REPLY, UNASKED};
 use crate::workload::Ending;
 use crate::workload::socket::Transport;
 

@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{figures, units};
+use crate::report::{figures, units};
 
 /// Parts that the bar is made of.
 const PARTS: u64 = 1000;
 
 /// How a run goes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Live {
+pub(crate) struct Live {
     /// Part of the run that is done, 0 to 1: of its time, or of its requests.
-    pub done: f64,
+    pub(crate) done: f64,
     /// Requests a second in the last second.
-    pub rate: f64,
+    pub(crate) rate: f64,
     /// Of the response times in the last second; none if nothing ended.
-    pub p50_us: Option<f64>,
+    pub(crate) p50_us: Option<f64>,
     /// See above.
-    pub p99_us: Option<f64>,
+    pub(crate) p99_us: Option<f64>,
     /// Errors since the beginning.
-    pub errors: u64,
+    pub(crate) errors: u64,
     /// Time until the end, where it can be told.
-    pub left: Option<Duration>,
+    pub(crate) left: Option<Duration>,
 }
 
 /// The line on the terminal.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
     /// A line on standard error if that is a terminal and `quiet` is not wanted; otherwise nothing is ever shown.
-    pub fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(PARTS) };
         if let Ok(style) = ProgressStyle::with_template("{bar:20} {msg}") {
             bar.set_style(style);
@@ -45,7 +45,7 @@ impl Progress {
     }
 
     /// Shows how the run goes; `name` says which run or that it is the warm-up.
-    pub fn show(&self, name: &str, live: &Live) {
+    pub(crate) fn show(&self, name: &str, live: &Live) {
         if self.bar.is_hidden() {
             return;
         }
@@ -55,13 +55,8 @@ impl Progress {
         self.bar.set_message(line(name, live));
     }
 
-    /// Prints a line above it.
-    pub fn say(&self, words: &str) {
-        self.bar.suspend(|| eprintln!("{words}"));
-    }
-
     /// Takes the line away.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

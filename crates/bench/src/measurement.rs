@@ -1,4 +1,4 @@
-//! The saved form of a measurement: `--json` writes it, `compare` and the HTML page read it.
+//! A measurement and its saved form: a load makes it, `--json` writes it, `compare` and the page read it.
 //!
 //! Times are in microseconds unless a name says otherwise; they are kept to three significant digits, as the
 //! histograms behind them are. Must not know how anything is shown.
@@ -143,8 +143,24 @@ pub struct ServerSide {
     /// Calls it finished.
     pub calls: u64,
     /// Its own latency histogram: upper bounds in seconds (the last is infinite) and calls within each.
-    #[serde(with = "super::json::buckets")]
+    #[serde(with = "buckets")]
     pub latency: Vec<(f64, u64)>,
+}
+
+/// Buckets with an infinite upper bound, which JSON has no number for: there it is `null`.
+mod buckets {
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(buckets: &[(f64, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+        let finite = |bound: f64| bound.is_finite().then_some(bound);
+        let saved: Vec<(Option<f64>, u64)> = buckets.iter().map(|&(bound, calls)| (finite(bound), calls)).collect();
+        saved.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(f64, u64)>, D::Error> {
+        let saved = Vec::<(Option<f64>, u64)>::deserialize(deserializer)?;
+        Ok(saved.into_iter().map(|(bound, calls)| (bound.unwrap_or(f64::INFINITY), calls)).collect())
+    }
 }
 
 /// Whether figures can be believed.

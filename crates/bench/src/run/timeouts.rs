@@ -18,7 +18,7 @@ struct Waiting {
 }
 
 /// What one worker waits for, a slot each.
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// The time of the last tick.
     now: Cell<Instant>,
     is_cut: Cell<bool>,
@@ -26,7 +26,7 @@ pub(super) struct Patience {
     tick_length: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     pub(super) fn new(timeout: Duration, slots: usize) -> Self {
         let slots = std::iter::repeat_with(Waiting::default).take(slots).collect();
         Self {

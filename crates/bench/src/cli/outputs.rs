@@ -6,22 +6,23 @@ use std::io::{self, Write as _};
 
 use anyhow::{Context as _, bail};
 
-use super::csv::RowFile;
-use super::pending::Pending;
-use super::{Report, html, json, summary};
-use crate::cli::LoadArgs;
+use super::load::LoadArgs;
+use crate::measurement::Report;
+use crate::report::csv::RowFile;
+use crate::report::pending::Pending;
+use crate::report::{html, json, summary};
 
 /// Opened outputs; dropping them leaves nothing behind.
 #[derive(Debug)]
-pub struct Outputs {
+pub(crate) struct Outputs {
     /// A row for each request; to be started by the run.
-    pub rows: Option<RowFile>,
+    pub(crate) rows: Option<RowFile>,
     json: Option<Pending>,
     html: Option<Pending>,
 }
 
 /// Opens what the flags name, or says in a line which of them cannot be written.
-pub fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
+pub(crate) fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
     let paths = [("--json", &args.json), ("--csv", &args.csv), ("--html", &args.html)];
     let mut taken = HashSet::new();
     for (flag, path) in paths.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
@@ -42,7 +43,7 @@ pub fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
 
 impl Outputs {
     /// Writes the page and the JSON and prints the summary, on standard error if the JSON has standard output.
-    pub fn write(self, report: &Report) -> anyhow::Result<()> {
+    pub(crate) fn write(self, report: &Report) -> anyhow::Result<()> {
         let summary = summary::text(report);
         let json_is_printed = self.json.as_ref().is_some_and(Pending::is_standard_output);
         if let Some(into) = self.html {

@@ -1,0 +1,128 @@
+//! What the threads of a run share, and what the tasks of one worker share.
+//!
+//! Must not know in which order requests are made.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::timeouts::Timeouts;
+use crate::plan::{End, Plan};
+use crate::recorder::{Asked, CUT, Recorder, TIMED_OUT, Window};
+use crate::report::csv::RowSink;
+use crate::workload::{Answer, Ending, Session, Turn};
+
+/// Where a run stands, as the coordinator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Connections are being opened.
+    Opening,
+    /// Requests are made; the instant is the beginning, the warm-up's too.
+    Running(Instant),
+    /// No further requests; those under way are waited for.
+    Stopping,
+    /// Requests under way are given up.
+    Cut,
+}
+
+/// What all workers of a run share.
+pub(super) struct Shared {
+    pub(super) plan: Plan,
+    /// Length of the parts handed over.
+    pub(super) interval: Duration,
+    pub(super) stage: watch::Sender<Stage>,
+    /// Set together with [`Stage::Stopping`], for the hot path.
+    pub(super) stop: AtomicBool,
+    /// Number of the next request, where numbers are dense.
+    pub(super) next_number: AtomicU64,
+    /// The first number that is not made any more.
+    pub(super) number_end: AtomicU64,
+    /// Takes a row for each request, if rows are written.
+    pub(super) rows: Option<RowSink>,
+}
+
+/// What the tasks of a worker share.
+pub(super) struct WorkerState {
+    pub(super) shared: Arc<Shared>,
+    pub(super) recorder: RefCell<Recorder>,
+    pub(super) timeouts: Timeouts,
+    pub(super) window: Window,
+    /// When the last request under way is given up: all that were due in the window have had the timeout by then.
+    gives_up_at: Option<Instant>,
+    worker: u32,
+    /// Requests this worker made, for numbers that need not be dense.
+    made: Cell<u64>,
+}
+
+impl WorkerState {
+    /// `slots` is how many requests can be in flight.
+    pub(super) fn new(shared: &Arc<Shared>, worker: u32, window: Window, slots: usize) -> Self {
+        let timeout = shared.plan.timeout;
+        Self {
+            shared: Arc::clone(shared),
+            recorder: RefCell::new(Recorder::new(window, shared.rows.clone())),
+            // One slot more, for the wait for a free place.
+            timeouts: Timeouts::new(timeout, slots + 1),
+            window,
+            gives_up_at: window.end.map(|end| end + timeout),
+            worker,
+            made: Cell::new(0),
+        }
+    }
+
+    /// Whether no further request is to be made.
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// The number of the next request; none if the run has all that it is to count.
+    #[inline]
+    pub(super) fn next_number(&self) -> Option<u64> {
+        if let End::Count(_) = self.shared.plan.end {
+            let number = self.shared.next_number.fetch_add(1, Ordering::Relaxed);
+            return (number < self.shared.number_end.load(Ordering::Relaxed)).then_some(number);
+        }
+        let made = self.made.get();
+        self.made.set(made + 1);
+        Some(made * self.shared.plan.workers as u64 + u64::from(self.worker))
+    }
+
+    /// Makes a request and records it; returns when it was done.
+    #[inline]
+    pub(super) async fn make<S: Session>(&self, session: &S, slot: usize, asked: Asked, asked_at: Instant) -> Instant {
+        let turn = Turn { number: asked.number, client: asked.client, worker: self.worker };
+        let until = asked_at + self.shared.plan.timeout;
+        let until = self.gives_up_at.map_or(until, |last| until.min(last));
+        let answer = self.timeouts.within(slot, until, session.request(turn)).await.unwrap_or_else(|| Answer {
+            sent_at: asked_at,
+            first_byte_at: None,
+            done_at: Instant::now(),
+            ending: Ending { number: if self.timeouts.is_cut() { CUT } else { TIMED_OUT }, is_error: true },
+        });
+        self.recorder.borrow_mut().record(asked, &answer);
+        answer.done_at
+    }
+
+    /// Waits until a time, or until the run is stopped.
+    pub(super) async fn wait(&self, wake: impl Future<Output = std::io::Result<()>>) -> anyhow::Result<()> {
+        let mut stage = self.shared.stage.subscribe();
+        tokio::select! {
+            biased;
+            woken = wake => woken?,
+            stopping = stage.wait_for(|stage| !matches!(stage, Stage::Running(_))) => drop(stopping),
+        }
+        Ok(())
+    }
+}
+
+/// Waits until a time; without one, for ever.
+pub(super) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
