@@ -60,7 +60,6 @@ fn ledger(criterion: &mut Criterion) {
             let settings = Settings { commit, ..Settings::default() };
             let store =
                 Bookstore::open(&folder.path().join("bookstore.db"), settings, Metrics::default()).expect("a store");
-            store.answer_on(runtime.handle());
             runtime.block_on(store.restock(i64::from(i32::MAX))).expect("stock");
             let mut keys = keyed.then(|| Xoshiro256StarStar::seed_from_u64(1));
             // A sample is some rounds of `waiting` purchases, so that a slow way is not measured for minutes.

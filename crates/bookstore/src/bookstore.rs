@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::watch};
+use tokio::sync::watch;
 
 use crate::{
     catalogue::{Book, Books, Catalogue, Shelf},
@@ -62,16 +62,6 @@ impl Bookstore {
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let (tails, streams, ending) = (AtomicUsize::new(0), AtomicUsize::new(0), watch::Sender::new(false));
         Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails, streams, ending }) })
-    }
-
-    /// Names the runtime whose tasks wait for answers; see [`Ledger::answer_on`].
-    pub fn answer_on(&self, runtime: &Handle) {
-        self.inner.ledger.answer_on(runtime);
-    }
-
-    /// As [`Bookstore::answer_on`] for what this thread asks; see [`Ledger::answer_here`].
-    pub fn answer_here(&self) {
-        self.inner.ledger.answer_here();
     }
 
     /// The catalogue in memory; `None` when reads go to the database.
@@ -163,7 +153,7 @@ impl Bookstore {
 
     /// Whether purchases are taken: false from a failure of the store until it has been read back.
     pub fn sound(&self) -> watch::Receiver<bool> {
-        self.inner.ledger.sound()
+        self.inner.ledger.healthy()
     }
 
     /// Ends every [`Tail`], so that a server that drains does not wait for those who follow the log.

@@ -276,7 +276,7 @@ impl KeyValue {
     /// Whether writes are taken; not while a failed journal is read back.
     pub fn sound(&self) -> watch::Receiver<bool> {
         match &self.inner.journal {
-            Some(journal) => journal.sound(),
+            Some(journal) => journal.healthy(),
             None => self.inner.always_sound.subscribe(),
         }
     }

@@ -16,12 +16,7 @@ use prometheus_client::{
     metrics::gauge::ConstGauge,
     registry::Registry,
 };
-use tokio::{
-    net::TcpListener,
-    runtime::{Builder, Handle},
-    signal::unix,
-    sync::watch,
-};
+use tokio::{net::TcpListener, runtime::Builder, signal::unix, sync::watch};
 
 use crate::{
     cli::ServeArgs,
@@ -85,7 +80,6 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    store.answer_on(&Handle::current());
     let over = game.as_ref().and_then(RpcGame::over);
     let sweeping = kv.as_ref().map(Kv::sweep);
     let reloading = tokio::spawn(reload_when_told(reload, records.clone()));

@@ -103,7 +103,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [listen, database] = arguments.as_slice() else { return Err("usage: tonic-bookstore LISTEN DATABASE".into()) };
     let store = Bookstore::open(Path::new(database), Settings::default(), Metrics::default())?;
-    store.answer_on(&tokio::runtime::Handle::current());
     Server::builder()
         .initial_connection_window_size(WINDOW)
         .initial_stream_window_size(WINDOW)

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Trouble, keys::Keys};
+use super::{keys::Keys, trouble::Trouble};
 use crate::{
     catalogue::{Book, Catalogue},
     domain::{BookId, Entry, EntryKind, IdempotencyKey, PriceChange, Purchase, Receipt, Verdict},

@@ -34,9 +34,7 @@ impl Shop {
     }
 
     fn open(&self, settings: &Settings) -> Bookstore {
-        let store = Bookstore::open(&self.path(), settings.clone(), Metrics::default()).expect("a store");
-        store.answer_on(self.runtime.handle());
-        store
+        Bookstore::open(&self.path(), settings.clone(), Metrics::default()).expect("a store")
     }
 
     /// Adds books by CSV lines without a header.

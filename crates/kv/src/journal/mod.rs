@@ -5,7 +5,6 @@
 
 mod disk;
 mod log;
-mod queue;
 mod view;
 mod writer;
 
@@ -13,22 +12,20 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc,
     },
-    thread,
     time::Duration,
 };
 
-use tokio::sync::{oneshot, watch};
+use commit::{Failure, Group};
+use tokio::sync::watch;
 
 use self::{
     disk::DiskError,
     log::LogError,
-    queue::{Job, Queue},
-    view::Opened,
-    writer::Writer,
+    view::OpenDisk,
+    writer::{Write, Writer},
 };
 pub(crate) use self::{
     disk::{Disk, Record},
@@ -36,11 +33,16 @@ pub(crate) use self::{
 };
 use crate::{
     entry::Key,
-    fault::Fault,
+    fault::{Fault, Limit},
     settings::Limits,
     table::Table,
     write::{Action, Outcome},
 };
+
+/// Writes in one batch at the most.
+const BATCH_WRITES_MAX: usize = 1024;
+/// Bytes at which a batch takes no further write.
+const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// The store on disk could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -79,21 +81,13 @@ impl OpenError {
     }
 }
 
-/// What the thread and its callers share.
-#[derive(Debug)]
-struct Shared {
-    queue: Queue,
-    failures: AtomicU64,
-    sound: watch::Sender<bool>,
-    opened: Arc<Opened>,
-}
-
 /// The callers' end.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    shared: Arc<Shared>,
-    /// Says something, or is disconnected, when the thread has ended.
-    ended: Mutex<mpsc::Receiver<()>>,
+    group: Group<Writer>,
+    failures: Arc<AtomicU64>,
+    shown: Arc<OpenDisk>,
+    writes_queued_max: usize,
 }
 
 impl Journal {
@@ -110,59 +104,51 @@ impl Journal {
             Ok(())
         };
         read_back().map_err(|error| refused(DiskError::Store(error)))?;
-        let shared = Arc::new(Shared {
-            queue: Queue::new(limits.writes_queued),
-            failures: AtomicU64::new(0),
-            sound: watch::Sender::new(true),
-            opened: Arc::default(),
-        });
-        shared.opened.set(Some(disk.clone()));
-        let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shared));
-        let (ending, ended) = mpsc::channel();
-        let run = move || {
-            writer.run(disk);
-            drop(ending);
+        let (shown, failures) = (Arc::<OpenDisk>::default(), Arc::<AtomicU64>::default());
+        shown.set(Some(disk.clone()));
+        let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), disk);
+        let bounds = commit::Limits {
+            queued: limits.writes_queued,
+            batch: BATCH_WRITES_MAX,
+            batch_bytes: BATCH_BYTES_MAX,
+            ..commit::Limits::default()
         };
-        let spawned = thread::Builder::new().name("kv-journal".to_owned()).spawn(run);
-        spawned.map_err(|error| refused(error.into()))?;
-        Ok(Self { shared, ended: Mutex::new(ended) })
+        let group = Group::start("kv-journal", bounds, [writer]).map_err(|error| refused(error.into()))?;
+        Ok(Self { group, failures, shown, writes_queued_max: limits.writes_queued })
     }
 
     /// Does a write; the answer comes when it is on disk.
     pub(crate) async fn write(&self, key: Key, action: Action) -> Result<Outcome, Fault> {
-        let (reply, answer) = oneshot::channel();
-        self.shared.queue.push(Job { key, action, reply })?;
-        // The thread answers whatever it took, unless it panicked.
-        answer.await.unwrap_or(Err(Fault::OutcomeUnknown))
+        self.group.commit(Write { key, action }).await.unwrap_or_else(|failure| {
+            Err(match failure {
+                Failure::Full => Fault::Limit { limit: Limit::WritesQueued, at: self.writes_queued_max },
+                Failure::Recovering => Fault::Unavailable("recovering from a disk that failed"),
+                Failure::Closing => Fault::Unavailable("stopping"),
+                Failure::OutcomeUnknown => Fault::OutcomeUnknown,
+            })
+        })
     }
 
     /// What is on disk at this moment.
     pub(crate) fn view(&self) -> Result<View, Fault> {
-        View::of(&self.shared.opened)
+        View::of(&self.shown)
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.shared.queue.len()
+        self.group.queued()
     }
 
     pub(crate) fn failures(&self) -> u64 {
-        self.shared.failures.load(Relaxed)
+        self.failures.load(Relaxed)
     }
 
-    pub(crate) fn sound(&self) -> watch::Receiver<bool> {
-        self.shared.sound.subscribe()
+    /// Whether writes are taken: false from a failure until the disk has been read back.
+    pub(crate) fn healthy(&self) -> watch::Receiver<bool> {
+        self.group.healthy()
     }
 
     /// Takes no more, and waits until what was taken is on disk; returns whether that was in time.
-    pub(crate) fn close(&self, patience: Duration) -> bool {
-        self.shared.queue.close();
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        !matches!(ended.recv_timeout(patience), Err(mpsc::RecvTimeoutError::Timeout))
-    }
-}
-
-impl Drop for Journal {
-    fn drop(&mut self) {
-        self.shared.queue.close();
+    pub(crate) fn close(&self, timeout: Duration) -> bool {
+        self.group.close(timeout)
     }
 }

@@ -17,7 +17,7 @@ const VIEWS_MAX: usize = 4;
 
 /// The disk that the journal has open.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
+pub(super) struct OpenDisk {
     state: Mutex<State>,
     views: AtomicUsize,
 }
@@ -29,7 +29,7 @@ struct State {
     number: u64,
 }
 
-impl Opened {
+impl OpenDisk {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,13 +45,13 @@ impl Opened {
 /// A moment of the disk.
 #[derive(Debug)]
 pub(crate) struct View {
-    opened: Arc<Opened>,
+    opened: Arc<OpenDisk>,
     number: u64,
     moment: Moment,
 }
 
 impl View {
-    pub(super) fn of(opened: &Arc<Opened>) -> Result<Self, Fault> {
+    pub(super) fn of(opened: &Arc<OpenDisk>) -> Result<Self, Fault> {
         let state = opened.lock();
         let disk = state.disk.as_ref().ok_or(CLOSED)?;
         if opened.views.fetch_update(SeqCst, SeqCst, |views| (views < VIEWS_MAX).then_some(views + 1)).is_err() {

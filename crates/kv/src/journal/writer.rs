@@ -1,21 +1,20 @@
-//! The journal's thread. It alone writes to the table, so what it decides on holds until it is shown.
-//!
-//! After a failed batch no caller is told yes or no, and nothing is taken until the disk has been opened again, with a new
-//! log, written to, and read back.
+//! The store behind the group commit. Its thread alone writes to the table, so what it decides on holds until it is shown.
+//! Must not know who asked.
 
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use tokio::sync::oneshot;
+use commit::{Answers, Batch, Opened, Session, Store};
 
 use super::{
-    Shared,
-    disk::{Disk, Record},
-    queue::Job,
+    disk::{Disk, DiskError, Record},
+    view::OpenDisk,
 };
 use crate::{
     entry::{Entry, Key, Version, entry_bytes},
@@ -25,14 +24,11 @@ use crate::{
     write::{Action, Effect, Outcome, Present},
 };
 
-/// Writes in one batch at the most.
-const BATCH_JOBS_MAX: usize = 1024;
-/// Bytes at which a batch takes no further write.
-const BATCH_BYTES_MAX: usize = 8 << 20;
-/// How long to wait before the disk is opened again after a failure.
-const REOPEN_PAUSE: Duration = Duration::from_millis(200);
-
-type Reply = (oneshot::Sender<Result<Outcome, Fault>>, Result<Outcome, Fault>);
+/// A write that a caller wants.
+pub(super) struct Write {
+    pub(super) key: Key,
+    pub(super) action: Action,
+}
 
 enum Change {
     Put(Entry),
@@ -41,9 +37,9 @@ enum Change {
 
 /// What a batch's writes come to.
 #[derive(Default)]
-struct Batch {
+struct Decided {
     changes: Vec<(Key, Change)>,
-    replies: Vec<Reply>,
+    outcomes: Vec<Result<Outcome, Fault>>,
     /// What keys have once the batch is shown, with their memory.
     after: HashMap<Key, (Present, Option<usize>)>,
     /// Room that was taken, to be given back if the batch fails.
@@ -53,7 +49,11 @@ struct Batch {
 pub(super) struct Writer {
     folder: PathBuf,
     table: Arc<Table>,
-    shared: Arc<Shared>,
+    /// Shows the disk to views while it is open.
+    shown: Arc<OpenDisk>,
+    failures: Arc<AtomicU64>,
+    /// The disk that the start has opened and read.
+    first: Option<Disk>,
     /// Keys whose last write may or may not be on disk.
     doubtful: HashSet<Key>,
     /// Whether anything was written since the start.
@@ -61,153 +61,150 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(folder: PathBuf, table: Arc<Table>, shared: Arc<Shared>) -> Self {
-        Self { folder, table, shared, doubtful: HashSet::new(), wrote: false }
+    pub(super) fn new(
+        folder: PathBuf,
+        table: Arc<Table>,
+        shown: Arc<OpenDisk>,
+        failures: Arc<AtomicU64>,
+        disk: Disk,
+    ) -> Self {
+        Self { folder, table, shown, failures, first: Some(disk), doubtful: HashSet::new(), wrote: false }
+    }
+}
+
+impl Store for Writer {
+    type Job = Write;
+    type Answer = Result<Outcome, Fault>;
+    type Error = DiskError;
+
+    fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), DiskError> {
+        let disk = match self.first.take() {
+            Some(disk) => disk,
+            None => Disk::open(&self.folder)?,
+        };
+        let mut open = OpenWriter { writer: self, disk: &disk };
+        let served = session.serve(&mut open).and_then(|()| open.close());
+        // The disk's files must be closed before they are opened again.
+        self.shown.set(None);
+        served
     }
 
-    /// Works until the queue is closed and empty.
-    pub(super) fn run(mut self, disk: Disk) {
-        let mut disk = Some(disk);
-        while let Some(open) = disk.take() {
-            let worked = self.work(&open);
-            self.shared.opened.set(None);
-            let Err(error) = worked else { return };
-            self.shared.failures.fetch_add(1, Relaxed);
-            tracing::error!(%error, folder = %self.folder.display(), "the key-value journal failed; it takes nothing until it has been read back");
-            self.shared.sound.send_replace(false);
-            for job in self.shared.queue.suspend() {
-                answer((job.reply, Err(Fault::Unavailable("recovering from a disk that failed"))));
+    fn failed(&mut self, error: &DiskError, failures: u32) {
+        match failures {
+            1 => {
+                self.failures.fetch_add(1, Relaxed);
+                tracing::error!(%error, folder = %self.folder.display(), "the key-value journal failed; it takes nothing until it has been read back");
             }
-            // Its files must be closed before they are opened again.
-            drop(open);
-            disk = self.reopen();
+            2 => tracing::warn!(%error, "the key-value journal cannot be opened yet; trying again"),
+            _ => {}
         }
     }
 
-    /// `None` when the end came first.
-    fn reopen(&mut self) -> Option<Disk> {
-        let mut told = false;
-        loop {
-            if self.shared.queue.closed_within(REOPEN_PAUSE) {
-                return None;
-            }
-            match Disk::open(&self.folder).and_then(|disk| Ok(self.read_back(&disk).map(|()| disk)?)) {
-                Ok(disk) => {
-                    tracing::info!(folder = %self.folder.display(), "the key-value journal was read back and takes writes again");
-                    self.shared.opened.set(Some(disk.clone()));
-                    self.shared.queue.resume();
-                    self.shared.sound.send_replace(true);
-                    return Some(disk);
-                }
-                Err(error) if !told => {
-                    tracing::warn!(%error, "the key-value journal cannot be opened yet; trying again");
-                    told = true;
-                }
-                Err(_) => {}
-            }
-        }
+    fn bytes(Write { key, action }: &Write) -> usize {
+        key.len() + action.value().map_or(0, |(value, _)| value.bytes().len())
     }
+}
 
+struct OpenWriter<'a> {
+    writer: &'a mut Writer,
+    disk: &'a Disk,
+}
+
+impl Opened<Writer> for OpenWriter<'_> {
     /// Finds out that the disk can be written and what it holds of the keys in doubt.
-    fn read_back(&mut self, disk: &Disk) -> Result<(), fjall::Error> {
-        disk.commit(std::iter::empty(), self.table.version())?;
+    fn read_back(&mut self) -> Result<(), DiskError> {
+        let Writer { table, doubtful, .. } = self.writer;
+        self.disk.commit(std::iter::empty(), table.version())?;
         let mut found = Vec::new();
-        for key in &self.doubtful {
-            found.push((Key::clone(key), disk.get(key)?));
+        for key in &*doubtful {
+            found.push((Key::clone(key), self.disk.get(key)?));
         }
         for (key, entry) in found {
-            let shown = self.table.read(&key, |entry| entry.version);
+            let shown = table.read(&key, |entry| entry.version);
             match entry {
                 Some(entry) if shown == Some(entry.version) => {}
-                Some(entry) => self.table.found(key, entry),
-                None => self.table.remove_decided(key, EventKind::Deleted, self.table.next_version()),
+                Some(entry) => table.found(key, entry),
+                None => table.remove_decided(key, EventKind::Deleted, table.next_version()),
             }
         }
-        self.doubtful.clear();
+        doubtful.clear();
+        self.writer.shown.set(Some(self.disk.clone()));
+        tracing::info!(folder = %self.writer.folder.display(), "the key-value journal was read back and takes writes again");
         Ok(())
     }
 
-    /// Batch after batch. An error means that the disk cannot be trusted any more.
-    fn work(&mut self, disk: &Disk) -> Result<(), fjall::Error> {
-        let mut jobs = Vec::new();
-        while self.shared.queue.take(&mut jobs, BATCH_JOBS_MAX, BATCH_BYTES_MAX) {
-            let mut batch = Batch::default();
-            for job in jobs.drain(..) {
-                self.decide(&mut batch, job);
-            }
-            self.commit(disk, batch)?;
+    fn commit(&mut self, batch: Batch<Writer>, answers: &mut Answers<Result<Outcome, Fault>>) -> Result<(), DiskError> {
+        let mut decided = Decided::default();
+        for pending in &batch {
+            let outcome = self.decide(&mut decided, &pending.job);
+            decided.outcomes.push(outcome);
         }
-        // A batch with another one behind it is known to have been acknowledged, should it be damaged.
-        if self.wrote {
-            disk.commit(std::iter::empty(), self.table.version())?;
+        // After a failure also those that were refused know nothing: what they were refused for may not be there.
+        let outcomes = self.write(decided)?;
+        for (pending, outcome) in batch.into_iter().zip(outcomes) {
+            answers.add(pending, outcome);
         }
         Ok(())
     }
+}
 
-    fn decide(&self, batch: &mut Batch, job: Job) {
-        // A caller that gave up before the work began is not charged for it.
-        if job.reply.is_closed() {
-            return;
-        }
-        let outcome = self.decided(batch, &job);
-        batch.replies.push((job.reply, outcome));
-    }
-
-    fn decided(&self, batch: &mut Batch, job: &Job) -> Result<Outcome, Fault> {
-        let (present, bytes) = batch.after.get(&job.key).copied().unwrap_or_else(|| self.table.present(&job.key));
-        match (job.action.decide(present)?, job.action.value()) {
+impl OpenWriter<'_> {
+    fn decide(&self, batch: &mut Decided, Write { key, action }: &Write) -> Result<Outcome, Fault> {
+        let table = &self.writer.table;
+        let (present, bytes) = batch.after.get(key).copied().unwrap_or_else(|| table.present(key));
+        match (action.decide(present)?, action.value()) {
             (Effect::Put, Some((value, expires_at_ms))) => {
-                let room = entry_bytes(&job.key, value);
-                self.table.usage.take(bytes, room)?;
+                let room = entry_bytes(key, value);
+                table.usage.take(bytes, room)?;
                 batch.taken.push((bytes, room));
-                let version = self.table.next_version();
-                batch.after.insert(Key::clone(&job.key), (Present::Live(version), Some(room)));
+                let version = table.next_version();
+                batch.after.insert(Key::clone(key), (Present::Live(version), Some(room)));
                 let entry = Entry { value: value.clone(), version, expires_at_ms };
-                batch.changes.push((Key::clone(&job.key), Change::Put(entry)));
+                batch.changes.push((Key::clone(key), Change::Put(entry)));
                 Ok(Outcome::Put(version))
             }
             (Effect::Remove, _) => {
-                let expired = matches!(job.action, Action::Expire { .. });
+                let expired = matches!(action, Action::Expire { .. });
                 let kind = if expired { EventKind::Expired } else { EventKind::Deleted };
-                batch.after.insert(Key::clone(&job.key), (Present::Absent, None));
-                batch.changes.push((Key::clone(&job.key), Change::Remove(kind, self.table.next_version())));
+                batch.after.insert(Key::clone(key), (Present::Absent, None));
+                batch.changes.push((Key::clone(key), Change::Remove(kind, table.next_version())));
                 Ok(Outcome::Removed)
             }
             _ => Ok(Outcome::Nothing),
         }
     }
 
-    fn commit(&mut self, disk: &Disk, batch: Batch) -> Result<(), fjall::Error> {
-        let records = batch.changes.iter().map(|(key, change)| match change {
+    /// Writes what was decided to disk and shows it.
+    fn write(&mut self, decided: Decided) -> Result<Vec<Result<Outcome, Fault>>, DiskError> {
+        let Writer { table, doubtful, wrote, .. } = self.writer;
+        let records = decided.changes.iter().map(|(key, change)| match change {
             Change::Put(entry) => Record::Put(key, entry),
             Change::Remove(..) => Record::Remove(key),
         });
-        if !batch.changes.is_empty()
-            && let Err(error) = disk.commit(records, self.table.version())
+        if !decided.changes.is_empty()
+            && let Err(error) = self.disk.commit(records, table.version())
         {
-            for (old, new) in batch.taken.into_iter().rev() {
-                self.table.usage.undo(old, new);
+            for (old, new) in decided.taken.into_iter().rev() {
+                table.usage.undo(old, new);
             }
-            self.doubtful.extend(batch.changes.into_iter().map(|(key, _)| key));
-            // Also those that were refused: what they were refused for may not be there.
-            for (reply, _) in batch.replies {
-                answer((reply, Err(Fault::OutcomeUnknown)));
-            }
-            return Err(error);
+            doubtful.extend(decided.changes.into_iter().map(|(key, _)| key));
+            return Err(error.into());
         }
-        self.wrote |= !batch.changes.is_empty();
-        for (key, change) in batch.changes {
+        *wrote |= !decided.changes.is_empty();
+        for (key, change) in decided.changes {
             match change {
-                Change::Put(entry) => self.table.put_decided(key, entry),
-                Change::Remove(kind, version) => self.table.remove_decided(key, kind, version),
+                Change::Put(entry) => table.put_decided(key, entry),
+                Change::Remove(kind, version) => table.remove_decided(key, kind, version),
             }
         }
-        batch.replies.into_iter().for_each(answer);
+        Ok(decided.outcomes)
+    }
+
+    /// A batch with another one behind it is known to have been acknowledged, should it be damaged.
+    fn close(&self) -> Result<(), DiskError> {
+        if self.writer.wrote {
+            self.disk.commit(std::iter::empty(), self.writer.table.version())?;
+        }
         Ok(())
     }
-}
-
-fn answer((reply, outcome): Reply) {
-    // A caller that has gone away needs no answer.
-    let _ = reply.send(outcome);
 }

@@ -75,7 +75,7 @@ pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bo
     let watching =
         tokio::spawn(report_health(reporter, front.store.sound(), front.kv.as_ref().map(Kv::sound), stop.clone()));
     let (reflection, reflection_alpha) = contracts.services();
-    let threads = Threads::start(front.threads, &front.store)?;
+    let threads = Threads::start(front.threads)?;
     let limits = limits(&front.limits, front.drain);
     let observer = Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone() });
     let builder = Server::builder();

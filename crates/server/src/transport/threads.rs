@@ -6,7 +6,6 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use bookstore::Bookstore;
 use tokio::{
     runtime::{Builder, Handle},
     sync::watch,
@@ -19,19 +18,14 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub(super) fn start(count: usize, store: &Bookstore) -> io::Result<Self> {
+    pub(super) fn start(count: usize) -> io::Result<Self> {
         let stop = watch::Sender::new(false);
         let start = |number| {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let handle = runtime.handle().clone();
-            let (store, mut stopped) = (store.clone(), stop.subscribe());
-            let serve = move || {
-                runtime.block_on(async {
-                    store.answer_here();
-                    // The sender may be gone as well; either means the end.
-                    drop(stopped.wait_for(|stop| *stop).await);
-                });
-            };
+            let mut stopped = stop.subscribe();
+            // The sender may be gone as well; either means the end.
+            let serve = move || drop(runtime.block_on(stopped.wait_for(|stop| *stop)));
             Ok((handle, thread::Builder::new().name(format!("serve-{number}")).spawn(serve)?))
         };
         let running = (0..count).map(start).collect::<io::Result<_>>()?;

@@ -1,0 +1,56 @@
+//! What the ledger's workers share: what the file holds, as far as this process knows.
+
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Instant,
+};
+
+use tokio::sync::watch;
+
+use super::keys::Keys;
+use crate::{
+    catalogue::{Book, Catalogue, Shelf},
+    metrics::Metrics,
+    settings::Settings,
+    store::Writer,
+};
+
+/// What the file holds. Only the holder of the file's write lock changes it.
+pub(super) struct State {
+    pub(super) last_number: i64,
+    pub(super) keys: Keys,
+}
+
+impl State {
+    /// Reads everything and shows it to readers.
+    pub(super) fn load(writer: &mut Writer<'_>, shelf: &Shelf, settings: &Settings) -> rusqlite::Result<Self> {
+        let mut topics = HashSet::<Arc<str>>::new();
+        let mut books = Vec::new();
+        writer.each_book(|book| {
+            let topic = topics.get(&*book.topic).map_or_else(|| Arc::from(&*book.topic), Arc::clone);
+            topics.insert(Arc::clone(&topic));
+            books.push(Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price)));
+        })?;
+        let keys = Keys::load(writer, settings.keys_in_memory)?;
+        // A number that the index points to is not given again, even if its row is missing.
+        let last_number = writer.last_number()?.max(keys.indexed_up_to());
+        shelf.replace(Catalogue::from_ordered(books));
+        Ok(Self { last_number, keys })
+    }
+}
+
+pub(super) struct Shared {
+    pub(super) path: PathBuf,
+    pub(super) settings: Settings,
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) state: Mutex<State>,
+    /// Held by the thread that has a transaction; when one last waited in vain for the file's write lock.
+    pub(super) turn: Mutex<Option<Instant>>,
+    /// Set when the database file lost pages, until all of it has been written again. No checkpoint is made meanwhile:
+    /// one that succeeds would end with the WAL being given up.
+    pub(super) lost_pages: AtomicBool,
+    pub(super) last_number: watch::Sender<i64>,
+    pub(super) metrics: Arc<Metrics>,
+}

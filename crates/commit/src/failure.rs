@@ -1,0 +1,18 @@
+//! Why a caller gets no answer from the store.
+
+/// What a caller is told in place of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// As many jobs wait as may; nothing was done.
+    #[error("as many jobs wait as may: nothing was done")]
+    Full,
+    /// The store failed and has not been read back yet; nothing was done.
+    #[error("the store is being read back after a failure: nothing was done")]
+    Recovering,
+    /// The group takes no more jobs; nothing was done.
+    #[error("the store is closing: nothing was done")]
+    Closing,
+    /// The store failed while it committed; reading it back tells whether the job was done.
+    #[error("the store failed while it committed: the outcome is unknown")]
+    OutcomeUnknown,
+}

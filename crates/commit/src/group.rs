@@ -1,0 +1,78 @@
+//! The callers' end: jobs go in, answers come out after the commit.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    failure::Failure,
+    pending::Pending,
+    store::{Limits, Session, Shared, Store},
+};
+
+/// Workers and the queue that they share. Closing or dropping it ends them after what is queued.
+pub struct Group<S: Store> {
+    shared: Arc<Shared<S>>,
+    /// Disconnected when all workers have ended.
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl<S: Store> std::fmt::Debug for Group<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Group<S> {
+    /// Starts a worker for each store, on a thread that is named `name` and a number.
+    pub fn start(name: &str, limits: Limits, stores: impl IntoIterator<Item = S>) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(limits));
+        let (ending, ended) = mpsc::channel();
+        let group = Self { shared, ended: Mutex::new(ended) };
+        for (number, store) in stores.into_iter().enumerate() {
+            let (shared, ending): (_, mpsc::Sender<()>) = (Arc::clone(&group.shared), ending.clone());
+            let work = move || {
+                Session::run(&shared, store);
+                drop(ending);
+            };
+            thread::Builder::new().name(format!("{name}-{number}")).spawn(work)?;
+        }
+        Ok(group)
+    }
+
+    /// Commits a job; its answer follows the commit.
+    pub async fn commit(&self, job: S::Job) -> Result<S::Answer, Failure> {
+        let (pending, answer) = Pending::new(job);
+        self.shared.queue.push(pending)?;
+        answer.await.unwrap_or(Err(Failure::OutcomeUnknown))
+    }
+
+    /// Jobs that wait.
+    pub fn queued(&self) -> usize {
+        self.shared.queue.len()
+    }
+
+    /// Whether jobs are taken: false from a failure until the store has been read back.
+    pub fn healthy(&self) -> watch::Receiver<bool> {
+        self.shared.queue.healthy()
+    }
+
+    /// Takes no more jobs, and waits until those queued are committed and the stores are closed. False if that takes
+    /// longer than `timeout`; what was answered is committed even then. Blocks.
+    pub fn close(&self, timeout: Duration) -> bool {
+        self.shared.queue.close();
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.recv_timeout(timeout) != Err(mpsc::RecvTimeoutError::Timeout)
+    }
+}
+
+impl<S: Store> Drop for Group<S> {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}

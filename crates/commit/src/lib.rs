@@ -1,0 +1,67 @@
+//! Group commit (`DeWitt` et al., 1984), for any store: callers put jobs into a bounded queue, a worker commits all that
+//! wait as one batch, and each caller gets its answer after the commit. The next batch collects meanwhile; there is no
+//! timer.
+//!
+//! When a commit fails, no one knows what the store holds. The callers of that batch are told that their outcome is
+//! unknown, queued jobs are refused, and nothing is taken until the store has been opened again and read back.
+//!
+//! A [`Store`] opens, an [`Opened`] commits, and a [`Group`] is what callers use. Each worker has a thread of its own, so
+//! a store may block; one whose driver is asynchronous runs it there, on a runtime of the worker. Several workers with
+//! [`Limits::batch`] at 1 are the classic pool of connections.
+//!
+//! Must not know what a job does, nor where a store keeps it.
+//!
+//! ```
+//! use std::{convert::Infallible, time::Duration};
+//!
+//! use commit::{Answers, Batch, Group, Limits, Opened, Session, Store};
+//!
+//! /// Adds numbers.
+//! struct Sum(u64);
+//!
+//! impl Store for Sum {
+//!     type Job = u64;
+//!     type Answer = u64;
+//!     type Error = Infallible;
+//!
+//!     fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), Infallible> {
+//!         session.serve(self)
+//!     }
+//!
+//!     fn failed(&mut self, _: &Infallible, _: u32) {}
+//! }
+//!
+//! impl Opened<Sum> for Sum {
+//!     fn read_back(&mut self) -> Result<(), Infallible> {
+//!         Ok(())
+//!     }
+//!
+//!     fn commit(&mut self, batch: Batch<Sum>, answers: &mut Answers<u64>) -> Result<(), Infallible> {
+//!         for pending in batch {
+//!             self.0 += pending.job;
+//!             answers.add(pending, self.0);
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let group = Group::start("sum", Limits::default(), [Sum(40)])?;
+//! assert_eq!(group.commit(2).await, Ok(42));
+//! assert!(group.close(Duration::from_secs(1)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod dispatcher;
+mod failure;
+mod group;
+mod pending;
+mod queue;
+mod store;
+
+pub use failure::Failure;
+pub use group::Group;
+pub use pending::{Answers, Pending};
+pub use store::{Batch, Limits, Opened, Session, Store};

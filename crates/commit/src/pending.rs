@@ -1,0 +1,64 @@
+//! Jobs with the callers that wait for them, and answers on their way. Must not know when an answer is true.
+
+use tokio::sync::oneshot;
+
+use crate::{
+    dispatcher::{self, Home},
+    failure::Failure,
+};
+
+pub(crate) type Answered<A> = Result<A, Failure>;
+
+/// A job and its caller. If it is dropped without an answer, the caller is told that the outcome is unknown.
+#[derive(Debug)]
+pub struct Pending<J, A> {
+    /// What the caller wants done.
+    pub job: J,
+    reply: oneshot::Sender<Answered<A>>,
+    home: Home,
+}
+
+impl<J, A> Pending<J, A> {
+    pub(crate) fn new(job: J) -> (Self, oneshot::Receiver<Answered<A>>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { job, reply, home: dispatcher::here() }, answer)
+    }
+
+    /// Whether the caller gave up, as at the end of its deadline. It is not charged for what has not begun.
+    pub fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(crate) fn refuse(self, failure: Failure) {
+        // A caller that has gone away needs no answer.
+        let _ = self.reply.send(Err(failure));
+    }
+}
+
+/// The answers of a batch, sent together after it.
+#[derive(Debug)]
+pub struct Answers<A> {
+    ready: Vec<(Home, Ready<A>)>,
+}
+
+#[derive(Debug)]
+struct Ready<A> {
+    reply: oneshot::Sender<Answered<A>>,
+    answer: A,
+}
+
+impl<A: Send + 'static> Answers<A> {
+    pub(crate) fn new() -> Self {
+        Self { ready: Vec::new() }
+    }
+
+    /// Answers a job. What the answer says must be on disk.
+    pub fn add<J>(&mut self, pending: Pending<J, A>, answer: A) {
+        let Pending { reply, home, .. } = pending;
+        self.ready.push((home, Ready { reply, answer }));
+    }
+
+    pub(crate) fn send(&mut self) {
+        dispatcher::dispatch(self.ready.drain(..), |ready| drop(ready.reply.send(Ok(ready.answer))));
+    }
+}

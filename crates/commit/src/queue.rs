@@ -1,0 +1,214 @@
+//! The bounded queue in front of the workers. Must not know what a job is.
+//!
+//! A caller pays one short lock. A worker takes all that waits under one lock and is woken only when it sleeps, so that
+//! no caller makes a system call under load.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::failure::Failure;
+
+/// What a worker gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// At least one job.
+    Jobs,
+    /// No job came in time.
+    Nothing,
+    /// The queue is closed and empty.
+    Closed,
+}
+
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+    jobs_max: usize,
+    bytes_of: fn(&T) -> usize,
+    /// False while the queue is suspended.
+    healthy: watch::Sender<bool>,
+}
+
+struct State<T> {
+    jobs: VecDeque<T>,
+    bytes: usize,
+    sleepers: usize,
+    suspensions: usize,
+    closed: bool,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(jobs_max: usize, bytes_of: fn(&T) -> usize) -> Self {
+        let state = State { jobs: VecDeque::new(), bytes: 0, sleepers: 0, suspensions: 0, closed: false };
+        let healthy = watch::Sender::new(true);
+        Self { state: Mutex::new(state), changed: Condvar::new(), jobs_max, bytes_of, healthy }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing under this lock can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, job: T) -> Result<(), Failure> {
+        let bytes = (self.bytes_of)(&job);
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Failure::Closing);
+        }
+        if state.suspensions > 0 {
+            return Err(Failure::Recovering);
+        }
+        if state.jobs.len() >= self.jobs_max {
+            return Err(Failure::Full);
+        }
+        state.jobs.push_back(job);
+        state.bytes += bytes;
+        let wake = state.sleepers > 0;
+        drop(state);
+        if wake {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Moves jobs into `batch`, which is empty, after waiting up to `timeout` for the first: at most `jobs_max`, and no
+    /// more once they have `bytes_max` bytes.
+    pub(crate) fn take(&self, batch: &mut VecDeque<T>, jobs_max: usize, bytes_max: usize, timeout: Duration) -> Taken {
+        let mut state = self.lock();
+        if state.jobs.is_empty() && !state.closed && !timeout.is_zero() {
+            state.sleepers += 1;
+            let waited = self.changed.wait_timeout_while(state, timeout, |now| now.jobs.is_empty() && !now.closed);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.sleepers -= 1;
+            if !state.jobs.is_empty() && jobs_max > 1 {
+                // Jobs come in bursts. On a shared core the worker, woken by the first job of a burst, has taken the
+                // core from the caller that sends the rest. This lets the caller finish, and costs nothing on a core
+                // that the worker has for itself.
+                drop(state);
+                thread::yield_now();
+                state = self.lock();
+            }
+        }
+        if state.jobs.is_empty() {
+            return if state.closed { Taken::Closed } else { Taken::Nothing };
+        }
+        if state.jobs.len() <= jobs_max && state.bytes <= bytes_max {
+            mem::swap(batch, &mut state.jobs);
+            state.bytes = 0;
+            return Taken::Jobs;
+        }
+        let mut bytes = 0;
+        while batch.len() < jobs_max
+            && bytes < bytes_max
+            && let Some(job) = state.jobs.pop_front()
+        {
+            bytes += (self.bytes_of)(&job);
+            batch.push_back(job);
+        }
+        state.bytes -= bytes;
+        Taken::Jobs
+    }
+
+    /// Refuses jobs until [`Queue::resume`] was called as often; returns those that wait.
+    pub(crate) fn suspend(&self) -> VecDeque<T> {
+        let mut state = self.lock();
+        state.suspensions += 1;
+        state.bytes = 0;
+        self.healthy.send_replace(false);
+        mem::take(&mut state.jobs)
+    }
+
+    pub(crate) fn resume(&self) {
+        let mut state = self.lock();
+        state.suspensions = state.suspensions.saturating_sub(1);
+        if state.suspensions == 0 {
+            self.healthy.send_replace(true);
+        }
+    }
+
+    /// Takes no more jobs; those that wait can still be taken.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the queue is closed or `timeout` is over; true if it is closed.
+    pub(crate) fn closed_within(&self, timeout: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |now| !now.closed);
+        waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
+    pub(crate) fn healthy(&self) -> watch::Receiver<bool> {
+        self.healthy.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(queue: &Queue<usize>, jobs_max: usize, bytes_max: usize) -> (Taken, Vec<usize>) {
+        let mut batch = VecDeque::new();
+        (queue.take(&mut batch, jobs_max, bytes_max, Duration::ZERO), batch.into())
+    }
+
+    #[test]
+    fn a_full_a_suspended_and_a_closed_queue_refuse_by_name() {
+        let queue = Queue::new(2, |_| 0);
+        assert!(queue.push(1).is_ok() && queue.push(2).is_ok());
+        assert_eq!(queue.push(3), Err(Failure::Full));
+        assert_eq!(queue.suspend(), [1, 2]);
+        assert_eq!(queue.push(4), Err(Failure::Recovering));
+        queue.resume();
+        assert!(queue.push(5).is_ok());
+        queue.close();
+        assert_eq!(queue.push(6), Err(Failure::Closing));
+        assert_eq!(take(&queue, 9, 9), (Taken::Jobs, vec![5]), "jobs that were taken on are done");
+        assert_eq!(take(&queue, 9, 9), (Taken::Closed, vec![]));
+    }
+
+    #[test]
+    fn no_more_than_asked_for_is_taken_and_in_order() {
+        let queue = Queue::new(9, |_| 0);
+        for job in 0..5 {
+            queue.push(job).unwrap();
+        }
+        assert_eq!(take(&queue, 3, 9), (Taken::Jobs, vec![0, 1, 2]));
+        assert_eq!(queue.len(), 2);
+        assert_eq!(take(&queue, 3, 9), (Taken::Jobs, vec![3, 4]));
+        assert_eq!(take(&queue, 3, 9), (Taken::Nothing, vec![]));
+    }
+
+    #[test]
+    fn a_batch_takes_no_further_job_once_it_has_its_bytes() {
+        let queue = Queue::new(9, |bytes| *bytes);
+        for job in [4, 4, 4, 99, 1] {
+            queue.push(job).unwrap();
+        }
+        assert_eq!(take(&queue, 9, 8), (Taken::Jobs, vec![4, 4]));
+        assert_eq!(take(&queue, 9, 8), (Taken::Jobs, vec![4, 99]));
+        assert_eq!(take(&queue, 9, 8), (Taken::Jobs, vec![1]));
+    }
+
+    #[test]
+    fn the_queue_is_healthy_again_when_every_suspension_has_ended() {
+        let queue = Queue::<usize>::new(9, |_| 0);
+        let healthy = queue.healthy();
+        queue.suspend();
+        queue.suspend();
+        queue.resume();
+        assert!(!*healthy.borrow());
+        queue.resume();
+        assert!(*healthy.borrow());
+    }
+}

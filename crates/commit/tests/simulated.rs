@@ -1,0 +1,328 @@
+//! What a group promises, put to it with a store that does as it is told: no acknowledged job is lost, no caller is told
+//! yes or no after a failed commit, and nothing is taken on until the store has been read back.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Duration,
+};
+
+use commit::{Answers, Batch, Failure, Group, Limits, Opened, Session, Store};
+use tokio::{runtime::Runtime, task::JoinHandle};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// What the store is about to do; it waits for a [`Step`] then.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    Open,
+    ReadBack,
+    Commit(Vec<u32>),
+}
+
+enum Step {
+    Succeed,
+    /// A commit that fails may have reached the disk.
+    Fail {
+        on_disk: bool,
+    },
+    Panic,
+}
+
+struct Simulated {
+    disk: Arc<Mutex<Vec<u32>>>,
+    events: Sender<Event>,
+    steps: Receiver<Step>,
+    /// Rounds of [`Opened::tend`] that a job begins.
+    rounds_left: u32,
+}
+
+impl Simulated {
+    fn step(&self, event: Event) -> Result<bool, bool> {
+        self.events.send(event).expect("the test listens");
+        match self.steps.recv().unwrap_or(Step::Succeed) {
+            Step::Succeed => Ok(true),
+            Step::Fail { on_disk } => Err(on_disk),
+            Step::Panic => panic!("as it was told"),
+        }
+    }
+}
+
+impl Store for Simulated {
+    type Job = u32;
+    type Answer = u32;
+    type Error = ();
+
+    fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), ()> {
+        self.step(Event::Open).map_err(drop)?;
+        session.serve(self)
+    }
+
+    fn failed(&mut self, (): &(), _: u32) {}
+}
+
+impl Opened<Simulated> for Simulated {
+    fn read_back(&mut self) -> Result<(), ()> {
+        self.step(Event::ReadBack).map(drop).map_err(drop)
+    }
+
+    fn commit(&mut self, batch: Batch<Simulated>, answers: &mut Answers<u32>) -> Result<(), ()> {
+        let jobs: Vec<u32> = batch.iter().map(|pending| pending.job).collect();
+        let stepped = self.step(Event::Commit(jobs.clone()));
+        let (Ok(on_disk) | Err(on_disk)) = stepped;
+        if on_disk {
+            self.disk.lock().unwrap().extend(jobs);
+        }
+        stepped.map_err(drop)?;
+        for pending in batch {
+            let job = pending.job;
+            answers.add(pending, job);
+            self.rounds_left = job / 1000;
+        }
+        Ok(())
+    }
+
+    fn tend(&mut self, _: bool, _: &mut Answers<u32>) -> Result<bool, ()> {
+        self.rounds_left = self.rounds_left.saturating_sub(1);
+        Ok(self.rounds_left > 0)
+    }
+}
+
+/// A group over simulated stores, and the strings to pull.
+struct Stage {
+    group: Arc<Group<Simulated>>,
+    disk: Arc<Mutex<Vec<u32>>>,
+    events: Receiver<Event>,
+    steps: Vec<Sender<Step>>,
+    runtime: Runtime,
+}
+
+impl Stage {
+    /// One worker, whose store is open.
+    fn new(limits: Limits) -> Self {
+        let stage = Self::with_workers(limits, 1);
+        stage.expect(Event::Open, Step::Succeed);
+        stage
+    }
+
+    fn with_workers(limits: Limits, workers: usize) -> Self {
+        let (disk, (events_in, events)) = (Arc::<Mutex<Vec<u32>>>::default(), channel());
+        let (mut steps, mut stores) = (Vec::new(), Vec::new());
+        for _ in 0..workers {
+            let (steps_in, steps_out) = channel();
+            steps.push(steps_in);
+            let (disk, events) = (Arc::clone(&disk), events_in.clone());
+            stores.push(Simulated { disk, events, steps: steps_out, rounds_left: 0 });
+        }
+        let group = Arc::new(Group::start("simulated", limits, stores).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        Self { group, disk, events, steps, runtime }
+    }
+
+    fn next(&self) -> Event {
+        self.events.recv_timeout(LONG).expect("the store is asked for something")
+    }
+
+    fn expect(&self, event: Event, step: Step) {
+        assert_eq!(self.next(), event);
+        self.steps[0].send(step).unwrap();
+    }
+
+    fn send(&self, job: u32) -> JoinHandle<Result<u32, Failure>> {
+        let group = Arc::clone(&self.group);
+        self.runtime.spawn(async move { group.commit(job).await })
+    }
+
+    /// Sends jobs that have to wait, in order.
+    fn queue(&self, jobs: &[u32]) -> Vec<JoinHandle<Result<u32, Failure>>> {
+        let mut waiting = Vec::new();
+        for job in jobs {
+            waiting.push(self.send(*job));
+            while self.group.queued() < waiting.len() {
+                std::thread::yield_now();
+            }
+        }
+        waiting
+    }
+
+    fn answers(&self, waiting: Vec<JoinHandle<Result<u32, Failure>>>) -> Vec<Result<u32, Failure>> {
+        waiting.into_iter().map(|call| self.runtime.block_on(call).unwrap()).collect()
+    }
+
+    fn healthy(&self) -> bool {
+        *self.group.healthy().borrow()
+    }
+}
+
+#[test]
+fn jobs_that_wait_are_committed_together_and_answered_afterwards() {
+    let stage = Stage::new(Limits::default());
+    let first = stage.send(1);
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    let waiting = stage.queue(&[2, 3, 4]);
+    assert!(!first.is_finished(), "no answer goes before the commit");
+    stage.steps[0].send(Step::Succeed).unwrap();
+    assert_eq!(stage.answers(vec![first]), [Ok(1)]);
+    stage.expect(Event::Commit(vec![2, 3, 4]), Step::Succeed);
+    assert_eq!(stage.answers(waiting), [Ok(2), Ok(3), Ok(4)]);
+}
+
+#[test]
+fn after_a_failed_commit_its_callers_know_nothing_and_the_queued_that_nothing_was_done() {
+    let stage = Stage::new(Limits::default());
+    let first = stage.send(1);
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    let queued = stage.queue(&[2, 3]);
+    stage.steps[0].send(Step::Fail { on_disk: true }).unwrap();
+    assert_eq!(stage.answers(vec![first]), [Err(Failure::OutcomeUnknown)]);
+    assert_eq!(stage.answers(queued), [Err(Failure::Recovering), Err(Failure::Recovering)]);
+    assert_eq!(*stage.disk.lock().unwrap(), [1]);
+}
+
+#[test]
+fn nothing_is_taken_on_until_the_store_was_read_back() {
+    let stage = Stage::new(Limits::default());
+    let first = stage.send(1);
+    stage.expect(Event::Commit(vec![1]), Step::Fail { on_disk: false });
+    assert_eq!(stage.answers(vec![first]), [Err(Failure::OutcomeUnknown)]);
+    // It cannot be opened, then not be read, and then all is well.
+    stage.expect(Event::Open, Step::Fail { on_disk: false });
+    stage.expect(Event::Open, Step::Succeed);
+    stage.expect(Event::ReadBack, Step::Fail { on_disk: false });
+    assert_eq!(stage.next(), Event::Open);
+    assert!(!stage.healthy());
+    assert_eq!(stage.answers(vec![stage.send(2)]), [Err(Failure::Recovering)]);
+    stage.steps[0].send(Step::Succeed).unwrap();
+    assert_eq!(stage.next(), Event::ReadBack);
+    assert!(!stage.healthy());
+    assert_eq!(stage.answers(vec![stage.send(3)]), [Err(Failure::Recovering)]);
+    stage.steps[0].send(Step::Succeed).unwrap();
+    let mut healthy = stage.group.healthy();
+    assert!(stage.runtime.block_on(healthy.wait_for(|healthy| *healthy)).is_ok());
+    let fourth = stage.send(4);
+    stage.expect(Event::Commit(vec![4]), Step::Succeed);
+    assert_eq!(stage.answers(vec![fourth]), [Ok(4)]);
+    assert_eq!(*stage.disk.lock().unwrap(), [4]);
+}
+
+#[test]
+fn no_acknowledged_job_is_lost_and_no_refused_one_done_however_often_commits_fail() {
+    let stage = Stage::new(Limits { queued: 40, batch: 7, ..Limits::default() });
+    let mut waiting = Vec::new();
+    let mut failures = 0;
+    for round in 0..200_u32 {
+        waiting.extend((0..5).map(|place| stage.send(round * 5 + place)));
+        while let Ok(event) = stage.events.try_recv() {
+            let fails = matches!(event, Event::Commit(_)) && round % 40 == 17;
+            failures += u32::from(fails);
+            let on_disk = round % 3 == 0;
+            stage.steps[0].send(if fails { Step::Fail { on_disk } } else { Step::Succeed }).unwrap();
+        }
+        std::thread::yield_now();
+    }
+    let Stage { group, disk, events, steps, runtime } = stage;
+    drop(steps);
+    let (mut done, mut not_done) = (HashSet::new(), HashSet::new());
+    for (job, call) in (0..).zip(waiting) {
+        match runtime.block_on(call).unwrap() {
+            Ok(answer) => assert!(answer == job && done.insert(job)),
+            Err(Failure::OutcomeUnknown) => {}
+            Err(Failure::Full | Failure::Recovering | Failure::Closing) => assert!(not_done.insert(job)),
+        }
+    }
+    assert!(group.close(LONG));
+    drop(events);
+    let disk = disk.lock().unwrap();
+    let on_disk: HashSet<u32> = disk.iter().copied().collect();
+    assert_eq!(on_disk.len(), disk.len(), "no job is done twice");
+    assert!(done.is_subset(&on_disk) && not_done.is_disjoint(&on_disk), "after {failures} failures");
+    assert!(!done.is_empty());
+}
+
+#[test]
+fn a_full_group_refuses_and_a_closed_one_too() {
+    let stage = Stage::new(Limits { queued: 2, ..Limits::default() });
+    let first = stage.send(1);
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    let waiting = stage.queue(&[2, 3]);
+    assert_eq!(stage.answers(vec![stage.send(4)]), [Err(Failure::Full)]);
+    assert!(!stage.group.close(Duration::ZERO), "the store is at work");
+    assert_eq!(stage.answers(vec![stage.send(5)]), [Err(Failure::Closing)]);
+    stage.steps[0].send(Step::Succeed).unwrap();
+    stage.expect(Event::Commit(vec![2, 3]), Step::Succeed);
+    assert!(stage.group.close(LONG), "what was queued is committed");
+    assert_eq!(stage.answers(vec![first]), [Ok(1)]);
+    assert_eq!(stage.answers(waiting), [Ok(2), Ok(3)]);
+}
+
+#[test]
+fn closing_does_not_wait_for_a_store_that_cannot_be_opened() {
+    let stage = Stage::with_workers(Limits::default(), 1);
+    stage.expect(Event::Open, Step::Fail { on_disk: false });
+    assert!(stage.group.close(LONG));
+}
+
+#[test]
+fn closing_waits_for_what_the_store_has_begun() {
+    let stage = Stage::new(Limits::default());
+    let first = stage.send(3000);
+    assert_eq!(stage.next(), Event::Commit(vec![3000]));
+    assert!(!stage.group.close(Duration::ZERO));
+    stage.steps[0].send(Step::Succeed).unwrap();
+    assert!(stage.group.close(LONG));
+    assert_eq!(stage.answers(vec![first]), [Ok(3000)]);
+}
+
+#[test]
+fn a_caller_that_gave_up_is_not_charged() {
+    let stage = Stage::new(Limits::default());
+    let first = stage.send(1);
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    let mut waiting = stage.queue(&[2, 3]);
+    let abandoned = waiting.remove(0);
+    abandoned.abort();
+    assert!(stage.runtime.block_on(abandoned).unwrap_err().is_cancelled());
+    stage.steps[0].send(Step::Succeed).unwrap();
+    stage.expect(Event::Commit(vec![3]), Step::Succeed);
+    assert_eq!(stage.answers(waiting), [Ok(3)]);
+    assert_eq!(stage.answers(vec![first]), [Ok(1)]);
+}
+
+#[test]
+fn a_worker_that_panics_leaves_no_caller_waiting() {
+    let stage = Stage::new(Limits::default());
+    let first = stage.send(1);
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    let queued = stage.queue(&[2]);
+    stage.steps[0].send(Step::Panic).unwrap();
+    assert_eq!(stage.answers(vec![first]), [Err(Failure::OutcomeUnknown)]);
+    assert_eq!(stage.answers(queued), [Err(Failure::Recovering)]);
+    assert_eq!(stage.answers(vec![stage.send(3)]), [Err(Failure::Recovering)]);
+    assert!(!stage.healthy());
+    assert!(stage.group.close(LONG));
+}
+
+#[test]
+fn several_workers_take_a_job_each_and_one_failure_stops_them_all() {
+    let stage = Stage::with_workers(Limits { batch: 1, ..Limits::default() }, 2);
+    for (steps, event) in stage.steps.iter().zip(stage.events.iter()) {
+        assert_eq!(event, Event::Open);
+        steps.send(Step::Succeed).unwrap();
+    }
+    let waiting = vec![stage.send(1), stage.send(2)];
+    let both: HashSet<u32> = [stage.next(), stage.next()]
+        .into_iter()
+        .flat_map(|event| if let Event::Commit(jobs) = event { jobs } else { Vec::new() })
+        .collect();
+    assert_eq!(both, HashSet::from([1, 2]), "both are at work at once");
+    stage.steps[0].send(Step::Fail { on_disk: false }).unwrap();
+    stage.runtime.block_on(stage.group.healthy().wait_for(|healthy| !healthy)).unwrap();
+    assert_eq!(stage.answers(vec![stage.send(3)]), [Err(Failure::Recovering)]);
+    stage.steps[1].send(Step::Succeed).unwrap();
+    let mut answers = stage.answers(waiting);
+    answers.sort_by_key(Result::is_err);
+    assert!(matches!(answers[..], [Ok(_), Err(Failure::OutcomeUnknown)]), "{answers:?}");
+}
