@@ -1,5 +1,10 @@
 //! Makes the messages and the service traits from `proto/`, with no compiler to install.
 
 fn main() -> std::io::Result<()> {
-    grpc_build::Builder::default().descriptors("bookstore.bin").compile(&["bookstore.proto"], &["../../proto"])
+    grpc_build::Builder::default()
+        .descriptors("bookstore.bin")
+        .bytes("bookstore.BookStore.Lookup")
+        .bytes("bookstore.BookStore.Search")
+        .bytes("bookstore.BookStore.SearchStream")
+        .compile(&["bookstore.proto"], &["../../proto"])
 }

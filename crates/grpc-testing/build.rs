@@ -5,5 +5,6 @@ fn main() -> std::io::Result<()> {
     grpc_build::Builder::default().server(false).compile(&["health.proto", "reflection.proto"], &["../grpc/proto"])?;
     grpc_build::Builder::default()
         .descriptors("testing.bin")
+        .bytes("testing.Echo.Same")
         .compile(&["echo.proto", "interop.proto", "conformance.proto"], &["proto"])
 }

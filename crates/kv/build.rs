@@ -6,5 +6,8 @@ fn main() -> std::io::Result<()> {
         .messages(|messages| {
             messages.bytes(["."]);
         })
+        .bytes("io.grpc.KeyValueService.Retrieve")
+        .bytes("io.grpc.KeyValueService.Update")
+        .bytes("io.grpc.KeyRangeService.Scan")
         .compile(&["kv.proto"], &["../../proto"])
 }

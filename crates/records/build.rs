@@ -1,5 +1,10 @@
 //! Makes the messages and the service traits from `proto/`.
 
 fn main() -> std::io::Result<()> {
-    grpc_build::Builder::default().descriptors("records.bin").compile(&["records.proto"], &["../../proto"])
+    grpc_build::Builder::default()
+        .descriptors("records.bin")
+        .bytes("ReaderService.GetRecord")
+        .bytes("ReaderService.GetRecordString")
+        .bytes("RecordStreamService.StreamRecords")
+        .compile(&["records.proto"], &["../../proto"])
 }

@@ -3,10 +3,7 @@
 fn main() -> std::io::Result<()> {
     grpc_build::Builder::default()
         .descriptors("rpcgame.bin")
-        .messages(|config| {
-            for name in ["TryRequest", "TryResponse", "PlayRequest", "PlayResponse"] {
-                config.extern_path(format!(".{name}"), format!("crate::grpc::raw::Raw{name}"));
-            }
-        })
+        .bytes("RPCGame.Try")
+        .bytes("RPCGameStream.Play")
         .compile(&["rpcgame.proto"], &["../../proto"])
 }

@@ -5,12 +5,14 @@ use prost_build::{Method, Service};
 pub(crate) struct Generator {
     pub(crate) server: bool,
     pub(crate) client: bool,
+    /// `package.Service.Method` of the methods whose messages stay bytes on the server.
+    pub(crate) bytes: Vec<String>,
 }
 
 impl prost_build::ServiceGenerator for Generator {
     fn generate(&mut self, service: Service, out: &mut String) {
         if self.server {
-            out.push_str(&server(&service));
+            out.push_str(&server(&service, &self.bytes));
         }
         if self.client {
             out.push_str(&client(&service));
@@ -59,18 +61,25 @@ fn docs(comments: &prost_build::Comments, indent: &str, fallback: &str) -> Strin
 
 const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications, dead_code)]\n";
 
-fn server(service: &Service) -> String {
+fn server(service: &Service, bytes: &[String]) -> String {
     let name = &service.name;
-    let mut methods = String::new();
-    let mut table = String::new();
-    for method in &service.methods {
-        methods.push_str(&trait_method(method));
-        table.push_str(&table_entry(method));
-    }
     let full_name = full_name(service);
+    let (mut methods, mut table, mut paths) = (String::new(), String::new(), String::new());
+    for method in &service.methods {
+        let is_bytes = bytes.contains(&format!("{full_name}.{}", method.proto_name));
+        methods.push_str(&trait_method(method, is_bytes));
+        table.push_str(&table_entry(method, is_bytes));
+        paths.extend([format!("\"/{full_name}/{}\", ", method.proto_name)]);
+    }
     let docs = docs(&service.comments, "    ", "A service.");
     format!(
         "/// Server of `{full_name}`.\n{ALLOW}pub mod {module}_server {{
+    /// The service's full name.
+    pub const NAME: &str = \"{full_name}\";
+
+    /// The paths of its methods, in the order of the contract.
+    pub const METHODS: [&str; {count}] = [{paths}];
+
 {docs}    pub trait {name}: Send + Sync + Sized + 'static {{
 {methods}    }}
 
@@ -88,7 +97,7 @@ fn server(service: &Service) -> String {
 
     impl<T: {name}> {name}Server<T> {{
         /// The service's full name.
-        pub const NAME: &'static str = \"{full_name}\";
+        pub const NAME: &'static str = NAME;
 
         /// Serves `service`.
         pub fn new(service: T) -> Self {{
@@ -114,25 +123,44 @@ fn server(service: &Service) -> String {
 }}
 ",
         module = snake(name),
+        count = service.methods.len(),
     )
 }
 
 /// Request and reply type of a method as its trait has them.
-fn types(method: &Method) -> (String, String) {
-    let input = outer(&method.input_type);
-    let request = if method.client_streaming { format!("::grpc::Streaming<{input}>") } else { input };
-    (request, outer(&method.output_type))
+fn types(method: &Method, is_bytes: bool) -> (String, String) {
+    let (input, output) = (outer(&method.input_type), outer(&method.output_type));
+    let encoded = || String::from("::grpc::Encoded");
+    let request = match (method.client_streaming, is_bytes) {
+        (false, _) => input,
+        (true, false) => format!("::grpc::Streaming<{input}>"),
+        (true, true) => format!("::grpc::Streaming<{}>", encoded()),
+    };
+    (request, if is_bytes { encoded() } else { output })
 }
 
 fn stream_name(method: &Method) -> String {
     format!("{}Stream", method.proto_name)
 }
 
-fn trait_method(method: &Method) -> String {
-    let (request, output) = types(method);
+/// A unary method of bytes has its own form: it may answer at once.
+fn is_call(method: &Method, is_bytes: bool) -> bool {
+    is_bytes && shape(method) == "unary"
+}
+
+fn trait_method(method: &Method, is_bytes: bool) -> String {
+    let (request, output) = types(method, is_bytes);
     let name = &method.name;
-    let plain = name.trim_start_matches("r#");
     let docs = docs(&method.comments, "        ", "A method.");
+    if is_call(method, is_bytes) {
+        return format!(
+            "{docs}        fn {name}(
+            &self,
+            call: ::grpc::server::Call<'_, {request}>,
+        ) -> ::grpc::server::Answer<impl ::grpc::server::Later + use<Self>>;
+"
+        );
+    }
     let mut out = String::new();
     let reply = if method.server_streaming {
         let stream = stream_name(method);
@@ -143,7 +171,7 @@ fn trait_method(method: &Method) -> String {
         )]);
         format!("Self::{stream}")
     } else {
-        output.clone()
+        output
     };
     out.extend([format!(
         "{docs}        fn {name}(
@@ -152,56 +180,30 @@ fn trait_method(method: &Method) -> String {
         ) -> impl ::std::future::Future<Output = ::std::result::Result<::grpc::Response<{reply}>, ::grpc::Status>> + Send;
 "
     )]);
-    if !method.client_streaming && !method.server_streaming {
-        out.extend([format!(
-            "        /// The door for a request that is read where it lies: gets the encoded message, and answers or declines
-        /// with `None`; then it is decoded. Not asked when the message came compressed or in several frames.
-        #[inline]
-        #[allow(unused_variables)]
-        fn {plain}_raw(
-            &self,
-            message: &[u8],
-            answer: ::grpc::server::Answer<'_, '_, {output}>,
-        ) -> ::std::option::Option<::grpc::server::Answered> {{
-            None
-        }}
-        /// The door for an answer that is at hand: answers without a future, or declines with `None`.
-        #[inline]
-        #[allow(unused_variables)]
-        fn {plain}_now(
-            &self,
-            request: &::grpc::Request<{request}>,
-            answer: ::grpc::server::Answer<'_, '_, {output}>,
-        ) -> ::std::option::Option<::grpc::server::Answered> {{
-            None
-        }}
-"
-        )]);
-    }
     out
 }
 
-fn table_entry(method: &Method) -> String {
-    let (request, _) = types(method);
+fn table_entry(method: &Method, is_bytes: bool) -> String {
+    let (request, _) = types(method, is_bytes);
     let (name, proto_name) = (&method.name, &method.proto_name);
-    let plain = name.trim_start_matches("r#");
-    let shape = shape(method);
-    let now = if shape == "unary" {
-        format!(
-            "
-                    |service: &T, message, answer| service.{plain}_raw(message, answer),
-                    |service: &T, request, answer| service.{plain}_now(request, answer),"
+    let (shape, call) = if is_call(method, is_bytes) {
+        (
+            "bytes",
+            format!("|service: &::std::sync::Arc<T>, call: ::grpc::server::Call<'_, {request}>| service.{name}(call)"),
         )
     } else {
-        String::new()
+        let call = format!(
+            "|service: ::std::sync::Arc<T>, request: ::grpc::Request<{request}>| async move {{
+                        service.{name}(request).await
+                    }}"
+        );
+        (shape(method), call)
     };
     format!(
         "                ::grpc::server::Method::{shape}(
                     \"{proto_name}\",
-                    ::std::sync::Arc::clone(&self.service),{now}
-                    |service: ::std::sync::Arc<T>, request: ::grpc::Request<{request}>| async move {{
-                        service.{name}(request).await
-                    }},
+                    ::std::sync::Arc::clone(&self.service),
+                    {call},
                 ),
 "
     )
@@ -224,7 +226,8 @@ fn client(service: &Service) -> String {
         let constant = method.name.trim_start_matches("r#").to_uppercase();
         let proto_name = &method.proto_name;
         paths.extend([format!(
-            "    static {constant}: ::grpc::client::Path = ::grpc::client::Path::new(\"/{full_name}/{proto_name}\");\n"
+            "    /// The path of `{proto_name}`, for calls with other types than the contract's.
+    pub static {constant}: ::grpc::client::Path = ::grpc::client::Path::new(\"/{full_name}/{proto_name}\");\n"
         )]);
         methods.push_str(&client_method(method, &constant));
     }

@@ -17,12 +17,13 @@ pub struct Builder {
     server: bool,
     client: bool,
     descriptors: Option<String>,
+    bytes: Vec<String>,
     messages: prost_build::Config,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { server: true, client: true, descriptors: None, messages: prost_build::Config::new() }
+        Self { server: true, client: true, descriptors: None, bytes: Vec::new(), messages: prost_build::Config::new() }
     }
 }
 
@@ -45,6 +46,13 @@ impl Builder {
         self
     }
 
+    /// Has the server's trait hand out a method's messages as bytes: `package.Service.Method`. A unary method then takes a
+    /// `grpc::server::Call`, which it may answer at once; streams carry `grpc::Encoded`.
+    pub fn bytes(mut self, method: &str) -> Self {
+        self.bytes.push(method.to_owned());
+        self
+    }
+
     /// Settings of prost's own generator, as attributes or `bytes` fields.
     pub fn messages(mut self, change: impl FnOnce(&mut prost_build::Config)) -> Self {
         change(&mut self.messages);
@@ -62,13 +70,31 @@ impl Builder {
             }
         }
         let files = protox::compile(protos, includes).map_err(io::Error::other)?;
+        let methods = files.file.iter().flat_map(|file| {
+            let services = file.service.iter();
+            services.flat_map(|it| it.method.iter().map(|method| full_name(file.package(), it.name(), method.name())))
+        });
+        let methods: Vec<String> = methods.collect();
+        if let Some(unknown) = self.bytes.iter().find(|method| !methods.contains(method)) {
+            return Err(io::Error::other(format!(
+                "{unknown} is no method of these contracts; write package.Service.Method"
+            )));
+        }
         if let Some(name) = &self.descriptors {
             let directory = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(io::ErrorKind::NotFound)?;
             fs::write(directory.join(name), files.encode_to_vec())?;
         }
-        self.messages.service_generator(Box::new(Generator { server: self.server, client: self.client }));
+        self.messages.service_generator(Box::new(Generator {
+            server: self.server,
+            client: self.client,
+            bytes: self.bytes,
+        }));
         self.messages.compile_fds(files)
     }
+}
+
+fn full_name(package: &str, service: &str, method: &str) -> String {
+    if package.is_empty() { format!("{service}.{method}") } else { format!("{package}.{service}.{method}") }
 }
 
 #[expect(clippy::print_stdout, reason = "a build script talks to cargo that way")]

@@ -4,18 +4,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use grpc::server::{Answer, Answered};
-use grpc::{Code, Request, Response, Status, Stream, Streaming};
+use grpc::server::{Answer, Call, Later};
+use grpc::{Code, Encoded, Request, Response, Status, Stream, Streaming};
 
 use crate::proto::Message;
 use crate::proto::echo_server::Echo;
 
 /// Says what it is told.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EchoService {
-    /// Answer `Call` through the door that needs no future.
-    pub at_once: bool,
-}
+pub struct EchoService;
 
 fn check(message: &Message) -> Result<(), Status> {
     match message.fail {
@@ -57,8 +54,19 @@ impl Echo for EchoService {
         Ok(response)
     }
 
-    fn call_now(&self, request: &Request<Message>, answer: Answer<'_, '_, Message>) -> Option<Answered> {
-        self.at_once.then(|| answer.message(request.get_ref()))
+    fn same(&self, mut call: Call<'_, Message>) -> Answer<impl Later + use<>> {
+        match call.message().map(|message| message.delay_ms) {
+            Err(status) => call.fail(&status),
+            Ok(0) => {
+                let bytes = call.bytes();
+                call.out().extend_from_slice(bytes);
+                call.answer()
+            }
+            Ok(delay_ms) => call.later_with_bytes(|request| async move {
+                tokio::time::sleep(Duration::from_millis(delay_ms.into())).await;
+                Ok(Response::new(Encoded::from(request.into_inner())))
+            }),
+        }
     }
 
     async fn late(&self, request: Request<Message>) -> Result<Response<Message>, Status> {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use grpc::client::{Channel, RetryPolicy, Settings};
-use grpc::server::{Answer, CallReport, Method, Observer};
+use grpc::server::{CallReport, Method, Observer};
 use grpc::{Code, Encoding, Limits, Request, Response, Stream, Streaming, unfold};
 use grpc_testing::proto::Message;
 use grpc_testing::proto::echo_client::EchoClient;
@@ -253,13 +253,7 @@ async fn unknown_methods_and_services_are_unimplemented() {
 async fn a_fallback_answers_what_no_service_has_and_nothing_else() {
     use grpc_testing::interop_proto::Empty;
     use grpc_testing::interop_proto::unimplemented_service_client::UnimplementedServiceClient;
-    let fallback = Method::unary(
-        "fallback",
-        Arc::new(()),
-        |(), _: &[u8], _: Answer<'_, '_, ()>| None,
-        |(), _: &Request<()>, answer: Answer<'_, '_, ()>| Some(answer.message(&())),
-        |_, _| async { Ok(Response::new(())) },
-    );
+    let fallback = Method::unary("fallback", Arc::new(()), |_, _: Request<()>| async { Ok(Response::new(())) });
     let server = Running::with(Limits::default(), |builder| builder.fallback(fallback)).await;
     let stranger = UnimplementedServiceClient::new(server.channel(Settings::default()).await);
     stranger.unimplemented_call(Empty {}).await.unwrap();

@@ -5,11 +5,11 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use grpc::client::{Ignored, Path, RawMessage, Settings};
-use grpc::prost::Message as _;
-use grpc::prost::bytes::Bytes;
-use grpc::{Code, Encoding, Limits, Request, unfold};
+use bytes::Bytes;
+use grpc::client::{Path, Settings};
+use grpc::{Code, Encoded, Encoding, Ignored, Limits, Request, unfold};
 use grpc_testing::proto::Message;
+use prost::Message as _;
 use support::{Running, text};
 
 #[test]
@@ -75,13 +75,13 @@ async fn streams_carry_encoded_messages_and_may_leave_answers_unread() {
     let messages: Arc<[Bytes]> = ["", "a", "bc"].map(|payload| text(payload).encode_to_vec().into()).into();
     let stream = |messages: Arc<[Bytes]>| {
         unfold((messages, 0), |(messages, next): (Arc<[Bytes]>, usize)| async move {
-            Some((RawMessage(messages.get(next)?.clone()), (messages, next + 1)))
+            Some((Encoded::from(messages.get(next)?.clone()), (messages, next + 1)))
         })
     };
-    let replies = channel.bidi_streaming::<_, RawMessage>(path, Request::new(stream(Arc::clone(&messages)))).await;
+    let replies = channel.bidi_streaming::<_, Encoded>(path, Request::new(stream(Arc::clone(&messages)))).await;
     let mut replies = replies.unwrap().into_inner();
     for message in &*messages {
-        assert_eq!(replies.message().await.unwrap().unwrap().0, message);
+        assert_eq!(replies.message().await.unwrap().unwrap().into_bytes(), message);
     }
     assert!(replies.message().await.unwrap().is_none());
     let replies = channel.bidi_streaming::<_, Ignored>(path, Request::new(stream(messages))).await;
@@ -115,7 +115,7 @@ async fn abandoned_answer_makes_room_for_a_call_that_waits() {
     limits.http2.concurrent_streams_max = 1;
     let server = Running::new(limits).await;
     let channel = server.channel(Settings::default()).await;
-    let endless = unfold((), |()| std::future::pending::<Option<(RawMessage, ())>>());
+    let endless = unfold((), |()| std::future::pending::<Option<(Encoded, ())>>());
     let call = channel.bidi_streaming::<_, Ignored>(Path::named("/testing.Echo/Each"), Request::new(endless)).await;
     // The next call is handed over before the connection has seen that nobody reads the first one's answer.
     let mut next =

@@ -94,8 +94,21 @@ impl<T> Request<T> {
         self.message
     }
 
-    pub(crate) fn into_message_and_metadata(self) -> (T, Metadata) {
-        (self.message, self.metadata)
+    /// The message, and what was around it.
+    pub(crate) fn split(self) -> (T, Request<()>) {
+        let Self { message, metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready } =
+            self;
+        let envelope = Request {
+            message: (),
+            metadata,
+            deadline,
+            peer,
+            buffer_bytes,
+            accepted,
+            is_safe_to_retry,
+            waits_for_ready,
+        };
+        (message, envelope)
     }
 
     /// Names and values beside the message.
@@ -149,16 +162,18 @@ impl<T> Request<T> {
         self.peer.as_ref().and_then(|peer| peer.address)
     }
 
-    /// Bytes of memory that any field of type `Bytes` keeps alive, because the fields share the buffer the message came
-    /// in; 0 when each has memory of its own. On the server only, for whoever keeps a field.
+    /// Bytes of memory that any field of type `Bytes` keeps alive, because the fields share the buffer that the message
+    /// came in; 0 if each field has its own memory. On the server only, for services that keep a field.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
-        let Self { message, metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready } =
-            self;
+        let (
+            message,
+            Request { metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready, .. },
+        ) = self.split();
         let message = change(message);
         Request { message, metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready }
     }
@@ -170,32 +185,6 @@ pub struct Response<T> {
     message: T,
     metadata: Metadata,
     trailers: Metadata,
-    compress: bool,
-    encoded: Option<Encoded>,
-}
-
-/// A message that was encoded before.
-pub(crate) enum Encoded {
-    Segments(Vec<Bytes>),
-    Source(Source),
-}
-
-/// An encoded message that is sent as it is made.
-pub(crate) struct Source {
-    /// Of all chunks together.
-    pub(crate) length: usize,
-    /// Set when the chunks are compressed.
-    pub(crate) encoding: Option<Encoding>,
-    pub(crate) chunks: Box<dyn Iterator<Item = Bytes> + Send>,
-}
-
-impl std::fmt::Debug for Encoded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Segments(segments) => write!(f, "Segments({})", segments.len()),
-            Self::Source(source) => write!(f, "Source({})", source.length),
-        }
-    }
 }
 
 /// What a [`Response`] consists of.
@@ -203,18 +192,16 @@ pub(crate) struct ResponseParts<T> {
     pub(crate) message: T,
     pub(crate) metadata: Metadata,
     pub(crate) trailers: Metadata,
-    pub(crate) compress: bool,
-    pub(crate) encoded: Option<Encoded>,
 }
 
 impl<T> Response<T> {
     /// Without metadata.
     pub fn new(message: T) -> Self {
-        Self { message, metadata: Metadata::new(), trailers: Metadata::new(), compress: true, encoded: None }
+        Self { message, metadata: Metadata::new(), trailers: Metadata::new() }
     }
 
     pub(crate) fn received(message: T, metadata: Metadata, trailers: Metadata) -> Self {
-        Self { message, metadata, trailers, compress: true, encoded: None }
+        Self { message, metadata, trailers }
     }
 
     /// The message.
@@ -252,43 +239,15 @@ impl<T> Response<T> {
         &mut self.trailers
     }
 
-    /// Sends this answer as it is, even where the server compresses.
-    pub fn disable_compression(&mut self) {
-        self.compress = false;
-    }
-
     pub(crate) fn into_parts(self) -> ResponseParts<T> {
-        let Self { message, metadata, trailers, compress, encoded } = self;
-        ResponseParts { message, metadata, trailers, compress, encoded }
+        let Self { message, metadata, trailers } = self;
+        ResponseParts { message, metadata, trailers }
     }
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Response<U> {
-        let Self { message, metadata, trailers, compress, encoded } = self;
-        Response { message: change(message), metadata, trailers, compress, encoded }
-    }
-}
-
-impl<T: Default> Response<T> {
-    /// An answer that was encoded before, in parts that together must be a valid `T`. A unary method sends large parts
-    /// from where they lie, without a copy; [`Response::get_ref`] knows nothing of them.
-    pub fn from_segments(segments: Vec<Bytes>) -> Self {
-        Self { encoded: Some(Encoded::Segments(segments)), ..Self::new(T::default()) }
-    }
-
-    /// An answer that is encoded while it is sent, in chunks that together have `length` bytes and must be a valid `T`.
-    /// A unary method asks for the next chunk when there is room for it, so that little of a large answer waits. What is
-    /// missing at the end, or too much, breaks the call off with `INTERNAL`.
-    pub fn from_chunks(length: usize, chunks: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
-        let source = Source { length, encoding: None, chunks: Box::new(chunks) };
-        Self { encoded: Some(Encoded::Source(source)), ..Self::new(T::default()) }
-    }
-
-    /// An answer that was encoded and compressed before. The caller must accept the encoding; see [`Request::accepts`].
-    pub fn from_compressed(encoding: Encoding, packed: Bytes) -> Self {
-        let (length, chunks) = (packed.len(), Box::new(std::iter::once(packed)));
-        let source = Source { length, encoding: Some(encoding), chunks };
-        Self { encoded: Some(Encoded::Source(source)), ..Self::new(T::default()) }
+        let Self { message, metadata, trailers } = self;
+        Response { message: change(message), metadata, trailers }
     }
 }
 

@@ -1,13 +1,13 @@
 //! gRPC over our own HTTP/2: a server and a channel, on tokio.
 //!
-//! Whoever knows tonic knows the shapes: generated traits with async methods, [`Request`], [`Response`], [`Status`],
+//! The shapes are tonic's: generated traits with async methods, [`Request`], [`Response`], [`Status`],
 //! [`Streaming`]. Must not know any service of the application.
 
 extern crate self as grpc;
 
 mod body;
 pub mod client;
-
+mod codec;
 mod compression;
 mod envelope;
 pub mod health;
@@ -21,8 +21,10 @@ mod streaming;
 mod timeout;
 mod unfold;
 mod wake;
+pub mod wire;
 
 pub use body::{Body, BoxError};
+pub use codec::{Decode, Encode, Encoded, Ignored, Payload};
 pub use compression::Encoding;
 pub use envelope::{Peer, Request, Response};
 pub use futures_core::Stream;

@@ -2,8 +2,7 @@
 //!
 //! A message that lies whole in one DATA frame is handed out where it lies, without a copy.
 
-use bytes::Bytes;
-
+use crate::codec::{Decode, Encode, Payload};
 use crate::compression::{Encoding, too_large};
 use crate::status::Status;
 
@@ -19,50 +18,18 @@ pub(crate) struct Framed<T> {
     pub(crate) bytes: T,
 }
 
-/// Either where it lay, or gathered from several frames into a buffer of its own.
-#[derive(Debug)]
-pub(crate) enum Payload<'a> {
-    Borrowed(&'a [u8]),
-    Owned(Bytes),
-}
-
-impl Payload<'_> {
-    #[cfg(test)]
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Borrowed(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-        }
-    }
-
-    pub(crate) fn into_bytes(self) -> Bytes {
-        match self {
-            Self::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
-            Self::Owned(bytes) => bytes,
-        }
-    }
-}
-
-/// A decoded message, and the buffer that its fields of type `Bytes` are slices of.
-#[derive(Debug)]
-pub(crate) struct Decoded<T> {
-    pub(crate) message: T,
-    /// 0 when the fields have memory of their own.
-    pub(crate) buffer_bytes: usize,
-}
-
 /// What came of a message so far.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     prefix: [u8; PREFIX_BYTES],
     prefix_length: usize,
     body: Vec<u8>,
-    /// Set when nobody wants the messages' bytes: those of the unfinished one are counted here and not kept.
+    /// Set if the messages' bytes are not wanted: those of the unfinished one are counted here and not kept.
     unread_bytes: Option<usize>,
 }
 
 impl Assembler {
-    /// Messages come out empty: who only counts bytes need not gather them.
+    /// Messages come out empty, and nothing is held for them.
     pub(crate) fn unread() -> Self {
         Self { unread_bytes: Some(0), ..Self::default() }
     }
@@ -110,7 +77,7 @@ impl Assembler {
         }
         let count = data.len().min(length - self.body.len());
         if self.body.capacity() - self.body.len() < count {
-            // Twice as much each time, but never more than the message has: whoever keeps a part of it keeps all.
+            // Twice as much each time, but never more than the message has: a part that the service keeps keeps all.
             let more = self.body.len().max(RESERVE_BYTES_MAX).max(count);
             self.body.reserve_exact(more.min(length - self.body.len()));
         }
@@ -148,62 +115,48 @@ fn read_prefix(prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, us
     }
 }
 
-/// Decodes a message as it came, decompressing if its flag says so. Fields of type `Bytes` share the message's
-/// buffer, where it has one of its own.
+/// The message's bytes, decompressed if its flag says so.
 #[inline]
-pub(crate) fn decode<T: prost::Message + Default>(
+pub(crate) fn open(
     message: Framed<Payload<'_>>,
     encoding: Option<Encoding>,
     bytes_max: usize,
-) -> Result<Decoded<T>, Status> {
-    let owned = match (message.compressed, message.bytes) {
-        (false, Payload::Borrowed(bytes)) => {
-            let message = T::decode(bytes).map_err(undecodable)?;
-            return Ok(Decoded { message, buffer_bytes: 0 });
-        }
-        (false, Payload::Owned(bytes)) => bytes,
-        (true, packed) => {
-            let bytes = match &packed {
-                Payload::Borrowed(bytes) => bytes,
-                Payload::Owned(bytes) => &bytes[..],
-            };
-            let mut plain = unpack(&Framed { compressed: true, bytes }, encoding, bytes_max)?.unwrap_or_default();
-            plain.shrink_to_fit();
-            plain.into()
-        }
-    };
-    let buffer_bytes = owned.len();
-    let message = T::decode(owned).map_err(undecodable)?;
-    Ok(Decoded { message, buffer_bytes })
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
-fn undecodable(error: prost::DecodeError) -> Status {
-    Status::internal(format!("the message cannot be decoded: {error}"))
-}
-
-/// Decompresses a message if its flag says so; `None` if it is as it should be.
-#[inline]
-pub(crate) fn unpack(
-    message: &Framed<&[u8]>,
-    encoding: Option<Encoding>,
-    bytes_max: usize,
-) -> Result<Option<Vec<u8>>, Status> {
+) -> Result<Payload<'_>, Status> {
     match encoding {
-        _ if !message.compressed => Ok(None),
-        Some(encoding) => encoding.decompress(message.bytes, bytes_max).map(Some),
+        _ if !message.compressed => Ok(message.bytes),
+        Some(encoding) => {
+            let mut plain = encoding.decompress(message.bytes.as_slice(), bytes_max)?;
+            plain.shrink_to_fit();
+            Ok(Payload::Owned(plain.into()))
+        }
         None => Err(Status::internal("a compressed message, though grpc-encoding names no encoding")),
     }
 }
 
+/// Reads a message as it came.
+#[inline]
+pub(crate) fn decode<T: Decode>(
+    message: Framed<Payload<'_>>,
+    encoding: Option<Encoding>,
+    bytes_max: usize,
+) -> Result<T, Status> {
+    T::decode(open(message, encoding, bytes_max)?)
+}
+
 /// Appends a message with its prefix, compressed if that is asked for and makes it shorter.
 #[inline]
-pub(crate) fn encode<T: prost::Message>(message: &T, compress: Option<(Encoding, usize)>, out: &mut Vec<u8>) {
+pub(crate) fn encode<T: Encode>(message: T, compress: Option<(Encoding, usize)>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
-    // A Vec grows as needed, so the only error there is, lack of room, cannot happen.
-    let _ = message.encode(out);
+    message.encode(out);
     seal(out, start, compress);
+}
+
+/// What stands before a message of this length.
+pub(crate) fn prefix(length: usize, compressed: bool) -> [u8; PREFIX_BYTES] {
+    let mut prefix = [compressed.into(); PREFIX_BYTES];
+    prefix[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    prefix
 }
 
 /// Fills the prefix in before the bytes from `start` on.
@@ -219,12 +172,15 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, 
             out[start] = 1;
         }
     }
-    let length = u32::try_from(out.len() - body).unwrap_or(u32::MAX);
-    out[start + 1..body].copy_from_slice(&length.to_be_bytes());
+    let compressed = out[start] == 1;
+    let prefix = prefix(out.len() - body, compressed);
+    out[start..body].copy_from_slice(&prefix);
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::status::Code;
 
@@ -307,11 +263,12 @@ mod tests {
         let body = Bytes::from(vec![10, 3, 1, 2, 3]);
         let place = body[2..].as_ptr();
         let message = Framed { compressed: false, bytes: Payload::Owned(body) };
-        let decoded: Decoded<Bytes> = decode(message, None, 100).unwrap();
-        assert_eq!((&decoded.message[..], decoded.message.as_ptr()), (&[1, 2, 3][..], place));
-        assert_eq!(decoded.buffer_bytes, 5);
+        let payload = open(message, None, 100).unwrap();
+        assert_eq!(payload.buffer_bytes(), 5);
+        let decoded = Bytes::decode(payload).unwrap();
+        assert_eq!((&decoded[..], decoded.as_ptr()), (&[1, 2, 3][..], place));
         let message = Framed { compressed: false, bytes: Payload::Borrowed(&[10, 1, 9]) };
-        assert_eq!(decode::<Bytes>(message, None, 100).unwrap().buffer_bytes, 0);
+        assert_eq!(open(message, None, 100).unwrap().buffer_bytes(), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Messages on their way from a connection to whoever reads them: [`Streaming`] and the inbox behind it.
+//! Messages on their way from a connection to their reader: [`Streaming`] and the inbox behind it.
 //!
 //! The reader may live in the connection's own task or in any other. What it has not read holds the stream's window
 //! back, so a slow reader stops its own stream and no other.
@@ -17,8 +17,9 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::codec::{Decode, Payload};
 use crate::compression::Encoding;
-use crate::message::{self, Framed, Payload};
+use crate::message::{self, Framed};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
@@ -26,12 +27,12 @@ use crate::status::Status;
 struct State {
     queue: VecDeque<Framed<Bytes>>,
     queued_bytes: usize,
-    /// The last word: trailers, or why the messages stopped.
+    /// Trailers, or why the messages stopped.
     end: Option<Result<Metadata, Status>>,
     reader: Option<Waker>,
     /// The connection holds the window back until the queue is short again.
     is_stalled: bool,
-    /// Nobody will read any more.
+    /// The reader is gone.
     is_abandoned: bool,
 }
 
@@ -62,7 +63,7 @@ impl Inbox {
         self.notify(state)
     }
 
-    /// Says the last word; later ones are ignored.
+    /// No more messages come. Later calls are ignored.
     pub(crate) fn end(&self, end: Result<Metadata, Status>) -> bool {
         let mut state = self.lock();
         state.end.get_or_insert(end);
@@ -147,7 +148,7 @@ pub struct Streaming<T> {
     message: PhantomData<fn() -> T>,
 }
 
-impl<T: prost::Message + Default> Streaming<T> {
+impl<T: Decode> Streaming<T> {
     pub(crate) fn new(inbox: Arc<Inbox>, encoding: Option<Encoding>, message_bytes_max: usize) -> Self {
         Self { inbox, encoding, message_bytes_max, failed: false, deadline: None, message: PhantomData }
     }
@@ -171,7 +172,7 @@ impl<T: prost::Message + Default> Streaming<T> {
     }
 }
 
-impl<T: prost::Message + Default> Stream for Streaming<T> {
+impl<T: Decode> Stream for Streaming<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -191,7 +192,7 @@ impl<T: prost::Message + Default> Stream for Streaming<T> {
             Poll::Ready(Err(Some(status))) => Some(Err(status)),
             Poll::Ready(Ok(framed)) => {
                 let framed = Framed { compressed: framed.compressed, bytes: Payload::Owned(framed.bytes) };
-                Some(message::decode(framed, self.encoding, self.message_bytes_max).map(|decoded| decoded.message))
+                Some(message::decode(framed, self.encoding, self.message_bytes_max))
             }
         };
         self.failed = matches!(next, Some(Err(_)));

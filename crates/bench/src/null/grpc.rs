@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use grpc::server::Method;
-use grpc::{Limits, Response, Server, Status, Streaming};
+use grpc::server::{Answer, Call, Method};
+use grpc::{Encoded, Ignored, Limits, Response, Server, Status, Streaming};
 use prost::Message as _;
 use tokio::runtime::Handle;
 
@@ -55,29 +55,36 @@ impl Filler {
 }
 
 struct Answerer {
-    message: Filler,
-    encoded: Vec<u8>,
+    message: Bytes,
     delay: Duration,
+}
+
+impl Answerer {
+    fn answer(&self) -> Encoded {
+        self.message.clone().into()
+    }
 }
 
 /// A server that answers every method.
 pub(super) fn server(answer_bytes: usize, streams: Streams, delay: Duration, workers: Vec<Handle>) -> Server {
     let message = Filler::of(answer_bytes).unwrap_or_default();
-    let answerer = Arc::new(Answerer { encoded: message.encode_to_vec(), message, delay });
+    let answerer = Arc::new(Answerer { message: message.encode_to_vec().into(), delay });
     let method = match streams {
-        Streams::No => Method::unary(
-            NAME,
-            answerer,
-            |own: &Answerer, _: &[u8], answer| own.delay.is_zero().then(|| answer.encoded(&own.encoded)),
-            |_: &Answerer, _: &grpc::Request<()>, _| None,
-            |own, _| async move {
+        Streams::No => Method::bytes(NAME, answerer, |own: &Arc<Answerer>, call: Call<'_, ()>| {
+            if own.delay.is_zero() {
+                return call.send(own.answer());
+            }
+            let own = Arc::clone(own);
+            Answer::Later(async move {
                 tokio::time::sleep(own.delay).await;
-                Ok(Response::new(own.message.clone()))
-            },
-        ),
-        Streams::Both => Method::bidi_streaming(NAME, answerer, |own, request: grpc::Request<Streaming<()>>| async {
-            Ok(Response::new(grpc::unfold((own, request.into_inner()), |state| Box::pin(next(state)))))
+                Ok(Response::new(own.answer()))
+            })
         }),
+        Streams::Both => {
+            Method::bidi_streaming(NAME, answerer, |own, request: grpc::Request<Streaming<Ignored>>| async {
+                Ok(Response::new(grpc::unfold((own, request.into_inner()), |state| Box::pin(next(state)))))
+            })
+        }
     };
     let mut limits = Limits { drain_timeout: Duration::ZERO, keepalive_interval: None, ..Limits::default() };
     limits.http2.concurrent_streams_max = STREAMS_MAX;
@@ -86,13 +93,13 @@ pub(super) fn server(answer_bytes: usize, streams: Streams, delay: Duration, wor
     Server::builder().limits(limits).workers(workers).fallback(method).build()
 }
 
-type Stream = (Arc<Answerer>, Streaming<()>);
+type Stream = (Arc<Answerer>, Streaming<Ignored>);
 
 /// The next answer; none after a fault of the request, which has been told by then.
-async fn next((own, mut messages): Stream) -> Option<(Result<Filler, Status>, Stream)> {
+async fn next((own, mut messages): Stream) -> Option<(Result<Encoded, Status>, Stream)> {
     let answer = match messages.message().await {
         Ok(None) => return None,
-        Ok(Some(())) => Ok(own.message.clone()),
+        Ok(Some(Ignored)) => Ok(own.answer()),
         Err(status) => Err(status),
     };
     if !own.delay.is_zero() {

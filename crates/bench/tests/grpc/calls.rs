@@ -1,5 +1,6 @@
 //! Calls of every shape: what is sent, how they end, what is counted.
 
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,12 +8,13 @@ use std::time::{Duration, Instant};
 use bench::tls::TlsArgs;
 use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, REST, Requests, Shape, Target};
 use bench::workload::{Ending, Session as _, Turn, Workload as _};
-use grpc::prost::Message as _;
 use grpc::reflection::Reflection;
+use grpc::server::{Answer, Call, Later};
 use grpc::{Request, Response, Server, Status, Streaming};
 use grpc_testing::DESCRIPTORS;
 use grpc_testing::proto::Message;
 use grpc_testing::proto::echo_server::{Echo, EchoServer};
+use prost::Message as _;
 
 use crate::support::{
     Certified, Proxy, arguments, echo, ending, everything, once, one_stream_at_a_time, proto, refusal, serve, turn,
@@ -86,6 +88,10 @@ impl Echo for Picky {
             return Err(Status::failed_precondition("no deadline"));
         }
         Ok(Response::new(request.into_inner()))
+    }
+
+    fn same(&self, call: Call<'_, Message>) -> Answer<impl Later + use<>> {
+        call.later(|_| ready(Err(Status::unimplemented(""))))
     }
 
     async fn late(&self, _: Request<Message>) -> Result<Response<Message>, Status> {

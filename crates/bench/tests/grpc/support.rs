@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 pub(crate) fn echo() -> Builder {
-    Server::builder().add_service(EchoServer::new(EchoService::default()))
+    Server::builder().add_service(EchoServer::new(EchoService))
 }
 
 /// Echo, interop and health, with reflection in both versions.

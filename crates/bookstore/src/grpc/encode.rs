@@ -3,43 +3,15 @@
 
 use std::sync::Arc;
 
-use prost::encoding::{encode_varint, encoded_len_varint};
+use ::grpc::wire;
 
 use crate::{catalogue::Book, money::Cents};
-
-/// A key is the field's number and its wire type (0 varint, 1 eight bytes, 2 length and bytes).
-const fn key(field: u8, wire_type: u8) -> u8 {
-    field << 3 | wire_type
-}
 
 /// A book with its stock and price at one moment, so that its length does not change while it is written.
 struct Snapshot<'b> {
     book: &'b Book,
     stock: u64,
     price: Cents,
-}
-
-fn varint_len(value: u64) -> usize {
-    if value == 0 { 0 } else { 1 + encoded_len_varint(value) }
-}
-
-fn text_len(text: &str) -> usize {
-    if text.is_empty() { 0 } else { 1 + encoded_len_varint(text.len() as u64) + text.len() }
-}
-
-fn put_varint(field: u8, value: u64, out: &mut Vec<u8>) {
-    if value != 0 {
-        out.push(key(field, 0));
-        encode_varint(value, out);
-    }
-}
-
-fn put_text(field: u8, text: &str, out: &mut Vec<u8>) {
-    if !text.is_empty() {
-        out.push(key(field, 2));
-        encode_varint(text.len() as u64, out);
-        out.extend_from_slice(text.as_bytes());
-    }
 }
 
 impl<'b> Snapshot<'b> {
@@ -57,40 +29,40 @@ impl<'b> Snapshot<'b> {
 
     fn len(&self) -> usize {
         let price = if self.price == Cents::default() { 0 } else { 9 };
-        let texts = text_len(self.book.title()) + text_len(self.book.topic());
-        varint_len(self.id()) + texts + varint_len(self.stock) + price + varint_len(self.cents())
+        let texts = [self.book.title(), self.book.topic()].map(|text| wire::bytes_len(text.len()));
+        let numbers = [self.id(), self.stock, self.cents()].map(wire::number_len);
+        price + texts.iter().chain(&numbers).sum::<usize>()
     }
 
     /// As field 3 of the message around it.
     fn put(&self, out: &mut Vec<u8>) {
-        out.push(key(3, 2));
-        encode_varint(self.len() as u64, out);
-        put_varint(1, self.id(), out);
-        put_text(2, self.book.title(), out);
-        put_text(3, self.book.topic(), out);
-        put_varint(4, self.stock, out);
+        wire::put_length(3, self.len(), out);
+        wire::put_number(1, self.id(), out);
+        wire::put_bytes(2, self.book.title().as_bytes(), out);
+        wire::put_bytes(3, self.book.topic().as_bytes(), out);
+        wire::put_number(4, self.stock, out);
         if self.price != Cents::default() {
-            out.push(key(5, 1));
-            out.extend_from_slice(&self.price.as_f64().to_le_bytes());
+            wire::put_double(5, self.price.as_f64(), out);
         }
-        put_varint(6, self.cents(), out);
+        wire::put_number(6, self.cents(), out);
     }
 }
 
 /// `BookInfoReply` with success.
 pub(super) fn book_info(book: &Book, out: &mut Vec<u8>) {
-    put_varint(1, 1, out);
+    wire::put_number(1, 1, out);
     Snapshot::of(book).put(out);
 }
 
-/// `BookListReply` with success and no message: the first of `books` that fit into `room` bytes, and at least `least`.
-/// Returns how many that are.
+/// A `BookListReply` with success and no message, appended to `out`: the first of `books` that fit into `room` bytes, and
+/// at least `least`. Returns how many.
 pub(super) fn book_list(books: &[Arc<Book>], room: usize, least: usize, out: &mut Vec<u8>) -> usize {
-    put_varint(1, 1, out);
+    let start = out.len();
+    wire::put_number(1, 1, out);
     for (place, book) in books.iter().enumerate() {
         let before = out.len();
         Snapshot::of(book).put(out);
-        if out.len() > room && place >= least {
+        if out.len() - start > room && place >= least {
             out.truncate(before);
             return place;
         }
@@ -98,9 +70,14 @@ pub(super) fn book_list(books: &[Arc<Book>], room: usize, least: usize, out: &mu
     books.len()
 }
 
+/// The rest of a `BookListReply` without books.
+pub(super) fn message(text: &str, out: &mut Vec<u8>) {
+    wire::put_bytes(2, text.as_bytes(), out);
+}
+
 /// The rest of a `BookListReply` whose books another page follows.
 pub(super) fn next_page_token(token: &str, out: &mut Vec<u8>) {
-    put_text(4, token, out);
+    wire::put_bytes(4, token.as_bytes(), out);
 }
 
 #[cfg(test)]

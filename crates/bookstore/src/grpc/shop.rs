@@ -1,10 +1,11 @@
 //! `bookstore.BookStore`: what shoppers call.
 
-use std::{cell::RefCell, pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc};
 
 use ::grpc::{
-    Request, Response, Status,
-    server::{Answer, Answered},
+    Encode, Encoded, Request, Response, Status,
+    server::{Answer, Call, Later},
+    wire::delimited_len,
 };
 use futures_util::{Stream, stream};
 
@@ -40,23 +41,64 @@ impl ShopService {
         self.store.message_bytes() - AROUND_BYTES
     }
 
-    /// A whole topic, or a page of it, into a message that is encoded where it will be sent from.
-    fn put_search(&self, request: &BookTopicRequest, books: &[Arc<Book>], out: &mut Vec<u8>) -> Result<(), Status> {
+    /// Appends the answer to a search: the whole topic, or the page of it that is asked for.
+    fn put_topic(&self, request: &BookTopicRequest, books: &[Arc<Book>], out: &mut Vec<u8>) -> Result<(), Status> {
         let Some(Start { after, size }) = Start::of(request)? else {
-            let put = encode::book_list(books, self.room(), 0, out);
-            return if put == books.len() { Ok(()) } else { Err(self.too_large()) };
+            return self.put_books(request, books, None, out);
         };
         let books = catalogue::behind(books, after);
         let page = &books[..books.len().min(self.store.page_size(size)?)];
-        let put = encode::book_list(page, self.room(), 1, out);
-        if let Some(last) = page[..put].last().filter(|_| put < books.len()) {
+        self.put_books(request, page, Some(page.len() < books.len()), out)
+    }
+
+    /// Appends a topic's books, or a page of them if `more` says whether others follow.
+    fn put_books(
+        &self,
+        request: &BookTopicRequest,
+        books: &[Arc<Book>],
+        more: Option<bool>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Status> {
+        let put = encode::book_list(books, self.room(), more.is_some().into(), out);
+        let cut = put < books.len();
+        if cut && more.is_none() {
+            return Err(self.too_large());
+        }
+        // That a topic ends is no news; that there is none is.
+        if books.is_empty() && request.page_token.is_empty() {
+            encode::message(&no_such_topic(&request.topic), out);
+        }
+        if let Some(last) = books[..put].last().filter(|_| cut || more == Some(true)) {
             encode::next_page_token(&token::for_book(&request.topic, last.id()), out);
         }
         Ok(())
     }
 
-    /// What a caller is told that asked for a whole topic and cannot get it in one message. A part would look like the
-    /// whole to clients that know no pages, and this is the code that most libraries have for a message too large.
+    async fn search_database(self, request: BookTopicRequest) -> Result<Response<Encoded>, Status> {
+        let (topic, mut out) = (&request.topic, Vec::new());
+        if let Some(Start { after, size }) = Start::of(&request)? {
+            let page = self.store.search_page(topic, after, size).await?;
+            self.put_books(&request, &page.items, Some(page.next.is_some()), &mut out)?;
+        } else {
+            self.put_books(&request, &self.store.search(topic).await?, None, &mut out)?;
+        }
+        Ok(Response::new(out.into()))
+    }
+
+    async fn lookup_database(self, id: BookId) -> Result<Response<Encoded>, Status> {
+        let found = self.store.lookup(id).await?;
+        Ok(Response::new(found.map_or_else(
+            || no_book_info(id),
+            |book| {
+                let mut out = Vec::new();
+                encode::book_info(&book, &mut out);
+                out.into()
+            },
+        )))
+    }
+
+    /// Refuses a whole topic that does not fit into one message. A part would look like the whole to clients that know no
+    /// pages, and this is the code that most libraries have for a message too large.
     fn too_large(&self) -> Status {
         let mut status = Status::from(self.store.answer_too_large());
         // The next attempt would end in the same way.
@@ -90,11 +132,10 @@ const AROUND_BYTES: usize = 2 + 2 + token::BOOK_BYTES;
 const STREAMED_BYTES: usize = 256 << 10;
 
 /// The first of `items` that fit into `room` bytes as a repeated field, and at least `least`.
-fn fitting<M: prost::Message>(items: impl Iterator<Item = M>, room: usize, least: usize) -> Vec<M> {
+fn fitting<M: Encode>(items: impl Iterator<Item = M>, room: usize, least: usize) -> Vec<M> {
     let (mut taken, mut bytes) = (Vec::new(), 0);
     for item in items {
-        let length = item.encoded_len();
-        bytes += 1 + prost::length_delimiter_len(length) + length;
+        bytes += delimited_len(item.encoded_len());
         if bytes > room && taken.len() >= least {
             break;
         }
@@ -110,45 +151,22 @@ impl BookStore for ShopService {
         Ok(Response::new(HelloReply { hello_message: format!("Hello, {name}!") }))
     }
 
-    async fn search(&self, request: Request<BookTopicRequest>) -> Result<Response<BookListReply>, Status> {
-        let request = request.into_inner();
-        let topic = &request.topic;
-        let (found, paged, next) = if let Some(Start { after, size }) = Start::of(&request)? {
-            let page = self.store.search_page(topic, after, size).await?;
-            (page.items, true, page.next)
-        } else {
-            (self.store.search(topic).await?, false, None)
+    fn search(&self, mut call: Call<'_, BookTopicRequest>) -> Answer<impl Later + use<>> {
+        let request = match call.message() {
+            Ok(request) => request,
+            Err(status) => return call.fail(&status),
         };
-        let books = fitting(found.iter().map(|book| wire::Book::from(&**book)), self.room(), paged.into());
-        let cut = books.len() < found.len();
-        if cut && !paged {
-            return Err(self.too_large());
-        }
-        let next = if cut { found[..books.len()].last().map(|book| book.id()) } else { next };
-        let next_page_token = next.map(|id| token::for_book(topic, id)).unwrap_or_default();
-        // That a topic ends is no news; that there is none is.
-        let message =
-            if books.is_empty() && request.page_token.is_empty() { no_such_topic(topic) } else { String::new() };
-        Ok(Response::new(BookListReply { success: true, message, books, next_page_token }))
-    }
-
-    fn search_now(
-        &self,
-        request: &Request<BookTopicRequest>,
-        answer: Answer<'_, '_, BookListReply>,
-    ) -> Option<Answered> {
-        let request = request.get_ref();
-        match self.store.search_now(&request.topic)? {
-            Ok(books) if books.is_empty() => None,
-            Ok(books) => Some(in_scratch(|scratch| match self.put_search(request, &books, scratch) {
-                Ok(()) => answer.encoded(scratch),
-                Err(status) => answer.status(&status),
-            })),
-            Err(fault) => Some(answer.status(&fault.into())),
+        let Some(found) = self.store.search_now(&request.topic) else {
+            return Answer::Later(self.clone().search_database(request));
+        };
+        let put = found.map_err(Status::from).and_then(|books| self.put_topic(&request, &books, call.out()));
+        match put {
+            Ok(()) => call.answer(),
+            Err(status) => call.fail(&status),
         }
     }
 
-    type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<BookListReply, Status>> + Send>>;
+    type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
 
     async fn search_stream(
         &self,
@@ -160,18 +178,19 @@ impl BookStore for ShopService {
         if found.is_empty() {
             let message = no_such_topic(&request.topic);
             let reply = BookListReply { success: true, message, ..BookListReply::default() };
-            return Ok(Response::new(Box::pin(stream::iter([Ok(reply)]))));
+            return Ok(Response::new(Box::pin(stream::iter([Ok(Encoded::of(reply))]))));
         }
         let room = self.room().min(STREAMED_BYTES);
         let messages = stream::unfold((found, request.topic), move |(mut found, topic)| async move {
-            let books = fitting(found.next().iter().map(|book| wire::Book::from(&**book)), room, 1);
-            if books.is_empty() {
+            let mut out = Vec::new();
+            let put = encode::book_list(found.next(), room, 1, &mut out);
+            if put == 0 {
                 return None;
             }
-            let next = found.take(books.len());
-            let next_page_token = next.map(|id| token::for_book(&topic, id)).unwrap_or_default();
-            let reply = BookListReply { success: true, message: String::new(), books, next_page_token };
-            Some((Ok(reply), (found, topic)))
+            if let Some(next) = found.take(put) {
+                encode::next_page_token(&token::for_book(&topic, next), &mut out);
+            }
+            Some((Ok(out.into()), (found, topic)))
         });
         Ok(Response::new(Box::pin(messages)))
     }
@@ -199,24 +218,17 @@ impl BookStore for ShopService {
         Ok(Response::new(ListTopicsReply { topics, next_page_token }))
     }
 
-    async fn lookup(&self, request: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {
-        let id = BookId::from_wire(request.into_inner().id)?;
-        let book = self.store.lookup(id).await?.map(|book| (&*book).into());
-        let message = if book.is_none() { no_such_book(id) } else { String::new() };
-        Ok(Response::new(BookInfoReply { success: book.is_some(), message, book }))
-    }
-
-    fn lookup_now(
-        &self,
-        request: &Request<ItemNumberRequest>,
-        answer: Answer<'_, '_, BookInfoReply>,
-    ) -> Option<Answered> {
-        let catalogue = self.store.catalogue()?;
-        let book = catalogue.get(BookId::new(request.get_ref().id)?)?;
-        Some(in_scratch(|scratch| {
-            encode::book_info(book, scratch);
-            answer.encoded(scratch)
-        }))
+    fn lookup(&self, mut call: Call<'_, ItemNumberRequest>) -> Answer<impl Later + use<>> {
+        let id = match call.message().and_then(|request| Ok(BookId::from_wire(request.id)?)) {
+            Ok(id) => id,
+            Err(status) => return call.fail(&status),
+        };
+        let Some(catalogue) = self.store.catalogue() else {
+            return Answer::Later(self.clone().lookup_database(id));
+        };
+        let Some(book) = catalogue.get(id) else { return call.send(no_book_info(id)) };
+        encode::book_info(book, call.out());
+        call.answer()
     }
 
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
@@ -243,21 +255,9 @@ impl BookStore for ShopService {
     }
 }
 
-thread_local! {
-    /// Where answers that are encoded by hand come to be, so that a call allocates nothing.
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Bytes of the scratch that are kept from one answer to the next.
-const SCRATCH_KEPT: usize = 1 << 20;
-
-fn in_scratch(answer: impl FnOnce(&mut Vec<u8>) -> Answered) -> Answered {
-    SCRATCH.with_borrow_mut(|scratch| {
-        scratch.clear();
-        let answered = answer(scratch);
-        scratch.shrink_to(SCRATCH_KEPT);
-        answered
-    })
+/// A `BookInfoReply` without a book.
+fn no_book_info(id: BookId) -> Encoded {
+    Encoded::of(BookInfoReply { success: false, message: no_such_book(id), book: None })
 }
 
 fn no_such_topic(topic: &str) -> String {

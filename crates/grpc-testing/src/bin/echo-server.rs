@@ -1,6 +1,6 @@
 //! The echo service on an address, on one thread: what h2spec and h2load talk to.
 //!
-//! Usage: `echo-server [address] [--at-once]`.
+//! Usage: `echo-server [address]`.
 
 use std::future::pending;
 
@@ -11,13 +11,7 @@ use tokio::net::TcpListener;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:50051".to_owned());
-    let at_once = arguments.any(|argument| argument == "--at-once");
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:50051".to_owned());
     let listener = TcpListener::bind(address).await?;
-    Server::builder()
-        .add_service(EchoServer::new(EchoService { at_once }))
-        .http(PlainHttp)
-        .serve(listener, pending())
-        .await
+    Server::builder().add_service(EchoServer::new(EchoService)).http(PlainHttp).serve(listener, pending()).await
 }

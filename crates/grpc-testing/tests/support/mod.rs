@@ -91,7 +91,7 @@ impl Running {
         let address = listener.local_addr().unwrap();
         let counts = Arc::new(Counts::default());
         let builder = Server::builder()
-            .add_service(EchoServer::new(EchoService::default()))
+            .add_service(EchoServer::new(EchoService))
             .http(PlainHttp)
             .observer(Arc::clone(&counts) as Arc<dyn Observer>)
             .limits(limits);

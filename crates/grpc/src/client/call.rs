@@ -15,9 +15,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::lane::Lane;
 use super::{Channel, Path};
+use crate::codec::{Decode, Encode, Payload};
 use crate::compression::Encoding;
 use crate::envelope::{Request, Response, ResponseParts};
-use crate::message::{self, Framed, Payload};
+use crate::message::{self, Framed};
 use crate::metadata::Metadata;
 use crate::status::{Code, Reach, Status};
 use crate::streaming::{Inbox, Streaming};
@@ -173,13 +174,14 @@ pub(super) async fn unary<Req, Res>(
     request: Request<Req>,
 ) -> Result<Response<Res>, Status>
 where
-    Req: prost::Message,
-    Res: prost::Message + Default,
+    Req: Encode,
+    Res: Decode,
 {
     let settings = &channel.inner.settings;
     let deadline = deadline_of(&channel, &request);
-    let mut framed = Vec::with_capacity(request.get_ref().encoded_len() + message::PREFIX_BYTES);
-    message::encode(request.get_ref(), settings.compression, &mut framed);
+    let (message, request) = request.split();
+    let mut framed = Vec::with_capacity(message.encoded_len() + message::PREFIX_BYTES);
+    message::encode(message, settings.compression, &mut framed);
     let mut tries = 1;
     loop {
         let (sender, receiver) = oneshot::channel();
@@ -213,9 +215,9 @@ where
     }
 }
 
-fn finish<Res: prost::Message + Default>(reply: RawReply, message_bytes_max: usize) -> Result<Response<Res>, Status> {
+fn finish<Res: Decode>(reply: RawReply, message_bytes_max: usize) -> Result<Response<Res>, Status> {
     let framed = Framed { compressed: reply.message.compressed, bytes: Payload::Owned(reply.message.bytes) };
-    let message = message::decode(framed, reply.encoding, message_bytes_max)?.message;
+    let message = message::decode(framed, reply.encoding, message_bytes_max)?;
     Ok(Response::received(message, Metadata::received(reply.head), Metadata::received(reply.trailers)))
 }
 
@@ -226,20 +228,20 @@ pub(super) async fn streaming<S, Res>(
 ) -> Result<Response<Streaming<Res>>, Status>
 where
     S: Stream + Send + 'static,
-    S::Item: prost::Message,
-    Res: prost::Message + Default,
+    S::Item: Encode,
+    Res: Decode,
 {
     let settings = &channel.inner.settings;
     let (sender, receiver) = oneshot::channel();
     let deadline = deadline_of(channel, &request);
-    let (metadata, waits_for_ready) = (request.metadata().clone(), request.waits_for_ready);
-    let messages = Messages { stream: Some(Box::pin(request.into_inner())), compression: settings.compression };
+    let (stream, request) = request.split();
+    let messages = Messages { stream: Some(Box::pin(stream)), compression: settings.compression };
     let start = Start {
         number: next_number(),
         path,
-        metadata,
+        metadata: request.metadata().clone(),
         deadline,
-        waits_for_ready,
+        waits_for_ready: request.waits_for_ready,
         compression: settings.compression.map(|(encoding, _)| encoding),
         is_timed: false,
         is_unread: false,
@@ -256,9 +258,7 @@ where
 }
 
 /// The one message of an answer that may have no more.
-pub(super) async fn only_message<Res: prost::Message + Default>(
-    reply: Response<Streaming<Res>>,
-) -> Result<Response<Res>, Status> {
+pub(super) async fn only_message<Res: Decode>(reply: Response<Streaming<Res>>) -> Result<Response<Res>, Status> {
     let ResponseParts { message: mut stream, metadata, .. } = reply.into_parts();
     let Some(message) = stream.message().await? else {
         return Err(Status::new(Code::Internal, "the answer holds no message"));
@@ -277,13 +277,13 @@ struct Messages<S> {
 impl<S> Outgoing for Messages<S>
 where
     S: Stream + Send,
-    S::Item: prost::Message,
+    S::Item: Encode,
 {
     fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(false) };
         stream.as_mut().poll_next(cx).map(|next| {
             if let Some(message) = next {
-                message::encode(&message, self.compression, out);
+                message::encode(message, self.compression, out);
                 true
             } else {
                 self.stream = None;

@@ -24,10 +24,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use futures_core::Stream;
 
 pub use builder::{Builder, ConnectError, Settings};
-pub use raw::{Ignored, RawAnswer, RawMessage, RawReply, WireMessage};
+pub use raw::{RawAnswer, RawReply, WireMessage};
 pub use retry::RetryPolicy;
 pub use traffic::Traffic;
 
+use crate::codec::{Decode, Encode};
 use crate::envelope::{Request, Response};
 use crate::status::Status;
 use crate::streaming::Streaming;
@@ -164,8 +165,8 @@ impl Channel {
         request: Request<Req>,
     ) -> impl Future<Output = Result<Response<Res>, Status>> + Send + use<Req, Res>
     where
-        Req: prost::Message,
-        Res: prost::Message + Default,
+        Req: Encode,
+        Res: Decode,
     {
         call::unary(self.clone(), path, request)
     }
@@ -177,8 +178,8 @@ impl Channel {
         request: Request<Req>,
     ) -> Result<Response<Streaming<Res>>, Status>
     where
-        Req: prost::Message + 'static,
-        Res: prost::Message + Default,
+        Req: Encode + 'static,
+        Res: Decode,
     {
         let request = request.map(call::Single::new);
         call::streaming(self, path, request).await
@@ -192,8 +193,8 @@ impl Channel {
     ) -> Result<Response<Res>, Status>
     where
         S: Stream + Send + 'static,
-        S::Item: prost::Message,
-        Res: prost::Message + Default,
+        S::Item: Encode,
+        Res: Decode,
     {
         let reply = call::streaming(self, path, request).await?;
         call::only_message(reply).await
@@ -207,8 +208,8 @@ impl Channel {
     ) -> Result<Response<Streaming<Res>>, Status>
     where
         S: Stream + Send + 'static,
-        S::Item: prost::Message,
-        Res: prost::Message + Default,
+        S::Item: Encode,
+        Res: Decode,
     {
         call::streaming(self, path, request).await
     }

@@ -7,13 +7,12 @@
 
 use std::time::Instant;
 
-use bytes::{Buf, BufMut, Bytes};
-use prost::DecodeError;
-use prost::encoding::{DecodeContext, WireType};
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::call::{self, Body, ReplyTo, Start};
 use super::{Channel, Path};
+use crate::codec::{Encoded, Payload};
 use crate::envelope::Request;
 use crate::message::{self, Framed};
 use crate::metadata::Metadata;
@@ -43,9 +42,8 @@ impl RawReply {
     /// The message, decompressed.
     pub fn message(&self) -> Result<Bytes, Status> {
         let Framed { compressed, bytes } = &self.reply.message;
-        let framed = Framed { compressed: *compressed, bytes: &bytes[..] };
-        let unpacked = message::unpack(&framed, self.reply.encoding, self.message_bytes_max)?;
-        Ok(unpacked.map_or_else(|| bytes.clone(), Bytes::from))
+        let framed = Framed { compressed: *compressed, bytes: Payload::Owned(bytes.clone()) };
+        Ok(message::open(framed, self.reply.encoding, self.message_bytes_max)?.into_bytes())
     }
 
     /// Names and values sent before the message.
@@ -63,9 +61,8 @@ impl Channel {
     /// Frames an encoded message, compressed if the channel's settings say so.
     pub fn wire_message(&self, encoded: &[u8]) -> WireMessage {
         let mut framed = Vec::with_capacity(message::PREFIX_BYTES + encoded.len());
-        framed.extend_from_slice(&[0; message::PREFIX_BYTES]);
-        framed.extend_from_slice(encoded);
-        message::seal(&mut framed, 0, self.inner.settings.compression);
+        let encoded = Encoded::from(Bytes::copy_from_slice(encoded));
+        message::encode(encoded, self.inner.settings.compression, &mut framed);
         WireMessage(framed.into())
     }
 
@@ -84,14 +81,13 @@ impl Channel {
         let settings = &self.inner.settings;
         let (sender, receiver) = oneshot::channel();
         let deadline = call::deadline_of(self, &request);
-        let waits_for_ready = request.waits_for_ready;
-        let (message, metadata) = request.into_message_and_metadata();
+        let (message, request) = request.split();
         let start = Start {
             number: call::next_number(),
             path,
-            metadata,
+            metadata: request.metadata().clone(),
             deadline,
-            waits_for_ready,
+            waits_for_ready: request.waits_for_ready,
             compression: settings.compression.map(|(encoding, _)| encoding),
             is_timed: true,
             is_unread,
@@ -107,52 +103,3 @@ impl Channel {
         }
     }
 }
-
-/// A message of a stream that is encoded already, or is to be left so.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RawMessage(pub Bytes);
-
-/// A received message that nobody looks into.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ignored;
-
-/// What prost asks of a message; whole messages are taken by `decode`, never field by field.
-macro_rules! opaque {
-    ($type:ty, |$message:ident| $bytes:expr, |$buffer:ident| $decode:expr) => {
-        impl prost::Message for $type {
-            fn encode_raw(&self, buffer: &mut impl BufMut) {
-                let $message = self;
-                buffer.put_slice($bytes);
-            }
-
-            fn encoded_len(&self) -> usize {
-                let $message = self;
-                $bytes.len()
-            }
-
-            fn decode(mut $buffer: impl Buf) -> Result<Self, DecodeError> {
-                Ok($decode)
-            }
-
-            fn merge_field(
-                &mut self,
-                tag: u32,
-                wire_type: WireType,
-                buffer: &mut impl Buf,
-                context: DecodeContext,
-            ) -> Result<(), DecodeError> {
-                prost::encoding::skip_field(wire_type, tag, buffer, context)
-            }
-
-            fn clear(&mut self) {
-                *self = Self::default();
-            }
-        }
-    };
-}
-
-opaque!(RawMessage, |message| &message.0, |buffer| Self(buffer.copy_to_bytes(buffer.remaining())));
-opaque!(Ignored, |_message| b"".as_slice(), |buffer| {
-    buffer.advance(buffer.remaining());
-    Self
-});

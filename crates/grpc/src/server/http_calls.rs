@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http2::{Head, Indexing};
 use tower_service::Service;
 
-use super::method::Running;
 use super::reply::Reply;
+use super::running::Running;
 use crate::body::{Body, BoxError};
 use crate::envelope::Peer;
 use crate::streaming::Inbox;

@@ -4,6 +4,7 @@
 //!
 //! Implements: RFC 9113 section 3 (starting HTTP/2) and 9.1 (connection management).
 
+mod call;
 mod calls;
 mod discard;
 mod driver;
@@ -16,6 +17,7 @@ mod plan;
 mod reply;
 mod report;
 mod run;
+mod running;
 
 use std::fmt;
 use std::future::Future;
@@ -37,12 +39,13 @@ use tower_service::Service as TowerService;
 use crate::body::{Body, BoxError};
 use crate::compression::Encoding;
 use crate::envelope::Peer;
+use crate::status::Status;
+pub use call::{Answer, Answered, Call, Later};
 use http_calls::{Erased, HttpService};
 pub use limits::Limits;
 pub use method::Method;
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 use plan::Routes;
-pub use reply::{Answer, Answered};
 
 /// When `accept` fails for want of descriptors, trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -53,6 +56,29 @@ pub trait Service {
     fn name(&self) -> &'static str;
     /// Its methods.
     fn methods(self) -> Vec<Method>;
+}
+
+/// A service that cannot serve: every call of it fails with the same status.
+#[derive(Clone, Debug)]
+pub struct RefusedService {
+    /// `package.Service`.
+    pub name: &'static str,
+    /// The paths of its methods.
+    pub methods: &'static [&'static str],
+    /// What every caller is told.
+    pub status: Status,
+}
+
+impl Service for RefusedService {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn methods(self) -> Vec<Method> {
+        let status = Arc::new(self.status);
+        let names = self.methods.iter().filter_map(|path| path.rsplit('/').next());
+        names.map(|name| Method::refused(name, Arc::clone(&status))).collect()
+    }
 }
 
 /// What all connections of a server share.

@@ -2,11 +2,12 @@
 //!
 //! The plain success, which is nearly every answer, is copied from blocks encoded before. Must not know handlers.
 
-use std::marker::PhantomData;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http2::{CachedBlock, Connection, Indexing, StreamKey};
 
+use crate::codec::{Chunks, Encode, Encoded};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::message::{self, PREFIX_BYTES};
 use crate::metadata::{Metadata, encode_bytes};
@@ -15,11 +16,15 @@ use crate::status::{Code, Status, encode_message};
 /// Messages up to this size are copied into the connection's output; larger ones go there by reference.
 const COPY_BYTES_MAX: usize = 8 * 1024;
 
+/// Chunks that an answer may send in one poll, before they are written and other calls have their turn.
+const CHUNKS_PER_POLL_MAX: usize = 4;
+
 /// What all answers of a connection share.
 #[derive(Default)]
 pub(crate) struct Templates {
     head: CachedBlock,
     trailers: CachedBlock,
+    /// The message that is being written, behind room for its prefix.
     scratch: Vec<u8>,
 }
 
@@ -36,6 +41,12 @@ impl ReplyState {
     pub(crate) fn new(compression: Option<(Encoding, usize)>) -> Self {
         Self { compression, code: Code::Ok, head_sent: false, is_over: false }
     }
+}
+
+/// A message that is made while it is sent.
+pub(crate) struct Source {
+    left_bytes: usize,
+    chunks: Box<dyn Iterator<Item = Bytes> + Send>,
 }
 
 /// An answer in the making.
@@ -74,11 +85,24 @@ fn put_status(status: &Status, put: Put<'_>) {
 }
 
 impl Reply<'_> {
+    /// The same answer, for a shorter time.
+    #[inline]
+    pub(crate) fn reborrow(&mut self) -> Reply<'_> {
+        Reply {
+            connection: self.connection,
+            stream: self.stream,
+            templates: self.templates,
+            state: self.state,
+            output_bytes_max: self.output_bytes_max,
+        }
+    }
+
     /// Whether another message should be made now, or would only wait.
     pub(crate) fn has_room(&mut self) -> bool {
         self.connection.queued_bytes(self.stream) == 0 && self.connection.output().len() < self.output_bytes_max
     }
 
+    #[inline]
     pub(crate) fn head(&mut self, metadata: &Metadata) {
         if std::mem::replace(&mut self.state.head_sent, true) {
             return;
@@ -98,68 +122,132 @@ impl Reply<'_> {
         };
     }
 
+    /// Begins a message that [`Reply::send_message`] sends.
     #[inline]
-    pub(crate) fn message<T: prost::Message>(&mut self, message: &T) {
-        let length = message.encoded_len() + PREFIX_BYTES;
-        if length <= COPY_BYTES_MAX {
-            let mut scratch = std::mem::take(&mut self.templates.scratch);
-            scratch.clear();
-            message::encode(message, self.state.compression, &mut scratch);
-            let _ = self.connection.send_slice(self.stream, &scratch, false);
-            self.templates.scratch = scratch;
+    pub(crate) fn begin_message(&mut self) {
+        self.templates.scratch.clear();
+        self.templates.scratch.extend_from_slice(&[0; PREFIX_BYTES]);
+    }
+
+    /// Where the bytes of the message that was begun are appended.
+    #[inline]
+    pub(crate) fn message_out(&mut self) -> &mut Vec<u8> {
+        &mut self.templates.scratch
+    }
+
+    /// Sends the message that was begun.
+    #[inline]
+    pub(crate) fn send_message(&mut self) {
+        let scratch = &mut self.templates.scratch;
+        message::seal(scratch, 0, self.state.compression);
+        let _ = if scratch.len() <= COPY_BYTES_MAX {
+            self.connection.send_slice(self.stream, scratch, false)
         } else {
+            self.connection.send_bytes(self.stream, std::mem::take(scratch).into(), false)
+        };
+    }
+
+    /// Sends a message.
+    #[inline]
+    pub(crate) fn message<T: Encode>(&mut self, message: T) {
+        match message.into_encoded() {
+            Err(message) => self.plain(message),
+            Ok(encoded) => self.encoded(encoded),
+        }
+    }
+
+    #[inline]
+    fn plain<T: Encode>(&mut self, message: T) {
+        let length = message.encoded_len() + PREFIX_BYTES;
+        if length > COPY_BYTES_MAX {
+            // What the connection keeps for small messages stays small.
             let mut framed = Vec::with_capacity(length);
             message::encode(message, self.state.compression, &mut framed);
             let _ = self.connection.send_bytes(self.stream, Bytes::from(framed), false);
+            return;
         }
+        self.begin_message();
+        message.encode(self.message_out());
+        self.send_message();
     }
 
-    /// A message that is encoded already, without its prefix.
-    pub(crate) fn encoded(&mut self, message: &[u8]) {
-        let mut scratch = std::mem::take(&mut self.templates.scratch);
-        scratch.clear();
-        scratch.extend_from_slice(&[0; PREFIX_BYTES]);
-        scratch.extend_from_slice(message);
-        message::seal(&mut scratch, 0, self.state.compression);
-        let _ = self.connection.send_slice(self.stream, &scratch, false);
-        self.templates.scratch = scratch;
-    }
-
-    /// A message that is encoded already, in parts: large ones leave from where they lie.
-    pub(crate) fn segments(&mut self, segments: Vec<Bytes>) {
-        let length: usize = segments.iter().map(Bytes::len).sum();
-        let packs = self.state.compression.is_some_and(|(_, bytes_min)| length >= bytes_min);
-        if packs || length <= COPY_BYTES_MAX {
-            return self.encoded(&segments.concat());
+    fn encoded(&mut self, encoded: Encoded) {
+        let packs = self.state.compression.is_some_and(|(_, bytes_min)| encoded.length >= bytes_min);
+        if packs || encoded.length <= COPY_BYTES_MAX {
+            return self.plain(encoded);
         }
-        let mut prefix = [0; PREFIX_BYTES];
-        prefix[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
         // Small parts gather until a large one comes, so that frames are not cut into crumbs.
-        let mut small = prefix.to_vec();
-        for segment in segments {
-            if segment.len() <= COPY_BYTES_MAX {
-                small.extend_from_slice(&segment);
-                continue;
+        let mut small = message::prefix(encoded.length, false).to_vec();
+        let mut send = |part: Bytes| {
+            if part.len() <= COPY_BYTES_MAX {
+                return small.extend_from_slice(&part);
             }
             let _ = self.connection.send_bytes(self.stream, Bytes::from(std::mem::take(&mut small)), false);
-            let _ = self.connection.send_bytes(self.stream, segment, false);
+            let _ = self.connection.send_bytes(self.stream, part, false);
+        };
+        match encoded.chunks {
+            Chunks::Whole(bytes) => send(bytes),
+            Chunks::Parts(parts) => parts.into_iter().for_each(send),
+            Chunks::Made(chunks) => chunks.for_each(send),
         }
         if !small.is_empty() {
             let _ = self.connection.send_bytes(self.stream, Bytes::from(small), false);
         }
     }
 
-    /// What stands before a message's bytes.
-    pub(crate) fn prefix(&mut self, length: usize, compressed: bool) {
-        let mut prefix = [0; PREFIX_BYTES];
-        prefix[0] = compressed.into();
-        prefix[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-        let _ = self.connection.send_slice(self.stream, &prefix, false);
+    /// Sends the head and the one message of an answer. What comes back is to be sent with [`Reply::go_on`].
+    #[inline]
+    pub(crate) fn only_message<T: Encode>(&mut self, metadata: &Metadata, message: T) -> Option<Source> {
+        match message.into_encoded() {
+            Err(message) => {
+                self.head(metadata);
+                self.plain(message);
+                None
+            }
+            Ok(encoded) => self.only_encoded(metadata, encoded),
+        }
     }
 
-    /// Some of a message's bytes.
-    pub(crate) fn chunk(&mut self, chunk: Bytes) {
-        let _ = self.connection.send_bytes(self.stream, chunk, false);
+    fn only_encoded(&mut self, metadata: &Metadata, encoded: Encoded) -> Option<Source> {
+        let Encoded { length, encoding, chunks } = encoded;
+        let is_final = encoding.is_some() || matches!(chunks, Chunks::Made(_));
+        if !is_final {
+            self.head(metadata);
+            self.encoded(Encoded { length, encoding, chunks });
+            return None;
+        }
+        // No other compression than the one it has.
+        self.state.compression = encoding.map(|encoding| (encoding, usize::MAX));
+        self.head(metadata);
+        let _ = self.connection.send_slice(self.stream, &message::prefix(length, encoding.is_some()), false);
+        let chunks = match chunks {
+            Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
+            Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
+            Chunks::Made(chunks) => chunks,
+        };
+        Some(Source { left_bytes: length, chunks })
+    }
+
+    /// Sends what there is room for.
+    pub(crate) fn go_on(&mut self, source: &mut Source, cx: &Context<'_>) -> Poll<Result<(), Status>> {
+        for _ in 0..CHUNKS_PER_POLL_MAX {
+            if !self.has_room() {
+                return Poll::Pending;
+            }
+            match source.chunks.next() {
+                Some(chunk) if chunk.len() <= source.left_bytes => {
+                    source.left_bytes -= chunk.len();
+                    let _ = self.connection.send_bytes(self.stream, chunk, false);
+                }
+                None if source.left_bytes == 0 => return Poll::Ready(Ok(())),
+                _ => {
+                    let status = Status::internal("the answer has not the length it was said to have");
+                    return Poll::Ready(Err(status));
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Ends the answer well.
@@ -192,51 +280,6 @@ impl Reply<'_> {
             }
             put_status(status, put);
         });
-    }
-}
-
-/// The door for a unary method that can answer at once, without a future: take a reference, answer, done.
-#[derive(Debug)]
-pub struct Answer<'a, 'b, T> {
-    pub(crate) reply: &'a mut Reply<'b>,
-    pub(crate) message: PhantomData<fn(T)>,
-}
-
-/// Proof that an [`Answer`] was given.
-#[derive(Debug)]
-pub struct Answered(());
-
-impl<T: prost::Message> Answer<'_, '_, T> {
-    /// Answers with a message, encoded where it lies.
-    #[inline]
-    pub fn message(self, message: &T) -> Answered {
-        self.reply.head(&Metadata::new());
-        self.reply.message(message);
-        self.reply.finish_ok(&Metadata::new());
-        Answered(())
-    }
-
-    /// Answers with a message that was encoded before; it must be a valid `T`.
-    #[inline]
-    pub fn encoded(self, message: &[u8]) -> Answered {
-        self.reply.head(&Metadata::new());
-        self.reply.encoded(message);
-        self.reply.finish_ok(&Metadata::new());
-        Answered(())
-    }
-
-    /// As [`Answer::encoded`], in parts: large ones are sent from where they lie, without a copy.
-    pub fn segments(self, segments: Vec<Bytes>) -> Answered {
-        self.reply.head(&Metadata::new());
-        self.reply.segments(segments);
-        self.reply.finish_ok(&Metadata::new());
-        Answered(())
-    }
-
-    /// Answers with a failure.
-    pub fn status(self, status: &Status) -> Answered {
-        self.reply.finish(status);
-        Answered(())
     }
 }
 

@@ -13,10 +13,11 @@ use http2::{ErrorCode, Head, StreamKey};
 use tokio::time::Instant;
 
 use super::calls::{Active, Calls, Feed, Phase};
-use super::method::{Incoming, Intake, Running, Started};
+use super::method::{Incoming, Intake, Started};
 use super::observer::Refusal;
 use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState};
+use super::running::Running;
 use crate::compression::Encoding;
 use crate::envelope::Request;
 use crate::metadata::Metadata;

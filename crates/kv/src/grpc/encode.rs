@@ -1,8 +1,11 @@
 //! Answers with values, written straight from the map: a small value into the answer's bytes, a large one as a part of
 //! its own that nobody copies. Must agree to the byte with what prost makes of the same message.
 
+use ::grpc::{
+    Encoded,
+    wire::{self, Fields, Value},
+};
 use bytes::Bytes;
-use prost::encoding::{encode_varint, encoded_len_varint};
 
 use crate::entry::Entry;
 
@@ -19,21 +22,6 @@ pub(super) fn fits_usual_message(key_bytes: usize, value_bytes: usize) -> bool {
     2 * key_bytes + value_bytes + AROUND_BYTES <= USUAL_MESSAGE_BYTES
 }
 
-/// A key is the field's number and its wire type: 0 for a varint, 2 for a length and bytes.
-const fn key(field: u8, wire_type: u8) -> u8 {
-    field << 3 | wire_type
-}
-
-fn put_varint(field: u8, value: u64, out: &mut Vec<u8>) {
-    out.push(key(field, 0));
-    encode_varint(value, out);
-}
-
-fn put_length(field: u8, length: usize, out: &mut Vec<u8>) {
-    out.push(key(field, 2));
-    encode_varint(length as u64, out);
-}
-
 /// What is left of an entry's life: `None` for ever, at least a millisecond otherwise, because it is not over.
 fn time_to_live_ms(entry: &Entry, now_ms: impl FnOnce() -> u64) -> Option<u64> {
     entry.expires_at_ms.map(|at| at.get().saturating_sub(now_ms()).max(1))
@@ -48,21 +36,17 @@ pub(super) struct Parts {
 
 impl Parts {
     fn put_bytes(&mut self, field: u8, bytes: &Bytes) {
-        if bytes.is_empty() {
-            return;
-        }
-        put_length(field, bytes.len(), &mut self.open);
         if bytes.len() < APART_BYTES {
-            self.open.extend_from_slice(bytes);
-        } else {
-            self.done.push(std::mem::take(&mut self.open).into());
-            self.done.push(bytes.clone());
+            return wire::put_bytes(field, bytes, &mut self.open);
         }
+        wire::put_length(field, bytes.len(), &mut self.open);
+        self.done.push(std::mem::take(&mut self.open).into());
+        self.done.push(bytes.clone());
     }
 
-    pub(super) fn into_segments(mut self) -> Vec<Bytes> {
+    pub(super) fn into_message(mut self) -> Encoded {
         self.done.push(self.open.into());
-        self.done
+        self.done.into()
     }
 
     /// `RetrieveResponse`; `details_at_ms` as in [`retrieved`].
@@ -77,84 +61,64 @@ impl Parts {
         let empty = Bytes::new();
         let left_out = with_value && !fits_usual_message(name.len(), entry.value.bytes().len());
         let value = if with_value && !left_out { entry.value.bytes() } else { &empty };
-        let bytes_len = |length: usize| if length == 0 { 0 } else { 1 + encoded_len_varint(length as u64) + length };
-        let numbers_len = 1
-            + encoded_len_varint(entry.version.0)
-            + left.map_or(0, |left| 1 + encoded_len_varint(left))
-            + if left_out { 2 } else { 0 };
-        put_length(1, bytes_len(name.len()) + bytes_len(value.len()) + numbers_len, &mut self.open);
-        if !name.is_empty() {
-            put_length(1, name.len(), &mut self.open);
-            self.open.extend_from_slice(name);
-        }
+        let (left, left_out) = (left.unwrap_or(0), u64::from(left_out));
+        let numbers_len = [entry.version.0, left, left_out].map(wire::number_len).iter().sum::<usize>();
+        let length = wire::bytes_len(name.len()) + wire::bytes_len(value.len()) + numbers_len;
+        wire::put_length(1, length, &mut self.open);
+        wire::put_bytes(1, name, &mut self.open);
         self.put_bytes(2, value);
-        put_varint(3, entry.version.0, &mut self.open);
-        if let Some(left) = left {
-            put_varint(4, left, &mut self.open);
-        }
-        if left_out {
-            put_varint(5, 1, &mut self.open);
-        }
+        wire::put_number(3, entry.version.0, &mut self.open);
+        wire::put_number(4, left, &mut self.open);
+        wire::put_number(5, left_out, &mut self.open);
     }
 
     /// The end of a `ScanResponse` that is not the last page.
     pub(super) fn next(&mut self, start_after: &[u8]) {
-        put_length(2, start_after.len(), &mut self.open);
-        self.open.extend_from_slice(start_after);
+        wire::put_delimited(2, start_after, &mut self.open);
     }
 }
 
 fn retrieved_details(entry: &Entry, details_at_ms: Option<u64>, out: &mut Vec<u8>) {
     let Some(now_ms) = details_at_ms else { return };
-    // Versions begin at 1, so the field is never left out.
-    put_varint(2, entry.version.0, out);
-    if let Some(left) = time_to_live_ms(entry, || now_ms) {
-        put_varint(3, left, out);
-    }
+    wire::put_number(2, entry.version.0, out);
+    // A time to live that is given is at least 1, so the field is never left out.
+    wire::put_number(3, time_to_live_ms(entry, || now_ms).unwrap_or(0), out);
 }
 
 /// `RetrieveResponse` with a small value; with its details as they are at a time, if they are wanted.
 #[inline]
 pub(super) fn retrieved(entry: &Entry, details_at_ms: Option<u64>, out: &mut Vec<u8>) {
-    let value = entry.value.bytes();
-    if !value.is_empty() {
-        put_length(1, value.len(), out);
-        out.extend_from_slice(value);
-    }
+    wire::put_bytes(1, entry.value.bytes(), out);
     retrieved_details(entry, details_at_ms, out);
 }
 
-/// The key in an encoded `RetrieveRequest` that has nothing else in it.
+/// The key of a `RetrieveRequest`, and whether its details are wanted; `None` is for the decoder to refuse.
 #[inline]
-pub(super) fn requested_key(message: &[u8]) -> Option<&[u8]> {
-    match short_field(1, message)? {
-        (key, []) => Some(key),
-        _ => None,
+pub(super) fn requested_key(message: &[u8]) -> Option<(&[u8], bool)> {
+    let (mut key, mut want_details) = (&[][..], false);
+    for field in Fields::of(message) {
+        match field.ok()? {
+            (1, Value::Bytes(bytes)) => key = bytes,
+            (2, Value::Number(flag)) => want_details = flag != 0,
+            (1 | 2, _) => return None,
+            _ => {}
+        }
     }
+    Some((key, want_details))
 }
 
-/// The key and the value in an encoded `UpdateRequest` that has nothing else in it.
+/// The key and the value of an `UpdateRequest` that asks for nothing else.
 #[inline]
 pub(super) fn requested_pair(message: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (key, rest) = short_field(1, message)?;
-    match short_field(2, rest)? {
-        (value, []) => Some((key, value)),
-        _ => None,
-    }
-}
-
-/// The first field, if it is this one or nothing is there, and what comes after it. Fields of 16 KiB and more, whose
-/// length is a varint of three bytes, are left to the decoder.
-#[inline]
-fn short_field(field: u8, message: &[u8]) -> Option<(&[u8], &[u8])> {
-    match message {
-        [] => Some((message, message)),
-        [tag, length @ ..0x80, rest @ ..] if *tag == key(field, 2) => rest.split_at_checked((*length).into()),
-        [tag, low, high @ ..0x80, rest @ ..] if *tag == key(field, 2) => {
-            rest.split_at_checked(usize::from(low & 0x7f) | usize::from(*high) << 7)
+    let (mut key, mut value) = (&[][..], &[][..]);
+    for field in Fields::of(message) {
+        match field.ok()? {
+            (1, Value::Bytes(bytes)) => key = bytes,
+            (2, Value::Bytes(bytes)) => value = bytes,
+            _ => return None,
         }
-        _ => None,
     }
+    Some((key, value))
 }
 
 #[cfg(test)]
@@ -200,7 +164,7 @@ mod tests {
                 retrieved(entry, details_at_ms, &mut small);
                 large.retrieved(entry, details_at_ms);
                 prop_assert_eq!(&small, &reply.encode_to_vec());
-                prop_assert_eq!(large.into_segments().concat(), small);
+                prop_assert_eq!(large.into_message().into_bytes(), small);
                 parts.scanned(name, entry, with_values, || 1000);
                 page.entries.push(wire::Entry {
                     key: name.clone().into(),
@@ -214,15 +178,19 @@ mod tests {
                 parts.next(next);
                 page.next_start_after = Some(next.clone().into());
             }
-            prop_assert_eq!(parts.into_segments().concat(), page.encode_to_vec());
+            prop_assert_eq!(parts.into_message().into_bytes(), page.encode_to_vec());
         }
 
         #[test]
-        fn key_is_found_or_left_to_the_decoder(key in prop::collection::vec(any::<u8>(), 0..200), noise: Vec<u8>) {
-            let message = wire::RetrieveRequest { key: key.clone().into(), want_details: false }.encode_to_vec();
-            prop_assert_eq!(requested_key(&message), Some(&key[..]));
-            if let Some(found) = requested_key(&noise) {
-                prop_assert_eq!(wire::RetrieveRequest::decode(&noise[..]).unwrap().key, found);
+        fn key_is_found_or_left_to_the_decoder(
+            key in prop::collection::vec(any::<u8>(), 0..200),
+            want_details: bool,
+            noise in prop::collection::vec(prop_oneof![Just(0x0a), Just(0x10), 0..9u8, any::<u8>()], 0..30),
+        ) {
+            let message = wire::RetrieveRequest { key: key.clone().into(), want_details }.encode_to_vec();
+            prop_assert_eq!(requested_key(&message), Some((&key[..], want_details)));
+            if let (Some(found), Ok(request)) = (requested_key(&noise), wire::RetrieveRequest::decode(&noise[..])) {
+                prop_assert_eq!((&request.key[..], request.want_details), found);
             }
         }
 
@@ -246,8 +214,7 @@ mod tests {
             } else {
                 prop_assert!(!is_plain);
             }
-            if let Some(found) = requested_pair(&noise) {
-                let request = wire::UpdateRequest::decode(&noise[..]).unwrap();
+            if let (Some(found), Ok(request)) = (requested_pair(&noise), wire::UpdateRequest::decode(&noise[..])) {
                 prop_assert_eq!((&request.key[..], &request.value[..]), found);
                 prop_assert_eq!((request.expected_version, request.time_to_live_ms), (None, 0));
             }
@@ -268,7 +235,7 @@ mod tests {
                 let mut parts = Parts::default();
                 parts.scanned(&name, &entry, true, || 0);
                 parts.next(&name);
-                let page = parts.into_segments().concat();
+                let page = parts.into_message().into_bytes();
                 assert!(page.len() <= USUAL_MESSAGE_BYTES, "{} for a key of {key_bytes}", page.len());
                 let page = wire::ScanResponse::decode(&page[..]).unwrap();
                 assert_eq!((page.entries[0].value.is_empty(), page.entries[0].value_left_out), (left_out, left_out));

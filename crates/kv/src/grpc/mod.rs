@@ -1,7 +1,6 @@
 //! The key-value service over gRPC: wire messages in, domain calls, wire messages out. No rule and no limit lives here.
 
 mod admin;
-mod damaged;
 mod encode;
 mod pairs;
 mod range;
@@ -10,7 +9,6 @@ use std::time::Duration;
 
 use ::grpc::{Code, Status};
 pub use admin::{AdminService, Admit};
-pub use damaged::DamagedService;
 pub use pairs::PairsService;
 pub use range::RangeService;
 

@@ -1,18 +1,16 @@
 //! `io.grpc.KeyValueService`: the four calls on one key.
 
-use std::cell::RefCell;
-
 use ::grpc::{
-    Request, Response, Status,
-    server::{Answer, Answered},
+    Encoded, Request, Response, Status,
+    server::{Answer, Call, Later},
 };
 
 use super::{
     encode::{self, Parts},
     time_to_live,
     wire::{
-        CreateRequest, CreateResponse, DeleteRequest, DeleteResponse, RetrieveRequest, RetrieveResponse, UpdateRequest,
-        UpdateResponse, key_value_service_server::KeyValueService,
+        CreateRequest, CreateResponse, DeleteRequest, DeleteResponse, RetrieveRequest, UpdateRequest, UpdateResponse,
+        key_value_service_server::KeyValueService,
     },
 };
 use crate::{
@@ -31,28 +29,6 @@ impl PairsService {
     pub fn new(store: KeyValue) -> Self {
         Self { store }
     }
-
-    #[inline]
-    fn answer_now(&self, key: &[u8], want_details: bool, answer: Answer<'_, '_, RetrieveResponse>) -> Option<Answered> {
-        let details_at_ms = want_details.then(|| self.store.now_ms());
-        SCRATCH.with_borrow_mut(|scratch| {
-            scratch.clear();
-            let found = self.store.read_now(key, |entry| {
-                if entry.value.bytes().len() < encode::APART_BYTES {
-                    encode::retrieved(entry, details_at_ms, scratch);
-                    return None;
-                }
-                let mut parts = Parts::default();
-                parts.retrieved(entry, details_at_ms);
-                Some(parts.into_segments())
-            })?;
-            Some(match found {
-                Ok(None) => answer.encoded(scratch),
-                Ok(Some(segments)) => answer.segments(segments),
-                Err(fault) => answer.status(&fault.into()),
-            })
-        })
-    }
 }
 
 impl KeyValueService for PairsService {
@@ -64,42 +40,36 @@ impl KeyValueService for PairsService {
         Ok(Response::new(CreateResponse { version: if want_details { version.0 } else { 0 } }))
     }
 
-    async fn retrieve(&self, request: Request<RetrieveRequest>) -> Result<Response<RetrieveResponse>, Status> {
-        let RetrieveRequest { key, want_details } = request.into_inner();
-        let entry = self.store.retrieve(&key).await?;
-        let mut parts = Parts::default();
-        parts.retrieved(&entry, want_details.then(|| self.store.now_ms()));
-        Ok(Response::from_segments(parts.into_segments()))
+    #[inline]
+    fn retrieve(&self, mut call: Call<'_, RetrieveRequest>) -> Answer<impl Later + use<>> {
+        let found = encode::requested_key(call.bytes()).and_then(|(key, want_details)| {
+            let details_at_ms = want_details.then(|| self.store.now_ms());
+            self.store.read_now(key, |entry| {
+                if entry.value.bytes().len() < encode::APART_BYTES {
+                    encode::retrieved(entry, details_at_ms, call.out());
+                    return None;
+                }
+                let mut parts = Parts::default();
+                parts.retrieved(entry, details_at_ms);
+                Some(parts.into_message())
+            })
+        });
+        match found {
+            Some(Ok(None)) => call.answer(),
+            Some(Ok(Some(message))) => call.send(message),
+            Some(Err(fault)) => call.fail(&fault.into()),
+            None => call.later(|request| retrieve_later(self.store.clone(), request.into_inner())),
+        }
     }
 
     #[inline]
-    fn retrieve_raw(&self, message: &[u8], answer: Answer<'_, '_, RetrieveResponse>) -> Option<Answered> {
-        self.answer_now(encode::requested_key(message)?, false, answer)
-    }
-
-    fn retrieve_now(
-        &self,
-        request: &Request<RetrieveRequest>,
-        answer: Answer<'_, '_, RetrieveResponse>,
-    ) -> Option<Answered> {
-        let RetrieveRequest { key, want_details } = request.get_ref();
-        self.answer_now(key, *want_details, answer)
-    }
-
-    #[inline]
-    fn update_raw(&self, message: &[u8], answer: Answer<'_, '_, UpdateResponse>) -> Option<Answered> {
-        let (key, value) = encode::requested_pair(message)?;
-        self.store.update_now(key, value)?;
-        Some(answer.encoded(&[]))
-    }
-
-    async fn update(&self, request: Request<UpdateRequest>) -> Result<Response<UpdateResponse>, Status> {
-        let buffer_bytes = request.buffer_bytes();
-        let UpdateRequest { key, value, expected_version, time_to_live_ms, want_details } = request.into_inner();
-        let value = Value::received(value, buffer_bytes);
-        let expected = expected_version.map(Version);
-        let version = self.store.update(&key, value, expected, time_to_live(time_to_live_ms)).await?;
-        Ok(Response::new(UpdateResponse { version: if want_details { version.0 } else { 0 } }))
+    fn update(&self, call: Call<'_, UpdateRequest>) -> Answer<impl Later + use<>> {
+        let updated = encode::requested_pair(call.bytes()).and_then(|(key, value)| self.store.update_now(key, value));
+        match updated {
+            // The version is not wanted, and without it the answer is empty.
+            Some(_) => call.answer(),
+            None => call.later(|request| update_later(self.store.clone(), request)),
+        }
     }
 
     async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
@@ -109,7 +79,19 @@ impl KeyValueService for PairsService {
     }
 }
 
-thread_local! {
-    /// Where small answers are encoded, so that a call allocates nothing.
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+async fn retrieve_later(store: KeyValue, request: RetrieveRequest) -> Result<Response<Encoded>, Status> {
+    let RetrieveRequest { key, want_details } = request;
+    let entry = store.retrieve(&key).await?;
+    let mut parts = Parts::default();
+    parts.retrieved(&entry, want_details.then(|| store.now_ms()));
+    Ok(Response::new(parts.into_message()))
+}
+
+async fn update_later(store: KeyValue, request: Request<UpdateRequest>) -> Result<Response<Encoded>, Status> {
+    let buffer_bytes = request.buffer_bytes();
+    let UpdateRequest { key, value, expected_version, time_to_live_ms, want_details } = request.into_inner();
+    let value = Value::received(value, buffer_bytes);
+    let expected = expected_version.map(Version);
+    let version = store.update(&key, value, expected, time_to_live(time_to_live_ms)).await?;
+    Ok(Response::new(Encoded::of(UpdateResponse { version: if want_details { version.0 } else { 0 } })))
 }

@@ -2,14 +2,17 @@
 
 use std::{ops::ControlFlow, pin::Pin};
 
-use ::grpc::{Request, Response, Status};
+use ::grpc::{
+    Encoded, Request, Response, Status,
+    server::{Answer, Call, Later},
+};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{
     encode::{Parts, fits_usual_message},
     wire::{
-        PutRequest, PutResponse, ScanRequest, ScanResponse, WatchEvent, WatchEventKind, WatchRequest,
+        PutRequest, PutResponse, ScanRequest, WatchEvent, WatchEventKind, WatchRequest,
         key_range_service_server::KeyRangeService,
     },
 };
@@ -41,23 +44,8 @@ impl KeyRangeService for RangeService {
         Ok(Response::new(PutResponse { version: version.0 }))
     }
 
-    async fn scan(&self, request: Request<ScanRequest>) -> Result<Response<ScanResponse>, Status> {
-        let request = request.into_inner();
-        let scan = Scan {
-            prefix: &request.prefix,
-            start_after: request.start_after.as_deref(),
-            entries: usize::try_from(request.page_size).unwrap_or(usize::MAX),
-            keys_only: request.keys_only,
-        };
-        let mut parts = Parts::default();
-        let next = self.store.scan(&scan, |key, entry| {
-            parts.scanned(key, entry, !request.keys_only, || self.store.now_ms());
-            ControlFlow::Continue(())
-        });
-        if let Some(next) = next.await? {
-            parts.next(&next);
-        }
-        Ok(Response::from_segments(parts.into_segments()))
+    fn scan(&self, call: Call<'_, ScanRequest>) -> Answer<impl Later + use<>> {
+        call.later(|request| scan_later(self.store.clone(), request.into_inner()))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;
@@ -68,6 +56,24 @@ impl KeyRangeService for RangeService {
         let started = stream::once(std::future::ready(Ok(started)));
         Ok(Response::new(Box::pin(started.chain(events(watch)))))
     }
+}
+
+async fn scan_later(store: KeyValue, request: ScanRequest) -> Result<Response<Encoded>, Status> {
+    let scan = Scan {
+        prefix: &request.prefix,
+        start_after: request.start_after.as_deref(),
+        entries: usize::try_from(request.page_size).unwrap_or(usize::MAX),
+        keys_only: request.keys_only,
+    };
+    let mut parts = Parts::default();
+    let next = store.scan(&scan, |key, entry| {
+        parts.scanned(key, entry, !request.keys_only, || store.now_ms());
+        ControlFlow::Continue(())
+    });
+    if let Some(next) = next.await? {
+        parts.next(&next);
+    }
+    Ok(Response::new(parts.into_message()))
 }
 
 fn events(watch: Watch) -> impl Stream<Item = Result<WatchEvent, Status>> {

@@ -1,7 +1,8 @@
 //! The messages that answer: around rows that lie ready, and made of columns by prost. Both agree to the byte.
 
+use ::grpc::wire::{put_length, put_number};
 use bytes::Bytes;
-use prost::{Message as _, encoding::encode_varint};
+use prost::Message as _;
 
 use super::wire::{Field, ReaderResponse, ReaderResponseString, Record};
 use crate::{encode::Format, selection::Selection, service::Shape};
@@ -14,18 +15,11 @@ pub(super) static RECORDS: Shape =
 pub(super) static LINES: Shape =
     Shape { name: "ReaderResponseString", format: Format::Text, frame: lines_frame, each: lines_each };
 
-fn put_number(field: u8, number: usize, out: &mut Vec<u8>) {
-    if number > 0 {
-        out.push(field << 3);
-        encode_varint(number as u64, out);
-    }
-}
-
 /// `num_record` and `num_matching`, alike in both messages.
 fn counts(rows: usize, matching: usize) -> Bytes {
     let mut out = Vec::new();
-    put_number(2, rows, &mut out);
-    put_number(3, matching, &mut out);
+    put_number(2, rows as u64, &mut out);
+    put_number(3, matching as u64, &mut out);
     out.into()
 }
 
@@ -36,8 +30,7 @@ fn records_frame(_: usize, rows: usize, matching: usize) -> (Bytes, Bytes) {
 fn lines_frame(bytes: usize, rows: usize, matching: usize) -> (Bytes, Bytes) {
     let mut head = Vec::new();
     if bytes > 0 {
-        head.push(1 << 3 | 2);
-        encode_varint(bytes as u64, &mut head);
+        put_length(1, bytes, &mut head);
     }
     (head.into(), counts(rows, matching))
 }

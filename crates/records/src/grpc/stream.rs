@@ -1,19 +1,13 @@
 //! `RecordStreamService`: an answer in as many messages as it takes, all of one state of the file.
 
-use std::{pin::Pin, sync::Arc};
+use std::pin::Pin;
 
-use ::grpc::{
-    Request, Response, Status, Stream,
-    server::{Method, Service},
-    unfold,
-};
-use bytes::{Buf, BufMut};
-use prost::{
-    DecodeError, Message,
-    encoding::{DecodeContext, WireType},
-};
+use ::grpc::{Encoded, Request, Response, Status, Stream, unfold};
 
-use super::{SERVICES, shape::RECORDS, wire::StreamRequest};
+use super::{
+    shape::RECORDS,
+    wire::{StreamRequest, record_stream_service_server::RecordStreamService},
+};
 use crate::{
     answer::Answer,
     query::Query,
@@ -32,8 +26,13 @@ impl StreamGrpc {
     pub fn new(records: Records) -> Self {
         Self { records }
     }
+}
 
-    async fn stream_records(&self, request: StreamRequest) -> Result<Response<Pages>, Status> {
+impl RecordStreamService for StreamGrpc {
+    type StreamRecordsStream = Pages;
+
+    async fn stream_records(&self, request: Request<StreamRequest>) -> Result<Response<Pages>, Status> {
+        let request = request.into_inner();
         let page_rows = usize::try_from(request.page_rows).unwrap_or(usize::MAX);
         let query = Query {
             column: request.key,
@@ -54,20 +53,7 @@ impl StreamGrpc {
     }
 }
 
-type Pages = Pin<Box<dyn Stream<Item = Result<Page, Status>> + Send>>;
-
-impl Service for StreamGrpc {
-    fn name(&self) -> &'static str {
-        SERVICES[1]
-    }
-
-    fn methods(self) -> Vec<Method> {
-        let call = |service: Arc<Self>, request: Request<StreamRequest>| async move {
-            service.stream_records(request.into_inner()).await
-        };
-        vec![Method::server_streaming("StreamRecords", Arc::new(self), call)]
-    }
-}
+type Pages = Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
 
 /// How far a stream has come.
 struct Progress {
@@ -79,7 +65,7 @@ struct Progress {
 }
 
 impl Progress {
-    async fn step(mut self) -> Option<(Result<Page, Status>, Self)> {
+    async fn step(mut self) -> Option<(Result<Encoded, Status>, Self)> {
         let rows = self.selection.rows().len();
         // Without any row there is still a message, which says so.
         if self.next_row == rows && self.is_begun {
@@ -89,7 +75,8 @@ impl Progress {
         let start = self.next_row;
         self.next_row = self.page_end(&RECORDS);
         let page = self.records.part(&self.selection, start..self.next_row, &RECORDS).await;
-        Some((page.map(Page).map_err(Into::into), self))
+        let message = |page: Answer| Encoded::from(page.chunks().collect::<Vec<_>>());
+        Some((page.map(message).map_err(Into::into), self))
     }
 
     /// The row after the last of the next message.
@@ -110,33 +97,4 @@ impl Progress {
         }
         most
     }
-}
-
-/// A `ReaderResponse` that is only ever sent.
-#[derive(Debug)]
-struct Page(Answer);
-
-impl Message for Page {
-    fn encode_raw(&self, buffer: &mut impl BufMut) {
-        for chunk in self.0.clone().chunks() {
-            buffer.put_slice(&chunk);
-        }
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn merge_field(
-        &mut self,
-        tag: u32,
-        wire_type: WireType,
-        buffer: &mut impl Buf,
-        context: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        // Nobody decodes one: whatever comes is skipped.
-        prost::encoding::skip_field(wire_type, tag, buffer, context)
-    }
-
-    fn clear(&mut self) {}
 }

@@ -13,6 +13,7 @@ use records::{
         wire::{
             ReaderRequest, ReaderResponse, reader_service_client::ReaderServiceClient,
             reader_service_server::ReaderServiceServer, record_stream_service_client::RecordStreamServiceClient,
+            record_stream_service_server::RecordStreamServiceServer,
         },
     },
     rest,
@@ -55,7 +56,7 @@ pub(crate) async fn listen(records: Records) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let server = Server::builder()
         .add_service(ReaderServiceServer::new(ReaderGrpc::new(records.clone())))
-        .add_service(StreamGrpc::new(records.clone()))
+        .add_service(RecordStreamServiceServer::new(StreamGrpc::new(records.clone())))
         .http(rest::router(records))
         .build();
     tokio::spawn(async move { server.serve(listener, std::future::pending()).await });

@@ -8,14 +8,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ::grpc::client::Channel;
-use ::grpc::{Code, Status, Stream};
+use ::grpc::{Code, Encoded, Ignored, Request, Status, Stream};
 use tokio::time::timeout;
 
 use super::{Failure, Input, Options, Outcome, Progress, Received, checksum};
 use crate::checksum::{Checksum, Sums};
 use crate::grpc::messages::{Played, write_play};
-use crate::grpc::raw::RawPlayRequest;
-use crate::grpc::wire::rpc_game_stream_client::RpcGameStreamClient;
+use crate::grpc::wire::rpc_game_stream_client::PLAY;
 
 const STREAM_SERVED: &str =
     "RPCGameStream, which is Quire's own: use --transport windowed or unary, which every server of the game has";
@@ -23,6 +22,8 @@ const STREAM_SERVED: &str =
 /// Names of a frame together, about: with the rest it stays below the 16 KiB of an HTTP/2 frame, and is then never
 /// gathered from pieces.
 const FRAME_NAME_BYTES: usize = 14 * 1024;
+/// Enough for nearly every frame.
+const FRAME_BYTES: usize = 16 * 1024;
 /// Messages of a frame, however short their names are.
 const FRAME_MESSAGES_MAX: usize = 1024;
 
@@ -52,7 +53,7 @@ pub(super) async fn play(
 ) -> Result<Outcome, Failure> {
     let shared = Shared::default();
     let frames = Frames {
-        // The stream lives in the connection's task, apart from whoever lent us the input.
+        // The stream lives in the connection's task, apart from the caller that lent the input.
         input: input.clone(),
         place: 0,
         sent: 0,
@@ -68,11 +69,13 @@ pub(super) async fn play(
         Code::Unimplemented => options.unserved(STREAM_SERVED),
         _ => Failure::Refused { what: "a frame".to_owned(), status },
     };
-    let mut answers = RpcGameStreamClient::new(channel.clone()).play(frames).await.map_err(refused)?.into_inner();
+    let mut answers =
+        channel.bidi_streaming::<_, Encoded>(&PLAY, Request::new(frames)).await.map_err(refused)?.into_inner();
     loop {
         let frame = answers.message().await.map_err(refused)?;
         let Some(frame) = frame else { return Err(Failure::Nonsense("the stream's end before the checksums".into())) };
-        let played = Played::read(frame.bytes()).map_err(|fault| Failure::Nonsense(fault.to_string()))?;
+        let frame = frame.into_bytes();
+        let played = Played::read(&frame).map_err(|fault| Failure::Nonsense(fault.to_string()))?;
         if !played.values.is_empty() && played.first_serial != received.count + 1 {
             let (wanted, came) = (received.count + 1, played.first_serial);
             return Err(Failure::Nonsense(format!("values from serial {came} where {wanted} was due")));
@@ -95,9 +98,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the server has the stream. One that does holds messages that come early without a thread for each.
 pub(super) async fn is_served(channel: &Channel) -> bool {
-    let client = RpcGameStreamClient::new(channel.clone());
-    let no_frames = futures_util::stream::empty::<RawPlayRequest>();
-    let ask = async { client.play(no_frames).await?.into_inner().message().await };
+    let no_frames = Request::new(futures_util::stream::empty::<Encoded>());
+    let ask = async { channel.bidi_streaming::<_, Ignored>(&PLAY, no_frames).await?.into_inner().message().await };
     matches!(timeout(PROBE_TIMEOUT, ask).await, Ok(Ok(None)))
 }
 
@@ -114,7 +116,7 @@ struct Frames {
 }
 
 impl Frames {
-    fn frame(&mut self, room: u64) -> RawPlayRequest {
+    fn frame(&mut self, room: u64) -> Encoded {
         let pairs = self.input.pairs();
         let (first, mut bytes) = (self.place, 0);
         self.counts.clear();
@@ -134,16 +136,16 @@ impl Frames {
         let first_serial = self.sent + 1;
         self.sent += self.counts.len() as u64;
         self.is_done = self.sent == self.messages;
-        let mut frame = RawPlayRequest::default();
-        write_play(first_serial, names, &self.counts, self.is_done, frame.bytes_mut());
-        frame
+        let mut frame = Vec::with_capacity(FRAME_BYTES);
+        write_play(first_serial, names, &self.counts, self.is_done, &mut frame);
+        frame.into()
     }
 }
 
 impl Stream for Frames {
-    type Item = RawPlayRequest;
+    type Item = Encoded;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<RawPlayRequest>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Encoded>> {
         if self.is_done {
             return Poll::Ready(None);
         }

@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ::grpc::client::{Channel, Path};
+use ::grpc::client::Channel;
 use ::grpc::{Code, Request, Response, Status};
 use tokio::time::Instant;
 
@@ -15,11 +15,11 @@ use super::growth::Window;
 use super::silence::{Alarm, Standing, Watch};
 use super::{Failure, Input, Options, Outcome, Progress, Received, Transport, checksum, stream};
 use crate::checksum::{Checksum, Sums};
-use crate::grpc::messages::{Try, read_value};
-use crate::grpc::raw::{RawTryRequest, RawTryResponse};
-use crate::grpc::wire::{DoneRequest, rpc_game_client::RpcGameClient};
-
-static TRY: Path = Path::new("/RPCGame/Try");
+use crate::grpc::messages::{Tried, Try};
+use crate::grpc::wire::{
+    DoneRequest,
+    rpc_game_client::{RpcGameClient, TRY},
+};
 
 pub(super) async fn play(
     channel: &Channel,
@@ -40,16 +40,14 @@ pub(super) async fn play(
     let requests = (1..=options.messages).zip(input.cycle()).map(|(serial, (_, pair))| {
         client.add(&pair.name);
         client.add_number(pair.count);
-        let mut request = RawTryRequest::default();
-        Try { serial, name: &pair.name, count: pair.count }.write(request.bytes_mut());
-        Request::new(request)
+        Request::new(Try { serial, name: &pair.name, count: pair.count })
     });
-    let start = |request| channel.unary::<RawTryRequest, RawTryResponse>(&TRY, request);
+    let start = |request| channel.unary::<Try<'_>, Tried>(&TRY, request);
     windowed(requests, &mut window, start, Watch::new(deadline), |heard| match heard {
         Heard::Answer(_, Err(status)) if status.code() == Code::Unimplemented => Err(options.unserved(TRY_SERVED)),
         Heard::Answer(serial, answer) => {
             let answer = answer.map_err(|status| Failure::Refused { what: format!("message {serial}"), status })?;
-            let value = read_value(answer.get_ref().bytes()).map_err(|fault| Failure::Nonsense(fault.to_string()))?;
+            let value = answer.into_inner().0.map_err(|fault| Failure::Nonsense(fault.to_string()))?;
             received.value(value);
             Ok(())
         }

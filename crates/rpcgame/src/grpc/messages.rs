@@ -1,76 +1,18 @@
 //! The contract's messages, read where they lie and written by hand. Must agree with what prost makes of them.
 
-use prost::encoding::encode_varint;
+use ::grpc::wire::{Fields, Malformed, Value, bytes_len, number_len, put_bytes, put_delimited, put_number, put_packed};
+use ::grpc::{Decode, Encode, Payload, Status};
 
 use crate::number::{self, DIGITS_MAX};
 use crate::refusal::{Field, Refusal};
 
-const VARINT: u8 = 0;
-const EIGHT_BYTES: u8 = 1;
-const LENGTH: u8 = 2;
-const FOUR_BYTES: u8 = 5;
-
-const fn key(field: u8, wire_type: u8) -> u8 {
-    field << 3 | wire_type
-}
-
-const CUT: Refusal = Refusal::Malformed("it ends inside a field");
-
-/// A field as it lies in a message.
-enum Value<'a> {
-    Number(u64),
-    Eight(u64),
-    Bytes(&'a [u8]),
-    Four,
-}
-
-#[inline]
-fn varint(rest: &mut &[u8]) -> Result<u64, Refusal> {
-    let mut number = 0;
-    for shift in (0..70).step_by(7) {
-        let (byte, after) = rest.split_first().ok_or(CUT)?;
-        *rest = after;
-        // The tenth byte has room for one bit; what is beyond is dropped, as protobuf's own readers do.
-        number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-        if *byte < 0x80 {
-            return Ok(number);
-        }
-    }
-    Err(Refusal::Malformed("a number has more than ten bytes"))
-}
-
-/// Takes a field off the front.
-#[inline]
-fn field<'a>(rest: &mut &'a [u8]) -> Result<(u64, Value<'a>), Refusal> {
-    let key = varint(rest)?;
-    let number = key >> 3;
-    if number == 0 {
-        return Err(Refusal::Malformed("a field has the number 0"));
-    }
-    let value = match u8::try_from(key & 7).unwrap_or(0) {
-        VARINT => Value::Number(varint(rest)?),
-        EIGHT_BYTES => {
-            let (bytes, after) = rest.split_first_chunk().ok_or(CUT)?;
-            *rest = after;
-            Value::Eight(u64::from_le_bytes(*bytes))
-        }
-        LENGTH => {
-            let length = usize::try_from(varint(rest)?).map_err(|_| CUT)?;
-            let (bytes, after) = rest.split_at_checked(length).ok_or(CUT)?;
-            *rest = after;
-            Value::Bytes(bytes)
-        }
-        FOUR_BYTES => {
-            let (_, after) = rest.split_first_chunk::<4>().ok_or(CUT)?;
-            *rest = after;
-            Value::Four
-        }
-        _ => return Err(Refusal::Malformed("a field has a type that does not exist")),
-    };
-    Ok((number, value))
-}
-
 const WRONG_TYPE: Refusal = Refusal::Malformed("a field has another type than the contract says");
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed.0)
+    }
+}
 
 /// `TryRequest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +28,10 @@ pub struct Try<'a> {
 impl<'a> Try<'a> {
     /// Reads and checks it, but for its turn.
     #[inline]
-    pub fn read(mut bytes: &'a [u8], name_bytes_max: usize) -> Result<Self, Refusal> {
+    pub fn read(bytes: &'a [u8], name_bytes_max: usize) -> Result<Self, Refusal> {
         let [mut serial, mut name, mut count] = [&[][..]; 3];
-        while !bytes.is_empty() {
-            match field(&mut bytes)? {
+        for field in Fields::of(bytes) {
+            match field? {
                 (1, Value::Bytes(text)) => serial = text,
                 (2, Value::Bytes(text)) => name = text,
                 (3, Value::Bytes(text)) => count = text,
@@ -109,11 +51,19 @@ impl<'a> Try<'a> {
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let room = &mut [0; DIGITS_MAX];
-        put_bytes(1, number::format(self.serial, room), out);
-        if !self.name.is_empty() {
-            put_bytes(2, self.name, out);
-        }
-        put_bytes(3, number::format(self.count, room), out);
+        put_delimited(1, number::format(self.serial, room), out);
+        put_bytes(2, self.name, out);
+        put_delimited(3, number::format(self.count, room), out);
+    }
+}
+
+impl Encode for Try<'_> {
+    fn encoded_len(&self) -> usize {
+        2 * bytes_len(DIGITS_MAX) + bytes_len(self.name.len())
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        self.write(out);
     }
 }
 
@@ -125,47 +75,34 @@ fn check_name(name: &[u8], bytes_max: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn put_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(key(field, LENGTH));
-    encode_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-fn put_packed(field: u8, numbers: &[u64], out: &mut Vec<u8>) {
-    if !numbers.is_empty() {
-        out.push(key(field, LENGTH));
-        encode_varint(numbers.len() as u64 * 8, out);
-        out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-    }
-}
-
-/// Bytes of a `TryResponse`: a key, a length and digits.
-pub const TRY_RESPONSE_BYTES_MAX: usize = DIGITS_MAX + 2;
-
-/// Writes a `TryResponse` and returns its bytes.
+/// Appends a `TryResponse`.
 #[inline]
-pub fn write_value(value: u64, room: &mut [u8; TRY_RESPONSE_BYTES_MAX]) -> &[u8] {
-    let digits = &mut [0; DIGITS_MAX];
-    let text = number::format(value, digits);
-    room[0] = key(1, LENGTH);
-    // At most twenty.
-    room[1] = u8::try_from(text.len()).unwrap_or(0);
-    room[2..2 + text.len()].copy_from_slice(text);
-    &room[..2 + text.len()]
+pub fn write_value(value: u64, out: &mut Vec<u8>) {
+    put_delimited(1, number::format(value, &mut [0; DIGITS_MAX]), out);
 }
 
 /// Reads a `TryResponse`.
 #[inline]
-pub fn read_value(mut bytes: &[u8]) -> Result<u64, Refusal> {
+pub fn read_value(bytes: &[u8]) -> Result<u64, Refusal> {
     let mut value = &[][..];
-    while !bytes.is_empty() {
-        match field(&mut bytes)? {
+    for field in Fields::of(bytes) {
+        match field? {
             (1, Value::Bytes(text)) => value = text,
             (1, _) => return Err(WRONG_TYPE),
             _ => {}
         }
     }
     number::parse(value).map_err(|fault| Refusal::Number { field: Field::Count, fault })
+}
+
+/// The value in a `TryResponse`, if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried(pub Result<u64, Refusal>);
+
+impl Decode for Tried {
+    fn decode(payload: Payload<'_>) -> Result<Self, Status> {
+        Ok(Self(read_value(payload.as_slice())))
+    }
 }
 
 /// `PlayRequest`, with its messages still in place.
@@ -183,10 +120,10 @@ pub struct Play<'a> {
 
 impl<'a> Play<'a> {
     /// Reads and checks a frame into buffers that were used before.
-    pub fn read(mut bytes: &'a [u8], name_bytes_max: usize) -> Result<Self, Refusal> {
+    pub fn read(bytes: &'a [u8], name_bytes_max: usize) -> Result<Self, Refusal> {
         let mut play = Self::default();
-        while !bytes.is_empty() {
-            match field(&mut bytes)? {
+        for field in Fields::of(bytes) {
+            match field? {
                 (1, Value::Number(serial)) => play.first_serial = serial,
                 (2, Value::Bytes(name)) => {
                     check_name(name, name_bytes_max)?;
@@ -225,16 +162,9 @@ pub fn write_play<'a>(
     out: &mut Vec<u8>,
 ) {
     put_number(1, first_serial, out);
-    names.for_each(|name| put_bytes(2, name, out));
+    names.for_each(|name| put_delimited(2, name, out));
     put_packed(3, counts, out);
     put_number(4, done.into(), out);
-}
-
-fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
-    if number != 0 {
-        out.push(key(field, VARINT));
-        encode_varint(number, out);
-    }
 }
 
 /// `PlayResponse`.
@@ -250,10 +180,10 @@ pub struct Played<'a> {
 
 impl<'a> Played<'a> {
     /// Reads it.
-    pub fn read(mut bytes: &'a [u8]) -> Result<Self, Refusal> {
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut played = Self::default();
-        while !bytes.is_empty() {
-            match field(&mut bytes)? {
+        for field in Fields::of(bytes) {
+            match field? {
                 (1, Value::Number(serial)) => played.first_serial = serial,
                 (2, Value::Bytes(packed)) => read_packed(packed, &mut played.values)?,
                 (2, Value::Eight(value)) => played.values.push(value),
@@ -266,14 +196,18 @@ impl<'a> Played<'a> {
         Ok(played)
     }
 
+    /// Bytes that [`Played::write`] appends at the most.
+    pub fn encoded_len_max(&self) -> usize {
+        let checksums = self.checksums.map(|checksum| bytes_len(checksum.len()));
+        number_len(u64::MAX) + bytes_len(self.values.len() * 8) + checksums.iter().sum::<usize>()
+    }
+
     /// Appends its bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         put_number(1, self.first_serial, out);
         put_packed(2, &self.values, out);
         for (field, checksum) in [3, 4].into_iter().zip(self.checksums) {
-            if !checksum.is_empty() {
-                put_bytes(field, checksum, out);
-            }
+            put_bytes(field, checksum, out);
         }
     }
 }
@@ -283,48 +217,8 @@ mod tests {
     use proptest::prelude::*;
     use prost::Message;
 
+    use super::super::wire::{PlayRequest, PlayResponse, TryRequest, TryResponse};
     use super::*;
-
-    /// The contract once more, as prost has it.
-    #[derive(Clone, PartialEq, Message)]
-    struct TryRequest {
-        #[prost(string, tag = "1")]
-        serial: String,
-        #[prost(string, tag = "2")]
-        name: String,
-        #[prost(string, tag = "3")]
-        count: String,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    struct TryResponse {
-        #[prost(string, tag = "1")]
-        value: String,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    struct PlayRequest {
-        #[prost(uint64, tag = "1")]
-        first_serial: u64,
-        #[prost(bytes = "vec", repeated, tag = "2")]
-        names: Vec<Vec<u8>>,
-        #[prost(fixed64, repeated, tag = "3")]
-        counts: Vec<u64>,
-        #[prost(bool, tag = "4")]
-        done: bool,
-    }
-
-    #[derive(Clone, PartialEq, Message)]
-    struct PlayResponse {
-        #[prost(uint64, tag = "1")]
-        first_serial: u64,
-        #[prost(fixed64, repeated, tag = "2")]
-        values: Vec<u64>,
-        #[prost(bytes = "vec", tag = "3")]
-        client_checksum: Vec<u8>,
-        #[prost(bytes = "vec", tag = "4")]
-        server_checksum: Vec<u8>,
-    }
 
     proptest! {
         #[test]
@@ -336,8 +230,10 @@ mod tests {
             prop_assert_eq!(&out, &theirs.encode_to_vec());
             prop_assert_eq!(Try::read(&out, usize::MAX), Ok(ours));
             let theirs = TryResponse { value: count.to_string() };
-            let mut room = [0; TRY_RESPONSE_BYTES_MAX];
-            prop_assert_eq!(write_value(count, &mut room), &theirs.encode_to_vec()[..]);
+            prop_assert!(Encode::encoded_len(&ours) >= out.len());
+            out.clear();
+            write_value(count, &mut out);
+            prop_assert_eq!(&out, &theirs.encode_to_vec());
             prop_assert_eq!(read_value(&theirs.encode_to_vec()), Ok(count));
         }
 
@@ -361,6 +257,7 @@ mod tests {
             let ours = Played { first_serial, values: counts, checksums: [&checksums[0], &checksums[1]] };
             out.clear();
             ours.write(&mut out);
+            prop_assert!(ours.encoded_len_max() >= out.len());
             prop_assert_eq!(&out, &theirs.encode_to_vec());
             prop_assert_eq!(Played::read(&out), Ok(ours));
         }
@@ -370,7 +267,7 @@ mod tests {
             let _ = Try::read(&bytes, usize::MAX);
             let _ = read_value(&bytes);
             let _ = Played::read(&bytes);
-            if let (Ok(ours), Ok(theirs)) = (Play::read(&bytes, usize::MAX), PlayRequest::decode(&bytes[..])) {
+            if let (Ok(ours), Ok(theirs)) = (Play::read(&bytes, usize::MAX), <PlayRequest as Message>::decode(&bytes[..])) {
                 prop_assert_eq!(ours.names, theirs.names);
                 prop_assert_eq!(ours.counts, theirs.counts);
             }

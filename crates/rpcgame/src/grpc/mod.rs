@@ -1,14 +1,13 @@
 //! The game over gRPC: the contract's calls, one message each, and a stream of ours with many. No rule lives here.
 
-mod desk;
+mod caller;
 pub mod messages;
-pub mod raw;
 mod stream;
 mod unary;
 
 use ::grpc::{Code, Status};
 
-pub use desk::GAME_METADATA;
+pub use caller::GAME_METADATA;
 pub use stream::StreamService;
 pub use unary::GameService;
 

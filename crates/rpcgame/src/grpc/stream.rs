@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use ::grpc::{Metadata, Peer, Request, Response, Status, Stream, Streaming, unfold};
+use ::grpc::{Encoded, Metadata, Peer, Request, Response, Status, Stream, Streaming, unfold};
 
 use super::messages::{Play, Played};
-use super::raw::{RawPlayRequest, RawPlayResponse};
 use super::wire::rpc_game_stream_server::RpcGameStream;
-use super::{desk, digits};
+use super::{caller, digits};
 use crate::refusal::Refusal;
 use crate::registry::{Attempt, Games, Room};
 
@@ -24,14 +23,14 @@ impl StreamService {
     }
 }
 
-type Frames = std::pin::Pin<Box<dyn Stream<Item = Result<RawPlayResponse, Status>> + Send>>;
+type Frames = std::pin::Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
 
 impl RpcGameStream for StreamService {
     type PlayStream = Frames;
 
-    async fn play(&self, request: Request<Streaming<RawPlayRequest>>) -> Result<Response<Frames>, Status> {
+    async fn play(&self, request: Request<Streaming<Encoded>>) -> Result<Response<Frames>, Status> {
         let (peer, metadata) = (request.shared_peer().cloned(), request.metadata().clone());
-        let room = desk::find(&self.games, peer.as_ref(), &metadata);
+        let room = caller::find(&self.games, peer.as_ref(), &metadata);
         let room = room.map_err(|refusal| self.games.counts().refused(refusal))?;
         let frames = request.into_inner();
         let player = Player { games: self.games.clone(), peer, metadata, room, frames };
@@ -45,36 +44,36 @@ struct Player {
     peer: Option<Arc<Peer>>,
     metadata: Metadata,
     room: Arc<Room>,
-    frames: Streaming<RawPlayRequest>,
+    frames: Streaming<Encoded>,
 }
 
 impl Player {
-    async fn step(mut self) -> Option<(Result<RawPlayResponse, Status>, Self)> {
+    async fn step(mut self) -> Option<(Result<Encoded, Status>, Self)> {
         let frame = match self.frames.message().await {
-            Ok(frame) => frame?,
+            Ok(frame) => frame?.into_bytes(),
             Err(status) => return Some((Err(status), self)),
         };
         let answer = self.play(&frame).await.map_err(|refusal| self.games.counts().refused(refusal).into());
         Some((answer, self))
     }
 
-    async fn play(&mut self, frame: &RawPlayRequest) -> Result<RawPlayResponse, Refusal> {
-        let play = Play::read(frame.bytes(), self.games.settings().name_bytes_max)?;
+    async fn play(&mut self, frame: &[u8]) -> Result<Encoded, Refusal> {
+        let play = Play::read(frame, self.games.settings().name_bytes_max)?;
         let mut played = Played { first_serial: play.first_serial, ..Played::default() };
         if !play.names.is_empty() {
             played.values.reserve_exact(play.names.len());
             self.handle(&play, &mut played.values).await?;
         }
         let checksums = if play.done {
-            let sums = desk::end(&self.games, self.peer.as_ref(), &self.metadata)?;
+            let sums = caller::end(&self.games, self.peer.as_ref(), &self.metadata)?;
             [digits(sums.client), digits(sums.server)]
         } else {
             [Vec::new(), Vec::new()]
         };
         played.checksums = [&checksums[0], &checksums[1]];
-        let mut answer = RawPlayResponse::default();
-        played.write(answer.bytes_mut());
-        Ok(answer)
+        let mut answer = Vec::with_capacity(played.encoded_len_max());
+        played.write(&mut answer);
+        Ok(answer.into())
     }
 
     async fn handle(&mut self, play: &Play<'_>, values: &mut Vec<u64>) -> Result<(), Refusal> {
@@ -88,7 +87,7 @@ impl Player {
                     }
                 }
                 Attempt::Refused(refusal) => return Err(refusal),
-                Attempt::Closed => self.room = desk::find(&self.games, self.peer.as_ref(), &self.metadata)?,
+                Attempt::Closed => self.room = caller::find(&self.games, self.peer.as_ref(), &self.metadata)?,
             }
         }
     }

@@ -1,14 +1,14 @@
 //! `RPCGame`: one message a call. What comes in order is answered where it lies; what comes early waits as a future.
 
-use ::grpc::server::{Answer, Answered};
-use ::grpc::{Request, Response, Status};
+use ::grpc::server::{Answer, Call, Later};
+use ::grpc::{Encoded, Request, Response, Status};
+use bytes::Bytes;
 
-use super::messages::{TRY_RESPONSE_BYTES_MAX, Try, write_value};
-use super::raw::{RawTryRequest, RawTryResponse};
-use super::wire::{DoneRequest, DoneResponse, rpc_game_server::RpcGame};
-use super::{desk, digits};
+use super::messages::{Try, write_value};
+use super::wire::{DoneRequest, DoneResponse, TryRequest, rpc_game_server::RpcGame};
+use super::{caller, digits};
 use crate::refusal::Refusal;
-use crate::registry::{Attempt, Games};
+use crate::registry::{Attempt, Games, Room};
 
 /// Serves games.
 #[derive(Clone, Debug)]
@@ -22,20 +22,29 @@ impl GameService {
         Self { games }
     }
 
-    fn read<'a>(&self, request: &'a Request<RawTryRequest>) -> Result<Try<'a>, Refusal> {
-        Try::read(request.get_ref().bytes(), self.games.settings().name_bytes_max)
+    fn read<'a>(&self, message: &'a [u8]) -> Result<Try<'a>, Refusal> {
+        Try::read(message, self.games.settings().name_bytes_max)
     }
 
-    /// What the caller is told of a refusal, which is counted.
+    /// Counts a refusal and puts it into a status.
     fn refused(&self, refusal: Refusal) -> Status {
         self.games.counts().refused(refusal).into()
     }
 
-    /// Handles a message that has to wait, or whose game nobody remembers.
-    async fn wait(&self, request: &Request<RawTryRequest>) -> Result<Option<u64>, Refusal> {
-        let message = self.read(request)?;
+    async fn try_later(self, request: Request<Bytes>) -> Result<Response<Encoded>, Status> {
+        let Some(value) = self.wait(&request).await.map_err(|refusal| self.refused(refusal))? else {
+            return Err(Status::unavailable("the game was given up while the message came; send it again"));
+        };
+        let mut answer = Vec::new();
+        write_value(value, &mut answer);
+        Ok(Response::new(answer.into()))
+    }
+
+    /// Handles a message that has to wait, or whose room was given up.
+    async fn wait(&self, request: &Request<Bytes>) -> Result<Option<u64>, Refusal> {
+        let message = self.read(request.get_ref())?;
         for _ in 0..ROOMS_MAX {
-            let room = desk::find(&self.games, request.shared_peer(), request.metadata())?;
+            let room = caller::find(&self.games, request.shared_peer(), request.metadata())?;
             match room.attempt(message.serial, message.name, message.count) {
                 Attempt::Handled(value) => return Ok(Some(value)),
                 Attempt::Early => {
@@ -56,31 +65,24 @@ impl GameService {
 const ROOMS_MAX: usize = 3;
 
 impl RpcGame for GameService {
-    async fn r#try(&self, request: Request<RawTryRequest>) -> Result<Response<RawTryResponse>, Status> {
-        let Some(value) = self.wait(&request).await.map_err(|refusal| self.refused(refusal))? else {
-            return Err(Status::unavailable("the game was given up while the message came; send it again"));
-        };
-        let mut response = RawTryResponse::default();
-        response.bytes_mut().extend_from_slice(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]));
-        Ok(Response::new(response))
-    }
-
     #[inline]
-    fn try_now(&self, request: &Request<RawTryRequest>, answer: Answer<'_, '_, RawTryResponse>) -> Option<Answered> {
-        let message = match self.read(request) {
-            Ok(message) => message,
-            Err(refusal) => return Some(answer.status(&self.refused(refusal))),
-        };
-        let attempt = |room: &crate::registry::Room| room.attempt(message.serial, message.name, message.count);
-        match desk::attempt(&self.games, request, attempt) {
-            Attempt::Handled(value) => Some(answer.encoded(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]))),
-            Attempt::Refused(refusal) => Some(answer.status(&self.refused(refusal))),
-            Attempt::Early | Attempt::Closed => None,
+    fn r#try(&self, mut call: Call<'_, TryRequest>) -> Answer<impl Later + use<>> {
+        let attempt = self.read(call.bytes()).map(|message| {
+            let attempt = |room: &Room| room.attempt(message.serial, message.name, message.count);
+            caller::attempt(&self.games, call.request(), attempt)
+        });
+        match attempt {
+            Ok(Attempt::Handled(value)) => {
+                write_value(value, call.out());
+                call.answer()
+            }
+            Ok(Attempt::Refused(refusal)) | Err(refusal) => call.fail(&self.refused(refusal)),
+            Ok(Attempt::Early | Attempt::Closed) => call.later_with_bytes(|request| self.clone().try_later(request)),
         }
     }
 
     async fn done(&self, request: Request<DoneRequest>) -> Result<Response<DoneResponse>, Status> {
-        let ended = desk::end(&self.games, request.shared_peer(), request.metadata());
+        let ended = caller::end(&self.games, request.shared_peer(), request.metadata());
         let sums = ended.map_err(|refusal| self.refused(refusal))?;
         let (client_checksum, server_checksum) = (digits(sums.client), digits(sums.server));
         Ok(Response::new(DoneResponse { client_checksum, server_checksum }))

@@ -6,14 +6,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use grpc::{Request, Response, Status};
+use grpc::server::{Answer, Call, Later};
+use grpc::{Encoded, Request, Response, Status};
 use rpcgame::driver::{Failure, Input, Options, Outcome, Pair, Progress, SILENCE, Standing, Transport, play};
 use rpcgame::grpc::StreamService;
-use rpcgame::grpc::messages::{TRY_RESPONSE_BYTES_MAX, Try, write_value};
-use rpcgame::grpc::raw::{RawTryRequest, RawTryResponse};
 use rpcgame::grpc::wire::rpc_game_server::{RpcGame, RpcGameServer};
 use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
-use rpcgame::grpc::wire::{DoneRequest, DoneResponse};
+use rpcgame::grpc::wire::{DoneRequest, DoneResponse, TryRequest, TryResponse};
 use rpcgame::{Checksum, Games, Settings, hash, lean};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -102,14 +101,14 @@ impl Blocking {
     }
 }
 
-impl RpcGame for Blocking {
-    async fn r#try(&self, request: Request<RawTryRequest>) -> Result<Response<RawTryResponse>, Status> {
-        let Try { serial, name, count } = Try::read(request.get_ref().bytes(), usize::MAX).unwrap();
+impl Blocking {
+    async fn try_later(self, request: TryRequest) -> Result<Response<Encoded>, Status> {
+        let [serial, count] = [request.serial, request.count].map(|number| number.parse().unwrap());
         let (answer, answered) = oneshot::channel();
         let came = {
             let held = &mut *self.lock();
             held.came += 1;
-            held.together.push(Job { serial, name: name.into(), count, answer });
+            held.together.push(Job { serial, name: request.name.into_bytes().into(), count, answer });
             held.came
         };
         if self.order == Order::Reversed {
@@ -123,9 +122,13 @@ impl RpcGame for Blocking {
             }
         }
         let value = answered.await.map_err(|_| Status::internal("no thread is left"))?;
-        let mut response = RawTryResponse::default();
-        response.bytes_mut().extend_from_slice(write_value(value, &mut [0; TRY_RESPONSE_BYTES_MAX]));
-        Ok(Response::new(response))
+        Ok(Response::new(Encoded::of(TryResponse { value: value.to_string() })))
+    }
+}
+
+impl RpcGame for Blocking {
+    fn r#try(&self, call: Call<'_, TryRequest>) -> Answer<impl Later + use<>> {
+        call.later(|request| self.clone().try_later(request.into_inner()))
     }
 
     async fn done(&self, _: Request<DoneRequest>) -> Result<Response<DoneResponse>, Status> {

@@ -3,39 +3,38 @@
 use std::time::Duration;
 
 use grpc::client::Channel;
-use grpc::{Code, Status, Streaming};
+use grpc::{Code, Encoded, Request, Status, Streaming};
 use rpcgame::Settings;
 use rpcgame::grpc::messages::{Played, write_play};
-use rpcgame::grpc::raw::{RawPlayRequest, RawPlayResponse};
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
-use rpcgame::grpc::wire::rpc_game_stream_client::RpcGameStreamClient;
+use rpcgame::grpc::wire::rpc_game_stream_client::PLAY;
 use tokio::sync::mpsc;
 
 use crate::support::{done, expected, send, serve, wait_for};
 
 /// A stream under way.
 struct Stream {
-    frames: mpsc::UnboundedSender<RawPlayRequest>,
-    answers: Streaming<RawPlayResponse>,
+    frames: mpsc::UnboundedSender<Encoded>,
+    answers: Streaming<Encoded>,
 }
 
 impl Stream {
     async fn open(channel: &Channel) -> Self {
         let (frames, mut waiting) = mpsc::unbounded_channel();
         let frames_out = futures_util::stream::poll_fn(move |cx| waiting.poll_recv(cx));
-        let answers = RpcGameStreamClient::new(channel.clone()).play(frames_out).await.unwrap().into_inner();
+        let answers = channel.bidi_streaming(&PLAY, Request::new(frames_out)).await.unwrap().into_inner();
         Self { frames, answers }
     }
 
     fn send(&self, first_serial: u64, names: &[&str], counts: &[u64]) {
-        let mut frame = RawPlayRequest::default();
-        write_play(first_serial, names.iter().map(|name| name.as_bytes()), counts, false, frame.bytes_mut());
-        self.frames.send(frame).unwrap();
+        let mut frame = Vec::new();
+        write_play(first_serial, names.iter().map(|name| name.as_bytes()), counts, false, &mut frame);
+        self.frames.send(frame.into()).unwrap();
     }
 
     async fn values(&mut self) -> Result<Vec<u64>, Status> {
         let answer = self.answers.message().await?.expect("an answer");
-        Ok(Played::read(answer.bytes()).unwrap().values)
+        Ok(Played::read(&answer.into_bytes()).unwrap().values)
     }
 }
 
@@ -86,9 +85,7 @@ async fn a_refused_frame_ends_the_stream_and_not_the_game() {
         assert!(status.message().contains(words), "{status:?}");
     }
     let mut stream = Stream::open(&channel).await;
-    let mut broken = RawPlayRequest::default();
-    broken.bytes_mut().extend_from_slice(b"\x1a\x07abcdefg");
-    stream.frames.send(broken).unwrap();
+    stream.frames.send(b"\x1a\x07abcdefg".to_vec().into()).unwrap();
     assert_eq!(stream.values().await.unwrap_err().code(), Code::InvalidArgument);
     send(&client, 2, "two", 2).await.unwrap();
     assert_eq!(done(&client).await, expected([("one", 1), ("two", 2)]));

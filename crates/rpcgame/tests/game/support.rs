@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use grpc::client::{Channel, Settings as ChannelSettings};
-use grpc::{Encoding, Request, Status};
-use rpcgame::grpc::messages::{Try, read_value};
-use rpcgame::grpc::raw::RawTryRequest;
-use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
+use grpc::wire::put_delimited;
+use grpc::{Encoded, Encoding, Request, Response, Status};
+use rpcgame::grpc::wire::rpc_game_client::{RpcGameClient, TRY};
 use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
 use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
-use rpcgame::grpc::wire::{DoneRequest, DoneResponse};
+use rpcgame::grpc::wire::{DoneRequest, DoneResponse, TryRequest};
 use rpcgame::grpc::{GameService, StreamService};
 use rpcgame::{Games, Settings, Sums, hash, lean};
 use tokio::net::TcpListener;
@@ -62,27 +61,28 @@ async fn client_with(address: SocketAddr, settings: ChannelSettings) -> RpcGameC
 }
 
 /// A message as a client of the contract writes it.
-pub(crate) fn message(serial: u64, name: &str, count: u64) -> Request<RawTryRequest> {
-    let mut request = RawTryRequest::default();
-    Try { serial, name: name.as_bytes(), count }.write(request.bytes_mut());
-    Request::new(request)
+pub(crate) fn message(serial: u64, name: &str, count: u64) -> Request<TryRequest> {
+    Request::new(TryRequest { serial: serial.to_string(), name: name.to_owned(), count: count.to_string() })
 }
 
 /// A message with any fields, text or not.
-pub(crate) fn fields(serial: &[u8], name: &[u8], count: &[u8]) -> Request<RawTryRequest> {
-    let mut request = RawTryRequest::default();
-    for (key, value) in [(0x0a, serial), (0x12, name), (0x1a, count)] {
-        request.bytes_mut().push(key);
-        prost::encoding::encode_varint(value.len() as u64, request.bytes_mut());
-        request.bytes_mut().extend_from_slice(value);
+pub(crate) fn fields(serial: &[u8], name: &[u8], count: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (field, value) in [(1, serial), (2, name), (3, count)] {
+        put_delimited(field, value, &mut bytes);
     }
-    Request::new(request)
+    bytes
+}
+
+/// Sends any bytes as a message.
+pub(crate) async fn send_bytes(client: &RpcGameClient, bytes: Vec<u8>) -> Result<Response<Encoded>, Status> {
+    client.channel().unary(&TRY, Request::new(Encoded::from(bytes))).await
 }
 
 /// The value of a message.
 pub(crate) async fn send(client: &RpcGameClient, serial: u64, name: &str, count: u64) -> Result<u64, Status> {
     let answer = client.r#try(message(serial, name, count)).await?;
-    Ok(read_value(answer.get_ref().bytes()).unwrap())
+    Ok(answer.get_ref().value.parse().unwrap())
 }
 
 /// The checksums at the game's end.

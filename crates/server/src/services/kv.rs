@@ -9,10 +9,14 @@ use std::{
 
 use ::kv::{
     Clock, KeyValue, OpenError, Settings,
-    grpc::{AdminService, DamagedService, PairsService, RangeService, wire},
+    grpc::{AdminService, PairsService, RangeService, wire},
 };
 use bookstore::grpc::Access;
-use grpc::{reflection::Reflection, server::Builder};
+use grpc::{
+    Status,
+    reflection::Reflection,
+    server::{Builder, RefusedService},
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
@@ -23,8 +27,9 @@ use tokio::{
     task::JoinHandle,
 };
 use wire::{
-    key_admin_service_server::KeyAdminServiceServer, key_range_service_server::KeyRangeServiceServer,
-    key_value_service_server::KeyValueServiceServer,
+    key_admin_service_server::{self, KeyAdminServiceServer},
+    key_range_service_server::{self, KeyRangeServiceServer},
+    key_value_service_server::{self, KeyValueServiceServer},
 };
 
 /// Its folder in the data folder; there only if writes are to last.
@@ -98,11 +103,12 @@ impl Kv {
                     .add_service(KeyAdminServiceServer::new(AdminService::new(store.clone(), admit)))
             }
             Err(reason) => {
-                let damaged = DamagedService::new(Arc::clone(reason));
+                let status = Status::unavailable(reason.to_string());
+                let refused = |name, methods| RefusedService { name, methods, status: status.clone() };
                 builder
-                    .add_service(KeyValueServiceServer::new(damaged.clone()))
-                    .add_service(KeyRangeServiceServer::new(damaged.clone()))
-                    .add_service(KeyAdminServiceServer::new(damaged))
+                    .add_service(refused(key_value_service_server::NAME, &key_value_service_server::METHODS))
+                    .add_service(refused(key_range_service_server::NAME, &key_range_service_server::METHODS))
+                    .add_service(refused(key_admin_service_server::NAME, &key_admin_service_server::METHODS))
             }
         }
     }

@@ -11,7 +11,7 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
-use wire::reader_service_server::ReaderServiceServer;
+use wire::{reader_service_server::ReaderServiceServer, record_stream_service_server::RecordStreamServiceServer};
 
 use crate::http::Site;
 
@@ -46,7 +46,7 @@ impl Records {
     pub(crate) fn serve_on(&self, builder: Builder) -> Builder {
         builder
             .add_service(ReaderServiceServer::new(ReaderGrpc::new(self.records.clone())))
-            .add_service(StreamGrpc::new(self.records.clone()))
+            .add_service(RecordStreamServiceServer::new(StreamGrpc::new(self.records.clone())))
     }
 
     /// Adds the service to what a port tells of itself.

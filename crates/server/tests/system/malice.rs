@@ -1,14 +1,17 @@
 //! A server that answers with what a terminal would obey: escape sequences, control characters, changes of direction.
 //! The clients show them; they never pass them on.
 
-use std::{net::SocketAddr, pin::Pin, thread};
+use std::{future::ready, net::SocketAddr, pin::Pin, thread};
 
 use bookstore::grpc::wire::{
-    Book, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, HelloReply, HelloRequest, ItemNumberRequest,
-    ListTopicsReply, ListTopicsRequest, Topic,
+    Book, BookListReply, BookTopicRequest, BuyBookReply, HelloReply, HelloRequest, ItemNumberRequest, ListTopicsReply,
+    ListTopicsRequest, Topic,
     book_store_server::{BookStore, BookStoreServer},
 };
-use grpc::{Request, Response, Server, Status, Stream};
+use grpc::{
+    Encoded, Request, Response, Server, Status, Stream,
+    server::{Answer, Call, Later},
+};
 
 use super::terminal::{QUIRE, Terminal};
 use crate::common::{
@@ -30,11 +33,12 @@ impl BookStore for Malicious {
         Ok(Response::new(HelloReply { hello_message: EVIL.to_owned() }))
     }
 
-    async fn search(&self, _: Request<BookTopicRequest>) -> Result<Response<BookListReply>, Status> {
-        Ok(Response::new(BookListReply { success: true, books: vec![book()], ..BookListReply::default() }))
+    fn search(&self, call: Call<'_, BookTopicRequest>) -> Answer<impl Later + use<>> {
+        let reply = BookListReply { success: true, books: vec![book()], ..BookListReply::default() };
+        call.later(|_| ready(Ok(Response::new(Encoded::of(reply)))))
     }
 
-    type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<BookListReply, Status>> + Send>>;
+    type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
 
     /// As a server has it that does not know this call.
     async fn search_stream(&self, _: Request<BookTopicRequest>) -> Result<Response<Self::SearchStreamStream>, Status> {
@@ -46,8 +50,8 @@ impl BookStore for Malicious {
         Ok(Response::new(ListTopicsReply { topics, ..ListTopicsReply::default() }))
     }
 
-    async fn lookup(&self, _: Request<ItemNumberRequest>) -> Result<Response<BookInfoReply>, Status> {
-        Err(Status::internal(EVIL))
+    fn lookup(&self, call: Call<'_, ItemNumberRequest>) -> Answer<impl Later + use<>> {
+        call.later(|_| ready(Err(Status::internal(EVIL))))
     }
 
     async fn buy(&self, _: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {

@@ -7,11 +7,7 @@ use grpc::{
     client::Channel,
     health::{HealthCheckRequest, HealthClient},
 };
-use rpcgame::grpc::{
-    messages::Try,
-    raw::RawTryRequest,
-    wire::{DoneRequest, rpc_game_client::RpcGameClient},
-};
+use rpcgame::grpc::wire::{DoneRequest, TryRequest, rpc_game_client::RpcGameClient};
 
 use super::bad_starts::one_line;
 use crate::common::{
@@ -106,10 +102,8 @@ async fn games_that_are_over_are_not_counted() {
     assert_eq!(http::metric(server.address, "quire_rpcgame_ended_total"), 2);
 }
 
-fn first_message() -> Request<RawTryRequest> {
-    let mut request = RawTryRequest::default();
-    Try { serial: 1, name: b"a name", count: 1 }.write(request.bytes_mut());
-    Request::new(request)
+fn first_message() -> Request<TryRequest> {
+    Request::new(TryRequest { serial: "1".to_owned(), name: "a name".to_owned(), count: "1".to_owned() })
 }
 
 #[test]

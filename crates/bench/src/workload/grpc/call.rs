@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use grpc::client::{Channel, Ignored, Path, RawMessage, Settings, WireMessage};
-use grpc::{Code, Metadata, Request, Status, Stream};
+use grpc::client::{Channel, Path, Settings, WireMessage};
+use grpc::{Code, Decode, Encoded, Ignored, Metadata, Request, Status, Stream};
 
 use super::endings::{DATA, Endings, ending_of};
 use super::payload::{PayloadError, Requests};
@@ -107,7 +107,7 @@ impl GrpcSession {
         let request = self.request_of(Outgoing { messages, next: 0 });
         let sent_at = Instant::now();
         let (first_byte_at, result) = if self.shared.endings.reads_replies() {
-            self.read::<RawMessage>(request).await
+            self.read::<Encoded>(request).await
         } else {
             self.read::<Ignored>(request).await
         };
@@ -163,13 +163,13 @@ async fn rest_if_unreachable(status: &Status, head_at: Option<Instant>) {
 }
 
 /// What is kept of a message of an answer.
-trait Incoming: prost::Message + Default {
+trait Incoming: Decode {
     fn kept(self) -> Option<Bytes>;
 }
 
-impl Incoming for RawMessage {
+impl Incoming for Encoded {
     fn kept(self) -> Option<Bytes> {
-        Some(self.0)
+        Some(self.into_bytes())
     }
 }
 
@@ -181,15 +181,15 @@ impl Incoming for Ignored {
 
 /// The messages of a request, one after another.
 struct Outgoing {
-    messages: Arc<[RawMessage]>,
+    messages: Arc<[Bytes]>,
     next: usize,
 }
 
 impl Stream for Outgoing {
-    type Item = RawMessage;
+    type Item = Encoded;
 
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<RawMessage>> {
-        let message = self.messages.get(self.next).cloned();
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Encoded>> {
+        let message = self.messages.get(self.next).cloned().map(Encoded::from);
         self.next += 1;
         Poll::Ready(message)
     }
@@ -199,22 +199,22 @@ impl Requests {
     /// The encoded message of a call that takes one, and its method if that is not always the same.
     fn one(&self, turn: Turn) -> Result<(Option<&'static Path>, Bytes), PayloadError> {
         let message = match self {
-            Self::Constant(messages) => messages.first().map(|message| message.0.clone()).unwrap_or_default(),
+            Self::Constant(messages) => messages.first().cloned().unwrap_or_default(),
             Self::Made(make) => make(turn),
             Self::Mixed(make) => {
                 let (path, message) = make(turn);
                 return Ok((Some(path), message));
             }
-            Self::Rendered(payload) => payload.render(turn)?.pop().unwrap_or_default().0,
+            Self::Rendered(payload) => payload.render(turn)?.pop().unwrap_or_default(),
         };
         Ok((None, message))
     }
 
-    fn all(&self, turn: Turn) -> Result<Arc<[RawMessage]>, PayloadError> {
+    fn all(&self, turn: Turn) -> Result<Arc<[Bytes]>, PayloadError> {
         match self {
             Self::Constant(messages) => Ok(Arc::clone(messages)),
-            Self::Made(make) => Ok(Arc::new([RawMessage(make(turn))])),
-            Self::Mixed(make) => Ok(Arc::new([RawMessage(make(turn).1)])),
+            Self::Made(make) => Ok(Arc::new([make(turn)])),
+            Self::Mixed(make) => Ok(Arc::new([make(turn).1])),
             Self::Rendered(payload) => Ok(payload.render(turn)?.into()),
         }
     }

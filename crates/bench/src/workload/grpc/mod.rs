@@ -135,7 +135,7 @@ impl Workload for GrpcWorkload {
         let channel = self.shared.target.connect(self.shared.settings.clone()).await?;
         let wire = match &self.shared.requests {
             Requests::Constant(messages) if self.shared.shape == Shape::UNARY => {
-                messages.first().map(|message| channel.wire_message(&message.0))
+                messages.first().map(|message| channel.wire_message(message))
             }
             _ => None,
         };

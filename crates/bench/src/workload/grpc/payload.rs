@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use grpc::client::{Path, RawMessage};
+use grpc::client::Path;
 use prost::Message as _;
 use prost_reflect::MessageDescriptor;
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub enum PayloadError {
 #[derive(Clone)]
 pub enum Requests {
     /// The same encoded messages every time.
-    Constant(Arc<[RawMessage]>),
+    Constant(Arc<[Bytes]>),
     /// One encoded message, made for each turn; before the clock starts.
     Made(Arc<dyn Fn(Turn) -> Bytes + Send + Sync>),
     /// The same, with the method it is for: a mix of calls, each a unary one.
@@ -59,7 +59,7 @@ pub enum Requests {
 impl Requests {
     /// One message, the same every time.
     pub fn constant(encoded: impl Into<Bytes>) -> Self {
-        Self::Constant(Arc::new([RawMessage(encoded.into())]))
+        Self::Constant(Arc::new([encoded.into()]))
     }
 }
 
@@ -106,7 +106,7 @@ impl Payload {
     }
 
     /// The encoded messages of a turn.
-    pub(super) fn render(&self, turn: Turn) -> Result<Vec<RawMessage>, PayloadError> {
+    pub(super) fn render(&self, turn: Turn) -> Result<Vec<Bytes>, PayloadError> {
         let mut text = String::new();
         self.template.render(turn, &mut text);
         let mut values: Vec<Value> = serde_json::Deserializer::from_str(&text)
@@ -131,12 +131,12 @@ impl Payload {
             return Err(PayloadError::TooMany(count));
         }
         let encode = |(at, value)| self.encode(value).map_err(|misfit| PayloadError::Misfit(self.placed(at, misfit)));
-        let encoded: Vec<RawMessage> = values.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
+        let encoded: Vec<Bytes> = values.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
         Ok(encoded.iter().cycle().take(count).cloned().collect())
     }
 
-    fn encode(&self, value: &Value) -> Result<RawMessage, Misfit> {
-        Ok(RawMessage(message_from_json(value, &self.descriptor)?.encode_to_vec().into()))
+    fn encode(&self, value: &Value) -> Result<Bytes, Misfit> {
+        Ok(message_from_json(value, &self.descriptor)?.encode_to_vec().into())
     }
 
     /// Says which of several messages it is.

@@ -1,5 +1,7 @@
-//! Which game a call belongs to: looked up once for each connection and head, and remembered by the thread that serves
-//! them, since the next call is nearly always of the same.
+//! Which game a call belongs to. Looked up once for each connection and head, and remembered by the thread that serves
+//! them: its next call is nearly always of the same game.
+//!
+//! Must not know messages.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -13,8 +15,8 @@ use crate::registry::{Attempt, Caller, Connection, Games, Room};
 /// Metadata of a call that names the game it belongs to.
 pub const GAME_METADATA: &str = "quire-game";
 
-/// What the last call of this thread was found to be.
-struct Seat {
+/// The room of the last call that this thread served.
+struct LastCall {
     games: usize,
     peer: Weak<Peer>,
     metadata: Metadata,
@@ -22,7 +24,7 @@ struct Seat {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<Seat>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<LastCall>> = const { RefCell::new(None) };
 }
 
 /// The caller's room, by asking the registry.
@@ -45,12 +47,12 @@ fn as_caller<T>(peer: Option<&Arc<Peer>>, metadata: &Metadata, act: impl FnOnce(
 #[inline]
 pub(super) fn attempt<T>(games: &Games, request: &Request<T>, attempt: impl Fn(&Room) -> Attempt) -> Attempt {
     let remembered = LAST.with_borrow(|last| {
-        let seat = last.as_ref()?;
+        let last = last.as_ref()?;
         let peer = request.shared_peer()?;
-        let same = std::ptr::eq(seat.peer.as_ptr(), Arc::as_ptr(peer))
-            && seat.metadata.is_same_block(request.metadata())
-            && seat.games == games.identity();
-        same.then(|| attempt(&seat.room))
+        let same = std::ptr::eq(last.peer.as_ptr(), Arc::as_ptr(peer))
+            && last.metadata.is_same_block(request.metadata())
+            && last.games == games.identity();
+        same.then(|| attempt(&last.room))
     });
     match remembered {
         None | Some(Attempt::Closed) => attempt_anew(games, request, attempt),
@@ -67,7 +69,7 @@ fn attempt_anew<T>(games: &Games, request: &Request<T>, attempt: impl Fn(&Room) 
     let attempted = attempt(&room);
     if let Some(peer) = request.shared_peer() {
         let (peer, metadata) = (Arc::downgrade(peer), request.metadata().clone());
-        LAST.set(Some(Seat { games: games.identity(), peer, metadata, room }));
+        LAST.set(Some(LastCall { games: games.identity(), peer, metadata, room }));
     }
     attempted
 }

@@ -1,0 +1,207 @@
+//! What stands above the bytes that a call carries: how a message becomes bytes, and how bytes become a message.
+//!
+//! The one module of the engine that knows prost, whose messages all pass; another codec would have its place here. Must
+//! not know calls, frames or connections.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::compression::Encoding;
+use crate::status::Status;
+
+/// The bytes of a message as it came, no longer compressed.
+#[derive(Debug)]
+pub enum Payload<'a> {
+    /// Where the connection read them.
+    Borrowed(&'a [u8]),
+    /// In a buffer of exactly their length, because they came in several frames or compressed.
+    Owned(Bytes),
+}
+
+impl Payload<'_> {
+    /// The bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+
+    /// The bytes, in memory of their own.
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
+            Self::Owned(bytes) => bytes,
+        }
+    }
+
+    /// The same bytes once more; those of a buffer are shared.
+    pub(crate) fn again(&self) -> Payload<'_> {
+        match self {
+            Self::Borrowed(bytes) => Payload::Borrowed(bytes),
+            Self::Owned(bytes) => Payload::Owned(bytes.clone()),
+        }
+    }
+
+    /// Memory that a field of type `Bytes` keeps alive after decoding; 0 if each field has its own.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        match self {
+            Self::Borrowed(_) => 0,
+            Self::Owned(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// What a message's bytes can be read as: prost's messages, [`Encoded`], and types of a service's own.
+pub trait Decode: Sized {
+    /// Reads a whole message.
+    fn decode(payload: Payload<'_>) -> Result<Self, Status>;
+}
+
+/// What can be written as a message's bytes: prost's messages, [`Encoded`], and types of a service's own.
+pub trait Encode: Sized + Send {
+    /// The bytes that [`Encode::encode`] appends.
+    fn encoded_len(&self) -> usize;
+    /// Appends the whole message.
+    fn encode(self, out: &mut Vec<u8>);
+    /// The bytes as they are, if they were written before; else the message back.
+    #[inline]
+    fn into_encoded(self) -> Result<Encoded, Self> {
+        Err(self)
+    }
+}
+
+impl<T: prost::Message + Default> Decode for T {
+    #[inline]
+    fn decode(payload: Payload<'_>) -> Result<Self, Status> {
+        let decoded = match payload {
+            Payload::Borrowed(bytes) => <T as prost::Message>::decode(bytes),
+            Payload::Owned(bytes) => <T as prost::Message>::decode(bytes),
+        };
+        decoded.map_err(|error| Status::internal(format!("the message cannot be decoded: {error}")))
+    }
+}
+
+impl<T: prost::Message> Encode for T {
+    #[inline]
+    fn encoded_len(&self) -> usize {
+        prost::Message::encoded_len(self)
+    }
+
+    #[inline]
+    fn encode(self, out: &mut Vec<u8>) {
+        self.encode_raw(out);
+    }
+}
+
+/// A message in its encoded form: bytes that were received, or that are sent as they are. Only the application knows
+/// whether they are a valid message.
+pub struct Encoded {
+    pub(crate) length: usize,
+    pub(crate) encoding: Option<Encoding>,
+    pub(crate) chunks: Chunks,
+}
+
+/// The bytes of an [`Encoded`].
+pub(crate) enum Chunks {
+    Whole(Bytes),
+    Parts(Vec<Bytes>),
+    Made(Box<dyn Iterator<Item = Bytes> + Send>),
+}
+
+impl Encoded {
+    /// The bytes of a message.
+    pub fn of(message: impl Encode) -> Self {
+        let mut bytes = Vec::with_capacity(message.encoded_len());
+        message.encode(&mut bytes);
+        bytes.into()
+    }
+
+    /// A message that is made while it is sent, in chunks that together have `length` bytes. A unary method asks for the
+    /// next chunk when there is room for it, so that little of a large answer waits; if the chunks come to less than
+    /// `length`, or more, the call ends with `INTERNAL`. Such a message is not compressed.
+    pub fn from_chunks(length: usize, chunks: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+        Self { length, encoding: None, chunks: Chunks::Made(Box::new(chunks)) }
+    }
+
+    /// The answer of a unary method that is compressed already. The caller must accept the encoding; see
+    /// [`Request::accepts`](crate::Request::accepts).
+    pub fn compressed(encoding: Encoding, packed: Bytes) -> Self {
+        Self { encoding: Some(encoding), ..packed.into() }
+    }
+
+    /// The bytes in one piece, without a copy if they lie so.
+    pub fn into_bytes(self) -> Bytes {
+        match self.chunks {
+            Chunks::Whole(bytes) => bytes,
+            Chunks::Parts(parts) => parts.concat().into(),
+            Chunks::Made(_) => {
+                let mut whole = Vec::with_capacity(self.length);
+                self.encode(&mut whole);
+                whole.into()
+            }
+        }
+    }
+}
+
+impl From<Bytes> for Encoded {
+    fn from(bytes: Bytes) -> Self {
+        Self { length: bytes.len(), encoding: None, chunks: Chunks::Whole(bytes) }
+    }
+}
+
+impl From<Vec<u8>> for Encoded {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+/// Parts that together are the message; large ones are sent from where they lie, without a copy.
+impl From<Vec<Bytes>> for Encoded {
+    fn from(parts: Vec<Bytes>) -> Self {
+        Self { length: parts.iter().map(Bytes::len).sum(), encoding: None, chunks: Chunks::Parts(parts) }
+    }
+}
+
+impl Decode for Encoded {
+    fn decode(payload: Payload<'_>) -> Result<Self, Status> {
+        Ok(payload.into_bytes().into())
+    }
+}
+
+impl Encode for Encoded {
+    fn encoded_len(&self) -> usize {
+        self.length
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        match self.chunks {
+            Chunks::Whole(bytes) => out.extend_from_slice(&bytes),
+            Chunks::Parts(parts) => parts.iter().for_each(|part| out.extend_from_slice(part)),
+            Chunks::Made(chunks) => chunks.for_each(|chunk| out.extend_from_slice(&chunk)),
+        }
+    }
+
+    #[inline]
+    fn into_encoded(self) -> Result<Encoded, Self> {
+        Ok(self)
+    }
+}
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Encoded({} bytes, {:?})", self.length, self.encoding)
+    }
+}
+
+/// A received message that is thrown away, whatever it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ignored;
+
+impl Decode for Ignored {
+    fn decode(_: Payload<'_>) -> Result<Self, Status> {
+        Ok(Self)
+    }
+}

@@ -1,0 +1,126 @@
+//! A call as a method of bytes gets it: [`Call`], and what becomes of it: [`Answer`].
+//!
+//! Must not know how a handler is found or polled.
+//!
+//! Implements: no specification.
+
+use std::future::Future;
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+
+use super::reply::Reply;
+use crate::codec::{Decode, Encode, Encoded, Payload};
+use crate::envelope::{Request, Response};
+use crate::metadata::Metadata;
+use crate::status::Status;
+
+/// A unary call whose request is `Req`, still in its bytes. It is answered at once, into the connection's output, or
+/// later by a future.
+#[derive(Debug)]
+pub struct Call<'a, Req> {
+    request: Request<()>,
+    payload: &'a Payload<'a>,
+    reply: Reply<'a>,
+    message: PhantomData<fn() -> Req>,
+}
+
+/// What a method of bytes does with a [`Call`].
+#[derive(Debug)]
+pub enum Answer<F> {
+    /// The call is answered.
+    Done(Answered),
+    /// The future will have the answer.
+    Later(F),
+}
+
+/// Proof that a [`Call`] was answered.
+#[derive(Debug)]
+pub struct Answered(());
+
+/// A future that has the answer to a [`Call`].
+pub trait Later: Future<Output = Result<Response<Encoded>, Status>> + Send + 'static {}
+
+impl<F: Future<Output = Result<Response<Encoded>, Status>> + Send + 'static> Later for F {}
+
+impl<'a, Req> Call<'a, Req> {
+    #[inline]
+    pub(super) fn new(request: Request<()>, payload: &'a Payload<'a>, mut reply: Reply<'a>) -> Self {
+        reply.begin_message();
+        Self { request, payload, reply, message: PhantomData }
+    }
+
+    /// Metadata, deadline and peer, without the message.
+    #[inline]
+    pub fn request(&self) -> &Request<()> {
+        &self.request
+    }
+
+    /// The message's bytes, where they lie.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.payload.as_slice()
+    }
+
+    /// The message, decoded.
+    #[inline]
+    pub fn message(&self) -> Result<Req, Status>
+    where
+        Req: Decode,
+    {
+        Req::decode(self.payload.again())
+    }
+
+    /// Where the answer's bytes are to be appended, for [`Call::answer`]. What stands there already is the engine's.
+    #[inline]
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        self.reply.message_out()
+    }
+
+    /// Answers with what was appended to [`Call::out`].
+    #[inline]
+    pub fn answer<F>(mut self) -> Answer<F> {
+        self.reply.head(&Metadata::new());
+        self.reply.send_message();
+        self.reply.finish_ok(&Metadata::new());
+        Answer::Done(Answered(()))
+    }
+
+    /// Answers with a message. One that is made while it is sent is made now.
+    #[inline]
+    pub fn send<F>(mut self, message: impl Encode) -> Answer<F> {
+        self.reply.head(&Metadata::new());
+        self.reply.message(message);
+        self.reply.finish_ok(&Metadata::new());
+        Answer::Done(Answered(()))
+    }
+
+    /// Answers with a failure.
+    #[cold]
+    pub fn fail<F>(mut self, status: &Status) -> Answer<F> {
+        self.reply.finish(status);
+        Answer::Done(Answered(()))
+    }
+
+    /// Leaves the answer to a future made of the decoded request. A request that cannot be decoded is refused.
+    #[inline]
+    pub fn later<F>(self, start: impl FnOnce(Request<Req>) -> F) -> Answer<F>
+    where
+        Req: Decode,
+    {
+        match self.message() {
+            Ok(message) => {
+                let mut request = self.request.map(|()| message);
+                request.buffer_bytes = self.payload.buffer_bytes();
+                Answer::Later(start(request))
+            }
+            Err(status) => self.fail(&status),
+        }
+    }
+
+    /// As [`Call::later`], with the request's bytes; those that came in one frame are copied.
+    pub fn later_with_bytes<F>(self, start: impl FnOnce(Request<Bytes>) -> F) -> Answer<F> {
+        let bytes = self.payload.again().into_bytes();
+        Answer::Later(start(self.request.map(|()| bytes)))
+    }
+}

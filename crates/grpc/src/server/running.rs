@@ -1,0 +1,178 @@
+//! Calls under way: a handler's future, and what it yields on its way out.
+//!
+//! What is polled is kept when the call is over and filled with the next one, so that a call allocates nothing. Must not
+//! know how an answer is framed.
+//!
+//! Implements: no specification.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+
+use super::reply::{Reply, Source};
+use crate::codec::Encode;
+use crate::envelope::{Response, ResponseParts};
+use crate::metadata::Metadata;
+use crate::status::Status;
+
+/// Messages a stream may send in one poll before other calls have their turn.
+const MESSAGES_PER_POLL_MAX: usize = 64;
+
+/// A call under way; polled until it has sent its trailers.
+pub(crate) trait Running: Send {
+    fn poll(&mut self, cx: &mut Context<'_>, reply: &mut Reply<'_>) -> Poll<()>;
+    /// Drops what the call holds; the box stays.
+    fn clear(&mut self);
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// Something to poll that a future can be put into.
+pub(super) trait Drive: Running + Sized + 'static {
+    type Future;
+    fn new(future: Self::Future) -> Self;
+    fn refill(&mut self, future: Self::Future);
+}
+
+/// A future that yields the one answer.
+pub(super) struct One<Fut> {
+    future: Pin<Box<Option<Fut>>>,
+    /// What it yielded, while that is being sent, and the trailers behind it.
+    sending: Option<(Source, Metadata)>,
+}
+
+impl<Fut, Res> Drive for One<Fut>
+where
+    Fut: Future<Output = Result<Response<Res>, Status>> + Send + 'static,
+    Res: Encode,
+{
+    type Future = Fut;
+
+    fn new(future: Fut) -> Self {
+        Self { future: Box::pin(Some(future)), sending: None }
+    }
+
+    fn refill(&mut self, future: Fut) {
+        self.future.set(Some(future));
+    }
+}
+
+impl<Fut, Res> Running for One<Fut>
+where
+    Fut: Future<Output = Result<Response<Res>, Status>> + Send + 'static,
+    Res: Encode,
+{
+    fn poll(&mut self, cx: &mut Context<'_>, reply: &mut Reply<'_>) -> Poll<()> {
+        if self.sending.is_none() {
+            let Some(future) = self.future.as_mut().as_pin_mut() else { return Poll::Ready(()) };
+            let ResponseParts { message, metadata, trailers } = match ready!(future.poll(cx)) {
+                Ok(response) => response.into_parts(),
+                Err(status) => {
+                    reply.finish(&status);
+                    return Poll::Ready(());
+                }
+            };
+            let Some(source) = reply.only_message(&metadata, message) else {
+                reply.finish_ok(&trailers);
+                return Poll::Ready(());
+            };
+            // The future has done its work, and what it holds is needed no more.
+            self.future.set(None);
+            self.sending = Some((source, trailers));
+        }
+        let Some((source, trailers)) = &mut self.sending else { return Poll::Ready(()) };
+        match ready!(reply.go_on(source, cx)) {
+            Ok(()) => reply.finish_ok(trailers),
+            Err(status) => reply.finish(&status),
+        }
+        Poll::Ready(())
+    }
+
+    fn clear(&mut self) {
+        self.future.set(None);
+        self.sending = None;
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// A future that yields a stream of answers, then that stream.
+pub(super) struct Many<Fut, St> {
+    future: Pin<Box<Option<Fut>>>,
+    stream: Option<Pin<Box<St>>>,
+    trailers: Metadata,
+}
+
+impl<Fut, St, Res> Drive for Many<Fut, St>
+where
+    Fut: Future<Output = Result<Response<St>, Status>> + Send + 'static,
+    St: Stream<Item = Result<Res, Status>> + Send + 'static,
+    Res: Encode,
+{
+    type Future = Fut;
+
+    fn new(future: Fut) -> Self {
+        Self { future: Box::pin(Some(future)), stream: None, trailers: Metadata::new() }
+    }
+
+    fn refill(&mut self, future: Fut) {
+        self.future.set(Some(future));
+    }
+}
+
+impl<Fut, St, Res> Running for Many<Fut, St>
+where
+    Fut: Future<Output = Result<Response<St>, Status>> + Send + 'static,
+    St: Stream<Item = Result<Res, Status>> + Send + 'static,
+    Res: Encode,
+{
+    fn poll(&mut self, cx: &mut Context<'_>, reply: &mut Reply<'_>) -> Poll<()> {
+        if let Some(future) = self.future.as_mut().as_pin_mut() {
+            let Poll::Ready(result) = future.poll(cx) else { return Poll::Pending };
+            self.future.set(None);
+            match result {
+                Ok(response) => {
+                    let ResponseParts { message: stream, metadata, trailers } = response.into_parts();
+                    reply.head(&metadata);
+                    self.stream = Some(Box::pin(stream));
+                    self.trailers = trailers;
+                }
+                Err(status) => reply.finish(&status),
+            }
+        }
+        let Some(stream) = &mut self.stream else { return Poll::Ready(()) };
+        for _ in 0..MESSAGES_PER_POLL_MAX {
+            if !reply.has_room() {
+                return Poll::Pending;
+            }
+            match stream.as_mut().poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(message))) => reply.message(message),
+                Poll::Ready(Some(Err(status))) => {
+                    reply.finish(&status);
+                    return Poll::Ready(());
+                }
+                Poll::Ready(None) => {
+                    reply.finish_ok(&self.trailers);
+                    return Poll::Ready(());
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn clear(&mut self) {
+        self.future.set(None);
+        self.stream = None;
+        self.trailers = Metadata::new();
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

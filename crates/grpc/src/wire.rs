@@ -1,0 +1,237 @@
+//! Protobuf's wire format, for services that read a message where it lies or write one from where its parts lie.
+//!
+//! Field numbers up to 15. Must not know any message.
+//!
+//! Implements: protobuf's "Encoding".
+
+use std::fmt;
+
+const VARINT: u8 = 0;
+const EIGHT_BYTES: u8 = 1;
+const LENGTH: u8 = 2;
+const FOUR_BYTES: u8 = 5;
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+const CUT: Malformed = Malformed("it ends inside a field");
+
+/// What a field holds, as it lies in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A varint.
+    Number(u64),
+    /// Eight bytes, little-endian.
+    Eight(u64),
+    /// Text, bytes, a message or packed numbers.
+    Bytes(&'a [u8]),
+    /// Four bytes, little-endian.
+    Four(u32),
+}
+
+/// The fields of an encoded message in the order they lie in; ends after an error.
+#[derive(Clone, Debug)]
+pub struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The fields of `message`.
+    #[inline]
+    pub fn of(message: &'a [u8]) -> Self {
+        Self(message)
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0;
+        for shift in (0..70).step_by(7) {
+            let (byte, rest) = self.0.split_first().ok_or(CUT)?;
+            self.0 = rest;
+            // The tenth byte has room for one bit; extra bits are ignored, as in protobuf's reference decoder.
+            number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if *byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed("a number has more than ten bytes"))
+    }
+
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(CUT)?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    #[inline]
+    fn field(&mut self) -> Result<(u64, Value<'a>), Malformed> {
+        let key = self.varint()?;
+        let number = key >> 3;
+        if number == 0 {
+            return Err(Malformed("a field has the number 0"));
+        }
+        let value = match key.to_le_bytes()[0] & 7 {
+            VARINT => Value::Number(self.varint()?),
+            EIGHT_BYTES => Value::Eight(u64::from_le_bytes(self.chunk()?)),
+            LENGTH => {
+                let length = usize::try_from(self.varint()?).map_err(|_| CUT)?;
+                let (bytes, rest) = self.0.split_at_checked(length).ok_or(CUT)?;
+                self.0 = rest;
+                Value::Bytes(bytes)
+            }
+            FOUR_BYTES => Value::Four(u32::from_le_bytes(self.chunk()?)),
+            _ => return Err(Malformed("a field has a type that does not exist")),
+        };
+        Ok((number, value))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Value<'a>), Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+const fn key(field: u8, wire_type: u8) -> u8 {
+    field << 3 | wire_type
+}
+
+#[inline]
+fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+/// Bytes of a varint: one for each seven bits.
+#[inline]
+fn varint_len(value: u64) -> usize {
+    let bits = 64 - (value | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+/// Appends a number; 0 is left out, as a field without presence wants it.
+#[inline]
+pub fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
+    if number != 0 {
+        out.push(key(field, VARINT));
+        put_varint(number, out);
+    }
+}
+
+/// What [`put_number`] appends.
+#[inline]
+pub fn number_len(number: u64) -> usize {
+    if number == 0 { 0 } else { 1 + varint_len(number) }
+}
+
+/// Appends what stands before `length` bytes of text, bytes or a message.
+#[inline]
+pub fn put_length(field: u8, length: usize, out: &mut Vec<u8>) {
+    out.push(key(field, LENGTH));
+    put_varint(length as u64, out);
+}
+
+/// Text, bytes or a message of `length` bytes, with what stands before it.
+#[inline]
+pub fn delimited_len(length: usize) -> usize {
+    1 + varint_len(length as u64) + length
+}
+
+/// Appends text, bytes or a message, even if it is empty.
+#[inline]
+pub fn put_delimited(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    put_length(field, bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends text or bytes; nothing if there are none, as a field without presence wants it.
+#[inline]
+pub fn put_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    if !bytes.is_empty() {
+        put_delimited(field, bytes, out);
+    }
+}
+
+/// What [`put_bytes`] appends for `length` bytes.
+#[inline]
+pub fn bytes_len(length: usize) -> usize {
+    if length == 0 { 0 } else { delimited_len(length) }
+}
+
+/// Appends a double, even if it is 0.
+#[inline]
+pub fn put_double(field: u8, number: f64, out: &mut Vec<u8>) {
+    out.push(key(field, EIGHT_BYTES));
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Appends packed numbers of eight bytes; nothing if there are none.
+pub fn put_packed(field: u8, numbers: &[u64], out: &mut Vec<u8>) {
+    if !numbers.is_empty() {
+        put_length(field, numbers.len() * 8, out);
+        out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_has_the_length_that_was_told() {
+        for number in (0..64).flat_map(|shift| [1u64 << shift, (1 << shift) - 1]).chain([u64::MAX]) {
+            let mut out = Vec::new();
+            put_number(15, number, &mut out);
+            assert_eq!(out.len(), number_len(number));
+            let read: Vec<_> = Fields::of(&out).collect();
+            let wanted = [Ok((15, Value::Number(number)))];
+            assert_eq!(read, if number == 0 { &[][..] } else { &wanted });
+        }
+        for length in [0, 1, 127, 128, 20_000] {
+            let (bytes, mut out) = (vec![7; length], Vec::new());
+            put_bytes(1, &bytes, &mut out);
+            assert_eq!(out.len(), bytes_len(length));
+            put_delimited(2, &bytes, &mut out);
+            assert_eq!(out.len(), bytes_len(length) + delimited_len(length));
+            let read: Vec<_> = Fields::of(&out).map(Result::unwrap).collect();
+            let wanted = [(1, Value::Bytes(&bytes)), (2, Value::Bytes(&bytes))];
+            assert_eq!(read, wanted[usize::from(length == 0)..]);
+        }
+        let mut out = Vec::new();
+        put_double(3, 0.5, &mut out);
+        put_packed(4, &[1, u64::MAX], &mut out);
+        put_packed(5, &[], &mut out);
+        let packed = [&1u64.to_le_bytes()[..], &[0xff; 8]].concat();
+        let read: Vec<_> = Fields::of(&out).map(Result::unwrap).collect();
+        assert_eq!(read, [(3, Value::Eight(0.5f64.to_bits())), (4, Value::Bytes(&packed))]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_end_with_an_error() {
+        for bytes in [&[0x08][..], &[0x0a, 5, 1], &[0x09, 1], &[0x0d, 1, 2, 3], &[0x02, 0], &[0x0b], &[0xff; 11]] {
+            let read: Vec<_> = Fields::of(bytes).collect();
+            assert!(matches!(read[..], [Err(_)]), "{bytes:?}: {read:?}");
+        }
+    }
+}
