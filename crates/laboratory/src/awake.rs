@@ -14,14 +14,14 @@ const NICE: i32 = 19;
 
 /// Cores kept awake until it is dropped.
 #[derive(Debug)]
-pub struct Awake {
+pub(crate) struct Awake {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Awake {
     /// Keeps these cores awake.
-    pub fn keep(cores: impl IntoIterator<Item = usize>) -> std::io::Result<Self> {
+    pub(crate) fn keep(cores: impl IntoIterator<Item = usize>) -> std::io::Result<Self> {
         let mut awake = Self { over: Arc::default(), threads: Vec::new() };
         for core in cores {
             let over = Arc::clone(&awake.over);

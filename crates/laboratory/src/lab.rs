@@ -1,237 +1,222 @@
-//! Measures several subjects under several loads, in turns, and keeps every run.
+//! Starts servers, puts loads to subjects in turns, and keeps every run.
 //!
-//! In each round every load is put to every subject, the subjects in an order drawn anew: what the machine does
-//! meanwhile then falls on all of them alike, and a round is a pair for the statistics.
-//!
-//! Must not know what the subjects are.
+//! In each round every load is put to every subject, the subjects in an order drawn anew: what else the machine does
+//! then falls on all of them alike, and a round is a pair for the statistics. Must not know what the subjects are.
 
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use crate::progress::Progress;
-use bench::measurement::Run;
-use bench::stats::interval::{self, Interval};
+use anyhow::{Context as _, ensure};
+use bench::plan::{End, Pace, Plan};
+use bench::cores::cores;
+use bench::run::run;
 use bench::stats::order::Orders;
+use bench::tls::TlsArgs;
+use bench::workload::Workload;
+use bench::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
+use tempfile::TempDir;
 
-/// Confidence of every interval that an experiment states.
-pub const CONFIDENCE: f64 = 0.95;
+use crate::progress::Progress;
+use crate::results::{Observed, Results};
+use crate::server::Server;
 
-/// Doubtful runs that the page names for each reason; the file of runs has all of them.
-const DOUBTS_NAMED: usize = 8;
+/// The services of `quire` that take a port; an experiment switches on only the one that it measures.
+const WITH_PORTS: [&str; 3] = ["kv", "rpcgame", "tasks"];
 
-/// A run of one load on one subject.
+/// What an experiment is given.
 #[derive(Clone, Debug)]
-pub struct Measured {
-    /// Of the subject.
-    pub subject: &'static str,
-    /// Of the load.
-    pub load: String,
-    /// From 0.
-    pub round: usize,
-    /// What was seen.
-    pub run: Run,
-    /// CPU time that the subject's process spent meanwhile.
-    pub server_cpu: Duration,
+pub struct Options {
+    /// The folder for what it writes; it is there.
+    pub out: PathBuf,
+    /// The program `quire`.
+    pub quire: PathBuf,
+    /// The program `quire-bench`.
+    pub bench: PathBuf,
+    /// The folder with the programs of `peers/`.
+    pub peers: PathBuf,
+    /// How often everything is measured.
+    pub rounds: usize,
+    /// Seed of everything drawn.
+    pub seed: u64,
+    /// Rows of the data, for experiments that have such; none: as many as the experiment says.
+    pub rows: Option<u64>,
 }
 
-impl Measured {
-    /// CPU time of the server a request, in microseconds.
-    pub fn server_cpu_us(&self) -> f64 {
-        self.server_cpu.as_secs_f64() * 1e6 / real(self.run.completed.max(1))
-    }
-
-    /// Bytes of answers a second, as the sockets carried them.
-    pub fn bytes_per_second(&self) -> f64 {
-        self.run.rate * self.bytes_a_request()
-    }
-
-    /// Bytes of an answer, as the sockets carried it.
-    pub fn bytes_a_request(&self) -> f64 {
-        real(self.run.received_bytes) / real(self.run.completed.max(1))
-    }
-
-    /// CPU time of the client a request, in microseconds.
-    pub fn client_cpu_us(&self) -> f64 {
-        self.run.client_cpu_seconds * 1e6 / real(self.run.completed.max(1))
-    }
-
-    /// The share of the time in which the server's process was on a core; of one held to one core, of that core.
-    pub fn server_busy(&self) -> f64 {
-        self.server_cpu.as_secs_f64() / self.run.seconds.max(1e-9)
-    }
-
-    /// The run's time shared out over its requests, in milliseconds: what the published figures state.
-    pub fn ms_a_request(&self) -> f64 {
-        1e3 / self.run.rate
-    }
+/// The core of the servers and that of the clients; none on a machine with a single core.
+#[derive(Clone, Copy, Debug)]
+pub struct Cores {
+    /// Of the servers.
+    pub server: Option<usize>,
+    /// Of the clients.
+    pub client: Option<usize>,
 }
 
-/// All runs of an experiment.
-#[derive(Clone, Debug, Default)]
-pub struct Results {
-    measured: Vec<Measured>,
+/// An experiment under way.
+#[derive(Debug)]
+pub struct Lab {
+    /// What it was given.
+    pub options: Options,
+    /// Which cores it uses, if it pins anything.
+    pub cores: Cores,
+    /// Tells how it goes on.
+    pub progress: Progress,
+    /// Every run so far.
+    pub results: Results,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+    /// What the peers say of their versions.
+    pub versions: Vec<String>,
+    /// Draws the order of subjects.
+    pub orders: Orders,
+    /// Removed when the experiment is over.
+    folder: TempDir,
 }
 
-/// Makes one run of a load on the subject of this number, and says what CPU time its process spent.
-pub type Measure<'a, L> = dyn FnMut(usize, &L) -> anyhow::Result<(Run, Duration)> + 'a;
-
-/// Puts `loads` to `subjects` for so many rounds. The caller has announced as many steps as it makes runs.
-pub fn in_turns<L>(
-    progress: &Progress,
-    rounds: usize,
-    seed: u64,
-    subjects: &[&'static str],
-    loads: &[(String, L)],
-    measure: &mut Measure<'_, L>,
-) -> anyhow::Result<Results> {
-    let mut orders = Orders::new(seed);
-    let mut results = Results::default();
-    for round in 0..rounds {
-        for (load, what) in loads {
-            for subject in orders.order(subjects.len()) {
-                progress.begin(format!("round {} of {rounds}, {load}, {}", round + 1, subjects[subject]), None);
-                let (run, server_cpu) = measure(subject, what)?;
-                let measured = Measured { subject: subjects[subject], load: load.clone(), round, run, server_cpu };
-                let rate = format!("{:.0} requests/s", measured.run.rate);
-                // Others' load generators may keep their times to themselves.
-                match measured.run.response.count() {
-                    0 => progress.end(&rate),
-                    _ => progress.end(&format!("{rate}, p50 {:.0} µs", measured.run.response.quantile_us(0.5))),
-                }
-                results.measured.push(measured);
-            }
-        }
-    }
-    Ok(results)
-}
-
-impl Results {
-    /// Every run, in the order in which they were made.
-    pub fn all(&self) -> &[Measured] {
-        &self.measured
-    }
-
-    /// Takes in a run.
-    #[cfg(test)]
-    pub(super) fn push(&mut self, measured: Measured) {
-        self.measured.push(measured);
-    }
-
-    /// Takes in the runs of another series.
-    pub fn extend(&mut self, other: Self) {
-        self.measured.extend(other.measured);
-    }
-
-    /// The same as the runs of one round, for a series that is measured a round at a time.
-    #[must_use]
-    pub fn in_round(mut self, round: usize) -> Self {
-        self.measured.iter_mut().for_each(|one| one.round = round);
-        self
-    }
-
-    /// The runs of a load on a subject, by round.
-    pub fn of<'a>(&'a self, subject: &'a str, load: &'a str) -> impl Iterator<Item = &'a Measured> {
-        self.measured.iter().filter(move |one| one.subject == subject && one.load == load)
-    }
-
-    /// The median over the rounds of a figure; NaN if the load was not put to the subject.
-    pub fn median(&self, subject: &str, load: &str, figure: impl Fn(&Measured) -> f64) -> f64 {
-        interval::median(&self.of(subject, load).map(figure).collect::<Vec<_>>())
-    }
-
-    /// How many times the figure of `other` the figure of `subject` is, paired by round; none with fewer than two.
-    pub fn ratio(
-        &self,
-        subject: &str,
-        other: &str,
-        load: &str,
-        figure: impl Fn(&Measured) -> f64 + Copy,
-    ) -> Option<Interval> {
-        let values = |subject| self.of(subject, load).map(figure).collect::<Vec<_>>();
-        interval::paired_ratio(&values(other), &values(subject), CONFIDENCE)
-    }
-
-    /// Why runs are not to be believed, each reason once, with how many runs it befell.
-    pub fn doubts(&self) -> Vec<String> {
-        let mut doubts = std::collections::BTreeMap::<&str, Vec<String>>::new();
-        for one in &self.measured {
-            for reason in &one.run.verdict.reasons {
-                // The figures differ from run to run; what befell them does not.
-                let kind = reason.split(':').next().unwrap_or(reason);
-                let kind = kind.trim_start_matches(|letter: char| !letter.is_alphabetic()).trim_start_matches("of ");
-                doubts.entry(kind).or_default().push(format!("{} of {}", one.load, one.subject));
-            }
-        }
-        let told = |(kind, runs): (&str, Vec<String>)| {
-            let named = runs[..runs.len().min(DOUBTS_NAMED)].join(", ");
-            let more = runs.len().saturating_sub(DOUBTS_NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{kind}, in {} of {} runs: {named}{more}", runs.len(), self.measured.len())
+impl Lab {
+    /// Before anything is measured.
+    pub fn open(options: Options) -> anyhow::Result<Self> {
+        let out = std::fs::canonicalize(&options.out).context("no folder for data")?;
+        let folder = tempfile::Builder::new().prefix("data-").tempdir_in(out).context("no folder for data")?;
+        let cores = match cores()[..] {
+            [server, .., client] => Cores { server: Some(server), client: Some(client) },
+            _ => Cores { server: None, client: None },
         };
-        doubts.into_iter().map(told).collect()
+        let (orders, progress) = (Orders::new(options.seed), Progress::default());
+        let (results, missing, versions) = (Results::default(), Vec::new(), Vec::new());
+        Ok(Self { options, cores, progress, results, missing, versions, orders, folder })
     }
-}
 
-/// A row a request, of the runs that kept every finish; of longer ones they are a sample, which no row a request is.
-pub fn requests_csv<'a>(runs: impl Iterator<Item = &'a Measured>) -> anyhow::Result<String> {
-    let mut rows = csv::Writer::from_writer(Vec::new());
-    rows.write_record(["load", "server", "round", "client", "turn", "finished_seconds", "response_us"])?;
-    for one in runs {
-        if one.run.requests != u64::try_from(one.run.finishes.len())? {
-            continue;
+    /// A folder for data, with an absolute path.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The rounds' numbers.
+    pub fn rounds(&self) -> Range<usize> {
+        0..self.options.rounds
+    }
+
+    /// Starts `quire` on an empty folder, with this service and those that take no port.
+    pub fn quire(&self, name: &str, service: &str, settings: &[&str]) -> anyhow::Result<Server> {
+        let others = WITH_PORTS.iter().filter(|other| **other != service).map(|other| format!("{other}.enabled=false"));
+        let mut command = Command::new(&self.options.quire);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(self.new_folder(name)?);
+        for setting in others.chain(settings.iter().map(|&setting| setting.to_owned())) {
+            command.args(["--set", &setting]);
         }
-        for finish in &one.run.finishes {
-            rows.write_record([
-                one.load.clone(),
-                one.subject.to_owned(),
-                one.round.to_string(),
-                finish.client.to_string(),
-                finish.turn.to_string(),
-                finish.at_seconds.to_string(),
-                finish.response_us.to_string(),
-            ])?;
-        }
-    }
-    Ok(String::from_utf8(rows.into_inner()?)?)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
-fn real(count: u64) -> f64 {
-    count as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures;
-    use bench::measurement::Verdict;
-
-    fn measured(round: usize, run: Run) -> Measured {
-        Measured { subject: "quire", load: "buy".to_owned(), round, run, server_cpu: Duration::ZERO }
+        Server::start(name, &mut command)
     }
 
-    #[test]
-    fn a_sample_of_the_finishes_is_not_passed_off_as_a_row_a_request() {
-        let whole = fixtures::busy();
-        let mut sample = fixtures::busy();
-        sample.finishes.pop();
-        let requests = usize::try_from(whole.requests).expect("a number");
-        let rows = requests_csv([measured(0, whole), measured(1, sample)].iter()).expect("rows");
-        assert_eq!(rows.lines().count(), 1 + requests);
-        assert!(rows.lines().skip(1).all(|row| row.starts_with("buy,quire,0,")));
+    /// Starts a program of `peers/` on an empty folder.
+    pub fn peer(&self, name: &str, program: &str, arguments: &[&str]) -> anyhow::Result<Server> {
+        let program = self.options.peers.join(program);
+        ensure!(
+            program.is_file(),
+            "{} is not there; build it with `cargo build --release --manifest-path peers/Cargo.toml`, or name its \
+             folder with --peers",
+            program.display()
+        );
+        let mut command = Command::new(program);
+        command.args(["--listen", "127.0.0.1:0", "--data"]).arg(self.new_folder(name)?).args(arguments);
+        Server::start(name, &mut command)
     }
 
-    #[test]
-    fn doubts_are_told_by_reason_with_the_first_runs_and_how_many_more() {
-        let mut results = Results::default();
-        for round in 0..20 {
-            let mut run = fixtures::busy();
-            if round > 0 {
-                run.verdict = Verdict::invalid(format!("{round}.5% of the time was stolen"));
+    /// An empty folder within the folder for data.
+    pub fn new_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let made = tempfile::Builder::new().prefix(name).tempdir_in(self.folder()).context("no folder for a server")?;
+        Ok(made.keep())
+    }
+
+    /// Makes one run and keeps it. Without a time of its own it should take the mean of all.
+    pub fn step(
+        &mut self,
+        round: usize,
+        load: &str,
+        subject: &'static str,
+        should_take: Option<Duration>,
+        measure: impl FnOnce() -> anyhow::Result<Observed>,
+    ) -> anyhow::Result<()> {
+        let turn = format!("round {} of {}", round + 1, self.options.rounds);
+        let words: Vec<&str> = [&turn, load, subject].into_iter().filter(|word| !word.is_empty()).collect();
+        self.progress.begin(words.join(", "), should_take);
+        let seen = measure()?;
+        let [rate, seconds, p50] = ["per_second", "seconds", "p50_us"].map(|name| seen.figure(name));
+        // A load generator written by others may not tell the times of requests.
+        let p50 = if p50 > 0.0 { format!(", p50 {p50:.0} µs") } else { String::new() };
+        self.progress.end(&format!("{rate:.0} a second over {seconds:.1} s{p50}"));
+        self.results.push(load, subject, round, seen);
+        Ok(())
+    }
+
+    /// Puts each load to each subject in turn. The caller has announced as many steps as that makes.
+    pub fn in_turns<L>(
+        &mut self,
+        round: usize,
+        subjects: &[&'static str],
+        loads: &[(String, L)],
+        mut measure: impl FnMut(&'static str, &L) -> anyhow::Result<Observed>,
+    ) -> anyhow::Result<()> {
+        for (name, load) in loads {
+            for place in self.orders.order(subjects.len()) {
+                self.step(round, name, subjects[place], None, || measure(subjects[place], load))?;
             }
-            results.push(measured(round, run));
         }
-        let doubts = results.doubts();
-        let named = ["buy of quire"; DOUBTS_NAMED].join(", ");
-        assert_eq!(doubts, [format!("the time was stolen, in 19 of 20 runs: {named} and 11 more")]);
+        Ok(())
     }
+}
+
+/// A closed loop: each connection keeps so many requests in flight.
+pub fn closed(connections: usize, in_flight: usize, end: End) -> Plan {
+    Plan {
+        pace: Pace::Closed { ramp_up: Duration::ZERO },
+        end,
+        warm_up: Duration::ZERO,
+        connections,
+        in_flight,
+        workers: cores().len().min(connections),
+        cores: None,
+        timeout: Duration::from_mins(1),
+        seed: 1,
+    }
+}
+
+/// Unary calls of a method.
+pub fn calls(server: &Server, path: &str, requests: Requests) -> anyhow::Result<GrpcWorkload> {
+    let target = Target::parse(&server.address.to_string(), &TlsArgs::default())?;
+    Ok(GrpcWorkload::new(target, path, Shape::UNARY, requests))
+}
+
+/// Puts a load to a server once and counts nothing: every request must succeed.
+pub fn prepare(workload: &impl Workload, plan: &Plan) -> anyhow::Result<()> {
+    let done = run(plan, workload, &mut ())?;
+    ensure!(done.errors == 0, "{} of {} requests failed: {:?}", done.errors, done.requests, done.endings);
+    Ok(())
+}
+
+/// Puts a load to a server. A warm-up that is a run before does not count; in a plan's own warm-up the server's CPU
+/// time counts, and is scaled to the measured time. At most this share of the requests may fail.
+pub fn measure(
+    server: &Server,
+    workload: &impl Workload,
+    warm_up: Option<End>,
+    plan: &Plan,
+    failed_share_max: f64,
+) -> anyhow::Result<Observed> {
+    if let Some(end) = warm_up {
+        run(&Plan { end, ..plan.clone() }, workload, &mut ())?;
+    }
+    let before = server.cpu()?;
+    let measured = run(plan, workload, &mut ())?;
+    let spent = server.cpu()?.saturating_sub(before);
+    let spent = match plan.end {
+        End::After(duration) => spent.mul_f64(duration.as_secs_f64() / (duration + plan.warm_up).as_secs_f64()),
+        End::Count(_) => spent,
+    };
+    let seen = Observed::of_run(&measured, spent);
+    let failed_max = seen.figure("requests") * failed_share_max;
+    let (errors, requests, endings) = (measured.errors, measured.requests, &measured.endings);
+    ensure!(seen.figure("errors") <= failed_max, "{errors} of {requests} requests failed: {endings:?}");
+    Ok(seen)
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser;
-use laboratory::progress::Progress;
-use laboratory::{EXPERIMENTS, Options, reproduce};
+use laboratory::lab::Options;
+use laboratory::{EXPERIMENTS, reproduce};
 
 /// Repeats a published experiment on servers that it starts itself
 #[derive(Clone, Debug, Parser)]
@@ -71,10 +71,9 @@ fn run(args: Args) -> anyhow::Result<()> {
         rounds: args.rounds,
         seed: args.seed,
         rows: args.rows,
-        progress: Progress::default(),
     };
-    let findings = reproduce(experiment, &options)?;
-    for (name, figure) in &findings.summary {
+    let summary = reproduce(experiment, options)?;
+    for (name, figure) in summary.figures() {
         eprintln!("{name} {figure}");
     }
     eprintln!("written to {}", out.join("index.html").display());

@@ -2,12 +2,12 @@
 //!
 //! Must not know what is measured.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is told; clones tell of the same experiment.
-#[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<Mutex<State>>);
+/// What is told.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {

@@ -5,11 +5,14 @@
 //! are worked out here.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, ensure};
+use bench::report::page::{Card, Figure, Page, Table, Value};
+use bench::report::plot::{Axis, Unit};
+use bench::report::units::{self, float};
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rpcgame::driver::{self, Input, Transport};
@@ -17,20 +20,20 @@ use rpcgame::{Checksum, Sums, hash};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 
-use crate::server::Server;
-use crate::{Findings, Options};
-use bench::cores::{cores, pin_to};
-use bench::stats::order::Orders;
+use crate::findings::{Findings, Summary, card, lines, page, ratio_cells, row, runs_csv, table, value};
+use crate::lab::{Cores, Lab};
+use crate::results::{Observed, Results};
+use crate::server::{Server, on_core};
 
 /// Lines of the input, and the mean length of their names: those of the published input.
 const LINES: usize = 120;
 const NAME_BYTES_MEAN: f64 = 341.0;
 /// Messages of the games in which every subject plays the same, to be compared by their checksums.
-pub(super) const SAME_MESSAGES: u64 = 100_000;
+const SAME_MESSAGES: u64 = 100_000;
 /// No game takes nearly so long.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// Windows of the curve, each a power of four.
-pub(super) const WINDOWS: [u64; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
+const WINDOWS: [u64; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
 /// Messages of a game of the curve for each message of its window: a small window is slow.
 const CURVE_WINDOWS: u64 = 2000;
 /// What a game takes, more or less.
@@ -38,139 +41,99 @@ const GAME: Duration = Duration::from_secs(2);
 
 /// A client with its server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject {
+struct Subject {
     /// For programs.
-    pub(super) name: &'static str,
+    name: &'static str,
     /// For people.
-    pub(super) title: &'static str,
-    pub(super) transport: Transport,
+    title: &'static str,
+    transport: Transport,
     /// Messages sent and not yet answered; 1 is a call at a time.
-    pub(super) window: u64,
-    pub(super) messages: u64,
+    window: u64,
+    messages: u64,
     /// Messages a second, where some were published.
-    pub(super) published: Option<f64>,
-    /// Written with gRPC C++.
-    pub(super) is_peer: bool,
+    published: Option<f64>,
 }
 
-const fn ours(name: &'static str, title: &'static str, transport: Transport, window: u64, messages: u64) -> Subject {
-    Subject { name, title, transport, window, messages, published: None, is_peer: false }
+const fn subject(
+    name: &'static str,
+    title: &'static str,
+    transport: Transport,
+    window: u64,
+    messages: u64,
+    published: Option<f64>,
+) -> Subject {
+    Subject { name, title, transport, window, messages, published }
 }
 
 /// In the order of every table.
-pub(super) const SUBJECTS: [Subject; 6] = [
-    Subject { published: Some(4396.0), ..ours("unary", "a call at a time", Transport::Unary, 1, SAME_MESSAGES) },
-    Subject {
-        published: Some(33_148.0),
-        ..ours("windowed", "calls, 1,024 under way", Transport::Windowed, 1024, 2_000_000)
-    },
-    ours("stream", "frames of a gRPC stream", Transport::Stream, 65_536, 5_000_000),
-    ours("lean", "the lean protocol", Transport::Lean, 65_536, 20_000_000),
-    Subject { is_peer: true, ..ours("cpp_unary", "gRPC C++, a call at a time", Transport::Unary, 1, SAME_MESSAGES) },
-    Subject {
-        is_peer: true,
-        ..ours("cpp_windowed", "gRPC C++, 1,024 under way", Transport::Windowed, 1024, SAME_MESSAGES)
-    },
+const OURS: [Subject; 4] = [
+    subject("unary", "a call at a time", Transport::Unary, 1, SAME_MESSAGES, Some(4396.0)),
+    subject("windowed", "calls, 1,024 in flight", Transport::Windowed, 1024, 2_000_000, Some(33_148.0)),
+    subject("stream", "frames of a gRPC stream", Transport::Stream, 65_536, 5_000_000, None),
+    subject("lean", "the lean protocol", Transport::Lean, 65_536, 20_000_000, None),
+];
+/// Written with gRPC C++.
+const PEERS: [Subject; 2] = [
+    subject("cpp_unary", "gRPC C++, a call at a time", Transport::Unary, 1, SAME_MESSAGES, None),
+    subject("cpp_windowed", "gRPC C++, 1,024 in flight", Transport::Windowed, 1024, SAME_MESSAGES, None),
+];
+/// Ours and the peer's that are compared.
+const PAIRS: [(Subject, Subject); 2] = [(OURS[0], PEERS[0]), (OURS[1], PEERS[1])];
+/// Those that have a window, and so a curve.
+const CURVED: [&str; 3] = ["windowed", "stream", "lean"];
+
+const GAMES: [&str; 8] = [
+    "subject",
+    "window",
+    "round",
+    "messages",
+    "seconds",
+    "messages_per_second=per_second",
+    "server_cpu_us_a_message=server_cpu_us",
+    "driver_cpu_us_a_message=driver_cpu_us",
 ];
 
-/// A game that was played.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Game {
-    pub(super) subject: Subject,
-    /// As its subject has it, except on the curve.
-    pub(super) window: u64,
-    pub(super) round: usize,
-    pub(super) messages: u64,
-    pub(super) elapsed: Duration,
-    /// Of the server's process.
-    pub(super) server_cpu: Duration,
-    /// Of the driver's thread; a peer's is not known.
-    pub(super) driver_cpu: Option<Duration>,
-}
-
-impl Game {
-    /// Messages a second.
-    pub(super) fn rate(&self) -> f64 {
-        real(self.messages) / self.elapsed.as_secs_f64()
-    }
-
-    fn words(&self) -> String {
-        format!("{:.0} messages/s", self.rate())
-    }
-
-    /// Microseconds of the server's CPU a message.
-    pub(super) fn server_cpu_us(&self) -> f64 {
-        self.server_cpu.as_secs_f64() * 1e6 / real(self.messages)
-    }
-
-    /// Microseconds of the driver's CPU a message.
-    pub(super) fn driver_cpu_us(&self) -> Option<f64> {
-        Some(self.driver_cpu?.as_secs_f64() * 1e6 / real(self.messages))
-    }
-}
-
-/// Everything played.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Games {
-    /// At the windows and with the messages of the subjects.
-    pub(super) measured: Vec<Game>,
-    /// By window.
-    pub(super) curve: Vec<Game>,
-    /// The sums of [`SAME_MESSAGES`] that every subject came to.
-    pub(super) same: Option<Sums>,
-    /// Whether the peer was there.
-    pub(super) has_peer: bool,
-}
-
 /// Starts the servers, plays, and says what was found.
-pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
-    let arena = Arena::open(options)?;
-    let mut games = Games { has_peer: arena.peer.is_some(), ..Games::default() };
-    let subjects: Vec<Subject> = SUBJECTS.into_iter().filter(|subject| games.has_peer || !subject.is_peer).collect();
-    let curved: Vec<Subject> =
-        subjects.iter().copied().filter(|subject| subject.window > 1 && !subject.is_peer).collect();
-    let games_a_round = subjects.len() + curved.len() * WINDOWS.len();
-    options.progress.expect(subjects.len() + options.rounds * games_a_round, GAME);
+pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
+    let arena = Arena::open(lab)?;
+    if arena.peer.is_none() {
+        let reason = "gRPC C++: the programs of peers/rpcgame-cpp are not there; `make reproduce` builds them where \
+                      libgrpc++ is installed";
+        lab.missing.push(reason.to_owned());
+    }
+    let subjects: Vec<Subject> = OURS.into_iter().chain(arena.peer.iter().flat_map(|_| PEERS)).collect();
+    let names: Vec<&'static str> = subjects.iter().map(|subject| subject.name).collect();
+    let of = |name: &str| *subjects.iter().find(|subject| subject.name == name).expect("one of the names");
+    lab.progress.expect(subjects.len() + lab.options.rounds * (names.len() + CURVED.len() * WINDOWS.len()), GAME);
     for subject in &subjects {
-        options.progress.begin(format!("first game, {}", subject.name), None);
-        let game = arena.play(&Subject { messages: SAME_MESSAGES, ..*subject }, 0)?;
-        options.progress.end(&game.words());
+        lab.progress.begin(format!("first game, {}", subject.name), None);
+        let seen = arena.play(Subject { messages: SAME_MESSAGES, ..*subject })?;
+        lab.progress.end(&format!("{:.0} messages/s", seen.figure("per_second")));
     }
-    games.same = Some(expected(&arena.input, SAME_MESSAGES));
-    let mut orders = Orders::new(options.seed);
-    for round in 0..options.rounds {
-        let turn = format!("round {} of {}", round + 1, options.rounds);
-        for place in orders.order(subjects.len()) {
-            options.progress.begin(format!("{turn}, {}", subjects[place].name), None);
-            let game = arena.play(&subjects[place], round)?;
-            options.progress.end(&game.words());
-            games.measured.push(game);
-        }
-        for subject in &curved {
-            for window in WINDOWS {
-                options.progress.begin(format!("{turn}, {} with a window of {window}", subject.name), None);
-                let messages = subject.messages.min(window * CURVE_WINDOWS);
-                let game = arena.play(&Subject { window, messages, ..*subject }, round)?;
-                options.progress.end(&game.words());
-                games.curve.push(game);
-            }
-        }
+    let curve = WINDOWS.map(|window| (window_name(window), window));
+    for round in lab.rounds() {
+        lab.in_turns(round, &names, &[(String::new(), ())], |name, ()| arena.play(of(name)))?;
+        lab.in_turns(round, &CURVED, &curve, |name, window| {
+            let (subject, window) = (of(name), *window);
+            arena.play(Subject { window, messages: subject.messages.min(window * CURVE_WINDOWS), ..subject })
+        })?;
     }
-    arena.close()?;
-    crate::rpcgame_page::findings(&games)
+    findings(&lab.results, &subjects, expected(&arena.input, SAME_MESSAGES))
+}
+
+fn window_name(window: u64) -> String {
+    format!("window_{window}")
 }
 
 /// The servers, the input, and the cores.
 struct Arena {
-    /// Of the databases and the input; removed when the servers have ended.
-    folder: tempfile::TempDir,
     input: Input,
     input_path: PathBuf,
     server: Server,
     grpc: SocketAddr,
     lean: SocketAddr,
     peer: Option<Peer>,
-    driver_core: usize,
+    cores: Cores,
 }
 
 /// The client and the server of gRPC C++.
@@ -179,101 +142,74 @@ struct Peer {
     client: PathBuf,
 }
 
+/// A game's time, the checksums that its client came to, and the CPU time of its client; a peer's is not known.
+type Played = (Duration, Sums, Option<Duration>);
+
 impl Arena {
-    fn open(options: &Options) -> anyhow::Result<Self> {
-        let cores = cores();
-        let (Some(&server_core), Some(&driver_core)) = (cores.first(), cores.last()) else {
-            return Err(anyhow!("this process has no core to run on"));
-        };
-        let folder =
-            tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for the servers")?;
-        let input_path = folder.path().join("lines.txt");
-        std::fs::write(&input_path, lines(options.seed)).context("the input cannot be written")?;
+    fn open(lab: &Lab) -> anyhow::Result<Self> {
+        let cores = lab.cores;
+        let input_path = lab.folder().join("lines.txt");
+        std::fs::write(&input_path, lines_of_input(lab.options.seed)).context("the input cannot be written")?;
         let input = Input::read(&input_path)?;
-        let mut quire = Command::new(&options.quire);
-        quire.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
         let settings = ["rpcgame.listen=127.0.0.1:0", "rpcgame.lean_listen=127.0.0.1:0", "server.threads=1"];
-        for setting in settings.into_iter().chain(["kv.enabled=false", "tasks.enabled=false"]) {
-            quire.args(["--set", setting]);
-        }
-        let server = Server::start_on(server_core, "quire", &mut quire)?;
+        let server = on_core(cores.server, || lab.quire("quire", "rpcgame", &settings))?;
         let words = "the RPC game has ports of its own";
         let (grpc, lean) = (server.told(words, "grpc=")?, server.told(words, "lean=")?);
-        let peer = Peer::start(&options.peers, server_core)?;
-        Ok(Self { folder, input, input_path, server, grpc, lean, peer, driver_core })
+        let folder = lab.options.peers.with_file_name("rpcgame-cpp");
+        let (client, program) = (folder.join("rpcgame-client"), folder.join("rpcgame-server"));
+        let start = || Server::start("gRPC C++", Command::new(&program).arg("127.0.0.1:0"));
+        let peer = if client.is_file() && program.is_file() {
+            Some(Peer { server: on_core(cores.server, start)?, client })
+        } else {
+            None
+        };
+        Ok(Self { input, input_path, server, grpc, lean, peer, cores })
     }
 
-    fn close(self) -> anyhow::Result<()> {
-        if let Some(peer) = self.peer {
-            peer.server.stop()?;
-        }
-        self.server.stop()?;
-        self.folder.close().context("the servers' folder cannot be removed")
-    }
-
-    fn play(&self, subject: &Subject, round: usize) -> anyhow::Result<Game> {
-        let peer = self.peer.as_ref().filter(|_| subject.is_peer);
+    fn play(&self, subject: Subject) -> anyhow::Result<Observed> {
+        let is_peer = PEERS.iter().any(|peer| peer.name == subject.name);
+        let peer = self.peer.as_ref().filter(|_| is_peer);
         let server = peer.map_or(&self.server, |peer| &peer.server);
         let before = server.cpu()?;
-        let (elapsed, sums, driver_cpu) = match peer {
-            Some(peer) => peer.play(subject, &self.input_path, self.driver_core)?,
-            None => self.drive(subject)?,
-        };
+        let (elapsed, sums, driver_cpu) = on_core(self.cores.client, || match peer {
+            Some(peer) => self.watch(peer, subject),
+            None => self.drive(subject),
+        })?;
         let server_cpu = server.cpu()?.saturating_sub(before);
         let right = expected(&self.input, subject.messages);
         ensure!(sums == right, "{} has the checksums {sums} and should have {right}", subject.name);
-        let (window, messages) = (subject.window, subject.messages);
-        Ok(Game { subject: *subject, window, round, messages, elapsed, server_cpu, driver_cpu })
+        let messages = float(subject.messages);
+        let us_a_message = |cpu: Duration| cpu.as_secs_f64() * 1e6 / messages;
+        Ok(Observed::new([
+            ("window", float(subject.window)),
+            ("messages", messages),
+            ("seconds", elapsed.as_secs_f64()),
+            ("per_second", messages / elapsed.as_secs_f64()),
+            ("server_cpu_us", us_a_message(server_cpu)),
+            ("driver_cpu_us", driver_cpu.map_or(f64::NAN, us_a_message)),
+        ]))
     }
 
-    /// Plays with the driver of `quire game`, on a thread of its own.
-    fn drive(&self, subject: &Subject) -> anyhow::Result<(Duration, Sums, Option<Duration>)> {
-        let address = if subject.transport == Transport::Lean { self.lean } else { self.grpc };
-        let (transport, messages, window) = (subject.transport, subject.messages, subject.window);
-        let options = driver::Options {
-            address: address.to_string(),
-            transport,
-            messages,
-            window: Some(window),
-            timeout: Some(PATIENCE),
-        };
-        let drive = || {
-            pin_to(self.driver_core)?;
-            let runtime = Builder::new_current_thread().enable_all().build()?;
-            let before = thread_cpu();
-            let outcome = runtime.block_on(driver::play(&self.input, &options, |_| {}))?;
-            let spent = thread_cpu().saturating_sub(before);
-            ensure!(outcome.matches(), "{}: client and server have different checksums: {outcome}", subject.name);
-            ensure!(outcome.messages == messages, "{} of {messages} messages were played", outcome.messages);
-            anyhow::Ok((outcome.elapsed, outcome.ours, Some(spent)))
-        };
-        let driven = std::thread::scope(|threads| threads.spawn(drive).join());
-        driven.map_err(|_| anyhow!("the driver panicked"))?
-    }
-}
-
-impl Peer {
-    /// None where it was not built.
-    fn start(peers: &Path, core: usize) -> anyhow::Result<Option<Self>> {
-        let folder = peers.with_file_name("rpcgame-cpp");
-        let (client, program) = (folder.join("rpcgame-client"), folder.join("rpcgame-server"));
-        if !(client.is_file() && program.is_file()) {
-            return Ok(None);
-        }
-        let server = Server::start_on(core, "gRPC C++", Command::new(program).arg("127.0.0.1:0"))?;
-        Ok(Some(Self { server, client }))
+    /// Plays with the driver of `quire game`, on this thread.
+    fn drive(&self, subject: Subject) -> anyhow::Result<Played> {
+        let Subject { name, transport, messages, window, .. } = subject;
+        let address = if transport == Transport::Lean { self.lean } else { self.grpc };
+        let (address, window, timeout) = (address.to_string(), Some(window), Some(TIMEOUT));
+        let options = driver::Options { address, transport, messages, window, timeout };
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let before = thread_cpu();
+        let outcome = runtime.block_on(driver::play(&self.input, &options, |_| {}))?;
+        let spent = thread_cpu().saturating_sub(before);
+        ensure!(outcome.matches(), "{name}: client and server have different checksums: {outcome}");
+        ensure!(outcome.messages == messages, "{} of {messages} messages were played", outcome.messages);
+        Ok((outcome.elapsed, outcome.ours, Some(spent)))
     }
 
-    fn play(&self, subject: &Subject, input: &Path, core: usize) -> anyhow::Result<(Duration, Sums, Option<Duration>)> {
-        let mut command = Command::new(&self.client);
-        command.arg(self.server.address.to_string()).arg(input);
-        command.args([subject.messages.to_string(), subject.window.to_string()]);
-        let run = || {
-            pin_to(core)?;
-            anyhow::Ok(command.output()?)
-        };
-        let output = std::thread::scope(|threads| threads.spawn(run).join());
-        let output = output.map_err(|_| anyhow!("the thread that runs the client panicked"))??;
+    /// Lets the peer's client play.
+    fn watch(&self, peer: &Peer, subject: Subject) -> anyhow::Result<Played> {
+        let mut command = Command::new(&peer.client);
+        command.arg(peer.server.address.to_string()).arg(&self.input_path);
+        let output = command.args([subject.messages.to_string(), subject.window.to_string()]).output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "{}: {}{said}", subject.name, String::from_utf8_lossy(&output.stderr));
         let (elapsed, sums) = said_by_peer(&said).with_context(|| format!("{} said {said:?}", subject.name))?;
@@ -303,7 +239,7 @@ fn expected(input: &Input, messages: u64) -> Sums {
 }
 
 /// An input as the published one is: lines of words, of very different lengths, with large numbers.
-fn lines(seed: u64) -> String {
+fn lines_of_input(seed: u64) -> String {
     let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut lines = String::new();
     for _ in 0..LINES {
@@ -336,9 +272,97 @@ fn thread_cpu() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of messages are far below 2^53")]
-fn real(count: u64) -> f64 {
-    count as f64
+fn findings(results: &Results, subjects: &[Subject], same: Sums) -> anyhow::Result<Findings> {
+    let (games, windows) = results.all().iter().partition::<Vec<_>, _>(|one| one.load.is_empty());
+    let csvs = vec![("games.csv", runs_csv(games, &GAMES)?), ("windows.csv", runs_csv(windows, &GAMES)?)];
+    Ok(Findings { page: the_page(results, subjects, same), csvs, summary: summary(results, subjects) })
+}
+
+fn the_page(results: &Results, subjects: &[Subject], same: Sums) -> Page {
+    let page = page("The RPC game's experiment")
+        .lead(
+            "Numbered messages, handled in order and hashed at both ends, over four transports. The server has one \
+             core and the driver another; in every game both ends came to the checksums that were worked out apart.",
+        )
+        .cards(cards(results))
+        .heading("Every transport")
+        .paragraph(
+            "Messages a second from the first message to the server's checksums; medians over the rounds. The server's \
+             CPU is that of its process, the driver's that of its thread; user and system together.",
+        )
+        .table(transports(results, subjects))
+        .heading("By window")
+        .chart(curve(results))
+        .footer(format!("Every subject came to {same} with {SAME_MESSAGES} messages."));
+    if subjects.len() == OURS.len() {
+        return page;
+    }
+    page.heading("Against gRPC C++")
+        .paragraph(
+            "The same contract and the same pattern of calls with gRPC C++ at both ends (a callback server, a \
+             completion-queue client), its server on the same core as ours and its client on the driver's, in turns.",
+        )
+        .table(peers(results))
+}
+
+fn cards(results: &Results) -> Vec<Card> {
+    let of = |subject: &Subject| {
+        let rate = results.median("", subject.name, "per_second");
+        let note = |published| format!("{:.0} times the published {}", rate / published, units::number(published));
+        let millions: fn(f64) -> String = |rate| format!("{} million/s", units::number(rate / 1e6));
+        let note = subject.published.map_or_else(String::new, note);
+        card(subject.title, value(format!("{}_per_second", subject.name), rate, millions), note)
+    };
+    OURS[1..].iter().map(of).collect()
+}
+
+fn transports(results: &Results, subjects: &[Subject]) -> Table {
+    let heads =
+        ["transport", "published", "messages/s", "least", "most", "server CPU, µs", "driver CPU, µs", "messages"];
+    let rows = subjects.iter().map(|subject| {
+        let cell = |figure| results.cell("", subject.name, figure, units::number);
+        let rates = results.figures("", subject.name, "per_second");
+        let least = rates.iter().copied().fold(f64::NAN, f64::min);
+        let most = rates.iter().copied().fold(f64::NAN, f64::max);
+        let spread = [least, most].map(|rate| Value::text(units::number(rate)));
+        let cells = [cell("per_second")].into_iter().chain(spread);
+        let cells =
+            cells.chain([cell("server_cpu_us"), cell("driver_cpu_us"), Value::text(units::count(subject.messages))]);
+        row([subject.title, &subject.published.map_or_else(String::new, units::number)], cells)
+    });
+    table("Messages a second", heads, rows)
+}
+
+fn peers(results: &Results) -> Table {
+    let heads = ["", "Quire", "gRPC C++", "ratio", "95% interval", "server CPU, µs", "C++ server CPU, µs"];
+    let rows = PAIRS.map(|(ours, peer)| {
+        let pair = |figure| [ours, peer].map(|subject| results.cell("", subject.name, figure, units::number));
+        let ratio = ratio_cells(format!("{}_ratio", ours.name), results.ratio("", ours.name, peer.name));
+        row([ours.title], pair("per_second").into_iter().chain(ratio).chain(pair("server_cpu_us")))
+    });
+    table("Messages a second", heads, rows)
+}
+
+fn curve(results: &Results) -> Figure {
+    let caption = "The window is how many messages may be sent and not yet answered; medians over the rounds.";
+    let axes = (Axis::log("window", Unit::Count), Axis::log("messages a second", Unit::Count));
+    let series = CURVED.map(|name| {
+        let rate = |window| results.median(&window_name(window), name, "per_second");
+        (name, WINDOWS.map(|window| (float(window), rate(window))).to_vec())
+    });
+    lines("Messages a second against the window", caption, axes, series)
+}
+
+fn summary(results: &Results, subjects: &[Subject]) -> Summary {
+    let mut summary = Summary::default();
+    for subject in subjects {
+        summary.medians(results, "", &[subject.name], &["per_second", "server_cpu_us", "driver_cpu_us"]);
+        summary.add(format!("{}_published_per_second", subject.name), subject.published.unwrap_or(f64::NAN));
+    }
+    for (ours, peer) in PAIRS {
+        summary.ratio(&format!("{}_ratio", ours.name), results.ratio("", ours.name, peer.name));
+    }
+    summary
 }
 
 #[cfg(test)]
@@ -347,12 +371,12 @@ mod tests {
 
     #[test]
     fn the_input_has_the_published_shape() {
-        let text = lines(1);
+        let text = lines_of_input(1);
         assert_eq!(text.lines().count(), LINES);
         let names: Vec<usize> = text.lines().map(|line| line.rfind(',').expect("a comma")).collect();
         let mean = names.iter().sum::<usize>() / LINES;
         assert!((250..450).contains(&mean), "{mean} bytes");
-        assert_eq!(text, lines(1), "the same seed makes the same input");
+        assert_eq!(text, lines_of_input(1), "the same seed makes the same input");
     }
 
     #[test]

@@ -13,8 +13,6 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use bench::cores::pin_to;
-
 /// How long a server may take until it listens, and until it has ended.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -30,17 +28,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// As [`Self::start`], on one core: a program begins on the cores of the thread that starts it.
-    pub fn start_on(core: usize, name: &str, command: &mut Command) -> anyhow::Result<Self> {
-        std::thread::scope(|threads| {
-            let start = || {
-                pin_to(core).with_context(|| format!("{name} cannot be kept to core {core}"))?;
-                Self::start(name, command)
-            };
-            threads.spawn(start).join().map_err(|_| anyhow!("the thread that starts {name} panicked"))?
-        })
-    }
-
     /// Starts a program and waits until it says `listening` with its address, on either of its outputs.
     pub fn start(name: &str, command: &mut Command) -> anyhow::Result<Self> {
         let (mut server, lines) = Self::spawn(name, command)?;
@@ -145,11 +132,6 @@ impl Server {
         Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
     }
 
-    /// Ends it in order.
-    pub fn stop(mut self) -> anyhow::Result<()> {
-        self.terminate()
-    }
-
     fn terminate(&mut self) -> anyhow::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
@@ -171,9 +153,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What can go wrong here has no one left to tell.
-        let _ = self.terminate();
+        if let Err(error) = self.terminate() {
+            eprintln!("{error:#}");
+        }
     }
+}
+
+/// The server of this name.
+pub fn named<'a>(servers: &'a [Server], name: &str) -> &'a Server {
+    servers.iter().find(|server| server.name == name).expect("an experiment measures the servers that it started")
 }
 
 /// Starts something on one core: what it spawns stays there. With no core, wherever the system puts it.

@@ -1,6 +1,6 @@
 //! The task server's evaluation: 40 clients that ask 20 tasks each, every reply the seed of the next request, at four
-//! levels from no concurrency at all to concurrent tasks whose results are kept; then the same once more on the server
-//! that has kept them, beside a server that does nothing but answer, servers on one core and the client on another.
+//! levels from no concurrency at all to concurrent tasks whose results are cached; then the same once more on the
+//! server with the full cache, beside a server that only answers, servers on one core and the client on another.
 //!
 //! Every level starts on a server that has computed nothing, and every reply is checked against what is computed here.
 
@@ -8,250 +8,338 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, ensure};
+use bench::report::page::{Card, Figure, Table, Tone, Value};
+use bench::report::plot::{Axis, Unit};
+use bench::report::units;
+use bench::stats::interval::{median, number};
 use tasks::Concurrency;
 use tasks::chain::{self, Forecast, Outcome, Plan};
-use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::server::Server;
-use crate::{Findings, Options};
-use bench::cores::{cores, pin_to};
-use bench::stats::order::Orders;
+use crate::findings::{Findings, Summary, card, fixed, lines, page, row, runs_csv, table, value};
+use crate::lab::Lab;
+use crate::results::{Observed, Results};
+use crate::server::{Server, on_core};
 
 /// The published client.
-pub(super) const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
+const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
 /// What the published client prints on any server.
-pub(super) const SUM: u64 = 3802;
+const SUM: u64 = 3802;
 /// Warm runs of a round on each of the two servers, after the first.
-pub(super) const WARM_RUNS: usize = 200;
+const WARM_RUNS: usize = 200;
 /// What they take together, more or less.
 const WARM_SHOULD_TAKE: Duration = Duration::from_secs(4);
 
 /// A step of the published table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Level {
+struct Level {
     /// For programs.
-    pub(super) name: &'static str,
+    name: &'static str,
     /// For people.
-    pub(super) title: &'static str,
-    /// As published, on 12 cores.
-    pub(super) published_seconds: f64,
-    pub(super) concurrency: Concurrency,
-    pub(super) cache: bool,
-    /// Settings of a server at this level.
-    settings: [&'static str; 2],
-    /// Measured in the first round only: it takes minutes, nearly all of them asleep.
-    once: bool,
+    title: &'static str,
+    /// As published, on 12 cores; nearly all of it is spent asleep, on any machine.
+    published_seconds: f64,
+    concurrency: Concurrency,
+    cache: bool,
 }
 
-impl Level {
-    /// The published time: nearly all of it is spent asleep, on any machine.
-    fn should_take(&self) -> Duration {
-        Duration::from_secs_f64(self.published_seconds)
-    }
+const fn level(
+    name: &'static str,
+    title: &'static str,
+    published_seconds: f64,
+    concurrency: Concurrency,
+    cache: bool,
+) -> Level {
+    Level { name, title, published_seconds, concurrency, cache }
 }
 
-/// The published steps.
-pub(super) const LEVELS: [Level; 4] = [
-    Level {
-        name: "none",
-        title: "one request after another",
-        published_seconds: 215.4,
-        concurrency: Concurrency::None,
-        cache: false,
-        settings: ["tasks.concurrency=none", "tasks.cache=false"],
-        once: true,
-    },
-    Level {
-        name: "client",
-        title: "clients beside each other",
-        published_seconds: 17.4,
-        concurrency: Concurrency::Client,
-        cache: false,
-        settings: ["tasks.concurrency=client", "tasks.cache=false"],
-        once: false,
-    },
-    Level {
-        name: "task",
-        title: "every request as it comes",
-        published_seconds: 14.6,
-        concurrency: Concurrency::Task,
-        cache: false,
-        settings: ["tasks.concurrency=task", "tasks.cache=false"],
-        once: false,
-    },
-    Level {
-        name: "cached",
-        title: "every request as it comes, results kept",
-        published_seconds: 9.3,
-        concurrency: Concurrency::Task,
-        cache: true,
-        settings: ["tasks.concurrency=task", "tasks.cache=true"],
-        once: false,
-    },
+/// The published steps. The first is measured in the first round only, since it takes minutes.
+const LEVELS: [Level; 4] = [
+    level("none", "one request after another", 215.4, Concurrency::None, false),
+    level("client", "clients beside each other", 17.4, Concurrency::Client, false),
+    level("task", "every request as it comes", 14.6, Concurrency::Task, false),
+    level("cached", "every request as it comes, results cached", 9.3, Concurrency::Task, true),
 ];
 
-/// A run on a server that had computed nothing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cold {
-    pub(super) level: Level,
-    pub(super) round: usize,
-    pub(super) elapsed: Duration,
-    pub(super) connecting: Duration,
-    /// Of the server's process.
-    pub(super) cpu: Duration,
-}
+/// Subjects of warm runs: the server's second run ever, its further ones, and a server that only answers.
+const SECOND: &str = "second";
+const QUIRE: &str = "quire";
+const FLOOR: &str = "floor";
 
-/// Who answers a warm run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answering {
-    /// The server, from what it has kept, for the second time ever.
-    Second,
-    /// The server, from what it has kept.
-    Quire,
-    /// A server that answers each line with the same byte.
-    Floor,
-}
+/// The rows of the table of warm runs: title, key, subject, and which part of the time.
+const WARM_ROWS: [(&str, &str, &str, &str); 5] = [
+    ("the second run", "second", SECOND, "elapsed_ms"),
+    ("further runs", "warm", QUIRE, "elapsed_ms"),
+    ("of that, until all were connected", "warm_connecting", QUIRE, "connecting_ms"),
+    ("of that, after all were connected", "warm_asking", QUIRE, "asking_ms"),
+    ("a server that only answers", "floor", FLOOR, "elapsed_ms"),
+];
 
-impl Answering {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Second => "second",
-            Self::Quire => "quire",
-            Self::Floor => "floor",
-        }
-    }
-}
+const RUNS: [&str; 7] =
+    ["level=subject", "round", "seconds", "connecting_seconds", "bound_seconds", "sum", "server_cpu_ms=cpu_ms"];
+const WARM: [&str; 4] = ["answering=subject", "round", "elapsed_us", "connecting_us"];
 
-/// A run for which nothing has to be computed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Warm {
-    pub(super) answering: Answering,
-    pub(super) round: usize,
-    pub(super) elapsed: Duration,
-    pub(super) connecting: Duration,
-}
-
-/// Everything measured.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Runs {
-    pub(super) cold: Vec<Cold>,
-    pub(super) warm: Vec<Warm>,
+/// The client: asks all chains and checks every client's last reply.
+struct Client {
+    runtime: Runtime,
+    forecast: Forecast,
 }
 
 /// Starts the servers, measures, and says what was found.
-pub(super) fn run_experiment(options: &Options) -> anyhow::Result<Findings> {
-    let forecast = Forecast::new(PLAN);
+pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
-    let mut command = Command::new(&options.bench);
-    let floor = Server::start("null", command.args(["null", "tcp", "--listen", "127.0.0.1:0"]))?;
-    let data =
-        tempfile::Builder::new().prefix("data-").tempdir_in(&options.out).context("no folder for the servers")?;
-    let mut laboratory = Laboratory { options, data, runtime, forecast, floor, runs: Runs::default() };
-    let mut orders = Orders::new(options.seed);
-    for level in LEVELS {
-        options.progress.expect(if level.once { 1 } else { options.rounds }, level.should_take());
+    let client = Client { runtime, forecast: Forecast::new(PLAN) };
+    let mut floor = Command::new(&lab.options.bench);
+    let floor = Server::start(FLOOR, floor.args(["null", "tcp", "--listen", "127.0.0.1:0"]))?;
+    for (number, level) in LEVELS.iter().enumerate() {
+        lab.progress.expect(if number == 0 { 1 } else { lab.options.rounds }, level.should_take());
     }
-    options.progress.expect(options.rounds, WARM_SHOULD_TAKE);
-    for round in 0..options.rounds {
-        for level in orders.order(LEVELS.len()).into_iter().map(|place| LEVELS[place]) {
-            if !level.once || round == 0 {
-                laboratory.measure(level, round, &mut orders)?;
+    lab.progress.expect(lab.options.rounds, WARM_SHOULD_TAKE);
+    let mut warm = Results::default();
+    for round in lab.rounds() {
+        for place in lab.orders.order(LEVELS.len()) {
+            if place > 0 || round == 0 {
+                client.measure(lab, LEVELS[place], round, &floor, &mut warm)?;
             }
         }
     }
-    let Laboratory { forecast, floor, runs, .. } = laboratory;
-    floor.stop()?;
-    crate::tasks_page::findings(&runs, &forecast)
+    findings(&lab.results, &warm)
 }
 
-struct Laboratory<'a> {
-    options: &'a Options,
-    /// Of the servers, one after another.
-    data: TempDir,
-    runtime: Runtime,
-    forecast: Forecast,
-    floor: Server,
-    runs: Runs,
+impl Level {
+    fn should_take(&self) -> Duration {
+        Duration::from_secs_f64(self.published_seconds)
+    }
+
+    fn settings(&self) -> [String; 3] {
+        let concurrency = match self.concurrency {
+            Concurrency::None => "none",
+            Concurrency::Client => "client",
+            Concurrency::Task => "task",
+        };
+        let cache = self.cache;
+        [
+            "tasks.listen=127.0.0.1:0".to_owned(),
+            format!("tasks.concurrency={concurrency}"),
+            format!("tasks.cache={cache}"),
+        ]
+    }
 }
 
-impl Laboratory<'_> {
+impl Client {
     /// A level on a new server, and with the cache the warm runs after it.
-    fn measure(&mut self, level: Level, round: usize, orders: &mut Orders) -> anyhow::Result<()> {
-        let server = self.start(level)?;
+    fn measure(
+        &self,
+        lab: &mut Lab,
+        level: Level,
+        round: usize,
+        floor: &Server,
+        warm: &mut Results,
+    ) -> anyhow::Result<()> {
+        let settings = level.settings();
+        let server = lab.quire(level.name, "tasks", &settings.each_ref().map(String::as_str))?;
         let address = server.told("tasks are served", "address=")?;
-        let before = server.cpu()?;
-        let turn = format!("round {} of {}", round + 1, self.options.rounds);
-        self.options.progress.begin(format!("{turn}, {}", level.title), Some(level.should_take()));
-        let outcome = self.ask(address)?;
-        let cpu = server.cpu()?.saturating_sub(before);
-        let Outcome { elapsed, connecting, .. } = outcome;
-        self.options.progress.end(&format!("{:.3} s, sum {}", elapsed.as_secs_f64(), outcome.sum()));
-        self.runs.cold.push(Cold { level, round, elapsed, connecting, cpu });
-        if level.cache {
-            let cores = cores();
-            let (Some(&server_core), Some(&client_core)) = (cores.first(), cores.last()) else {
-                bail!("this process has no core to run on");
-            };
-            server.keep_to(server_core)?;
-            self.floor.keep_to(server_core)?;
-            let what = format!("{turn}, {WARM_RUNS} runs each of kept results and of a server that only answers");
-            self.options.progress.begin(what, Some(WARM_SHOULD_TAKE));
-            let progress = self.options.progress.clone();
-            let warm = || {
-                pin_to(client_core)?;
-                self.warm(address, round, orders)
-            };
-            let warm = std::thread::scope(|threads| threads.spawn(warm).join());
-            warm.map_err(|_| anyhow!("the client panicked"))??;
-            progress.end("done");
+        lab.step(round, "", level.name, Some(level.should_take()), || {
+            let before = server.cpu()?;
+            let outcome = self.ask(address)?;
+            let spent = server.cpu()?.saturating_sub(before);
+            Ok(self.cold(level, &outcome, spent))
+        })?;
+        if !level.cache {
+            return Ok(());
         }
-        server.stop()
+        if let Some(core) = lab.cores.server {
+            server.keep_to(core)?;
+            floor.keep_to(core)?;
+        }
+        let what =
+            format!("round {}, {WARM_RUNS} runs each of cached results and of a server that only answers", round + 1);
+        lab.progress.begin(what, Some(WARM_SHOULD_TAKE));
+        on_core(lab.cores.client, || self.warm(lab, address, floor.address, round, warm))?;
+        lab.progress.end("done");
+        Ok(())
     }
 
-    fn start(&self, level: Level) -> anyhow::Result<Server> {
-        let mut command = Command::new(&self.options.quire);
-        command
-            .args(["serve", "--listen", "127.0.0.1:0", "--tasks-listen", "127.0.0.1:0", "--data"])
-            .arg(self.data.path());
-        for setting in ["kv.enabled=false", "rpcgame.enabled=false"].iter().chain(&level.settings) {
-            command.args(["--set", setting]);
-        }
-        Server::start(level.name, &mut command)
+    fn cold(&self, level: Level, outcome: &Outcome, server_cpu: Duration) -> Observed {
+        let seconds = outcome.elapsed.as_secs_f64();
+        let bound = self.forecast.bound(level.concurrency, level.cache).as_secs_f64();
+        Observed::new([
+            ("seconds", seconds),
+            ("published_seconds", level.published_seconds),
+            ("bound_seconds", bound),
+            ("over_percent", (seconds - bound) / bound * 100.0),
+            ("connecting_seconds", outcome.connecting.as_secs_f64()),
+            ("per_second", units::float(PLAN.clients * PLAN.requests) / seconds),
+            ("sum", units::float(outcome.sum())),
+            ("cpu_ms", (server_cpu.as_secs_f64() * 1e3).round()),
+        ])
     }
 
-    /// Asks all chains and checks every client's last reply, and so the sum.
     fn ask(&self, address: SocketAddr) -> anyhow::Result<Outcome> {
         let outcome = self.runtime.block_on(chain::run(address, PLAN))?;
+        let sum = outcome.sum();
         ensure!(
-            outcome.last == self.forecast.last && outcome.sum() == SUM,
-            "the server answered wrongly: the sum is {} and should be {SUM}",
-            outcome.sum()
+            outcome.last == self.forecast.last && sum == SUM,
+            "the server answered wrongly: the sum is {sum} and should be {SUM}"
         );
         Ok(outcome)
     }
 
-    fn warm(&mut self, address: SocketAddr, round: usize, orders: &mut Orders) -> anyhow::Result<()> {
-        let mut keep = |answering, outcome: Outcome| {
+    fn warm(
+        &self,
+        lab: &mut Lab,
+        quire: SocketAddr,
+        floor: SocketAddr,
+        round: usize,
+        into: &mut Results,
+    ) -> anyhow::Result<()> {
+        let mut keep = |subject, outcome: Outcome| {
             let Outcome { elapsed, connecting, .. } = outcome;
-            self.runs.warm.push(Warm { answering, round, elapsed, connecting });
+            let parts = [
+                ("elapsed_us", elapsed),
+                ("connecting_us", connecting),
+                ("asking_us", elapsed.saturating_sub(connecting)),
+            ];
+            let figures = parts.map(|(name, time)| (name, (time.as_secs_f64() * 1e6).floor()));
+            into.push("warm", subject, round, Observed::new(figures));
         };
-        let second = self.runtime.block_on(chain::run(address, PLAN))?;
-        ensure!(second.last == self.forecast.last, "a cached result differs from the computed one");
-        keep(Answering::Second, second);
+        keep(SECOND, self.ask(quire)?);
         for _ in 0..WARM_RUNS {
-            for place in orders.order(2) {
-                let answering = [Answering::Quire, Answering::Floor][place];
-                let at = if answering == Answering::Quire { address } else { self.floor.address };
-                let outcome = self.runtime.block_on(chain::run(at, PLAN))?;
-                ensure!(
-                    answering == Answering::Floor || outcome.last == self.forecast.last,
-                    "a cached result differs from the computed one"
-                );
-                keep(answering, outcome);
+            for place in lab.orders.order(2) {
+                match place {
+                    0 => keep(QUIRE, self.ask(quire)?),
+                    // Its replies are no results.
+                    _ => keep(FLOOR, self.runtime.block_on(chain::run(floor, PLAN))?),
+                }
             }
         }
         Ok(())
     }
+}
+
+fn findings(cold: &Results, warm: &Results) -> anyhow::Result<Findings> {
+    let page = page("The task server's experiments")
+        .lead(format!(
+            "{} clients of {} requests each, every reply the seed of the client's next request; the sum of the last \
+             replies was {SUM} in every run, and each of them was what it should be.",
+            PLAN.clients, PLAN.requests
+        ))
+        .cards(cards(cold, warm))
+        .heading("From no concurrency to cached results")
+        .paragraph(
+            "Seconds from the first connection to the last reply, each on a server that had computed nothing. The \
+             shortest possible is what the waits alone take, with processors that take no time: all of them after each \
+             other, the longest chain of a client, or, where results are cached, the longest chain of waits that had \
+             not begun before. Published on 12 cores.",
+        )
+        .table(levels(cold))
+        .heading("Once more, when everything is cached")
+        .paragraph(format!(
+            "The same {} requests from one thread, to a server that has all results: a round trip for each is what is \
+             left. In turns with the same requests to a server that only answers. The servers have one core and the \
+             client another. The time begins with the first of {} connections and ends with the last reply; the \
+             process and its thread are there already. A client asks as soon as it is connected.",
+            PLAN.clients * PLAN.requests,
+            PLAN.clients
+        ))
+        .table(warm_table(warm))
+        .chart(warm_chart(warm));
+    let csvs = vec![("runs.csv", runs_csv(cold.all(), &RUNS)?), ("warm.csv", runs_csv(warm.all(), &WARM)?)];
+    Ok(Findings { page, csvs, summary: summary(cold, warm) })
+}
+
+fn cards(cold: &Results, warm: &Results) -> Vec<Card> {
+    let [first, .., cached] = LEVELS;
+    let seconds = |level: Level| cold.median("", level.name, "seconds");
+    let elapsed = |subject| warm.median("warm", subject, "elapsed_ms");
+    let over = cold.median("", cached.name, "over_percent");
+    let plain = |name, value, note: String| Card { tone: Tone::Plain, ..card(name, value, note) };
+    vec![
+        card(
+            "Concurrent tasks, results cached",
+            value("cached_seconds", seconds(cached), |seconds| format!("{seconds:.3} s")),
+            format!("{over:.2}% over the shortest possible; published {} s", cached.published_seconds),
+        ),
+        plain(
+            "Once more, warm",
+            value("warm_median_ms", elapsed(QUIRE), |ms| format!("{ms:.2} ms")),
+            format!("{:.2} ms with a server that only answers", elapsed(FLOOR)),
+        ),
+        plain(
+            "One request after another",
+            value("none_seconds", seconds(first), |seconds| format!("{seconds:.1} s")),
+            format!("published {} s", first.published_seconds),
+        ),
+    ]
+}
+
+fn levels(cold: &Results) -> Table {
+    let heads = ["level", "published, s", "measured, s", "shortest possible, s", "over it", "runs", "server CPU, ms"];
+    let rows = LEVELS.iter().map(|level| {
+        let cell = |figure, show| cold.cell("", level.name, figure, show);
+        let published = format!("{:.1}", level.published_seconds);
+        let runs = cold.of("", level.name).count().to_string();
+        let cells = [
+            cell("seconds", fixed::<3>),
+            cell("bound_seconds", fixed::<3>),
+            cell("over_percent", |percent| format!("{percent:.2}%")),
+            Value::text(runs),
+            cell("cpu_ms", units::number),
+        ];
+        row([level.title, &published], cells)
+    });
+    table("The published levels", heads, rows)
+}
+
+/// The least, the value that a tenth is below, the median, and the value that nine tenths are below.
+fn spread(warm: &Results, subject: &str, part: &str) -> [(&'static str, f64); 4] {
+    let times = sorted(warm, subject, part);
+    let at = |tenths: usize| times.get(times.len() * tenths / 10).copied().unwrap_or(f64::NAN);
+    [("least", at(0)), ("p10", at(1)), ("median", median(&times)), ("p90", at(9))]
+}
+
+fn sorted(warm: &Results, subject: &str, part: &str) -> Vec<f64> {
+    let mut times = warm.figures("warm", subject, part);
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn warm_table(warm: &Results) -> Table {
+    let heads = ["milliseconds", "least", "a tenth below", "median", "nine tenths below"];
+    let rows = WARM_ROWS.map(|(title, key, subject, part)| {
+        let times = spread(warm, subject, part);
+        row([title], times.map(|(name, ms)| value(format!("{key}_{name}_ms"), ms, fixed::<2>)))
+    });
+    table("Warm runs", heads, rows)
+}
+
+fn warm_chart(warm: &Results) -> Figure {
+    let axes =
+        (Axis::linear("part of the runs", Unit::Share).from(0.0).to(1.0), Axis::log("time of a run", Unit::Micros));
+    let caption =
+        format!("The time within which this part of the runs ended; {WARM_RUNS} of each in a round, in turns.");
+    let series = [(QUIRE, "cached results"), (FLOOR, "only answers")].map(|(subject, name)| {
+        let times = sorted(warm, subject, "elapsed_us");
+        let points = times.iter().enumerate().map(|(place, us)| (number(place + 1) / number(times.len()), *us));
+        (name, points.collect())
+    });
+    lines("Warm runs, from the quickest to the slowest", &caption, axes, series)
+}
+
+fn summary(cold: &Results, warm: &Results) -> Summary {
+    let mut summary = Summary::default();
+    summary.add("sum", units::float(SUM));
+    summary.medians(
+        cold,
+        "",
+        &LEVELS.map(|level| level.name),
+        &["seconds", "published_seconds", "bound_seconds", "over_percent"],
+    );
+    for (_, key, subject, part) in WARM_ROWS {
+        for (name, ms) in spread(warm, subject, part) {
+            summary.add(format!("{key}_{name}_ms"), ms);
+        }
+    }
+    summary
 }

@@ -7,12 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use grpc::client::Path;
+use kv::grpc::wire::{PutRequest, RetrieveRequest};
 use prost::Message;
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 use bench::workload::Turn;
 use bench::workload::grpc::Requests;
+
+/// Calls in flight in the published experiment.
+pub(super) const CALLS_IN_FLIGHT: usize = 100;
 
 /// Mean sizes of the published load, of exponential distributions.
 const KEY_BYTES_MEAN: f64 = 64.0;
@@ -25,7 +29,7 @@ const VALUE_BYTES_MAX: usize = (4 << 20) - (8 << 10);
 /// So many calls of a kind lie between a key's creation and its first use, and between its last use and its deletion:
 /// one call in four is of a kind, so four times as many calls as are in flight, and in any order that a server takes
 /// those, it finds the keys it is asked for.
-const CALLS_APART: usize = super::CALLS_IN_FLIGHT;
+const CALLS_APART: usize = CALLS_IN_FLIGHT;
 /// Keys that are there before the published load begins: those to be deleted first, those that are missing while the
 /// first creations ripen, and some to draw from.
 pub(super) const KEYS_FIRST: u64 = 3 * CALLS_APART as u64;
@@ -36,22 +40,6 @@ const SMALL_KEY_BYTES: usize = 16;
 pub(super) const SMALL_VALUE_BYTES: usize = 100;
 /// Of the mix.
 pub(super) const READS_PERCENT: u64 = 80;
-
-/// `CreateRequest`, `UpdateRequest`, and etcd's `PutRequest`.
-#[derive(Clone, PartialEq, Message)]
-struct PutRequest {
-    #[prost(bytes = "bytes", tag = "1")]
-    key: Bytes,
-    #[prost(bytes = "bytes", tag = "2")]
-    value: Bytes,
-}
-
-/// `RetrieveRequest`, `DeleteRequest`, and etcd's `RangeRequest` of one key.
-#[derive(Clone, PartialEq, Message)]
-struct KeyRequest {
-    #[prost(bytes = "bytes", tag = "1")]
-    key: Bytes,
-}
 
 /// The methods for small values.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +86,7 @@ struct State {
     /// What is left of a block in which each kind comes once, in random order. So the simulated work is the same for
     /// every run, which independent draws would scatter by more than what is to be measured.
     block: Vec<Kind>,
-    /// Keys that anybody may use.
+    /// Keys that any call may use.
     known: Vec<Bytes>,
     /// Those not to be used yet.
     fresh: VecDeque<Bytes>,
@@ -124,7 +112,7 @@ impl Published {
         Requests::Made(Arc::new(move |_| {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             let (key, value) = (state.first_key(), state.value());
-            encoded(&PutRequest { key, value })
+            encoded(&PutRequest { key, value, ..PutRequest::default() })
         }))
     }
 
@@ -150,19 +138,19 @@ impl State {
                     self.known.extend(self.fresh.pop_front());
                 }
                 let value = self.value();
-                encoded(&PutRequest { key, value })
+                encoded(&PutRequest { key, value, ..PutRequest::default() })
             }
-            Kind::Retrieve => encoded(&KeyRequest { key: self.known_key() }),
+            Kind::Retrieve => encoded(&RetrieveRequest { want_details: false, key: self.known_key() }),
             Kind::Update => {
                 let key = self.known_key();
                 let value = self.value();
-                encoded(&PutRequest { key, value })
+                encoded(&PutRequest { key, value, ..PutRequest::default() })
             }
             Kind::Delete => {
                 let place = self.place();
                 let doomed = self.known.swap_remove(place);
                 self.doomed.push_back(doomed);
-                encoded(&KeyRequest { key: self.doomed.pop_front().unwrap_or_default() })
+                encoded(&RetrieveRequest { want_details: false, key: self.doomed.pop_front().unwrap_or_default() })
             }
         };
         (kind, message)
@@ -308,7 +296,7 @@ mod tests {
         for call in 1..=40_000u64 {
             let (kind, message) = state.call();
             counts[kind as usize] += 1;
-            let PutRequest { key, value } = PutRequest::decode(message).expect("a message");
+            let PutRequest { key, value, .. } = PutRequest::decode(message).expect("a message");
             match kind {
                 Kind::Create => {
                     key_bytes += key.len();
@@ -335,9 +323,9 @@ mod tests {
     #[test]
     fn small_messages_are_what_prost_makes_of_them() {
         let key = Bytes::from_static(b"key:000000098765");
-        assert_eq!(small_get(98_765), encoded(&KeyRequest { key: key.clone() }));
+        assert_eq!(small_get(98_765), encoded(&RetrieveRequest { want_details: false, key: key.clone() }));
         let value = vec![b'x'; SMALL_VALUE_BYTES].into();
-        assert_eq!(small_put(98_765), encoded(&PutRequest { key, value }));
+        assert_eq!(small_put(98_765), encoded(&PutRequest { key, value, ..PutRequest::default() }));
     }
 
     #[test]

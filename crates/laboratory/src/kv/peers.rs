@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 
 use super::load::{SMALL_KEYS, SMALL_VALUE_BYTES, Small};
+use crate::lab::Lab;
+use crate::results::Observed;
 use crate::server::{Server, free_address, on_core};
-use bench::measurement::Run;
+use bench::report::units::float;
 
 /// Where a memory-backed folder is on Linux.
 const MEMORY: &str = "/dev/shm";
@@ -22,7 +24,7 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// The first line of what `--version` says.
-pub(super) fn version(program: &Path) -> String {
+fn version(program: &Path) -> String {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     said.lines().next().unwrap_or("of unknown version").to_owned()
@@ -31,6 +33,16 @@ pub(super) fn version(program: &Path) -> String {
 /// Whether etcd's data lies in memory here; if not, on the disk that `out` is on.
 pub(super) fn has_memory_folder() -> bool {
     Path::new(MEMORY).is_dir()
+}
+
+/// The program of a peer and its version on the lab's list, or the reason why it is missing.
+fn installed(lab: &mut Lab, name: &str, packages: &str) -> Option<PathBuf> {
+    let found = find(name);
+    match &found {
+        Some(program) => lab.versions.push(version(program)),
+        None => lab.missing.push(format!("{name} is not installed: apt-get install {packages}")),
+    }
+    found
 }
 
 /// A running etcd, with its folder.
@@ -42,9 +54,10 @@ pub(super) struct Etcd {
 
 impl Etcd {
     /// One member, its data in memory where there is a folder for that.
-    pub(super) fn start(program: &Path, out: &Path, core: Option<usize>) -> anyhow::Result<Self> {
-        let parent = if has_memory_folder() { Path::new(MEMORY) } else { out };
-        let folder = tempfile::Builder::new().prefix("quire-bench-etcd-").tempdir_in(parent).context("no folder")?;
+    pub(super) fn start(lab: &mut Lab) -> anyhow::Result<Option<Self>> {
+        let Some(program) = installed(lab, "etcd", "etcd-server") else { return Ok(None) };
+        let parent = if has_memory_folder() { Path::new(MEMORY) } else { lab.folder() };
+        let folder = tempfile::Builder::new().prefix("quire-laboratory-").tempdir_in(parent).context("no folder")?;
         let (address, peers) = (free_address()?, format!("http://{}", free_address()?));
         let clients = format!("http://{address}");
         let mut command = Command::new(program);
@@ -52,57 +65,58 @@ impl Etcd {
         command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
         command.args(["--initial-cluster", &format!("default={peers}"), "--log-level", "error"]);
-        let server = on_core(core, || Server::start_at("etcd", &mut command, address))?;
-        Ok(Self { server, _folder: folder })
+        let server = on_core(lab.cores.server, || Server::start_at("etcd", &mut command, address))?;
+        Ok(Some(Self { server, _folder: folder }))
     }
 }
 
 /// A running Redis, and the benchmark that comes with it.
 pub(super) struct Redis {
-    pub(super) server: Server,
+    server: Server,
     benchmark: PathBuf,
     client_core: Option<usize>,
 }
 
 impl Redis {
     /// Without persistence, as the others keep everything in memory too; with every key there.
-    pub(super) fn start(
-        program: &Path,
-        benchmark: PathBuf,
-        core: Option<usize>,
-        client_core: Option<usize>,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn start(lab: &mut Lab) -> anyhow::Result<Option<Self>> {
+        let Some(benchmark) = find("redis-benchmark") else {
+            installed(lab, "redis-benchmark", "redis-tools");
+            return Ok(None);
+        };
+        let Some(program) = installed(lab, "redis-server", "redis-server redis-tools") else { return Ok(None) };
         let address = free_address()?;
         let mut command = Command::new(program);
         command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
         command.args(["--save", "", "--appendonly", "no"]);
-        let server = on_core(core, || Server::start_at("redis-server", &mut command, address))?;
-        let redis = Self { server, benchmark, client_core };
+        let server = on_core(lab.cores.server, || Server::start_at("redis-server", &mut command, address))?;
+        let redis = Self { server, benchmark, client_core: lab.cores.client };
         // Keys are drawn at random: of so many draws some 0.005 keys are missing.
-        redis.requests(Small::Write, 10, 100, SMALL_KEYS * 17)?;
-        Ok(redis)
+        redis.requests(Small::Write, (10, 100), SMALL_KEYS * 17)?;
+        Ok(Some(redis))
     }
 
     /// Makes requests for about so long; what its own benchmark calls pipelining is what calls in flight are.
-    pub(super) fn run(
-        &self,
-        small: Small,
-        connections: usize,
-        in_flight: usize,
-        duration: Duration,
-    ) -> anyhow::Result<(Run, Duration)> {
-        let first = self.requests(small, connections, in_flight, 50_000)?;
+    pub(super) fn run(&self, small: Small, batching: (usize, usize), duration: Duration) -> anyhow::Result<Observed> {
+        let first = self.requests(small, batching, 50_000)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of requests is small")]
         let count = (first * duration.as_secs_f64()) as u64;
         let before = self.server.cpu()?;
-        let rate = self.requests(small, connections, in_flight, count)?;
-        let spent = self.server.cpu()?.saturating_sub(before);
-        let seconds = bench::report::units::float(count) / rate;
-        Ok((Run { seconds, requests: count, rate, ..Run::default() }, spent))
+        let rate = self.requests(small, batching, count)?;
+        let spent = self.server.cpu()?.saturating_sub(before).as_secs_f64();
+        let (requests, seconds) = (float(count), float(count) / rate);
+        Ok(Observed::new([
+            ("requests", requests),
+            ("errors", 0.0),
+            ("seconds", seconds),
+            ("per_second", rate),
+            ("cpu_us", spent * 1e6 / requests),
+            ("busy", spent / seconds),
+        ]))
     }
 
     /// Makes so many requests; returns how many a second.
-    fn requests(&self, small: Small, connections: usize, in_flight: usize, count: u64) -> anyhow::Result<f64> {
+    fn requests(&self, small: Small, (connections, in_flight): (usize, usize), count: u64) -> anyhow::Result<f64> {
         let test = if small == Small::Read { "get" } else { "set" };
         let address: SocketAddr = self.server.address;
         let mut command = Command::new(&self.benchmark);

@@ -4,58 +4,28 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
+use bench::stats::interval;
+use bench::workload::grpc::REPLY_BYTES_MAX;
 use bytes::Bytes;
 use grpc::Request;
 use grpc::client::{Channel, Path, Settings};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
-use prost::Message;
+use prost::Message as _;
+use records::grpc::wire::{ReaderResponse, ReaderResponseString};
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use super::loads::{Call, ReaderRequest, origin, resource};
+use super::loads::{Call, message, resource};
 use crate::server::Server;
-use bench::stats::interval;
-use bench::workload::grpc::REPLY_BYTES_MAX;
 
 /// How often each answer is decoded; the median counts.
 const DECODINGS: usize = 15;
 
-/// The whole answer to each call, by [`Call::place`].
+/// The whole answer to each call, in the order of [`Call::ALL`].
 pub(super) struct Answers {
     pub(super) bodies: [Bytes; 4],
     pub(super) rows: u64,
-}
-
-/// Milliseconds to make rows of an answer, by [`Call::place`].
-pub(super) type Decoding = [f64; 4];
-
-#[derive(Clone, PartialEq, Message)]
-struct ReaderResponse {
-    #[prost(message, repeated, tag = "1")]
-    records: Vec<Record>,
-    #[prost(int64, tag = "2")]
-    num_record: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Record {
-    #[prost(message, repeated, tag = "1")]
-    fields: Vec<Field>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Field {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ReaderResponseString {
-    #[prost(string, tag = "1")]
-    data: String,
 }
 
 #[derive(Deserialize)]
@@ -72,7 +42,7 @@ pub(super) fn of_all(servers: &[Server]) -> anyhow::Result<Answers> {
         let bodies = runtime.block_on(fetch_all(server))?;
         if let Some(first) = &first {
             for call in Call::ALL {
-                let same = first[call.place()] == bodies[call.place()];
+                let same = first[call as usize] == bodies[call as usize];
                 ensure!(same, "{}: two servers answer the same question differently", call.name());
             }
         }
@@ -87,15 +57,15 @@ async fn fetch_all(server: &Server) -> anyhow::Result<[Bytes; 4]> {
     let mut bodies: [Bytes; 4] = Default::default();
     for call in Call::ALL {
         let body = if call.is_rest() { get(server, call).await } else { ask(server, call).await };
-        bodies[call.place()] = body.with_context(|| format!("{} is not answered", call.name()))?;
+        bodies[call as usize] = body.with_context(|| format!("{} is not answered", call.name()))?;
     }
     Ok(bodies)
 }
 
 async fn ask(server: &Server, call: Call) -> anyhow::Result<Bytes> {
     let settings = Settings { message_bytes_max: REPLY_BYTES_MAX, accepts: Vec::new(), ..Settings::default() };
-    let channel = Channel::builder(&origin(server.address))?.settings(settings).connect().await?;
-    let request = channel.wire_message(&ReaderRequest::of(1.0).encode_to_vec());
+    let channel = Channel::builder(&format!("http://{}", server.address))?.settings(settings).connect().await?;
+    let request = channel.wire_message(&message(1.0));
     let answer = channel.unary_raw(Path::named(call.path()), Request::new(request)).await;
     Ok(answer.reply?.message()?)
 }
@@ -115,7 +85,7 @@ async fn get(server: &Server, call: Call) -> anyhow::Result<Bytes> {
 
 /// The number of rows, which all four answers must tell alike.
 fn rows_of(bodies: &[Bytes; 4]) -> anyhow::Result<u64> {
-    let counts = Call::ALL.map(|call| decode(call, &bodies[call.place()]).and_then(|decoded| decoded.rows()));
+    let counts = Call::ALL.map(|call| decode(call, &bodies[call as usize]).and_then(|decoded| decoded.rows()));
     let counts = counts.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     ensure!(counts.iter().all(|count| *count == counts[0]), "the four answers have {counts:?} rows");
     Ok(counts[0])
@@ -154,33 +124,35 @@ fn decode(call: Call, body: &Bytes) -> anyhow::Result<Decoded> {
 }
 
 /// Times what a client does with a whole answer: rows of strings of it, or one string.
-pub(super) fn decoding(answers: &Answers) -> anyhow::Result<Decoding> {
+pub(super) fn decoding_ms(answers: &Answers) -> anyhow::Result<[f64; 4]> {
     let mut medians = [0.0; 4];
     for call in Call::ALL {
         let mut times = Vec::with_capacity(DECODINGS);
         for _ in 0..DECODINGS {
             let began = Instant::now();
-            let decoded = decode(call, &answers.bodies[call.place()])?;
+            let decoded = decode(call, &answers.bodies[call as usize])?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
             drop(decoded);
         }
-        medians[call.place()] = interval::median(&times);
+        medians[call as usize] = interval::median(&times);
     }
     Ok(medians)
 }
 
 #[cfg(test)]
 mod tests {
+    use records::grpc::wire::{Field, Record};
+
     use super::*;
 
     fn bodies(rows: i64) -> [Bytes; 4] {
         let field = |value: &str| Field { key: "a".to_owned(), value: value.to_owned() };
         let record = Record { fields: vec![field("x, y")] };
         let count = usize::try_from(rows).expect("few");
-        let message = ReaderResponse { records: vec![record; count], num_record: rows };
+        let message = ReaderResponse { records: vec![record; count], num_record: rows, ..Default::default() };
         let list = vec![r#"{"a":"x, y"}"#; count].join(",");
         let text = "\"x, y\"\n".repeat(count);
-        let string = ReaderResponseString { data: text.clone() };
+        let string = ReaderResponseString { data: text.clone(), ..Default::default() };
         [
             message.encode_to_vec().into(),
             format!(r#"{{"records":[{list}],"num_record":{rows}}}"#).into(),

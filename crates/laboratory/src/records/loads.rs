@@ -1,27 +1,31 @@
 //! What is asked: which of the four calls, how large a share of the rows, by how many clients, compressed or not.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::ensure;
-use prost::Message;
-
-use super::{COLUMN, VALUE};
-use crate::server::Server;
-use bench::cores::cores;
-use bench::measurement::Run;
-use bench::plan::{End, Pace, Plan};
-use bench::run::run;
+use bench::plan::End;
 use bench::template::Sources;
-use bench::tls::TlsArgs;
 use bench::workload::Workload;
-use bench::workload::grpc::{self, GrpcWorkload, Shape, Target};
+use bench::workload::grpc::Requests;
 use bench::workload::http::{self, HttpWorkload, dialer};
+use grpc::Encoding;
+use prost::Message as _;
+use records::grpc::wire::ReaderRequest;
+
+use crate::lab::{calls, closed, measure};
+use crate::results::Observed;
+use crate::server::Server;
+
+/// The column and the value that are asked for, and the share of the rows that have it.
+pub(super) const COLUMN: &str = "locations1";
+pub(super) const VALUE: &str = "Jacobs";
+pub(super) const ONE_OF: u64 = 200;
 
 /// The published shares of the matching rows.
 pub(super) const SHARES: [f64; 3] = [1.0, 0.5, 0.25];
 /// The numbers of clients of the curve.
 pub(super) const POINTS: [usize; 10] = [1, 2, 3, 4, 6, 8, 10, 12, 16, 20];
+/// The numbers of clients beside the server that only sends a file.
+pub(super) const LIMITS: [usize; 2] = [1, 8];
 
 /// How long a load is measured: those one at a time, and a point of the curve.
 const ONE_AT_A_TIME: Duration = Duration::from_millis(700);
@@ -39,28 +43,19 @@ pub(super) enum Call {
 impl Call {
     pub(super) const ALL: [Self; 4] = [Self::Record, Self::Search, Self::RecordString, Self::SearchString];
 
-    pub(super) const fn place(self) -> usize {
-        match self {
-            Self::Record => 0,
-            Self::Search => 1,
-            Self::RecordString => 2,
-            Self::SearchString => 3,
-        }
-    }
-
     /// In figures' names.
     pub(super) fn key(self) -> &'static str {
-        ["record", "search", "record_string", "search_string"][self.place()]
+        ["record", "search", "record_string", "search_string"][self as usize]
     }
 
     /// For people.
     pub(super) fn name(self) -> &'static str {
-        ["gRPC GetRecord", "REST /search", "gRPC GetRecordString", "REST /search_string"][self.place()]
+        ["gRPC GetRecord", "REST /search", "gRPC GetRecordString", "REST /search_string"][self as usize]
     }
 
     /// The method's or resource's path.
     pub(super) fn path(self) -> &'static str {
-        ["/ReaderService/GetRecord", "/search", "/ReaderService/GetRecordString", "/search_string"][self.place()]
+        ["/ReaderService/GetRecord", "/search", "/ReaderService/GetRecordString", "/search_string"][self as usize]
     }
 
     pub(super) fn is_rest(self) -> bool {
@@ -68,41 +63,18 @@ impl Call {
     }
 }
 
-/// What the client says it can unpack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
-    Plain,
-    Gzip,
-    Zstd,
-}
-
-impl Coding {
-    pub(super) const PACKED: [Self; 2] = [Self::Gzip, Self::Zstd];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        }
-    }
-
-    fn accepted(self) -> &'static [::grpc::Encoding] {
-        match self {
-            Self::Plain => &[],
-            Self::Gzip => &[::grpc::Encoding::Gzip],
-            Self::Zstd => &[::grpc::Encoding::Zstd],
-        }
-    }
-}
+/// What the client says it can unpack, with its name.
+pub(super) type Coding = (&'static str, &'static [Encoding]);
+pub(super) const PLAIN: Coding = ("plain", &[]);
+pub(super) const PACKED: [Coding; 2] = [("gzip", &[Encoding::Gzip]), ("zstd", &[Encoding::Zstd])];
 
 /// A load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) call: Call,
     pub(super) share: f64,
-    pub(super) clients: usize,
-    pub(super) coding: Coding,
+    clients: usize,
+    coding: Coding,
     duration: Duration,
     /// In front of the name, where the same is also measured beside others.
     series: &'static str,
@@ -111,7 +83,7 @@ pub(super) struct Load {
 impl Load {
     /// The published way.
     pub(super) fn one_at_a_time(call: Call) -> Self {
-        Self { call, share: 1.0, clients: 1, coding: Coding::Plain, duration: ONE_AT_A_TIME, series: "" }
+        Self { call, share: 1.0, clients: 1, coding: PLAIN, duration: ONE_AT_A_TIME, series: "" }
     }
 
     /// A point of the curve over the number of clients.
@@ -120,8 +92,8 @@ impl Load {
     }
 
     /// Beside the server that does nothing but send a file.
-    pub(super) fn limit(call: Call, clients: usize) -> Self {
-        Self { clients, series: "limit_", ..Self::one_at_a_time(call) }
+    pub(super) fn limit(clients: usize) -> Self {
+        Self { clients, series: "limit_", ..Self::one_at_a_time(Call::Search) }
     }
 
     pub(super) fn share(self, share: f64) -> Self {
@@ -135,41 +107,16 @@ impl Load {
     /// The same for the same load.
     pub(super) fn name(&self) -> String {
         let share = if self.share < 1.0 { format!("_{:.0}_percent", self.share * 100.0) } else { String::new() };
-        let coding = if self.coding == Coding::Plain { String::new() } else { format!("_{}", self.coding.name()) };
+        let coding = if self.coding == PLAIN { String::new() } else { format!("_{}", self.coding.0) };
         let clients = if self.series.is_empty() { String::new() } else { format!("_{}_clients", self.clients) };
         format!("{}{}{share}{coding}{clients}", self.series, self.call.key())
     }
-
-    fn plan(&self, end: End) -> Plan {
-        Plan {
-            pace: Pace::Closed { ramp_up: Duration::ZERO },
-            end,
-            warm_up: Duration::ZERO,
-            connections: self.clients,
-            in_flight: 1,
-            workers: cores().len().min(self.clients),
-            cores: None,
-            timeout: Duration::from_mins(1),
-            seed: 1,
-        }
-    }
 }
 
-// The contract, as far as the experiment needs it.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ReaderRequest {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
-    #[prost(double, optional, tag = "3")]
-    result_size: Option<f64>,
-}
-
-impl ReaderRequest {
-    pub(super) fn of(share: f64) -> Self {
-        Self { key: COLUMN.to_owned(), value: VALUE.to_owned(), result_size: (share < 1.0).then_some(share) }
-    }
+/// The question as a message.
+pub(super) fn message(share: f64) -> Vec<u8> {
+    let result_size = (share < 1.0).then_some(share);
+    ReaderRequest { key: COLUMN.to_owned(), value: VALUE.to_owned(), result_size, ..Default::default() }.encode_to_vec()
 }
 
 /// The resource that answers the question.
@@ -178,48 +125,29 @@ pub(super) fn resource(call: Call, share: f64) -> String {
     format!("{}?headerKey={COLUMN}&headerValue={VALUE}{size}", call.path())
 }
 
-/// Puts a load to a server and says what CPU time its process spent.
-pub(super) fn measure(server: &Server, load: &Load) -> anyhow::Result<(Run, Duration)> {
+/// Puts a load to a server.
+pub(super) fn ask(server: &Server, load: &Load) -> anyhow::Result<Observed> {
     if load.call.is_rest() {
-        let url = format!("http://{}{}", server.address, resource(load.call, load.share));
-        measure_url(server, load, url)
-    } else {
-        let target = Target::parse(&server.address.to_string(), &TlsArgs::default())?;
-        let requests = grpc::Requests::constant(ReaderRequest::of(load.share).encode_to_vec());
-        let workload = GrpcWorkload::new(target, load.call.path(), Shape::UNARY, requests);
-        measured(server, load, &workload.accepts(load.coding.accepted()))
+        return get(server, load, &resource(load.call, load.share));
     }
+    let workload = calls(server, load.call.path(), Requests::constant(message(load.share)))?;
+    measured(server, load, &workload.accepts(load.coding.1))
 }
 
-/// As [`measure`], of anything that answers a GET.
-pub(super) fn measure_url(server: &Server, load: &Load, url: String) -> anyhow::Result<(Run, Duration)> {
-    let packed = (load.coding != Coding::Plain).then(|| format!("Accept-Encoding: {}", load.coding.name()));
+/// Puts a load to anything that answers a GET of this resource.
+pub(super) fn get(server: &Server, load: &Load, resource: &str) -> anyhow::Result<Observed> {
+    let url = format!("http://{}{resource}", server.address);
+    let packed = (load.coding != PLAIN).then(|| format!("Accept-Encoding: {}", load.coding.0));
     let asked = http::Asked { url, headers: packed.into_iter().collect(), ..http::Asked::default() };
     let requests = http::Requests::new(&asked, &Sources::default())?;
     let dialer = dialer(&requests, server.address, None)?;
     measured(server, load, &HttpWorkload::new(requests, dialer, false))
 }
 
-fn measured(server: &Server, load: &Load, workload: &impl Workload) -> anyhow::Result<(Run, Duration)> {
-    // What is made once for a first caller is not what a later one waits for.
-    let warm_up = End::Count(u64::try_from(2 * load.clients)?);
-    run(&load.plan(warm_up), workload, &mut ())?;
-    let before = server.cpu()?;
-    let measured = run(&load.plan(End::After(load.duration)), workload, &mut ())?;
-    let spent = server.cpu()?.saturating_sub(before);
-    ensure!(
-        measured.errors == 0,
-        "{} of {} {load:?} failed: {:?}",
-        measured.errors,
-        measured.requests,
-        measured.endings
-    );
-    Ok((measured, spent))
-}
-
-/// A server's address as a URL's beginning.
-pub(super) fn origin(address: SocketAddr) -> String {
-    format!("http://{address}")
+fn measured(server: &Server, load: &Load, workload: &impl Workload) -> anyhow::Result<Observed> {
+    // Later callers do not wait for what the server makes once, for the first caller.
+    let warm_up = Some(End::Count(2 * load.clients as u64));
+    measure(server, workload, warm_up, &closed(load.clients, 1, End::After(load.duration)), 0.0)
 }
 
 #[cfg(test)]
@@ -230,7 +158,7 @@ mod tests {
     fn loads_have_names_of_their_own() {
         let one = Call::ALL.into_iter().flat_map(|call| SHARES.map(|share| Load::one_at_a_time(call).share(share)));
         let packed =
-            Call::ALL.into_iter().flat_map(|call| Coding::PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
+            Call::ALL.into_iter().flat_map(|call| PACKED.map(|coding| Load::one_at_a_time(call).coded(coding)));
         let points = Call::ALL.into_iter().flat_map(|call| POINTS.map(|clients| Load::point(call, clients)));
         let names: Vec<_> = one.chain(packed).chain(points).map(|load| load.name()).collect();
         let distinct: std::collections::HashSet<_> = names.iter().collect();
@@ -245,7 +173,7 @@ mod tests {
             resource(Call::SearchString, 0.25),
             "/search_string?headerKey=locations1&headerValue=Jacobs&result_size=0.25"
         );
-        assert_eq!(ReaderRequest::of(1.0).result_size, None);
-        assert_eq!(ReaderRequest::of(0.5).result_size, Some(0.5));
+        let size = |share| ReaderRequest::decode(&*message(share)).expect("a message").result_size;
+        assert_eq!((size(1.0), size(0.5)), (None, Some(0.5)));
     }
 }

@@ -1,22 +1,23 @@
 //! The tables of the record queries' page. Must not know how anything was measured.
 
-use super::loads::{Call, Coding, Load, SHARES};
-use super::page::{bytes_per_second, loopback, one, quantile_ms};
-use super::peers::ENGINES;
-use super::{AS_PUBLISHED, COLLECTED, Measurements, NGINX, QUIRE, SLOWEST, SUBJECTS};
 use bench::report::page::{Table, Value};
-use bench::report::units;
+use bench::report::units::{self, number};
 use bench::stats::interval;
 
-use crate::lab::Measured;
+use super::loads::{Call, LIMITS, Load, PACKED, PLAIN, SHARES};
+use crate::findings::{row, table, value};
+use crate::results::Results;
 
-/// p50, p90 and p99 in milliseconds as published, by [`Call::place`].
-const PUBLISHED_MS: [[f64; 3]; 4] =
-    [[149.0, 158.0, 254.0], [141.0, 156.0, 204.0], [138.0, 171.0, 330.0], [127.0, 146.0, 233.0]];
-
-const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
-
-/// What the ways of finding and encoding are called, in the order of [`SUBJECTS`].
+/// A server for each way of finding rows and of encoding them, the best first; the last keeps no answer in one piece.
+pub(super) const SUBJECTS: [&str; 7] = [
+    "indexed_once",
+    "indexed_each",
+    "parallel_once",
+    "parallel_each",
+    "sequential_once",
+    "sequential_each",
+    "indexed_once_collected",
+];
 const NAMES: [&str; 7] = [
     "indexed, encoded once",
     "indexed, encoded each time",
@@ -26,47 +27,72 @@ const NAMES: [&str; 7] = [
     "sequential, encoded each time",
     "indexed, encoded once, collected each time",
 ];
+/// As the service is unless it is told otherwise.
+pub(super) const QUIRE: &str = SUBJECTS[0];
+/// As the published server was when it was measured.
+pub(super) const AS_PUBLISHED: &str = SUBJECTS[3];
+/// As the published server was at first.
+pub(super) const SLOWEST: &str = SUBJECTS[5];
+/// Collects the rows of every answer.
+const COLLECTED: &str = SUBJECTS[6];
+pub(super) const NGINX: &str = "nginx";
+/// The databases, as the script calls them, and in words.
+pub(super) const ENGINES: [(&str, &str); 3] =
+    [("sqlite", "SQLite without an index"), ("sqlite_indexed", "SQLite with an index"), ("duckdb", "DuckDB")];
 
-fn ms(key: String, value: f64) -> Value {
-    Value::figure(key, value, units::number(value))
+/// p50, p90 and p99 in milliseconds as published, in the order of [`Call::ALL`].
+const PUBLISHED_MS: [[f64; 3]; 4] =
+    [[149.0, 158.0, 254.0], [141.0, 156.0, 204.0], [138.0, 171.0, 330.0], [127.0, 146.0, 233.0]];
+const QUANTILES: [(&str, &str); 3] = [("p50", "p50_ms"), ("p90", "p90_ms"), ("p99", "p99_ms")];
+
+/// What was found beside the runs.
+pub(super) struct Found {
+    pub(super) rows: u64,
+    pub(super) matching: u64,
+    pub(super) csv_bytes: u64,
+    pub(super) generated_seconds: f64,
+    /// From the start of each server until it listens.
+    pub(super) started_seconds: Vec<f64>,
+    /// What it takes a client to make rows of each answer, in the order of [`Call::ALL`].
+    pub(super) decoding_ms: [f64; 4],
+    /// Bytes a second, measured between the series.
+    pub(super) loopback: Vec<f64>,
+    /// The databases' queries.
+    pub(super) queries: Results,
+    pub(super) versions: Vec<String>,
 }
 
-pub(super) fn published(measured: &Measurements) -> Table {
-    let heads = ["question", "", "published", "Quire", "parallel, encoded each time", "sequential, encoded each time"];
-    let mut table = Table::of_numbers("Milliseconds, one request at a time", heads);
-    for call in Call::ALL {
-        for (place, ((name, quantile), published)) in QUANTILES.into_iter().zip(PUBLISHED_MS[call.place()]).enumerate()
-        {
-            let cells = [QUIRE, AS_PUBLISHED, SLOWEST].map(|subject| {
-                ms(format!("{}_{subject}_{name}_ms", call.key()), quantile_ms(measured, subject, &one(call), quantile))
-            });
-            let question = if place == 0 { call.name() } else { "" };
-            let first = [Value::text(question), Value::text(name), Value::text(units::number(published))];
-            table = table.row(first.into_iter().chain(cells));
-        }
+impl Found {
+    /// Loopback's bulk rate in bytes a second.
+    pub(super) fn bulk(&self) -> f64 {
+        interval::median(&self.loopback)
     }
-    table
 }
 
-pub(super) fn ways(measured: &Measurements) -> Table {
-    let heads: Vec<String> = std::iter::once("server".to_owned())
-        .chain(Call::ALL.into_iter().flat_map(|call| [format!("{}, ms", call.name()), "CPU, ms".to_owned()]))
-        .collect();
-    let table = Table::of_numbers("Median and CPU a request", heads.iter().map(String::as_str));
-    SUBJECTS.into_iter().zip(NAMES).fold(table, |table, (subject, name)| {
-        let cells = Call::ALL.into_iter().flat_map(|call| {
-            let cpu = measured.results.median(subject, &one(call), Measured::server_cpu_us) / 1e3;
-            [
-                ms(format!("{}_{subject}_p50_ms", call.key()), quantile_ms(measured, subject, &one(call), 0.5)),
-                ms(format!("{}_{subject}_cpu_ms", call.key()), cpu),
-            ]
-        });
-        table.row(std::iter::once(Value::text(name)).chain(cells))
-    })
+pub(super) fn published(results: &Results) -> Table {
+    let heads = ["question", "", "published", "Quire", "parallel, encoded each time", "sequential, encoded each time"];
+    let rows = Call::ALL.into_iter().zip(PUBLISHED_MS).flat_map(|(call, published)| {
+        QUANTILES.into_iter().zip(published).enumerate().map(move |(place, ((name, figure), published))| {
+            let question = if place == 0 { call.name() } else { "" };
+            let cells = [QUIRE, AS_PUBLISHED, SLOWEST].map(|subject| results.cell(call.key(), subject, figure, number));
+            row([question, name, &number(published)], cells)
+        })
+    });
+    table("Milliseconds, one request at a time", heads, rows)
+}
+
+pub(super) fn ways(results: &Results) -> Table {
+    let calls = Call::ALL.map(|call| format!("{}, ms", call.name()));
+    let heads = ["server"].into_iter().chain(calls.iter().flat_map(|call| [&**call, "CPU, ms"]));
+    let rows = SUBJECTS.into_iter().zip(NAMES).map(|(subject, name)| {
+        let cell = |call: Call, figure| results.cell(call.key(), subject, figure, number);
+        row([name], Call::ALL.into_iter().flat_map(|call| ["p50_ms", "cpu_ms"].map(|figure| cell(call, figure))))
+    });
+    table("Median and CPU a request", heads, rows)
 }
 
 /// By differences of medians.
-pub(super) fn stages(measured: &Measurements) -> Table {
+pub(super) fn stages(results: &Results, found: &Found) -> Table {
     let heads = [
         "call",
         "sequential scan",
@@ -79,139 +105,88 @@ pub(super) fn stages(measured: &Measurements) -> Table {
         "client CPU",
         "to make rows of it",
     ];
-    Call::ALL.into_iter().fold(Table::of_numbers("Milliseconds", heads), |table, call| {
-        let p50 = |subject| quantile_ms(measured, subject, &one(call), 0.5);
+    let rows = Call::ALL.into_iter().zip(found.decoding_ms).map(|(call, decoding_ms)| {
+        let p50 = |subject| results.median(call.key(), subject, "p50_ms");
+        let of = |figure| results.median(call.key(), QUIRE, figure);
         let ready = p50(QUIRE);
-        let median = |figure: fn(&Measured) -> f64| measured.results.median(QUIRE, &one(call), figure) / 1e3;
         let cells = [
             ("sequential_scan", p50("sequential_once") - ready),
             ("parallel_scan", p50("parallel_once") - ready),
             ("encoding", p50("indexed_each") - ready),
             ("collecting", p50(COLLECTED) - ready),
             ("transport", ready),
-            ("first_byte", median(|one| one.run.first_byte.quantile_us(0.5))),
-            ("server_cpu", median(Measured::server_cpu_us)),
-            ("client_cpu", median(Measured::client_cpu_us)),
-            ("decoding", measured.decoding[call.place()]),
+            ("first_byte", of("first_byte_ms")),
+            ("server_cpu", of("cpu_ms")),
+            ("client_cpu", of("client_cpu_ms")),
+            ("decoding", decoding_ms),
         ];
-        let cells = cells.map(|(name, value)| ms(format!("{}_{name}_ms", call.key()), value));
-        table.row(std::iter::once(Value::text(call.name())).chain(cells))
-    })
+        row([call.name()], cells.map(|(name, ms)| value(format!("{}_{name}_ms", call.key()), ms, number)))
+    });
+    table("Milliseconds", heads, rows)
 }
 
-pub(super) fn parts(measured: &Measurements) -> Table {
+pub(super) fn parts(results: &Results) -> Table {
     let heads =
         ["call", "result_size", "Quire, p50", "p99", "sequential, encoded each time, p50", "p99", "MB an answer"];
-    let mut table = Table::of_numbers("Milliseconds, one request at a time", heads);
-    for call in Call::ALL {
-        for share in SHARES {
+    let rows = Call::ALL.into_iter().flat_map(|call| {
+        SHARES.map(|share| {
             let load = Load::one_at_a_time(call).share(share).name();
-            let cells = [(QUIRE, 0.5), (QUIRE, 0.99), (SLOWEST, 0.5), (SLOWEST, 0.99)].map(|(subject, quantile)| {
-                let key = format!("{load}_{subject}_p{:.0}_ms", quantile * 100.0);
-                ms(key, quantile_ms(measured, subject, &load, quantile))
-            });
-            let bytes = measured.results.median(QUIRE, &load, Measured::bytes_a_request) / 1e6;
+            let figures =
+                [(QUIRE, "p50_ms"), (QUIRE, "p99_ms"), (SLOWEST, "p50_ms"), (SLOWEST, "p99_ms"), (QUIRE, "megabytes")];
             let name = if share < 1.0 { "" } else { call.name() };
-            let first = [Value::text(name), Value::text(units::number(share))];
-            table = table.row(first.into_iter().chain(cells).chain([ms(format!("{load}_megabytes"), bytes)]));
-        }
-    }
-    table
+            row([name, &number(share)], figures.map(|(subject, figure)| results.cell(&load, subject, figure, number)))
+        })
+    });
+    table("Milliseconds, one request at a time", heads, rows)
 }
 
-pub(super) fn packed(measured: &Measurements) -> Table {
+pub(super) fn packed(results: &Results) -> Table {
     let heads = ["call", "coding", "p50, ms", "p99, ms", "MB an answer", "server CPU, ms", "client CPU, ms"];
-    let mut table = Table::of_numbers("One request at a time, all matching rows; unpacking is not timed", heads);
-    for call in Call::ALL {
-        for coding in [Coding::Plain, Coding::Gzip, Coding::Zstd] {
+    let rows = Call::ALL.into_iter().flat_map(|call| {
+        [PLAIN, PACKED[0], PACKED[1]].map(|coding| {
             let load = Load::one_at_a_time(call).coded(coding).name();
-            let median = |figure: fn(&Measured) -> f64| measured.results.median(QUIRE, &load, figure);
-            let cells = [
-                ("p50_ms", quantile_ms(measured, QUIRE, &load, 0.5)),
-                ("p99_ms", quantile_ms(measured, QUIRE, &load, 0.99)),
-                ("megabytes", median(Measured::bytes_a_request) / 1e6),
-                ("server_cpu_ms", median(Measured::server_cpu_us) / 1e3),
-                ("client_cpu_ms", median(Measured::client_cpu_us) / 1e3),
-            ];
-            let cells = cells.map(|(name, value)| ms(format!("{load}_{name}"), value));
-            let name = if coding == Coding::Plain { call.name() } else { "" };
-            table = table.row([Value::text(name), Value::text(coding.name())].into_iter().chain(cells));
-        }
-    }
-    table
+            let figures = ["p50_ms", "p99_ms", "megabytes", "cpu_ms", "client_cpu_ms"];
+            let name = if coding == PLAIN { call.name() } else { "" };
+            row([name, coding.0], figures.map(|figure| results.cell(&load, QUIRE, figure, number)))
+        })
+    });
+    table("One request at a time, all matching rows; unpacking is not timed", heads, rows)
 }
 
-/// What an engine took, medians of all rounds' queries.
-pub(super) struct Engine {
-    pub(super) rows: u64,
-    pub(super) rows_ms: f64,
-    pub(super) json_ms: f64,
-    cpu_ms: f64,
-    megabytes: f64,
-}
-
-pub(super) fn engine(measured: &Measurements, name: &str) -> Option<Engine> {
-    let rounds: Vec<_> = measured.engines.iter().filter(|asked| asked.engine == name).collect();
-    let all =
-        |figure: fn(&super::Asked) -> f64| interval::median(&rounds.iter().map(|one| figure(one)).collect::<Vec<_>>());
-    Some(Engine {
-        rows: rounds.first()?.rows,
-        rows_ms: all(|asked| interval::median(&asked.rows_ms)),
-        json_ms: all(|asked| interval::median(&asked.json_ms)),
-        cpu_ms: all(|asked| asked.cpu_ms),
-        megabytes: all(|asked| asked.json_bytes / 1e6),
-    })
-}
-
-pub(super) fn others(measured: &Measurements) -> Table {
+pub(super) fn others(results: &Results, found: &Found) -> Table {
     let heads = ["subject", "until the rows are there, ms", "until they are JSON, ms", "CPU, ms", "MB", "rows"];
-    let mut table = Table::of_numbers("The same query, median milliseconds", heads);
-    let load = Load::limit(Call::Search, 1).name();
-    let eight = Load::limit(Call::Search, 8).name();
-    for (subject, name) in [(QUIRE, "Quire, /search"), (NGINX, "nginx, the answer as a file")] {
-        if measured.results.of(subject, &load).next().is_none() {
-            table = table.row([Value::text(name), Value::text("missing")]);
-            continue;
+    let [one, eight] = LIMITS.map(|clients| Load::limit(clients).name());
+    let servers = [(QUIRE, "Quire, /search"), (NGINX, "nginx, the answer as a file")].map(|(subject, name)| {
+        if results.of(&one, subject).next().is_none() {
+            return row([name, "missing"], []);
         }
-        let cpu = measured.results.median(subject, &load, Measured::server_cpu_us) / 1e3;
-        let bytes = measured.results.median(subject, &load, Measured::bytes_a_request) / 1e6;
-        let rate = bytes_per_second(measured, subject, &eight) / 1e9;
-        table = table.row([
-            Value::text(format!("{name}; {} GB/s to 8 clients", units::number(rate))),
-            Value::text(""),
-            ms(format!("limit_{subject}_p50_ms"), quantile_ms(measured, subject, &load, 0.5)),
-            ms(format!("limit_{subject}_cpu_ms"), cpu),
-            ms(format!("limit_{subject}_megabytes"), bytes),
-            Value::text(units::count(measured.matching)),
-        ]);
-    }
-    let names = ["SQLite without an index", "SQLite with an index", "DuckDB"];
-    for (key, name) in ENGINES.into_iter().zip(names) {
-        table = table.row(match engine(measured, key) {
-            None => vec![Value::text(name), Value::text("missing")],
-            Some(found) => vec![
-                Value::text(name),
-                ms(format!("{key}_rows_ms"), found.rows_ms),
-                ms(format!("{key}_json_ms"), found.json_ms),
-                ms(format!("{key}_cpu_ms"), found.cpu_ms),
-                ms(format!("{key}_megabytes"), found.megabytes),
-                Value::text(units::count(found.rows)).bad(found.rows != measured.matching),
-            ],
-        });
-    }
-    table
+        let rate = results.median(&eight, subject, "bytes_per_second") / 1e9;
+        let cells = ["p50_ms", "cpu_ms", "megabytes"].map(|figure| results.cell(&one, subject, figure, number));
+        let matching = Value::text(units::count(found.matching));
+        row([&*format!("{name}; {} GB/s to 8 clients", number(rate)), ""], cells.into_iter().chain([matching]))
+    });
+    let engines = ENGINES.map(|(engine, name)| {
+        let figures = ["rows_ms", "json_ms", "cpu_ms", "megabytes"];
+        if found.queries.of("", engine).next().is_none() {
+            return row([name, "missing"], []);
+        }
+        let rows = found.queries.median("", engine, "rows");
+        let is_wrong = (rows - units::float(found.matching)).abs() > 0.5;
+        let cells = figures.map(|figure| found.queries.cell("", engine, figure, number));
+        row([name], cells.into_iter().chain([Value::text(number(rows)).bad(is_wrong)]))
+    });
+    table("The same query, median milliseconds", heads, servers.into_iter().chain(engines))
 }
 
-pub(super) fn facts(measured: &Measurements) -> Table {
-    let versions = measured.versions.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>();
-    let seconds = |name: usize| measured.started_seconds.get(name).copied().unwrap_or(f64::NAN);
+pub(super) fn facts(found: &Found) -> Table {
+    let seconds = |server: usize| found.started_seconds.get(server).copied().unwrap_or(f64::NAN);
     let facts = [
-        ("loopback, bulk".to_owned(), format!("{}/s", units::bytes(loopback(measured)))),
-        ("the file".to_owned(), units::bytes(units::float(measured.csv_bytes))),
-        ("made up in".to_owned(), format!("{} s", units::number(measured.generated_seconds))),
-        ("server with rows encoded once listens after".to_owned(), format!("{} s", units::number(seconds(0)))),
-        ("server that encodes each time listens after".to_owned(), format!("{} s", units::number(seconds(1)))),
-        ("others' versions".to_owned(), versions.join(", ")),
+        ("loopback, bulk", format!("{}/s", units::bytes(found.bulk()))),
+        ("the file", units::bytes(units::float(found.csv_bytes))),
+        ("generated in", format!("{} s", number(found.generated_seconds))),
+        ("server with rows encoded once listens after", format!("{} s", number(seconds(0)))),
+        ("server that encodes each time listens after", format!("{} s", number(seconds(1)))),
+        ("others' versions", found.versions.join(", ")),
     ];
-    Table::of_facts("Beside the queries", facts)
+    Table::of_facts("Beside the queries", facts.map(|(name, fact)| (name.to_owned(), fact)))
 }

@@ -1,0 +1,190 @@
+//! What was measured: each run as named figures, and what the runs of one load on one subject say together.
+//!
+//! Must not know what is measured, nor how it is shown.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bench::measurement::Run;
+use bench::measurement::Finish;
+use bench::report::units::float;
+use bench::stats::interval::{self, Interval};
+
+/// Confidence of every interval that an experiment states.
+const CONFIDENCE: f64 = 0.95;
+
+/// Doubtful runs that are named for each reason; the file of runs has all of them.
+const DOUBTS_NAMED: usize = 8;
+
+/// What was seen in one run.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    figures: BTreeMap<String, f64>,
+    /// The end of every request; empty if only a sample was kept.
+    pub finishes: Vec<Finish>,
+    /// Why the figures are not to be believed.
+    pub doubts: Vec<String>,
+}
+
+impl Observed {
+    /// These figures, by name; a name ends with its unit.
+    pub fn new<'a>(figures: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
+        let figures = figures.into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect();
+        Self { figures, ..Self::default() }
+    }
+
+    /// The figures of a load generator's run, its endings by their labels, and the CPU time that the server's process
+    /// spent meanwhile.
+    pub fn of_run(run: &Run, server_cpu: Duration) -> Self {
+        let completed = float(run.completed.max(1));
+        let quantile = |share| run.response.quantile_us(share);
+        let bytes = float(run.received_bytes) / completed;
+        let mut observed = Self::new([
+            ("requests", float(run.requests)),
+            ("errors", float(run.errors)),
+            ("failed", float(run.errors)),
+            ("seconds", run.seconds),
+            ("per_second", run.rate),
+            // The run's time shared out over its requests, as published figures state it.
+            ("ms", 1e3 / run.rate),
+            ("mean_us", run.response.mean_us()),
+            ("p50_us", quantile(0.5)),
+            ("p90_us", quantile(0.9)),
+            ("p99_us", quantile(0.99)),
+            ("p999_us", quantile(0.999)),
+            ("first_byte_us", run.first_byte.quantile_us(0.5)),
+            ("first_byte_p99_us", run.first_byte.quantile_us(0.99)),
+            // As the sockets carried them.
+            ("bytes_a_request", bytes),
+            ("bytes_per_second", run.rate * bytes),
+            ("megabytes", bytes / 1e6),
+            ("cpu_us", server_cpu.as_secs_f64() * 1e6 / completed),
+            // The share of the time in which the server's process was on a core.
+            ("busy", server_cpu.as_secs_f64() / run.seconds.max(1e-9)),
+            ("client_cpu_us", run.client_cpu_seconds * 1e6 / completed),
+            ("client_busy_max", run.client_busy_max),
+        ]);
+        observed.figures.extend(run.endings.iter().map(|(label, count)| (label.clone(), float(*count))));
+        if usize::try_from(run.requests).is_ok_and(|requests| requests == run.finishes.len()) {
+            observed.finishes.clone_from(&run.finishes);
+        }
+        observed.doubts.clone_from(&run.verdict.reasons);
+        observed
+    }
+
+    /// With another figure.
+    #[must_use]
+    pub fn with(mut self, name: &str, figure: f64) -> Self {
+        self.figures.insert(name.to_owned(), figure);
+        self
+    }
+
+    /// A figure; NaN if it was not measured. Every time in microseconds is also there in milliseconds.
+    pub fn figure(&self, name: &str) -> f64 {
+        let direct = self.figures.get(name).copied();
+        let scaled = || self.figures.get(&format!("{}_us", name.strip_suffix("_ms")?)).map(|us| us / 1e3);
+        direct.or_else(scaled).unwrap_or(f64::NAN)
+    }
+}
+
+/// A run of a load on a subject.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Name of the load; empty if the subject has only one.
+    pub load: String,
+    /// Name of the subject.
+    pub subject: &'static str,
+    /// From 0.
+    pub round: usize,
+    /// What was seen.
+    pub seen: Observed,
+}
+
+/// Runs, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    measured: Vec<Measured>,
+}
+
+impl Results {
+    /// Adds a run.
+    pub fn push(&mut self, load: impl Into<String>, subject: &'static str, round: usize, seen: Observed) {
+        self.measured.push(Measured { load: load.into(), subject, round, seen });
+    }
+
+    /// Every run.
+    pub fn all(&self) -> &[Measured] {
+        &self.measured
+    }
+
+    /// The runs of a load on a subject, by round.
+    pub fn of<'a>(&'a self, load: &'a str, subject: &'a str) -> impl Iterator<Item = &'a Measured> {
+        self.measured.iter().filter(move |one| one.subject == subject && one.load == load)
+    }
+
+    /// A figure of each run of a load on a subject.
+    pub fn figures(&self, load: &str, subject: &str, figure: &str) -> Vec<f64> {
+        self.of(load, subject).map(|one| one.seen.figure(figure)).collect()
+    }
+
+    /// The median of a figure; NaN if the load was not put to the subject.
+    pub fn median(&self, load: &str, subject: &str, figure: &str) -> f64 {
+        interval::median(&self.figures(load, subject, figure))
+    }
+
+    /// How many times the rate of `other` the rate of `subject` is, paired by round; none with fewer than two rounds.
+    pub fn ratio(&self, load: &str, subject: &str, other: &str) -> Option<Interval> {
+        let rates = |subject| self.figures(load, subject, "per_second");
+        interval::paired_ratio(&rates(other), &rates(subject), CONFIDENCE)
+    }
+
+    /// Why runs are not to be believed: each reason once, with the runs that it concerns.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = BTreeMap::<&str, Vec<String>>::new();
+        for one in &self.measured {
+            for reason in &one.seen.doubts {
+                // The figures in a reason differ from run to run; the words after them do not.
+                let kind = reason.split(':').next().unwrap_or(reason);
+                let kind = kind.trim_start_matches(|letter: char| !letter.is_alphabetic()).trim_start_matches("of ");
+                doubts.entry(kind).or_default().push(format!("{} of {}", one.load, one.subject));
+            }
+        }
+        let told = |(kind, runs): (&str, Vec<String>)| {
+            let named = runs[..runs.len().min(DOUBTS_NAMED)].join(", ");
+            let more = runs.len().saturating_sub(DOUBTS_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{kind}, in {} of {} runs: {named}{more}", runs.len(), self.measured.len())
+        };
+        doubts.into_iter().map(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bench::measurement::Verdict;
+
+    use super::*;
+
+    #[test]
+    fn doubts_are_told_by_reason_with_the_first_runs_and_how_many_more() {
+        let mut results = Results::default();
+        for round in 0..20 {
+            let verdict = if round > 0 {
+                Verdict::invalid(format!("{round}.5% of the time was stolen"))
+            } else {
+                Verdict::default()
+            };
+            let run = Run { verdict, ..Run::default() };
+            results.push("buy", "quire", round, Observed::of_run(&run, Duration::ZERO));
+        }
+        let named = ["buy of quire"; DOUBTS_NAMED].join(", ");
+        assert_eq!(results.doubts(), [format!("the time was stolen, in 19 of 20 runs: {named} and 11 more")]);
+    }
+
+    #[test]
+    fn a_time_can_be_asked_for_in_milliseconds_and_a_figure_that_is_not_there_is_not_a_number() {
+        let seen = Observed::new([("p50_us", 1500.0)]);
+        assert!((seen.figure("p50_ms") - 1.5).abs() < 1e-9);
+        assert!(seen.figure("p90_ms").is_nan() && seen.figure("done").is_nan());
+    }
+}
