@@ -1,7 +1,7 @@
 //! The catalogue as readers see it: memory that the ledger publishes after each commit.
 //!
 //! A reader takes no lock: it loads a pointer to an immutable [`Catalogue`] and reads two atomics in a book.
-//! Stock and price change in place; only a book that comes, goes or is renamed makes a new [`Catalogue`], which
+//! Stock and price change in place; only a book that is added, removed or renamed makes a new [`Catalogue`], which
 //! shares all but the changed path with the old one. Must not know how anything is stored or sent.
 
 use std::{
@@ -64,8 +64,8 @@ impl Book {
         Cents::new(self.price_cents.load(Relaxed)).unwrap_or_default()
     }
 
-    /// Shows readers what a commit left. Relaxed is enough: each value is true by itself, and a caller that
-    /// was told of a commit learned it through a channel that orders what came before.
+    /// Shows readers the stock and price after a commit. Relaxed is enough: each value is true by itself, and a caller
+    /// that was told of a commit learned it through a channel, which orders what came before.
     pub(crate) fn publish(&self, stock: u32, price: Cents) {
         self.stock.store(stock, Relaxed);
         self.price_cents.store(price.get(), Relaxed);
@@ -81,7 +81,7 @@ impl From<NewBook> for Book {
 /// Books in the order of their ids.
 pub type Books = Arc<[Arc<Book>]>;
 
-/// Those of `books` with an id above `after`.
+/// The part of `books` with ids above `after`.
 pub fn behind(books: &[Arc<Book>], after: Option<BookId>) -> &[Arc<Book>] {
     after.map_or(books, |after| &books[books.partition_point(|book| book.id <= after)..])
 }
@@ -96,7 +96,7 @@ struct Index {
 }
 
 impl Index {
-    /// Entries in a part, about, when the index is made.
+    /// About how many entries a new part has.
     const PART: usize = 512;
 
     fn for_books(count: usize) -> Self {
@@ -188,7 +188,7 @@ impl Catalogue {
         self.topics.range::<_, Arc<str>>((from, Bound::Unbounded)).map(move |topic| (topic, count(topic)))
     }
 
-    /// Books that came, went or changed their text, all at once: each topic they touch is made anew only once.
+    /// Adds, removes and edits books, all at once, so that each topic is rebuilt only once.
     fn restructure(&mut self, changes: Vec<(BookId, Option<NewBook>)>) {
         let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
         let by_topic = &self.by_topic;
@@ -237,7 +237,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// The catalogue as it is now; later comings and goings do not show in it, later stock and prices do.
+    /// The catalogue as it is now. It shows later stock and prices, but not books that are added or removed later.
     pub fn load(&self) -> arc_swap::Guard<Arc<Catalogue>> {
         self.current.load()
     }
@@ -251,8 +251,8 @@ impl Shelf {
         self.current.store(Arc::new(catalogue));
     }
 
-    /// Takes over what the store says of some books: `None` for one that is gone. Only the ledger calls this,
-    /// one caller at a time.
+    /// Takes over the store's state of some books; `None` for one that was removed. Only the ledger calls this, one
+    /// thread at a time.
     pub(crate) fn apply(&self, changes: impl IntoIterator<Item = (BookId, Option<NewBook>)>) {
         let current = self.current.load_full();
         let structural: Vec<_> = changes

@@ -1,4 +1,4 @@
-//! What the store deals in, with units in the types. Must not know any wire format or any SQL.
+//! Books, purchases and log entries, with units in the types. Must not know any wire format or any SQL.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{fault::Fault, money::Cents};
 pub struct BookId(i32);
 
 impl BookId {
-    /// What an id must look like; part of every message that refuses one.
+    /// The valid range, as every message that refuses an id names it.
     pub const WANTED: &str = "a whole number from 1 to 2147483647";
 
     /// `None` for 0 and below.
@@ -40,7 +40,7 @@ impl fmt::Display for BookId {
     }
 }
 
-/// The most copies of a book that the store can hold: what an `int32` on the wire can say.
+/// The most copies of a book that the store can hold: the largest `int32` of the wire.
 pub const STOCK_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// The stock that `restock` raises every book to when it is given no amount.
@@ -111,7 +111,7 @@ pub struct Purchase {
     pub key: Option<IdempotencyKey>,
 }
 
-/// How a purchase ended, as far as business goes.
+/// How a purchase ended, as a matter of business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The copies are the buyer's, and that is on disk.
@@ -125,10 +125,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In the order of the variants; the labels that metrics and JSON use.
+    /// In the order of the variants.
     pub const ALL: [Self; 4] = [Self::Bought, Self::SoldOut, Self::TooFew, Self::NoSuchBook];
 
-    /// A word for machines.
+    /// The name in metrics and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bought => "bought",
@@ -170,14 +170,14 @@ pub struct PriceChange {
     pub after: Cents,
 }
 
-/// What happened to a book, as the log tells it.
+/// What happened to a book, as the log records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// It came into the catalogue, with `after` copies.
+    /// It was added to the catalogue, with `after` copies.
     Added,
     /// Copies were sold.
     Purchase,
-    /// A purchase with a key was refused; its retry must be refused as well.
+    /// A purchase with a key was refused; a retry must be refused as well.
     Refused,
     /// The operator raised its stock.
     Restock,
@@ -185,7 +185,7 @@ pub enum EntryKind {
     Price,
     /// Another program changed its stock in the database.
     Adjusted,
-    /// Another program took it out of the catalogue.
+    /// Another program removed it from the catalogue.
     Removed,
     /// Another program changed its title or topic.
     Edited,
@@ -204,7 +204,7 @@ impl EntryKind {
         Self::Edited,
     ];
 
-    /// A word for people and machines.
+    /// The name in answers and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -228,7 +228,7 @@ pub struct Entry {
     pub time_ms: i64,
     /// What happened.
     pub kind: EntryKind,
-    /// To which book.
+    /// The book.
     pub book: BookId,
     /// Copies that a purchase asked for.
     pub quantity: Option<u32>,
@@ -241,7 +241,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What the caller was told of the purchase that this line records.
+    /// The answer that the caller of the recorded purchase got.
     pub fn receipt(&self) -> Receipt {
         let stock = |copies: Option<i64>| copies.and_then(|copies| u32::try_from(copies).ok());
         let verdict = match (self.kind, stock(self.after)) {

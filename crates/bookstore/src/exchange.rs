@@ -24,7 +24,7 @@ pub const COLUMNS: [&str; 5] = ["id", "title", "topic", "stock", "price"];
 /// Bytes in a title; a longer one is a broken file.
 const TITLE_BYTES_MAX: usize = 4096;
 
-/// A row that cannot be taken.
+/// A row that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {reason}")]
 pub struct BadRow {
@@ -97,13 +97,13 @@ impl From<csv::Error> for ExportError {
     }
 }
 
-/// How an import goes about bad rows and tells of its progress.
+/// How an import treats bad rows and reports its progress.
 pub struct Options<'a> {
     /// Called with the bytes read so far.
     pub progress: &'a mut dyn FnMut(u64),
     /// Called with each bad row, which is then left out; `None` makes the first one end the import.
     pub skip_bad: Option<&'a mut dyn FnMut(&BadRow)>,
-    /// Whether a store that the import makes gets the sample catalogue, as it would from `serve`.
+    /// Whether a store that the import creates starts with the sample catalogue, as one that `serve` creates does.
     pub sample: bool,
 }
 
@@ -197,7 +197,7 @@ fn add(file: &Connection, book: NewBook) -> rusqlite::Result<Result<(), Refused>
     }
 }
 
-/// Whether a character steers a terminal or the direction of text, and so can make a title look like another.
+/// Whether a character controls a terminal or the direction of text, so that a title could look like another.
 fn is_unseen(sign: char) -> bool {
     let steers =
         matches!(sign, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -217,7 +217,7 @@ fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
         let text = cell(place)?.trim();
         if let Some(sign) = text.chars().find(|sign| is_unseen(*sign)) {
             let code = u32::from(sign);
-            let reason = format!("it holds the control character U+{code:04X}, which no one sees; take it out");
+            let reason = format!("it holds the invisible control character U+{code:04X}; remove it");
             return Err((COLUMNS[place], reason));
         }
         let fits = !text.is_empty() && text.len() <= most;

@@ -2,8 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use crate::domain::BookId;
-
 /// A limit that a request ran into; the name it has in the configuration and in the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
@@ -147,8 +145,8 @@ pub enum Fault {
     KeyReused {
         /// The earlier request's log entry.
         number: i64,
-        /// The book it wanted.
-        book: BookId,
+        /// The book it wanted, by its id.
+        book: i32,
         /// The copies it wanted.
         quantity: u32,
     },

@@ -1,150 +1,69 @@
-//! Made-up catalogues of any size, the same for the same seed on every machine. Must not know where they go.
+//! Generates catalogues of any size, the same for the same seed on every machine. Must not know where they go.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::LazyLock,
+};
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256StarStar;
 
 use crate::{exchange::COLUMNS, money::Cents};
 
-const FIELDS: [&str; 24] = [
-    "distributed systems",
-    "databases",
-    "compilers",
-    "operating systems",
-    "computer networks",
-    "cryptography",
-    "machine learning",
-    "computer graphics",
-    "algorithms",
-    "type theory",
-    "college life",
-    "cooking",
-    "gardening",
-    "photography",
-    "music theory",
-    "world history",
-    "astronomy",
-    "chemistry",
-    "economics",
-    "philosophy",
-    "poetry",
-    "travel",
-    "architecture",
-    "linguistics",
-];
+type Words = LazyLock<Vec<&'static str>>;
 
-const ANGLES: [&str; 13] = [
-    "",
-    "advanced",
-    "applied",
-    "biographies in",
-    "case studies in",
-    "classics of",
-    "exercises in",
-    "experimental",
-    "history of",
-    "introductory",
-    "modern",
-    "research in",
-    "teaching",
-];
+fn list(words: &'static str) -> Vec<&'static str> {
+    words.split(", ").collect()
+}
 
-const OPENINGS: [&str; 16] = [
-    "A Field Guide to",
-    "A Short History of",
-    "Achieving More with",
-    "An Introduction to",
-    "Beyond",
-    "Essays on",
-    "Fundamentals of",
-    "Hands-On",
-    "How I Learned to Love",
-    "Lectures on",
-    "Notes on",
-    "Rethinking",
-    "Surviving",
-    "The Art of",
-    "The Little Book of",
-    "Understanding",
-];
+static FIELDS: Words = Words::new(|| {
+    list(
+        "distributed systems, databases, compilers, operating systems, computer networks, cryptography, machine \
+         learning, computer graphics, algorithms, type theory, college life, cooking, gardening, photography, music \
+         theory, world history, astronomy, chemistry, economics, philosophy, poetry, travel, architecture, \
+         linguistics",
+    )
+});
 
-const SUBJECTS: [&str; 40] = [
-    "Consensus",
-    "Caches",
-    "Parsers",
-    "Schedulers",
-    "Sockets",
-    "Ciphers",
-    "Gradients",
-    "Shaders",
-    "Graphs",
-    "Proofs",
-    "Dormitories",
-    "Soups",
-    "Orchids",
-    "Shadows",
-    "Harmony",
-    "Empires",
-    "Comets",
-    "Catalysts",
-    "Markets",
-    "Paradoxes",
-    "Sonnets",
-    "Railways",
-    "Cathedrals",
-    "Vowels",
-    "Queues",
-    "Clocks",
-    "Ledgers",
-    "Failure",
-    "Latency",
-    "Silence",
-    "Rivers",
-    "Bread",
-    "Winter",
-    "Islands",
-    "Memory",
-    "Bridges",
-    "Numbers",
-    "Maps",
-    "Letters",
-    "Machines",
-];
+static ANGLES: Words = Words::new(|| {
+    list(
+        ", advanced, applied, biographies in, case studies in, classics of, exercises in, experimental, history of, \
+         introductory, modern, research in, teaching",
+    )
+});
 
-const COMPANIONS: [&str; 12] = [
-    "for Beginners",
-    "for the Impatient",
-    "in Practice",
-    "from First Principles",
-    "without Tears",
-    "at Scale",
-    "in the Small Hours",
-    "and Other Stories",
-    "by Example",
-    "under Pressure",
-    "after Dark",
-    "Revisited",
-];
+static OPENINGS: Words = Words::new(|| {
+    list(
+        "A Field Guide to, A Short History of, Achieving More with, An Introduction to, Beyond, Essays on, \
+         Fundamentals of, Hands-On, How I Learned to Love, Lectures on, Notes on, Rethinking, Surviving, The Art of, \
+         The Little Book of, Understanding",
+    )
+});
 
-const SURNAMES: [&str; 14] = [
-    "Okafor",
-    "Lindqvist",
-    "Tanaka",
-    "Moreau",
-    "O'Brien",
-    "Kowalski",
-    "Haddad",
-    "Silva",
-    "Nguyen",
-    "Petrov",
-    "García",
-    "Ström",
-    "Achebe",
-    "Novák",
-];
+static SUBJECTS: Words = Words::new(|| {
+    list(
+        "Consensus, Caches, Parsers, Schedulers, Sockets, Ciphers, Gradients, Shaders, Graphs, Proofs, Dormitories, \
+         Soups, Orchids, Shadows, Harmony, Empires, Comets, Catalysts, Markets, Paradoxes, Sonnets, Railways, \
+         Cathedrals, Vowels, Queues, Clocks, Ledgers, Failure, Latency, Silence, Rivers, Bread, Winter, Islands, \
+         Memory, Bridges, Numbers, Maps, Letters, Machines",
+    )
+});
 
-/// A pick in proportion: `bound` is small, so the bias of a remainder is too.
+static COMPANIONS: Words = Words::new(|| {
+    list(
+        "for Beginners, for the Impatient, in Practice, from First Principles, without Tears, at Scale, in the Small \
+         Hours, and Other Stories, by Example, under Pressure, after Dark, Revisited",
+    )
+});
+
+static SURNAMES: Words = Words::new(|| {
+    list(
+        "Okafor, Lindqvist, Tanaka, Moreau, O'Brien, Kowalski, Haddad, Silva, Nguyen, Petrov, García, Ström, Achebe, \
+         Novák",
+    )
+});
+
+/// A number below `bound`, which is small, so the bias of a remainder is too.
 fn below(random: &mut Xoshiro256StarStar, bound: usize) -> usize {
     let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
     usize::try_from(random.next_u64() % bound).unwrap_or(0)
@@ -168,7 +87,7 @@ fn title(random: &mut Xoshiro256StarStar) -> String {
     title
 }
 
-/// Few topics are popular and many are not, as in a real shop: the smaller of two picks.
+/// The smaller of two picks, so that few topics are popular, as in a real shop.
 fn topic(random: &mut Xoshiro256StarStar) -> String {
     let (field, other) = (below(random, FIELDS.len()), below(random, FIELDS.len()));
     let (angle, again) = (below(random, ANGLES.len()), below(random, ANGLES.len()));

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cents(i64);
 
-/// What an amount must look like; part of every message that refuses one.
+/// The valid form, as every message that refuses an amount names it.
 pub const WANTED: &str = "a price from 0.00 to 1000000000.00 with at most two decimals";
 
 impl Cents {

@@ -1,14 +1,14 @@
-//! Which topics are nearest to a text that a person typed. Must not know where topics come from.
+//! Finds the topics that are nearest to a typed text. Must not know where topics come from.
 
 use std::sync::Arc;
 
-/// Work for one text, in pairs of letters compared: some ten milliseconds, and some 50,000 topics of the usual length.
+/// The most work for one text, in pairs of letters compared: about 10 ms, or 50,000 topics of the usual length.
 const WORK_MAX: usize = 8 << 20;
-/// Work after which others should have a turn.
+/// Work after which the caller should let other tasks run.
 const WORK_AT_ONCE: usize = 1 << 17;
-/// What a topic costs beside its letters.
+/// The cost of a topic beside its letters.
 const WORK_A_TOPIC: usize = 32;
-/// Letters in which a topic may differ.
+/// The most letters in which a topic may differ.
 const DISTANCE_MAX: usize = 3;
 
 /// Collects the topics nearest to a text, as far as a bound on its work lets it look.
@@ -30,12 +30,12 @@ impl Nearest {
         Self { letters: text.chars().count(), text, most, best: Vec::new(), work: 0, turn: 0 }
     }
 
-    /// Whether it has done as much as it may.
+    /// Whether its work has reached the bound.
     pub(crate) fn is_spent(&self) -> bool {
         self.work >= WORK_MAX
     }
 
-    /// Takes a topic in if it is near; true if others should have a turn.
+    /// Takes a topic in if it is near; true if the caller should let other tasks run.
     pub(crate) fn look(&mut self, topic: &Arc<str>) -> bool {
         let before = self.work;
         let rank = self.rank(topic);
@@ -78,7 +78,7 @@ impl Nearest {
         topic.split_whitespace().filter_map(|word| self.slips(word).map(|letters| letters + 2)).chain(whole).min()
     }
 
-    /// In how many letters a topic or a word of it differs, if they are few.
+    /// In how many letters a topic or one of its words differs; `None` if in too many.
     fn slips(&mut self, part: &str) -> Option<usize> {
         let letters = part.chars().count();
         let allowed = DISTANCE_MAX.min(self.letters / 3);

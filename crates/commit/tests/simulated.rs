@@ -62,6 +62,10 @@ impl Store for Simulated {
     }
 
     fn failed(&mut self, (): &(), _: u32) {}
+
+    fn bytes(job: &u32) -> usize {
+        usize::try_from(*job).unwrap_or(usize::MAX)
+    }
 }
 
 impl Opened<Simulated> for Simulated {
@@ -259,6 +263,19 @@ fn a_full_group_refuses_and_a_closed_one_too() {
 }
 
 #[test]
+fn a_batch_ends_at_its_jobs_and_once_it_has_its_bytes() {
+    let stage = Stage::new(Limits { batch: 3, batch_bytes: 8, ..Limits::default() });
+    let mut waiting = vec![stage.send(1)];
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    waiting.extend(stage.queue(&[1, 1, 1, 1, 4, 4, 99, 2]));
+    stage.steps[0].send(Step::Succeed).unwrap();
+    for batch in [vec![1, 1, 1], vec![1, 4, 4], vec![99], vec![2]] {
+        stage.expect(Event::Commit(batch), Step::Succeed);
+    }
+    assert!(stage.answers(waiting).iter().all(Result::is_ok));
+}
+
+#[test]
 fn closing_does_not_wait_for_a_store_that_cannot_be_opened() {
     let stage = Stage::with_workers(Limits::default(), 1);
     stage.expect(Event::Open, Step::Fail { on_disk: false });
@@ -325,4 +342,25 @@ fn several_workers_take_a_job_each_and_one_failure_stops_them_all() {
     let mut answers = stage.answers(waiting);
     answers.sort_by_key(Result::is_err);
     assert!(matches!(answers[..], [Ok(_), Err(Failure::OutcomeUnknown)]), "{answers:?}");
+}
+
+#[test]
+fn a_group_is_healthy_when_every_worker_has_read_back() {
+    let stage = Stage::with_workers(Limits { batch: 1, ..Limits::default() }, 2);
+    for steps in &stage.steps {
+        assert_eq!(stage.next(), Event::Open);
+        steps.send(Step::Fail { on_disk: false }).unwrap();
+    }
+    assert_eq!([stage.next(), stage.next()], [Event::Open, Event::Open], "both try again");
+    for _ in 0..2 {
+        stage.steps[0].send(Step::Succeed).unwrap();
+    }
+    assert_eq!(stage.next(), Event::ReadBack);
+    assert_eq!(stage.answers(vec![stage.send(1)]), [Err(Failure::Recovering)]);
+    assert!(!stage.healthy());
+    for _ in 0..2 {
+        stage.steps[1].send(Step::Succeed).unwrap();
+    }
+    assert_eq!(stage.next(), Event::ReadBack);
+    stage.runtime.block_on(stage.group.healthy().wait_for(|healthy| *healthy)).unwrap();
 }

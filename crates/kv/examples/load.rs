@@ -54,7 +54,7 @@ async fn experiment(load: Arc<Load>, seed: u64) -> Result<(), Status> {
     while !load.stop.load(Relaxed) {
         let value = noise.slice(..exponential(&mut random, 65_536.0).min((4 << 20) - 8192));
         let place = usize::try_from(random.next_u64() % keys.len().max(1) as u64).unwrap_or(0);
-        // A key that nobody has takes as long as one that somebody has, so the kinds stay even.
+        // A call for a missing key takes as long as one for a present key, so the kinds stay even.
         let key = keys.get(place).cloned().unwrap_or_default();
         let answer = match random.next_u64() % 4 {
             0 => {

@@ -1,4 +1,4 @@
-//! What time it is, for entries that expire. Wall-clock time, because entries outlive the process.
+//! The time by which entries expire: wall-clock time, because entries outlive the process.
 
 use std::{
     sync::{
@@ -11,10 +11,10 @@ use std::{
 /// Milliseconds since 1970.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
-    /// The machine's.
+    /// The machine's clock.
     #[default]
     Wall,
-    /// Shows what it was set to.
+    /// Shows the time that a test has set.
     Manual(Arc<AtomicU64>),
 }
 

@@ -1,4 +1,4 @@
-//! What the map holds, with the memory it takes. Must not know where values come from.
+//! Keys, values and entries, with the memory they take. Must not know where values come from.
 
 use std::{fmt, num::NonZeroU64, sync::Arc};
 
@@ -10,14 +10,14 @@ pub type Key = Arc<[u8]>;
 /// Values from this size on stay in the buffer they came in; shorter ones are cheaper to copy than to share.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 
-/// A buffer may be larger than the value by one part in so many, or the value is copied out of it.
+/// A buffer may be larger than its value by one part in this many; otherwise the value is copied out of it.
 const SLACK_PARTS: usize = 8;
 
-/// What an entry takes beside its key and its value: its places in the map and in the index, and what the allocator
-/// adds to the two blocks. Measured with a million entries, see docs/kv.md.
+/// Memory of an entry beside its key and its value: its places in the map and in the index, and the allocator's overhead
+/// for the two blocks. Measured with a million entries; see docs/kv.md.
 pub(crate) const ENTRY_BYTES: usize = 264;
 
-/// Number of the write that made an entry; greater for later writes of the same key, and never given twice.
+/// The number of the write that made an entry: greater for later writes of the same key, and never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
@@ -35,8 +35,8 @@ pub struct Value {
 }
 
 impl Value {
-    /// A value out of a message whose fields share a buffer of `buffer_bytes`, or have their own memory if that is 0.
-    /// A small value does not keep a large buffer alive.
+    /// A value from a message whose fields share a buffer of `buffer_bytes`; 0 if each field has its own memory. A small
+    /// value does not keep a large buffer alive.
     pub fn received(bytes: Bytes, buffer_bytes: usize) -> Self {
         let slack = buffer_bytes.saturating_sub(bytes.len());
         if buffer_bytes == 0 {
@@ -60,14 +60,14 @@ impl Value {
     }
 }
 
-/// What a key has.
+/// The value of a key, and what belongs to it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The value.
     pub value: Value,
     /// The write that made it.
     pub version: Version,
-    /// When it is gone, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_at_ms: Option<NonZeroU64>,
 }
 
@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-/// Memory of an entry, as the limit counts it.
+/// Memory of an entry, as the limit `total_bytes` counts it.
 pub(crate) fn entry_bytes(key: &[u8], value: &Value) -> usize {
     ENTRY_BYTES + key.len() + value.held_bytes
 }

@@ -1,6 +1,6 @@
-//! The keys in the order of their bytes, for scans. In parts, so that writers of different keys hardly ever meet.
+//! The keys in the order of their bytes, for scans. In parts, so that writers of different keys seldom wait for each other.
 //!
-//! A key enters and leaves while its place in the map is held, so that the two agree whenever nobody writes it.
+//! A key enters and leaves while its place in the map is held, so that the two agree whenever no one writes the key.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use crate::entry::Key;
 
 const PARTS: usize = 16;
 
-/// Keys that are taken from a part at once; its writers wait for no more than that.
+/// Keys that a scan reads from a part under one lock, which bounds how long writers wait.
 const CHUNK: usize = 64;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! All entries in the order of their keys, for a backup, and the way back. Must not know transports.
+//! All entries in the order of their keys, for a backup, and a folder made from them. Must not know transports.
 //!
 //! With a journal a snapshot is of one moment. In memory it is not: each entry is as it was when it was read.
 
@@ -65,7 +65,7 @@ impl Snapshot {
         Ok((!self.ended).then_some(page))
     }
 
-    /// The greatest version ever given. A store that is filled from the snapshot gives greater ones.
+    /// The greatest version ever used. A store that is filled from the snapshot uses greater ones.
     pub fn last_version(&self) -> Result<Version, Fault> {
         match &self.source {
             Source::Log(view) => view.last_version(),
@@ -74,7 +74,7 @@ impl Snapshot {
     }
 }
 
-/// Entries after a key; none only if there are no more.
+/// Fills the page with entries after a key; it stays empty only if there are no more.
 fn read(table: &Table, after: Option<&[u8]>, page: &mut SnapshotPage) {
     let mut after = after.map(Key::from);
     let mut bytes = 0;
@@ -94,16 +94,16 @@ fn read(table: &Table, after: Option<&[u8]>, page: &mut SnapshotPage) {
     }
 }
 
-/// Why a folder was not filled.
+/// Why a snapshot was not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is something in it.
+    /// The folder is not empty.
     #[error("{} is not empty; restore into a folder without key-value entries", .0.display())]
     Filled(PathBuf),
     /// The snapshot has no end.
     #[error("the snapshot is cut off: its last part is missing; take another one")]
     CutOff,
-    /// It cannot be written.
+    /// The folder cannot be written.
     #[error("key-value entries cannot be written to {} ({reason})", path.display())]
     Unwritable {
         /// Where.
@@ -114,7 +114,7 @@ pub enum RestoreError {
 }
 
 /// Fills a folder with the entries of a snapshot; a service with [`Durability::Log`](crate::Durability::Log) opens it.
-/// The entries are gathered beside the folder and are in it only when all of them are on disk.
+/// The entries are written beside the folder, which takes its name only when all of them are on disk.
 #[derive(Debug)]
 pub struct Restore {
     folder: PathBuf,
@@ -124,7 +124,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Begins with no entries. `folder` must be empty or absent, and its parent must be there.
+    /// Begins with no entries. `folder` must be empty or absent, and its parent must exist.
     pub fn begin(folder: &Path) -> Result<Self, RestoreError> {
         let partial = folder.with_extension("partial");
         let prepare = || -> io::Result<bool> {
@@ -152,12 +152,12 @@ impl Restore {
         self.disk.commit(records, greatest).map_err(|reason| unwritable(&self.partial, &reason))
     }
 
-    /// The snapshot has come to its end, and this is the greatest version it knows.
+    /// Marks the end of the snapshot, with its greatest version.
     pub fn end(&mut self, last_version: Version) {
         self.last_version = Some(last_version);
     }
 
-    /// Puts the folder in its place.
+    /// Gives the folder its name.
     pub fn finish(self) -> Result<(), RestoreError> {
         let Self { folder, partial, disk, last_version } = self;
         let last_version = last_version.ok_or(RestoreError::CutOff)?;

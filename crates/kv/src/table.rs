@@ -46,23 +46,22 @@ impl Table {
         }
     }
 
-    /// A version that no write had before.
+    /// A version that no write has had.
     pub(crate) fn next_version(&self) -> Version {
         Version(self.version.fetch_add(1, Relaxed) + 1)
     }
 
-    /// The last one given.
+    /// The last version used.
     pub(crate) fn version(&self) -> Version {
         Version(self.version.load(Relaxed))
     }
 
-    /// Versions up to this one were given in an earlier life.
+    /// Versions up to this one were used before the restart.
     pub(crate) fn skip_versions(&self, last: Version) {
         self.version.fetch_max(last.0, Relaxed);
     }
 
-    /// Shows the entry of a key to `read`, if there is one whose time is not over. What `read` does keeps writers of
-    /// the same key waiting.
+    /// Shows the entry of a key to `read`, unless it has expired. Writers of the same key wait while `read` runs.
     #[inline]
     pub(crate) fn read<R>(&self, key: &[u8], read: impl FnOnce(&Entry) -> R) -> Option<R> {
         self.map.read_sync(key, |_, entry| (!entry.is_expired(|| self.clock.now_ms())).then(|| read(entry))).flatten()
@@ -77,7 +76,7 @@ impl Table {
         self.expiries.due(self.clock.now_ms(), most)
     }
 
-    /// What a key has, with the memory it takes.
+    /// The state of a key, with the memory of its entry.
     pub(crate) fn present(&self, key: &[u8]) -> (Present, Option<usize>) {
         let found = self.map.read_sync(key, |key, entry| (self.presence(entry), entry_bytes(key, &entry.value)));
         found.map_or((Present::Absent, None), |(present, bytes)| (present, Some(bytes)))
@@ -88,7 +87,7 @@ impl Table {
         if expired { Present::Expired(entry.version) } else { Present::Live(entry.version) }
     }
 
-    /// Decides and does a write at once.
+    /// Decides a write and does it.
     pub(crate) fn write(&self, key: Key, action: &Action) -> Result<Outcome, Fault> {
         match self.map.entry_sync(key) {
             hash_map::Entry::Occupied(place) => self.write_over(place, action),
@@ -106,8 +105,8 @@ impl Table {
         }
     }
 
-    /// Replaces the value of a live entry, without a key of its own to keep. `None` if there is no such entry, or no
-    /// room; nothing is changed then.
+    /// Replaces the value of a live entry without a copy of the key. `None`, and nothing changes, if there is no such entry
+    /// or no room.
     pub(crate) fn overwrite(&self, key: &[u8], value: &[u8]) -> Option<Version> {
         let place = self.map.get_sync(key)?;
         if !matches!(self.presence(place.get()), Present::Live(_)) {
@@ -167,7 +166,7 @@ impl Table {
         let _ = place.remove_entry();
     }
 
-    /// Puts what the journal has decided on; the room for it was taken before.
+    /// Puts an entry that the journal has committed; its room was taken before.
     pub(crate) fn put_decided(&self, key: Key, entry: Entry) {
         match self.map.entry_sync(key) {
             hash_map::Entry::Occupied(place) => {
@@ -180,14 +179,14 @@ impl Table {
         }
     }
 
-    /// Removes what the journal has decided on.
+    /// Removes an entry that the journal has removed.
     pub(crate) fn remove_decided(&self, key: Key, kind: EventKind, version: Version) {
         if let hash_map::Entry::Occupied(place) = self.map.entry_sync(key) {
             self.take_out(place, kind, version);
         }
     }
 
-    /// Takes over what the disk holds, whatever the limits say.
+    /// Takes over an entry from disk, whatever the limits say.
     pub(crate) fn found(&self, key: Key, entry: Entry) {
         if let (_, Some(bytes)) = self.present(&key) {
             self.usage.free(bytes);

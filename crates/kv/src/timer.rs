@@ -1,7 +1,7 @@
-//! Waiting to within some microseconds. The runtime's own timer rounds up to whole milliseconds, which makes 10 ms
-//! nearly 11 and would hide what simulated work costs; a timer of the kernel's, watched by the runtime, does not.
+//! Sleeps to within some microseconds. The runtime's own timer rounds up to whole milliseconds, which makes 10 ms
+//! nearly 11 and would hide the cost of simulated work; a kernel timer that the runtime watches does not.
 //!
-//! One timer a thread that waits, armed for the earliest time. Must not know what is waited for.
+//! Each thread with a sleeper has one timer, armed for the earliest time. Must not know why a caller sleeps.
 
 use std::{
     cell::RefCell,
@@ -22,8 +22,8 @@ thread_local! {
     static HERE: RefCell<Option<Driven>> = const { RefCell::new(None) };
 }
 
-/// How long before a time its thread is woken. A core that rests takes that long to come back, where it is a virtual
-/// machine's; what is left of it is spent looking, while everybody else on the thread goes on.
+/// How long before a sleeper's time its thread is woken: an idle core of a virtual machine takes that long to wake. The
+/// driver polls the clock for the rest, while other tasks of the thread run.
 const EARLY: Duration = Duration::from_micros(200);
 
 /// A timer and the task that reads it, which ends with its runtime.
@@ -33,23 +33,23 @@ struct Driven {
 }
 
 #[derive(Default)]
-struct Waiters {
+struct Sleepers {
     by_time: BTreeMap<(Instant, u64), Waker>,
     number: u64,
 }
 
 struct Timer {
-    /// The kernel's timer. It is read as a pipe is, and the runtime can watch a pipe without `unsafe` of ours.
+    /// The kernel's timer. It is read as a pipe is, and the runtime can watch a pipe without `unsafe` in our code.
     file: Receiver,
-    waiters: Mutex<Waiters>,
+    sleepers: Mutex<Sleepers>,
 }
 
 impl Timer {
-    fn lock(&self) -> MutexGuard<'_, Waiters> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The timer of this thread's runtime, made when it is first needed.
+    /// The timer of this thread's runtime, created when it is first needed.
     fn here() -> io::Result<Arc<Self>> {
         HERE.with_borrow_mut(|here| {
             if let Some(driven) = here.as_ref().filter(|driven| !driven.driver.is_finished()) {
@@ -57,17 +57,17 @@ impl Timer {
             }
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let file = Receiver::from_owned_fd_unchecked(timerfd_create(TimerfdClockId::Monotonic, flags)?)?;
-            let timer = Arc::new(Self { file, waiters: Mutex::default() });
+            let timer = Arc::new(Self { file, sleepers: Mutex::default() });
             let driver = tokio::spawn(drive(Arc::clone(&timer))).abort_handle();
             *here = Some(Driven { timer: Arc::clone(&timer), driver });
             Ok(timer)
         })
     }
 
-    /// Rings at the earliest time.
-    fn arm(&self, waiters: &Waiters) {
-        let Some(((earliest, _), _)) = waiters.by_time.first_key_value() else { return };
-        // All zeros would disarm it, so a time that is over is a nanosecond away.
+    /// Sets the kernel's timer to the earliest time.
+    fn arm(&self, sleepers: &Sleepers) {
+        let Some(((earliest, _), _)) = sleepers.by_time.first_key_value() else { return };
+        // All zeros would disarm it, so a time that has passed is set a nanosecond ahead.
         let left =
             earliest.saturating_duration_since(Instant::now()).saturating_sub(EARLY).max(Duration::from_nanos(1));
         let once = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
@@ -78,11 +78,11 @@ impl Timer {
         }
     }
 
-    /// Wakes those whose time has come; returns whether the next one's is so near that resting would miss it.
-    fn ring(&self) -> bool {
-        let mut waiters = self.lock();
+    /// Wakes the sleepers whose time has come; true if the next time is so near that an idle core would miss it.
+    fn wake_due(&self) -> bool {
+        let mut sleepers = self.lock();
         let now = Instant::now();
-        while let Some(first) = waiters.by_time.first_entry() {
+        while let Some(first) = sleepers.by_time.first_entry() {
             let until = first.key().0;
             if until > now + EARLY {
                 break;
@@ -92,25 +92,25 @@ impl Timer {
             }
             first.remove().wake();
         }
-        self.arm(&waiters);
+        self.arm(&sleepers);
         false
     }
 }
 
 async fn drive(timer: Arc<Timer>) {
     while timer.file.readable().await.is_ok() {
-        // How often it rang does not matter, and reading is what stops it.
+        // How often it fired does not matter; reading it makes it unreadable again.
         let _ = timer.file.try_read(&mut [0; 8]);
-        while timer.ring() {
+        while timer.wake_due() {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// What [`sleep`] waits with.
+/// The future of [`sleep`].
 struct Sleep {
     until: Instant,
-    /// Where we stand in line, once we do.
+    /// The timer and this sleeper's number there, once it waits.
     place: Option<(Arc<Timer>, u64)>,
 }
 
@@ -122,20 +122,20 @@ impl Future for Sleep {
             return Poll::Ready(Ok(()));
         }
         if let Some((timer, number)) = &self.place {
-            let mut waiters = timer.lock();
-            waiters.by_time.insert((self.until, *number), cx.waker().clone());
-            timer.arm(&waiters);
+            let mut sleepers = timer.lock();
+            sleepers.by_time.insert((self.until, *number), cx.waker().clone());
+            timer.arm(&sleepers);
             return Poll::Pending;
         }
         let timer = Timer::here()?;
-        let mut waiters = timer.lock();
-        waiters.number += 1;
-        let number = waiters.number;
-        waiters.by_time.insert((self.until, number), cx.waker().clone());
-        if waiters.by_time.first_key_value().is_some_and(|((_, first), _)| *first == number) {
-            timer.arm(&waiters);
+        let mut sleepers = timer.lock();
+        sleepers.number += 1;
+        let number = sleepers.number;
+        sleepers.by_time.insert((self.until, number), cx.waker().clone());
+        if sleepers.by_time.first_key_value().is_some_and(|((_, first), _)| *first == number) {
+            timer.arm(&sleepers);
         }
-        drop(waiters);
+        drop(sleepers);
         self.place = Some((timer, number));
         Poll::Pending
     }
@@ -149,13 +149,13 @@ impl Drop for Sleep {
     }
 }
 
-/// Waits that long and hardly longer, and never shorter. In a runtime with I/O and time enabled.
+/// Sleeps for `duration`, never shorter and hardly longer. Needs a runtime with I/O and time enabled.
 pub async fn sleep(duration: Duration) {
     if duration.is_zero() {
         return;
     }
     let Some(until) = Instant::now().checked_add(duration) else { return std::future::pending().await };
-    // Without descriptors to spare there is the runtime's timer.
+    // If no descriptor is left, the runtime's timer has to do.
     if (Sleep { until, place: None }).await.is_err() {
         tokio::time::sleep_until(until.into()).await;
     }
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    async fn waiters_wake_after_their_time(most: u64) {
+    async fn sleepers_wake_after_their_time(most: u64) {
         let waits = (0..most).map(|number| async move {
             let (start, wanted) = (Instant::now(), Duration::from_micros(200 * (number % 50)));
             sleep(wanted).await;
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_wakes_early_and_everybody_wakes() {
-        waiters_wake_after_their_time(500).await;
+    async fn no_sleeper_wakes_early_and_all_wake() {
+        sleepers_wake_after_their_time(500).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn waiters_may_move_between_threads() {
-        let tasks = (0..8).map(|_| tokio::spawn(waiters_wake_after_their_time(200)));
+    async fn sleepers_may_move_between_threads() {
+        let tasks = (0..8).map(|_| tokio::spawn(sleepers_wake_after_their_time(200)));
         assert!(join_all(tasks).await.iter().all(Result::is_ok));
     }
 
@@ -191,12 +191,12 @@ mod tests {
     fn thread_may_have_one_runtime_after_another() {
         for _ in 0..3 {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(waiters_wake_after_their_time(20));
+            runtime.block_on(sleepers_wake_after_their_time(20));
         }
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_leaves_the_line() {
+    async fn a_sleeper_that_gives_up_is_removed() {
         let long = tokio::spawn(sleep(Duration::from_hours(1)));
         sleep(Duration::from_micros(100)).await;
         let timer = Timer::here().unwrap();

@@ -1,6 +1,6 @@
-//! Who is told of changes. A watcher has a queue with a bound; whoever does not keep up is cut off, and no writer waits.
+//! Tells watchers of changes. Each watcher has a bounded queue; one that does not keep up is cut off, so no writer waits.
 //!
-//! Must not know transports: a [`Watch`] is polled by whoever sends its events on.
+//! Must not know transports: a transport polls a [`Watch`] and sends its events on.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
     settings::Limits,
 };
 
-/// What an event takes beside its key and its value.
+/// Memory of an event beside its key and its value.
 const EVENT_BYTES: usize = 96;
 
 /// What happened to a key.
@@ -28,9 +28,9 @@ const EVENT_BYTES: usize = 96;
 pub enum EventKind {
     /// It has a new value.
     Put,
-    /// Somebody deleted it.
+    /// A caller deleted it.
     Deleted,
-    /// Its time was over.
+    /// It expired.
     Expired,
 }
 
@@ -39,7 +39,7 @@ pub enum EventKind {
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
-    /// To which key.
+    /// The key.
     pub key: Key,
     /// The new value; empty unless it was put.
     pub value: Bytes,
@@ -56,7 +56,7 @@ impl Event {
 /// Why no more events come.
 #[derive(Clone, Debug)]
 enum End {
-    /// The service ends, or the watcher knows already.
+    /// The service ends, or the watcher has been told.
     Quiet,
     /// The watcher did not keep up.
     CutOff(Fault),
@@ -99,7 +99,7 @@ impl Watcher {
 /// All watchers.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    /// As many as there are in the list, so that writers need not look into it while there is none.
+    /// The length of the list, so that writers need not lock it while it is empty.
     count: AtomicUsize,
     watchers: Mutex<Vec<Arc<Watcher>>>,
     watchers_max: usize,
@@ -143,7 +143,7 @@ impl Hub {
         self.count.store(watchers.len(), SeqCst);
     }
 
-    /// Tells those who watch the key. Called while the key's place in the map is held, which keeps its events in order.
+    /// Tells the watchers of the key. Called while the key's place in the map is held, which keeps its events in order.
     pub(crate) fn tell(&self, kind: EventKind, key: &Key, value: Option<&Value>, version: Version) {
         if self.count() == 0 {
             return;
@@ -161,7 +161,7 @@ impl Hub {
         });
     }
 
-    /// Returns whether the watcher goes on.
+    /// False if the watcher is cut off.
     fn push(&self, watcher: &Watcher, event: &Event) -> bool {
         let mut waiting = watcher.lock();
         let over = if waiting.events.len() >= self.events_max {
@@ -186,7 +186,7 @@ impl Hub {
         true
     }
 
-    /// Ends every watch, because the service does.
+    /// Ends every watch, because the service ends.
     pub(crate) fn end(&self) {
         self.retain(|watcher| {
             watcher.end(End::Quiet);
@@ -195,7 +195,7 @@ impl Hub {
     }
 }
 
-/// The changes of the keys with a prefix, from when it was made; dropping it ends it.
+/// The changes of the keys with a prefix from its creation on; dropping it ends it.
 #[derive(Debug)]
 pub struct Watch {
     hub: Arc<Hub>,

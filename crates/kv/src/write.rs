@@ -1,4 +1,4 @@
-//! What a write does, given what is there. Must not know how the map is kept.
+//! The rules of writes: the effect of each on a key's present state. Must not know how the map is kept.
 
 use std::num::NonZeroU64;
 
@@ -27,13 +27,13 @@ pub(crate) enum Action {
     Delete {
         expected: Option<Version>,
     },
-    /// Removes the entry with this version, because its time is over.
+    /// Removes the entry with this version, because it has expired.
     Expire {
         version: Version,
     },
 }
 
-/// What comes of it.
+/// The answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Put(Version),
@@ -42,7 +42,7 @@ pub(crate) enum Outcome {
     Nothing,
 }
 
-/// What is to be done with the entry.
+/// What a write does to the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Put,
@@ -50,12 +50,12 @@ pub(crate) enum Effect {
     Nothing,
 }
 
-/// What a key has at the moment.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Present {
     Absent,
     Live(Version),
-    /// Its time is over, and nobody has removed it yet.
+    /// It has expired, and has not been removed yet.
     Expired(Version),
 }
 

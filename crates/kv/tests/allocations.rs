@@ -1,9 +1,8 @@
 //! A small retrieval allocates nothing once the connection is warm, a small update little beyond what it keeps, and a
 //! large value is sent from where it lies.
 //!
-//! Counting needs an allocator, an allocator needs `unsafe`, and ours has none: the counter comes from a crate. It
-//! counts what every thread does, so this process has one: the harness of other tests keeps a thread that allocates now
-//! and then.
+//! A counting allocator needs `unsafe`, which our crates do not use, so the counter comes from another crate. It counts
+//! all threads, so this process has only one: the test harness has a thread that allocates now and then.
 
 use std::{alloc::System, future::pending, path::Path};
 

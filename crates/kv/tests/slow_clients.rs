@@ -26,7 +26,7 @@ const LARGE_BYTES: usize = 1 << 20;
 const WATCH_BYTES: usize = 4 << 20;
 /// What a connection may cost beside: its buffers, and a frame around each answer that waits.
 const CONNECTION_BYTES: usize = 2 << 20;
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -66,14 +66,14 @@ async fn connect(server: &Server) -> DuplexStream {
     io
 }
 
-/// Lets everybody else work until a state is reached.
+/// Lets other tasks run until a state is reached.
 async fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let wait = async {
         while !reached() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "not reached: {what}");
+    assert!(tokio::time::timeout(TIMEOUT, wait).await.is_ok(), "not reached: {what}");
 }
 
 /// Bytes that are allocated now and were not before.
@@ -88,7 +88,7 @@ async fn clients_that_do_not_read_or_are_gone_hold_no_memory_beyond_their_limits
     let (kv, server) = open();
     kv.create(b"large", Value::copied(&vec![7; LARGE_BYTES]), None).await.unwrap();
 
-    // Two hundred answers of a mebibyte for somebody who reads none: they wait as parts of the one value in the map,
+    // Two hundred answers of a mebibyte for a client that reads none: they wait as parts of the one value in the map,
     // and those beyond the limit are refused.
     let region = Region::new(ALLOCATOR);
     let mut slow = connect(&server).await;

@@ -24,7 +24,7 @@ pub(crate) struct Batch<'a> {
     new_keys: HashMap<IdempotencyKey, usize>,
 }
 
-/// A book as it will be.
+/// A book as it will be after the transaction.
 struct Draft {
     book: Arc<Book>,
     before: (u32, Cents),
@@ -67,7 +67,7 @@ impl<'a> Batch<'a> {
         &mut self.entries[last]
     }
 
-    /// Sells all copies asked for or none.
+    /// Sells all copies or none.
     pub(crate) fn purchase(
         &mut self,
         writer: &mut Writer<'_>,
@@ -118,7 +118,7 @@ impl<'a> Batch<'a> {
         Some(PriceChange { number: entry.number, before, after: price })
     }
 
-    /// Whether the book had fewer copies.
+    /// Whether the book had fewer copies than `amount`.
     pub(crate) fn raise_stock(&mut self, id: BookId, amount: u32) -> bool {
         let Some(draft) = self.draft(id).filter(|draft| draft.stock < amount) else { return false };
         let before = draft.stock;
@@ -160,7 +160,7 @@ impl<'a> Batch<'a> {
         self.entries.is_empty()
     }
 
-    /// How many keys it brings.
+    /// How many new keys it has.
     pub(crate) fn new_keys(&self) -> usize {
         self.new_keys.len()
     }
@@ -188,11 +188,11 @@ impl Committed {
     }
 }
 
-/// The first answer again, if it is the same request.
+/// The first answer again, if the request is the same.
 fn replay(earlier: &Entry, wish: &Purchase) -> Result<Receipt, Fault> {
     if earlier.book == wish.book && earlier.quantity == Some(wish.quantity) {
         return Ok(earlier.receipt());
     }
     let quantity = earlier.quantity.unwrap_or_default();
-    Err(Fault::KeyReused { number: earlier.number, book: earlier.book, quantity })
+    Err(Fault::KeyReused { number: earlier.number, book: earlier.book.get(), quantity })
 }

@@ -3,8 +3,8 @@
 //! A random key inserted into a B-tree dirties a page of its own, and a dirty page is 4 KiB of WAL for each
 //! commit. So keys are durable in the log, which only grows at its end, and the index follows later: new keys
 //! collect in memory, sorted roughly by their hashes; when there are many, they are moved to the on-disk index a
-//! slice a commit, in order, so that neighbours share a page. A restart reads the log's unindexed tail back,
-//! and a move goes on where it was: how far it came is committed with each slice.
+//! slice a commit, in order, so that neighbours share a page. A restart reads the log's unindexed tail back and
+//! continues the move where it was: each slice commits how far it came.
 //! This is the memtable of a log-structured merge tree (O'Neil et al., 1996) over one B-tree.
 //!
 //! Must not know what a purchase is, nor when a transaction begins or ends.
@@ -22,15 +22,15 @@ use crate::{
 type Hashed = (i64, i64);
 
 /// Keys in buckets by the upper bits of their hashes: an insert is a push, a search reads some neighbouring cache
-/// lines, and sorting a bucket when it is due makes the whole come out in order. A balanced tree of as many
-/// keys costs several times as much for its cache misses.
+/// lines, and the buckets, each sorted when it is due, give all keys in order. A balanced tree of as many keys costs
+/// several times as much for its cache misses.
 struct Table {
     buckets: Vec<Vec<Hashed>>,
     len: usize,
 }
 
 impl Table {
-    /// Keys in a bucket, about, when the table is as large as it was made for.
+    /// About how many keys a bucket has when the table is full.
     const BUCKET: usize = 32;
 
     fn for_keys(count: usize) -> Self {
@@ -83,7 +83,7 @@ pub(crate) struct Slice {
 impl Keys {
     /// Reads the log's unindexed tail.
     pub(crate) fn load(writer: &mut Writer<'_>, in_memory: usize) -> rusqlite::Result<Self> {
-        // The seed is secret to the file, so that nobody can choose keys that share a hash.
+        // The seed is a secret of the file, so that no one can choose keys that share a hash.
         let hasher = SipHasher13::new_with_key(&writer.key_hash_seed()?);
         let indexed_up_to = writer.keys_indexed_up_to()?;
         let in_memory = in_memory.max(1);
@@ -131,7 +131,7 @@ impl Keys {
         if candidates.is_empty() {
             candidates = writer.numbers_of_key(hash)?;
         }
-        // Two keys can share a hash, so the entry decides; the first one, as it is what its caller was told.
+        // Two keys can share a hash, so the entry decides; the first one, because its caller got that answer.
         candidates.sort_unstable();
         for number in candidates {
             if let Some(entry) = writer.entry(number)?.filter(|entry| entry.key == Some(*key)) {
@@ -155,7 +155,7 @@ impl Keys {
             self.moving = Some(Moving { keys, buckets_done: 0, up_to: last_number });
         }
         let Some(moving) = &mut self.moving else { return Ok(Slice::default()) };
-        // Twice the arrivals, so that a move is over before the next one is due.
+        // Twice the arrivals, so that a move ends before the next one is due.
         let most = 64 + 2 * arrivals;
         let (mut slice, mut buckets_done) = (Vec::with_capacity(most + Table::BUCKET), moving.buckets_done);
         for bucket in moving.keys.buckets.iter_mut().skip(moving.buckets_done) {

@@ -1,4 +1,4 @@
-//! How a worker keeps the file durable: checkpoints that tell of their failures, and what is done after a failure.
+//! How a worker keeps the file durable: checkpoints, and the repair after a failure.
 //! Must not know what is written; see [`store::rewrite_log`] for what a failed fsync loses.
 
 use std::sync::{PoisonError, atomic::Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! The ledger: sells, restocks and prices, and acknowledges what is on disk.
 //!
 //! The jobs that wait are committed together in one transaction ([`commit`]). With [`Commit::Each`] several workers take
-//! one job at a time. Everything in here runs on threads of its own; a caller only awaits the answer.
+//! one job at a time. All of this runs on the workers' threads; a caller only awaits the answer.
 
 mod batch;
 mod job;
@@ -49,13 +49,13 @@ impl std::fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// Opens the file, making it with the sample catalogue if there is none, loads the catalogue into `shelf`,
-    /// and starts the workers.
+    /// Opens the file, creates it with the sample catalogue if it does not exist, loads the catalogue into `shelf`, and
+    /// starts the workers.
     pub fn open(path: &Path, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
         let failed = |reason| OpenError::from_sqlite(path, &reason);
         let opened = store::open(path, Role::Owner, &settings)?;
         if opened.created {
-            tracing::info!(path = %path.display(), "made a store with the sample catalogue");
+            tracing::info!(path = %path.display(), "created a store with the sample catalogue");
         }
         opened.connection.execute_batch("BEGIN").map_err(failed)?;
         let mut writer = Writer::new(&opened.connection).map_err(failed)?;

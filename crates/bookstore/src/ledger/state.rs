@@ -34,7 +34,7 @@ impl State {
             books.push(Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price)));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
-        // A number that the index points to is not given again, even if its row is missing.
+        // A number that the index points to is not used again, even if its row is missing.
         let last_number = writer.last_number()?.max(keys.indexed_up_to());
         shelf.replace(Catalogue::from_ordered(books));
         Ok(Self { last_number, keys })
@@ -46,10 +46,10 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) shelf: Arc<Shelf>,
     pub(super) state: Mutex<State>,
-    /// Held by the thread that has a transaction; when one last waited in vain for the file's write lock.
+    /// Held by the thread that has a transaction. When a thread last gave up waiting for the file's write lock.
     pub(super) turn: Mutex<Option<Instant>>,
-    /// Set when the database file lost pages, until all of it has been written again. No checkpoint is made meanwhile:
-    /// one that succeeds would end with the WAL being given up.
+    /// Set when the database file lost pages, until all of it has been written again. No checkpoint is made meanwhile,
+    /// because `SQLite` gives up the WAL after one that succeeds.
     pub(super) lost_pages: AtomicBool,
     pub(super) last_number: watch::Sender<i64>,
     pub(super) metrics: Arc<Metrics>,

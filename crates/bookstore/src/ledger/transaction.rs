@@ -18,7 +18,7 @@ use crate::{
     store::{self, Writer},
 };
 
-/// Books that a look at what another process did reads at once.
+/// Books that are read at once after another process has changed them.
 const FOREIGN_CHUNK: usize = 1 << 16;
 
 /// A connection that makes transactions.
@@ -46,8 +46,8 @@ impl<'a, 'c> Transactions<'a, 'c> {
         // SQLite's own wait for the write lock is not fair: a thread could lose to the others until its timeout.
         let asked = Instant::now();
         let mut turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if turn.is_some_and(|in_vain| in_vain > asked) {
-            // Another thread has just waited as long as this one may.
+        if turn.is_some_and(|gave_up| gave_up > asked) {
+            // Another thread has just waited as long as this one may wait.
             return Err(Failure::Refused(Fault::Unavailable(Unavailable::Locked)));
         }
         let mut reload = false;
@@ -147,8 +147,8 @@ impl<'a, 'c> Transactions<'a, 'c> {
         Ok(())
     }
 
-    /// What an idle worker does, so that readers see what other processes commit.
-    pub(super) fn look_around(&mut self) -> rusqlite::Result<()> {
+    /// Shows readers what other processes have committed; for an idle worker.
+    pub(super) fn catch_up_readers(&mut self) -> rusqlite::Result<()> {
         if self.version_seen == Some(self.writer.data_version()?) {
             return Ok(());
         }

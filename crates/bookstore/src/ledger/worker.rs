@@ -19,7 +19,7 @@ use crate::{
     store::{self, Role, Writer},
 };
 
-/// Books that one slice of a restock looks at for each that it may raise.
+/// Books that a slice of a restock reads for each that it may raise.
 const LOOKED_AT_PER_RAISED: usize = 16;
 
 pub(super) struct Worker {
@@ -101,7 +101,7 @@ impl Opened<Worker> for OpenFile<'_, '_> {
 
     fn tend(&mut self, is_idle: bool, answers: &mut Answers) -> Result<bool, Broken> {
         if is_idle {
-            self.transactions.look_around()?;
+            self.transactions.catch_up_readers()?;
         }
         self.continue_restock(answers)?;
         self.checkpoints.make_if_due(self.transactions.shared, &mut self.transactions.writer)?;
@@ -148,7 +148,7 @@ impl OpenFile<'_, '_> {
     }
 }
 
-/// `None` if no one waits for it any more: it may have taken long to get the file's write lock.
+/// `None` if the caller gave up while the worker waited for the file's write lock.
 fn decide(batch: &mut Batch<'_>, writer: &mut Writer<'_>, request: &Request) -> Result<Option<Answer>, Trouble> {
     if request.is_abandoned() {
         return Ok(None);

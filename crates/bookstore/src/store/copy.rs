@@ -1,4 +1,4 @@
-//! A copy of the whole file as it was at one moment, beside servers that go on selling, and a look at a copy.
+//! Copies the whole file as it was at one moment, while servers go on selling, and checks a copy.
 
 use std::{
     fs::OpenOptions,
@@ -12,13 +12,17 @@ use rusqlite::{
     backup::{Backup, StepResult},
 };
 
-use super::{OpenError, Role, open, reason};
+use super::{
+    open::{OpenError, Role, check, open},
+    reason::reason,
+    rows,
+};
 use crate::{domain::EntryKind, settings::Settings};
 
-/// Pages between two words on the progress: 4 MiB.
+/// Pages between two reports of the progress: 4 MiB.
 const PAGES_AT_ONCE: i32 = 1024;
 
-/// What a store holds, as far as a copy can be compared by it.
+/// What a store holds, to compare a copy by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// Of its tables.
@@ -33,7 +37,7 @@ pub struct Contents {
     pub sold: i64,
 }
 
-/// Why there is no copy, or why it is no good.
+/// Why a copy was not made, or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// There is nothing to copy.
@@ -42,7 +46,7 @@ pub enum CopyError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The copy cannot be made.
+    /// The copy cannot be created.
     #[error("cannot make {path}: {reason}")]
     Make {
         /// The copy.
@@ -50,7 +54,7 @@ pub enum CopyError {
         /// The system's reason.
         reason: io::Error,
     },
-    /// It stopped in the middle.
+    /// Copying failed half-way.
     #[error("cannot copy the store to {path}: {reason}")]
     Copy {
         /// The copy.
@@ -68,7 +72,7 @@ pub enum CopyError {
     },
 }
 
-/// Opens a store to read it; unlike [`open`] it says when there is none.
+/// Opens a store to read it; unlike [`open`] it has an error of its own for a file that does not exist.
 pub(crate) fn reader(path: &Path, settings: &Settings) -> Result<Connection, CopyError> {
     if !path.exists() {
         return Err(CopyError::Absent(path.to_owned()));
@@ -77,7 +81,7 @@ pub(crate) fn reader(path: &Path, settings: &Settings) -> Result<Connection, Cop
 }
 
 /// Copies the store at `source` to the new file `target`, readable by its owner alone: everything that was committed
-/// before the call, and nothing of what is committed later. `progress` gets the pages done and all pages.
+/// before the call, and nothing that is committed later. `progress` gets the pages done and all pages.
 pub fn copy(
     source: &Path,
     target: &Path,
@@ -93,12 +97,12 @@ pub fn copy(
 }
 
 fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
-    // A copy in steps begins again whenever another process commits between two of them. Inside a transaction the
-    // source does not change, however long it takes; writers go on, and only the WAL cannot be emptied meanwhile.
+    // A copy in steps starts over if another process commits between two steps. Inside a transaction the source does
+    // not change, however long the copy takes. Writers go on; only the WAL cannot be emptied meanwhile.
     let moment = from.unchecked_transaction()?;
     moment.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
     let mut to = Connection::open(target)?;
-    // The whole file is flushed once, by the caller; a copy that is cut off is thrown away.
+    // The caller flushes the whole file once, and throws an unfinished copy away.
     to.pragma_update(None, "journal_mode", "OFF")?;
     to.pragma_update(None, "synchronous", "OFF")?;
     let copying = Backup::new(&moment, &mut to)?;
@@ -111,19 +115,19 @@ fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u6
     to.close().map_err(|(_, reason)| reason)
 }
 
-/// Reads a whole copy that no one writes to: whether `SQLite` finds it sound, and what it holds.
+/// Reads a copy that no one writes to: checks that `SQLite` finds it intact, and says what it holds.
 pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
     let sqlite = |error: rusqlite::Error| damaged(reason(&error));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(unchanging(path), flags).map_err(sqlite)?;
-    open::check(&file, path)?;
+    check(&file, path)?;
     let found: String = file.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sqlite)?;
     if found != "ok" {
         return Err(damaged(found));
     }
     let number = |sql: &str| file.query_row(sql, (), |row| row.get::<_, i64>(0)).map_err(sqlite);
-    let purchase = super::code(EntryKind::Purchase);
+    let purchase = rows::code(EntryKind::Purchase);
     Ok(Contents {
         schema: number("PRAGMA user_version")?,
         books: number("SELECT count(*) FROM book")?,
@@ -133,7 +137,7 @@ pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     })
 }
 
-/// As a URI that tells `SQLite` to leave out locks and the WAL, so that nothing appears beside the file.
+/// A URI with which `SQLite` uses no locks and no WAL, so that no file appears beside this one.
 fn unchanging(path: &Path) -> String {
     let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{escaped}?immutable=1")
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_with_bytes_that_are_wrong_is_found_out() {
+    fn a_copy_with_wrong_bytes_is_reported_as_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let (source, target) = (folder.path().join("a.db"), folder.path().join("b.db"));
         drop(open(&source, Role::Owner, &Settings::default()).unwrap());

@@ -1,26 +1,26 @@
-//! Looks at a file's log when a server starts: rows that are missing, and books that are not as the log says.
+//! Checks a file's log when a server starts: missing rows, and books that differ from the log.
 //!
-//! The server starts all the same. The books alone say what may be sold, so no sale goes wrong for a missing row, and
-//! rows can be put back from a backup while the server runs. What is lost until then is the proof of those purchases,
-//! and their keys: a retry of one of them may be charged again.
+//! The server starts in any case. The books alone say what may be sold, so no sale goes wrong for a missing row, and
+//! rows can be put back from a backup while the server runs. Until then the proof of those purchases is missing, and so
+//! are their keys: a retry of one of them may be charged again.
 
 use rusqlite::Connection;
 
-/// Numbers of log entries end here, well before those of `SQLite`, which at its last number would begin to choose
-/// numbers at random. Below it there is room for more transactions than there will be.
+/// The last number of a log entry, well before that of `SQLite`, which then begins to choose numbers at random. Below it
+/// there is room for more transactions than there will be.
 pub(crate) const NUMBER_MAX: i64 = i64::MAX - (1 << 32);
 
-/// Gaps, and books, that are named.
+/// The most gaps, or books, that a message names.
 const NAMED: usize = 5;
 
-/// The least and the greatest number in the log, if they are such that no more can follow.
+/// A number in the log that no further entry can follow.
 pub(super) fn impossible_numbers(file: &Connection) -> rusqlite::Result<Option<i64>> {
     let mut ends = file.prepare("SELECT min(number) FROM entry UNION ALL SELECT max(number) FROM entry")?;
     let ends: Vec<Option<i64>> = ends.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(ends.into_iter().flatten().find(|number| !(1..=NUMBER_MAX).contains(number)))
 }
 
-/// What is wrong, a sentence each; empty for a sound file. One pass over the log, and more only if something is wrong.
+/// What is wrong, a sentence each; empty for an intact file. One pass over the log, and more only if something is wrong.
 pub(crate) fn inspect(file: &Connection) -> rusqlite::Result<Vec<String>> {
     let sums = format!("SELECT count(*), coalesce(max(number), 0), total({STOCK_CHANGE}) FROM entry");
     let (rows, last, by_log): (i64, i64, f64) =
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_log_has_nothing_wrong() {
+    fn an_intact_log_has_nothing_wrong() {
         let file = file();
         file.execute("DELETE FROM book WHERE id = 4", ()).unwrap();
         assert_eq!(inspect(&file).unwrap(), Vec::<String>::new());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_none_can_follow_are_found() {
+    fn numbers_that_no_entry_can_follow_are_found() {
         for number in [i64::MIN, -5, 0, NUMBER_MAX + 1, i64::MAX] {
             let file = file();
             file.execute("UPDATE entry SET number = ?1 WHERE number = 3", (number,)).unwrap();

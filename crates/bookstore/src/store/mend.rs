@@ -1,4 +1,4 @@
-//! What a failed fsync leaves behind, and how it is made good.
+//! What a failed fsync may lose, and how it is repaired.
 //!
 //! After a failed fsync Linux counts the pages that it was to write as clean: they show what the program wrote, no
 //! later fsync writes them, and a power cut takes them away (Rebello et al., "Can Applications Recover from fsync
@@ -9,7 +9,7 @@
 //!   Checkpointing again is not enough: `SQLite` does not sync the pages of a checkpoint that a reader cut short,
 //!   and does not copy them again.
 //!
-//! For this the ledger checkpoints by itself: `SQLite`'s automatic checkpoints keep their failures to themselves.
+//! So the ledger makes the checkpoints: `SQLite` does not report an automatic one that failed.
 
 use std::{
     fs::OpenOptions,
@@ -19,11 +19,14 @@ use std::{
 
 use rusqlite::ffi;
 
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits change is copied back seldom.
+pub(crate) const WAL_PAGES: i64 = 4096;
+
 /// Bytes read and written at once.
 const CHUNK: usize = 1 << 20;
 
-/// Writes the WAL's bytes over themselves and syncs them. The caller holds the file's write lock, so that no one else
-/// writes there; `SQLite` keeps no locks on this file that closing it could drop.
+/// Writes the WAL's bytes again and syncs them. The caller holds the file's write lock, so no one else writes there;
+/// `SQLite` has no locks on this file that closing it could drop.
 pub(crate) fn rewrite_log(database: &Path) -> io::Result<()> {
     let mut name = database.as_os_str().to_owned();
     name.push("-wal");

@@ -9,117 +9,18 @@ mod mend;
 mod open;
 mod read;
 mod reason;
+mod rows;
 mod schema;
 mod write;
 
 pub(crate) use copy::reader;
 pub use copy::{Contents, CopyError, contents, copy};
-pub(crate) use inspect::{NUMBER_MAX, inspect};
-pub(crate) use mend::{lost_pages, rewrite_log};
-pub(crate) use open::Role;
+pub(crate) use inspect::NUMBER_MAX;
+pub(crate) use mend::{WAL_PAGES, lost_pages, rewrite_log};
 pub use open::{OpenError, Opened};
+pub(crate) use open::{Role, open};
 pub use read::{Page, Readers};
 pub(crate) use reason::reason;
+pub(crate) use rows::{each_book, insert_books};
 pub use schema::VERSION;
 pub(crate) use write::{BookChange, Writer};
-
-use rusqlite::{Row, types::Type};
-
-use crate::{
-    domain::{BookId, Entry, EntryKind, IdempotencyKey, NewBook},
-    money::Cents,
-};
-
-/// Opens `path`, making it with `first_stock` when it does not exist.
-pub(crate) fn open(
-    path: &std::path::Path,
-    role: Role,
-    settings: &crate::settings::Settings,
-) -> Result<Opened, OpenError> {
-    open::open(path, role, settings)
-}
-
-/// Puts books into the file in the caller's transaction; the file's own triggers log them.
-pub(crate) fn insert_books(
-    connection: &rusqlite::Connection,
-    books: impl IntoIterator<Item = NewBook>,
-) -> rusqlite::Result<()> {
-    let mut insert = connection
-        .prepare_cached("INSERT INTO book (id, title, topic, stock, price_cents) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    for book in books {
-        insert.execute((book.id.get(), book.title, book.topic, book.stock, book.price.get()))?;
-    }
-    Ok(())
-}
-
-/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits touch is copied back seldom.
-pub(crate) const WAL_PAGES: i64 = 4096;
-
-/// Shows every book in the order of ids, all as they were at one moment; first how many there are.
-pub(crate) fn each_book<E: From<rusqlite::Error>>(
-    connection: &rusqlite::Connection,
-    count: impl FnOnce(u64),
-    mut show: impl FnMut(NewBook) -> Result<(), E>,
-) -> Result<(), E> {
-    let moment = connection.unchecked_transaction()?;
-    let books: i64 = moment.query_row("SELECT count(*) FROM book", (), |row| row.get(0))?;
-    count(books.unsigned_abs());
-    let mut query = moment.prepare(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"))?;
-    let mut rows = query.query(())?;
-    while let Some(row) = rows.next()? {
-        show(book(row)?)?;
-    }
-    Ok(())
-}
-
-const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
-const ENTRY_COLUMNS: &str = "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key";
-
-fn out_of_range(column: usize, value: i64) -> rusqlite::Error {
-    rusqlite::Error::IntegralValueOutOfRange(column, value)
-}
-
-fn book_id(row: &Row<'_>, column: usize) -> rusqlite::Result<BookId> {
-    let id = row.get(column)?;
-    BookId::new(id).ok_or_else(|| out_of_range(column, id.into()))
-}
-
-/// A book from the columns of [`BOOK_COLUMNS`].
-fn book(row: &Row<'_>) -> rusqlite::Result<NewBook> {
-    let cents = row.get(4)?;
-    Ok(NewBook {
-        id: book_id(row, 0)?,
-        title: row.get(1)?,
-        topic: row.get(2)?,
-        stock: row.get(3)?,
-        price: Cents::new(cents).ok_or_else(|| out_of_range(4, cents))?,
-    })
-}
-
-/// A log entry from the columns of [`ENTRY_COLUMNS`].
-fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    let code: i64 = row.get(2)?;
-    let kind = usize::try_from(code - 1).ok().and_then(|place| EntryKind::ALL.get(place));
-    Ok(Entry {
-        number: row.get(0)?,
-        time_ms: row.get(1)?,
-        kind: *kind.ok_or_else(|| out_of_range(2, code))?,
-        book: book_id(row, 3)?,
-        quantity: row.get(4)?,
-        before: row.get(5)?,
-        after: row.get(6)?,
-        key: key(row, 7)?,
-    })
-}
-
-fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<IdempotencyKey>> {
-    let bytes = row.get_ref(column)?.as_blob_or_null()?.unwrap_or_default();
-    IdempotencyKey::from_wire(bytes)
-        .map_err(|fault| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(fault)))
-}
-
-/// A kind's code in the `kind` column.
-fn code(kind: EntryKind) -> i64 {
-    let place = EntryKind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
-    i64::try_from(place).unwrap_or_default() + 1
-}

@@ -1,4 +1,4 @@
-//! Opening the file: who may, with which settings, and what to say when it is not a file we can use.
+//! Opens the file: access by role, `SQLite`'s settings, and errors for a file that cannot be used.
 
 use std::{
     fs,
@@ -9,15 +9,21 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
-use super::{inspect::impossible_numbers, schema};
+use super::{
+    inspect::{NUMBER_MAX, impossible_numbers},
+    mend::{WAL_PAGES, rewrite_log},
+    reason::reason as reason_of,
+    rows::insert_books,
+    schema,
+};
 use crate::{domain::NewBook, sample, settings::Settings};
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The first one of a process: makes or migrates the file.
+    /// The first one of a process: creates or migrates the file.
     Owner,
-    /// As the owner; a file that it makes has no books.
+    /// As the owner, but a file that it creates has no books.
     Importer,
     /// The ledger's: writes its own log entries.
     Ledger,
@@ -32,14 +38,14 @@ pub(crate) enum Role {
 pub struct Opened {
     /// The connection.
     pub connection: Connection,
-    /// Whether this call made the file.
+    /// Whether this call created the file.
     pub created: bool,
 }
 
-/// Why a file cannot be used; each says what would be right.
+/// Why a file cannot be used. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("cannot make the folder {path}: {reason}; name one that can be written with --data")]
     Folder {
         /// The folder.
@@ -47,7 +53,7 @@ pub enum OpenError {
         /// The system's reason.
         reason: std::io::Error,
     },
-    /// The bytes are something else.
+    /// It is no `SQLite` database.
     #[error("{0} is not an SQLite database; move it away or name another folder with --data")]
     NotADatabase(PathBuf),
     /// A database of some other program.
@@ -66,15 +72,15 @@ pub enum OpenError {
     /// No permission to write.
     #[error("{0} cannot be written; make the file and its folder writable or name another folder with --data")]
     ReadOnly(PathBuf),
-    /// Ours by its mark, and without what a store holds.
+    /// It has the mark of a store, but not its tables.
     #[error(
         "{0} has the mark of a store, but not its tables; restore it from a backup or name another folder with --data"
     )]
     Damaged(PathBuf),
-    /// Its log cannot go on.
+    /// Its log cannot be continued.
     #[error(
         "the log of {path} has an entry with the number {number}, and its numbers must be from 1 to {last}; if another program wrote that row, delete it, else start with a new file and import the catalogue into it",
-        last = super::NUMBER_MAX
+        last = NUMBER_MAX
     )]
     Numbers {
         /// The file.
@@ -83,14 +89,14 @@ pub enum OpenError {
         number: i64,
     },
     /// The system cannot write its WAL.
-    #[error("cannot write the log beside {path}: {reason}; mend the disk or make room")]
+    #[error("cannot write the log beside {path}: {reason}; repair the disk or make room")]
     Log {
         /// The file.
         path: PathBuf,
         /// The system's reason.
         reason: std::io::Error,
     },
-    /// The system gives no thread.
+    /// The system starts no thread.
     #[error("cannot start the ledger's threads: {0}; raise the limit on processes")]
     Threads(std::io::Error),
     /// Anything else.
@@ -110,12 +116,12 @@ impl OpenError {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(path),
             Some(ErrorCode::CannotOpen) if not_writable(&path) => Self::ReadOnly(path),
-            _ => Self::Other { path, reason: super::reason(reason) },
+            _ => Self::Other { path, reason: reason_of(reason) },
         }
     }
 }
 
-/// Whether it is for want of permission that the file cannot be opened: `SQLite` does not tell that apart.
+/// Whether the file cannot be opened because of its permissions, which `SQLite` does not report.
 fn not_writable(path: &Path) -> bool {
     let opened = fs::OpenOptions::new().write(true).create(!path.exists()).truncate(false).open(path);
     opened.is_err_and(|reason| {
@@ -123,7 +129,7 @@ fn not_writable(path: &Path) -> bool {
     })
 }
 
-pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opened, OpenError> {
+pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opened, OpenError> {
     if let (Role::Owner | Role::Importer, Some(folder)) = (role, path.parent()) {
         fs::create_dir_all(folder).map_err(|reason| OpenError::Folder { path: folder.to_owned(), reason })?;
     }
@@ -154,21 +160,21 @@ pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
     }
     if role == Role::Ledger {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).map_err(sqlite)?;
-        // The ledger's last checkpoint lets go of the WAL, but not after a failure that it could not mend.
+        // The ledger empties the WAL before it closes, but not after a failure that it could not repair.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
     }
     connection.set_prepared_statement_cache_capacity(64);
     Ok(Opened { connection, created })
 }
 
-/// Makes sure of all that the file shows, for a process before this one may have ended before it could mend a failed
-/// fsync, and brings the file to the current schema; true if there was none.
+/// Makes durable what the file shows, because an earlier process may have ended before it could repair a failed fsync,
+/// and brings the file to the current schema; true if the file is new.
 fn own(connection: &mut Connection, path: &Path, first: Vec<NewBook>) -> Result<bool, OpenError> {
     let sqlite = |reason| OpenError::from_sqlite(path, &reason);
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite)?;
-    super::rewrite_log(path).map_err(|reason| OpenError::Log { path: path.to_owned(), reason })?;
+    rewrite_log(path).map_err(|reason| OpenError::Log { path: path.to_owned(), reason })?;
     connection.execute_batch("COMMIT").map_err(sqlite)?;
-    let created = schema::migrate(connection, |file| super::insert_books(file, first)).map_err(sqlite)?;
+    let created = schema::migrate(connection, |file| insert_books(file, first)).map_err(sqlite)?;
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sqlite)?;
     match impossible_numbers(connection).map_err(sqlite)? {
         None => Ok(created),
@@ -193,7 +199,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenErro
 }
 
 fn configure(connection: &Connection, settings: &Settings) -> rusqlite::Result<()> {
-    // Turning a new file to WAL does not wait for a lock, whatever the busy timeout.
+    // Switching a new file to WAL does not wait for a lock, whatever the busy timeout.
     let deadline = Instant::now() + settings.busy_timeout;
     while let Err(error) = connection.pragma_update(None, "journal_mode", "WAL") {
         if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) || Instant::now() > deadline {
@@ -205,9 +211,9 @@ fn configure(connection: &Connection, settings: &Settings) -> rusqlite::Result<(
     // Where fsync does not reach the platter (macOS), this does.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // The ledger does it, because no one learns of an automatic one that failed.
+    // The ledger makes checkpoints, because `SQLite` does not report an automatic one that failed.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    connection.pragma_update(None, "journal_size_limit", super::WAL_PAGES * 4096 * 2)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_PAGES * 4096 * 2)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     let kibibytes = i64::try_from(settings.page_cache_bytes / 1024).unwrap_or(i64::MAX);
     connection.pragma_update(None, "cache_size", -kibibytes)

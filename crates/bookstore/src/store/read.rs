@@ -1,4 +1,4 @@
-//! Reads that go to the file: the log, and the catalogue where a query for each read is wanted.
+//! Reads from the file: the log, and the catalogue with [`Reads::Database`](crate::settings::Reads::Database).
 
 use std::{
     path::PathBuf,
@@ -8,7 +8,11 @@ use std::{
 use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::Semaphore;
 
-use super::{BOOK_COLUMNS, ENTRY_COLUMNS, Role, book, entry, open, reason};
+use super::{
+    open::{Role, open},
+    reason::reason,
+    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
+};
 use crate::{
     catalogue::{Book, Books},
     domain::{BookId, Entry},
@@ -94,13 +98,13 @@ impl Readers {
             Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Fault::Unavailable(Unavailable::Closing))?;
         let pool = Arc::clone(self);
         let answer = tokio::task::spawn_blocking(move || {
-            // Kept here, so that a caller who goes away does not let another connection open beside this one.
+            // Held until the query ends, so that a caller that goes away does not let one connection too many be opened.
             let _turn = turn;
             let connection = match pool.take() {
                 Some(connection) => connection,
                 None => open(&pool.path, Role::Reader, &pool.settings).map_err(|error| error.to_string())?.connection,
             };
-            // A connection whose query failed is not kept: the file may have been replaced under it.
+            // A connection whose query failed is dropped: the file may have been replaced.
             let answer = query(&connection).map_err(|error| reason(&error))?;
             pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             Ok(answer)

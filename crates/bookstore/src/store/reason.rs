@@ -1,11 +1,11 @@
-//! `SQLite`'s errors in words for those who run the server: what is wrong and what to do, in one line.
+//! `SQLite`'s errors for operators: what is wrong and what to do, in one line.
 
 use rusqlite::{Error, ErrorCode};
 
-/// What to do about a file that holds something else than it should.
+/// What to do about a file with wrong contents.
 const RESTORE: &str = "restore the file from a backup";
 
-/// One line, to follow the name of the file and a colon.
+/// One line that follows the name of the file and a colon.
 pub(crate) fn reason(error: &Error) -> String {
     match error {
         Error::QueryReturnedNoRows => format!("a row that every store has is missing; {RESTORE}"),

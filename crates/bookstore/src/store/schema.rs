@@ -12,8 +12,8 @@ pub const VERSION: i64 = MIGRATIONS.len() as i64;
 /// Each step takes a file from the version of its place to the next. A released step is never changed.
 const MIGRATIONS: &[&str] = &[V1];
 
-/// The triggers write log entries for what other programs change, so that a server needs to read nothing but the
-/// log's tail to know what happened to the file. Our own writing connections switch triggers off, because they
+/// The triggers write log entries for what other programs change, so that a server learns what happened to the file
+/// from the log's tail alone. Our own writing connections switch triggers off, because they
 /// write their entries many to a statement. `julianday` rather than `unixepoch('subsec')`: programs with an
 /// `SQLite` from before 3.42 must be able to run them.
 ///
@@ -75,7 +75,7 @@ CREATE TRIGGER book_renumbered BEFORE UPDATE OF id ON book WHEN old.id <> new.id
 END;
 "#;
 
-/// What a file says of itself.
+/// What a file's header says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub application_id: i64,
@@ -106,7 +106,7 @@ fn run(
     created: impl FnOnce(&Connection) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<bool> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
-    // Asked again under the lock: another process may have done it meanwhile.
+    // Read again under the lock: another process may have migrated the file meanwhile.
     let found = identity(&transaction)?;
     let done = usize::try_from(found.version).unwrap_or(usize::MAX);
     for step in migrations.iter().skip(done) {

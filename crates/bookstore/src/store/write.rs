@@ -2,7 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension, Statement, config::DbConfig};
 
-use super::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, code, entry, key};
+use super::{
+    inspect::inspect,
+    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, code, entry, key},
+};
 use crate::domain::{BookId, Entry, IdempotencyKey, NewBook};
 
 /// New stock and price of a book, with what the ledger believes they are now.
@@ -50,7 +53,7 @@ impl<'c> Writer<'c> {
             data_version: connection.prepare("PRAGMA data_version")?,
             log_pages: connection.prepare("PRAGMA wal_checkpoint(NOOP)")?,
             set_meta: connection.prepare("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?,
-            // Comparing makes it certain that nothing is sold from a stale memory, whatever was missed.
+            // The comparison makes sure that nothing is sold from stale memory, whatever the ledger has missed.
             change_book: connection.prepare(
                 "UPDATE book SET stock = ?2, price_cents = ?3 WHERE id = ?1 AND stock = ?4 AND price_cents = ?5",
             )?,
@@ -74,12 +77,12 @@ impl<'c> Writer<'c> {
         self.commit.raw_execute().map(drop)
     }
 
-    /// Ends a transaction that is to leave no trace; nothing to do when `SQLite` ended it already.
+    /// Undoes the transaction; does nothing if `SQLite` has ended it already.
     pub(crate) fn rollback(&mut self) -> rusqlite::Result<()> {
         if self.connection.is_autocommit() { Ok(()) } else { self.connection.execute_batch("ROLLBACK") }
     }
 
-    /// Changes when another connection has committed to the file, never for what this one commits.
+    /// Changes when another connection has committed to the file, not when this one commits.
     pub(crate) fn data_version(&mut self) -> rusqlite::Result<i64> {
         self.data_version.query_row((), |row| row.get(0))
     }
@@ -192,7 +195,7 @@ impl<'c> Writer<'c> {
         self.log_pages.query_row((), |row| row.get(1))
     }
 
-    /// Copies the WAL back into the file, as far as readers allow, for it to be begun anew.
+    /// Copies the WAL back into the file, as far as readers allow, so that it starts again from its beginning.
     pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))
     }
@@ -209,9 +212,9 @@ impl<'c> Writer<'c> {
         self.connection.execute_batch("PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY")
     }
 
-    /// Sentences on what is wrong with the log.
+    /// What is wrong with the log, a sentence each.
     pub(crate) fn inspect(&mut self) -> rusqlite::Result<Vec<String>> {
-        super::inspect(self.connection)
+        inspect(self.connection)
     }
 }
 

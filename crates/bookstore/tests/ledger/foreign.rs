@@ -8,12 +8,12 @@ use rusqlite::Connection;
 use super::{Shop, close, id, key};
 
 /// Far above the 50 ms promised, because a test machine may be busy; the wait itself is reported.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn seen(shop: &Shop, store: &Bookstore, what: &str, holds: impl Fn(&Bookstore) -> bool) {
     let start = Instant::now();
     while !holds(store) {
-        assert!(start.elapsed() < PATIENCE, "{what} was not seen");
+        assert!(start.elapsed() < TIMEOUT, "{what} was not seen");
         shop.runtime.block_on(tokio::task::yield_now());
     }
     eprintln!("{what} seen after {:?}", start.elapsed());

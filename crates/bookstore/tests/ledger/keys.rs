@@ -57,7 +57,7 @@ fn a_move_that_restarts_interrupt_goes_on_where_it_was() {
         Connection::open(shop.path()).and_then(|file| file.query_row(sql, (), |row| row.try_into())).expect("a row")
     };
     assert_eq!(indexed(), (0, 0), "no move has begun");
-    // Each start moves a slice of some seventy keys; one that began anew would never end.
+    // Each start moves a slice of some seventy keys; a move that starts over would never end.
     for restart in 0..8 {
         close(&store);
         store = shop.open(&settings);

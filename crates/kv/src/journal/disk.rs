@@ -1,9 +1,9 @@
-//! What lies on disk, and the only module that knows by whose means: an append-only log of batches and sorted tables
-//! that it is written out to, both by fjall. A batch is there whole or not at all.
+//! The store on disk, and the only module that knows fjall: an append-only log of batches, and sorted tables that the log
+//! is written out to. A batch is there whole or not at all.
 //!
 //! ```text
 //! 'k' key   ->  version (8 bytes, little-endian), expiry in ms since 1970 or 0 (8 bytes), value
-//! 'v'       ->  the greatest version ever given (8 bytes)
+//! 'v'       ->  the greatest version ever used (8 bytes)
 //! ```
 
 use std::{
@@ -27,21 +27,21 @@ const ENTRY_TAG: u8 = b'k';
 const VERSION_KEY: [u8; 1] = [b'v'];
 const NUMBER_BYTES: usize = 8;
 
-/// Blocks are read at a start and hardly ever after.
+/// Blocks are read at a start, and seldom later.
 const CACHE_BYTES: u64 = 4 << 20;
-/// Of the log, which is also what a start reads at the most beside the tables.
+/// The most bytes of the log, and so the most that a start reads beside the tables.
 const LOG_BYTES_MAX: u64 = 128 << 20;
-/// Entries that are held in memory until they are written out as a table.
+/// Entries held in memory until they are written out as a table.
 const TABLE_BYTES: u64 = 16 << 20;
-/// Values from this size on are written once, and left alone when tables are merged.
+/// Values from this size on are written once, and not copied when tables are merged.
 const VALUE_APART_BYTES: u32 = 4 << 10;
 
-/// Taken while fjall has the store open, and while its files are looked at before.
+/// Locked while fjall has the store open, and while the files are checked before.
 const LOCK_FILE: &str = "lock";
-/// There once a store is made.
+/// Exists once the store is complete.
 const VERSION_FILE: &str = "version";
 const TABLES_FOLDER: &str = "keyspaces";
-/// How often to look whether tables are written.
+/// How often to check whether the tables are written.
 const TABLES_PAUSE: Duration = Duration::from_millis(1);
 
 /// Why the store cannot be opened.
@@ -50,7 +50,7 @@ pub(crate) enum DiskError {
     #[error(transparent)]
     Log(#[from] LogError),
     #[error("its file `{VERSION_FILE}` is missing")]
-    Unmade,
+    Incomplete,
     #[error(transparent)]
     Store(#[from] fjall::Error),
 }
@@ -74,8 +74,8 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Opens the store with an empty log. What the log holds goes to tables first, which are flushed: if a flush of the
-    /// log failed, the kernel may show what the disk does not hold, and says so once at the most.
+    /// Opens the store with an empty log. The log's contents first go to tables, which are flushed: after a failed flush of
+    /// the log the kernel may show what the disk does not hold, and reports that only once.
     pub(crate) fn open(folder: &Path) -> Result<Self, DiskError> {
         if folder.join(LOCK_FILE).exists() {
             Self::prepare(folder)?;
@@ -86,10 +86,10 @@ impl Disk {
     /// Leaves a log of one empty file.
     fn prepare(folder: &Path) -> Result<(), DiskError> {
         let locked = lock(folder)?;
-        let mut log = Log::mend(folder)?;
+        let mut log = Log::repair(folder)?;
         let holds_something = !log.is_empty()?;
-        if !is_made(folder)? {
-            return if holds_something { Err(DiskError::Unmade) } else { Ok(log.remove()?) };
+        if !is_complete(folder)? {
+            return if holds_something { Err(DiskError::Incomplete) } else { Ok(log.remove()?) };
         }
         log.begin_file()?;
         drop(locked);
@@ -100,7 +100,7 @@ impl Disk {
         Ok(log.keep_newest()?)
     }
 
-    /// Waits until all that was in files of the log before the newest is in tables.
+    /// Waits until the tables hold everything from the log's older files.
     fn write_out(self) -> Result<(), fjall::Error> {
         while self.entries.sealed_memtable_count() > 0 {
             match self.database.persist(PersistMode::Buffer) {
@@ -126,7 +126,7 @@ impl Disk {
         Ok(Self { database, entries })
     }
 
-    /// The greatest version ever given.
+    /// The greatest version ever used.
     pub(super) fn version(&self) -> Result<Version, fjall::Error> {
         let found = self.entries.get(VERSION_KEY)?;
         Ok(Version(found.and_then(|bytes| number(&bytes)).unwrap_or(0)))
@@ -147,8 +147,8 @@ impl Disk {
         Ok(self.entries.get(stored_key(key))?.and_then(|bytes| entry_from(&bytes)))
     }
 
-    /// Writes a batch; when it returns, the batch is on disk. After an error no one knows, and the disk must be opened
-    /// anew.
+    /// Writes a batch, which is on disk when this returns. After an error no one knows whether it is, and the disk must be
+    /// opened again.
     pub(crate) fn commit<'a>(
         &self,
         records: impl Iterator<Item = Record<'a>>,
@@ -166,17 +166,16 @@ impl Disk {
     }
 }
 
-/// A moment of the disk.
+/// The disk as it was at one moment.
 pub(super) struct Moment(fjall::Snapshot);
 
 impl Disk {
-    /// This moment: every batch that is committed is in it, and none after it.
+    /// The present moment: it has every batch that is committed, and no later one.
     pub(super) fn moment(&self) -> Moment {
         Moment(self.database.snapshot())
     }
 
-    /// Shows the entries of a moment in the order of their keys, those after a key, until `visit` says that it is
-    /// enough.
+    /// Shows the entries of a moment after a key, in the order of their keys, until `visit` returns false.
     pub(super) fn visit(
         &self,
         moment: &Moment,
@@ -196,7 +195,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The greatest version that was given up to a moment.
+    /// The greatest version used up to a moment.
     pub(super) fn version_at(&self, moment: &Moment) -> Result<Version, fjall::Error> {
         let found = moment.0.get(&self.entries, VERSION_KEY)?;
         Ok(Version(found.and_then(|bytes| number(&bytes)).unwrap_or(0)))
@@ -215,9 +214,9 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Whether the store was ever whole; not if a crash came while it was made. Nothing is in it then, and what is in the
-/// way of another attempt is removed.
-fn is_made(folder: &Path) -> Result<bool, DiskError> {
+/// Whether the store was ever complete. If a crash came while it was created, it holds nothing, and a remnant that would
+/// block another attempt is removed.
+fn is_complete(folder: &Path) -> Result<bool, DiskError> {
     let (version, tables) = (folder.join(VERSION_FILE), folder.join(TABLES_FOLDER));
     match version.metadata() {
         Ok(version) if version.len() > 0 => return Ok(true),
@@ -225,7 +224,7 @@ fn is_made(folder: &Path) -> Result<bool, DiskError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
-    if tables.exists() && fs::read_dir(tables)?.next().is_some() { Err(DiskError::Unmade) } else { Ok(false) }
+    if tables.exists() && fs::read_dir(tables)?.next().is_some() { Err(DiskError::Incomplete) } else { Ok(false) }
 }
 
 /// Keeps other processes out until it is dropped.

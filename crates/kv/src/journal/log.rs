@@ -1,6 +1,6 @@
-//! The files of fjall's log, looked at before fjall does. A batch that a crash or a power cut tore was never
-//! acknowledged and is cut off; fjall would refuse some of them, and with them the whole store. A damaged batch with
-//! others behind it was acknowledged, because each batch is flushed before the next one is written; fjall would drop
+//! Checks the files of fjall's log before fjall opens them. A batch that a crash or a power cut tore was never
+//! acknowledged and is cut off; fjall would refuse some of these batches, and with them the whole store. A damaged batch
+//! with others behind it was acknowledged, because each batch is flushed before the next one is written; fjall would drop
 //! it and all that follow, so the store is not opened.
 //!
 //! ```text
@@ -26,13 +26,13 @@ const CLEAR: u8 = 4;
 const END_MAGIC: [u8; 4] = *b"FJL\x03";
 const EXTENSION: &str = "jnl";
 
-/// More than a batch of ours has.
+/// More than any batch of the journal has.
 const BATCH_ITEMS_MAX: u32 = 1 << 16;
 
-/// Places in a torn batch that look like a batch's head. More of them would take long to look at, and are no accident.
+/// The most places in a torn batch that look like a batch's head. More would take long to check, and are no accident.
 const CANDIDATES_MAX: usize = 10_000;
 
-/// Bytes that are looked at together.
+/// Bytes read at once.
 const WINDOW_BYTES: usize = 64 << 10;
 static ZEROS: [u8; WINDOW_BYTES] = [0; WINDOW_BYTES];
 
@@ -54,9 +54,9 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Finds the files, and cuts off what was never acknowledged. Changes nothing if anything is damaged. The folder
-    /// must be locked.
-    pub(super) fn mend(folder: &Path) -> Result<Self, LogError> {
+    /// Finds the files, and cuts off a torn end, which was never acknowledged. Changes nothing if anything is damaged. The
+    /// folder must be locked.
+    pub(super) fn repair(folder: &Path) -> Result<Self, LogError> {
         let mut log = Self { files: Vec::new(), folder: folder.to_path_buf() };
         for found in fs::read_dir(folder)? {
             let path = found?.path();
@@ -90,7 +90,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether there is no batch in it.
+    /// Whether it holds no batch.
     pub(super) fn is_empty(&self) -> io::Result<bool> {
         for (_, path) in &self.files {
             if read_batch(&mut BufReader::new(File::open(path)?))?.is_some() {
@@ -100,8 +100,8 @@ impl Log {
         Ok(true)
     }
 
-    /// Adds an empty file, which new batches go to. What was written to the others before may be in the kernel's
-    /// memory alone, if a flush failed, so nothing is added to them.
+    /// Adds an empty file for new batches. Nothing is added to the older files: if a flush failed, their contents may be
+    /// only in the kernel's memory.
     pub(super) fn begin_file(&mut self) -> io::Result<()> {
         if let Some((_, newest)) = self.files.last()
             && newest.metadata()?.len() == 0
@@ -135,13 +135,13 @@ impl Log {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scanned {
     batches: usize,
     /// Up to the end of the last whole batch.
     whole_bytes: u64,
-    /// After it, zeros at the end left out.
+    /// After that, without zeros at the end.
     torn_bytes: u64,
 }
 
@@ -172,13 +172,13 @@ fn scan(path: &Path) -> Result<Scanned, LogError> {
     Ok(Scanned { batches, whole_bytes, torn_bytes })
 }
 
-/// Where after `from` a batch newer than `newest` may begin; returns how many bytes there are up to the last that is
-/// not zero.
+/// Collects the places after `from` where a batch newer than `newest` may begin; returns how many bytes there are up to
+/// the last one that is not zero.
 fn look_for_heads(path: &Path, from: u64, candidates: &mut Vec<u64>, newest: u64) -> io::Result<u64> {
     let mut input = BufReader::with_capacity(WINDOW_BYTES, File::open(path)?);
     input.seek(SeekFrom::Start(from))?;
     let (mut position, mut not_zero) = (0, 0);
-    // The bytes before the window that a head may begin in.
+    // The bytes before the window, in which a head may begin.
     let mut head = [0; HEAD_BYTES];
     loop {
         let window = input.fill_buf()?;
@@ -186,7 +186,7 @@ fn look_for_heads(path: &Path, from: u64, candidates: &mut Vec<u64>, newest: u64
             return Ok(not_zero);
         }
         let length = window.len();
-        // fjall makes a file of 64 MiB of zeros and fills it.
+        // fjall creates a file as 64 MiB of zeros and fills it.
         if window == &ZEROS[..length] {
             (position, head) = (position + length as u64, [0; HEAD_BYTES]);
             input.consume(length);
@@ -227,7 +227,7 @@ struct Batch {
     bytes: u64,
 }
 
-/// Reads a batch; `None` if none is whole here.
+/// Reads a batch; `None` if there is no whole one here.
 fn read_batch(input: &mut impl BufRead) -> io::Result<Option<Batch>> {
     let parser = Parser { input, hash: XxHash3_64::new(), bytes: 0 };
     match parser.batch() {
@@ -250,7 +250,7 @@ impl<R: BufRead> Parser<'_, R> {
         Ok(bytes)
     }
 
-    /// As [`Parser::array`], and counted in the items' hash.
+    /// As [`Parser::array`], and adds the bytes to the items' hash.
     fn hashed<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let bytes = self.array()?;
         self.hash.write(&bytes);
@@ -295,7 +295,7 @@ impl<R: BufRead> Parser<'_, R> {
         self.skip(u64::from(key) + u64::from(stored))
     }
 
-    /// Hashes bytes that nothing else is wanted of, without room for all of them.
+    /// Hashes bytes without holding all of them in memory.
     fn skip(&mut self, mut bytes: u64) -> io::Result<bool> {
         self.bytes += bytes;
         while bytes > 0 {

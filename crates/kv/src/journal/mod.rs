@@ -1,5 +1,5 @@
-//! Writes that last: one thread takes all that wait, decides them in order, writes them to disk as one batch, and
-//! only then shows them to readers and acknowledges them. While the disk is busy the next batch collects.
+//! Durable writes: one thread decides the writes that wait in order, commits them to disk as one batch ([`commit`]), and
+//! only then shows them to readers and acknowledges them.
 //!
 //! Must not know transports; [`disk`] alone knows files.
 
@@ -51,14 +51,14 @@ pub enum OpenError {
     #[error("the key-value store in {} is in use by another server; end it or choose another folder", .0.display())]
     InUse(PathBuf),
     /// The system refuses to read or to write it.
-    #[error("the key-value store in {} cannot be opened ({reason}); see to the disk and the folder's permissions, then start the server again", path.display())]
+    #[error("the key-value store in {} cannot be opened ({reason}); check the disk and the folder's permissions, then start the server again", path.display())]
     Unusable {
         /// Where.
         path: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         reason: io::Error,
     },
-    /// What it holds is damaged.
+    /// Its contents are damaged.
     #[error("the key-value store in {} is damaged ({reason}); nothing was removed from it: keep a copy of the folder, and restore a backup", path.display())]
     Damaged {
         /// Where.
@@ -117,7 +117,7 @@ impl Journal {
         Ok(Self { group, failures, shown, writes_queued_max: limits.writes_queued })
     }
 
-    /// Does a write; the answer comes when it is on disk.
+    /// Writes; the answer comes when the write is on disk.
     pub(crate) async fn write(&self, key: Key, action: Action) -> Result<Outcome, Fault> {
         self.group.commit(Write { key, action }).await.unwrap_or_else(|failure| {
             Err(match failure {
@@ -147,7 +147,7 @@ impl Journal {
         self.group.healthy()
     }
 
-    /// Takes no more, and waits until what was taken is on disk; returns whether that was in time.
+    /// Takes no more writes, and waits until those taken are on disk; false if that takes longer than `timeout`.
     pub(crate) fn close(&self, timeout: Duration) -> bool {
         self.group.close(timeout)
     }

@@ -1,5 +1,5 @@
-//! Moments of the disk, read while writes go on. A view holds no file: it reads through the disk that the journal has
-//! open, so a journal that failed can close its files however many views there are.
+//! Views of the disk as it was at one moment, read while writes go on. A view holds no file: it reads through the disk
+//! that the journal has open, so a journal that failed can close its files however many views there are.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -12,7 +12,7 @@ use crate::{
     fault::Fault,
 };
 
-/// Views at once. Each keeps what it shows from being removed, so they cost disk space.
+/// The most views at once. What a view shows is not removed from disk, so views cost disk space.
 const VIEWS_MAX: usize = 4;
 
 /// The disk that the journal has open.
@@ -25,7 +25,7 @@ pub(super) struct OpenDisk {
 #[derive(Debug, Default)]
 struct State {
     disk: Option<Disk>,
-    /// Tells one opening from the next.
+    /// The number of the opening, to tell one from the next.
     number: u64,
 }
 
@@ -42,7 +42,7 @@ impl OpenDisk {
     }
 }
 
-/// A moment of the disk.
+/// The disk as it was at one moment.
 #[derive(Debug)]
 pub(crate) struct View {
     opened: Arc<OpenDisk>,
@@ -60,12 +60,12 @@ impl View {
         Ok(Self { opened: Arc::clone(opened), number: state.number, moment: disk.moment() })
     }
 
-    /// Shows entries in the order of their keys, those after a key, until `visit` says that it is enough.
+    /// Shows the entries after a key, in the order of their keys, until `visit` returns false.
     pub(crate) fn visit(&self, after: Option<&[u8]>, visit: impl FnMut(Key, Entry) -> bool) -> Result<(), Fault> {
         self.read(|disk| disk.visit(&self.moment, after, visit))
     }
 
-    /// The greatest version that was given up to the moment.
+    /// The greatest version used up to the moment.
     pub(crate) fn last_version(&self) -> Result<Version, Fault> {
         self.read(|disk| disk.version_at(&self.moment))
     }
@@ -86,5 +86,5 @@ impl Drop for View {
     }
 }
 
-/// The moment is gone with the disk that it was of.
+/// The disk of the view has been closed.
 const CLOSED: Fault = Fault::Unavailable("recovering from a disk that failed, or stopping");

@@ -1,4 +1,4 @@
-//! The store behind the group commit. Its thread alone writes to the table, so what it decides on holds until it is shown.
+//! The store behind the group commit. Only its thread writes to the table, so its decisions still hold when they are shown.
 //! Must not know who asked.
 
 use std::{
@@ -35,14 +35,14 @@ enum Change {
     Remove(EventKind, Version),
 }
 
-/// What a batch's writes come to.
+/// The decisions of a batch.
 #[derive(Default)]
 struct Decided {
     changes: Vec<(Key, Change)>,
     outcomes: Vec<Result<Outcome, Fault>>,
-    /// What keys have once the batch is shown, with their memory.
+    /// The state of keys once the batch is shown, with the memory of their entries.
     after: HashMap<Key, (Present, Option<usize>)>,
-    /// Room that was taken, to be given back if the batch fails.
+    /// Room that was taken; it is freed if the batch fails.
     taken: Vec<(Option<usize>, usize)>,
 }
 
@@ -111,7 +111,7 @@ struct OpenWriter<'a> {
 }
 
 impl Opened<Writer> for OpenWriter<'_> {
-    /// Finds out that the disk can be written and what it holds of the keys in doubt.
+    /// Makes sure that the disk can be written, and reads the keys in doubt.
     fn read_back(&mut self) -> Result<(), DiskError> {
         let Writer { table, doubtful, .. } = self.writer;
         self.disk.commit(std::iter::empty(), table.version())?;
@@ -139,7 +139,7 @@ impl Opened<Writer> for OpenWriter<'_> {
             let outcome = self.decide(&mut decided, &pending.job);
             decided.outcomes.push(outcome);
         }
-        // After a failure also those that were refused know nothing: what they were refused for may not be there.
+        // If the batch fails, the refused writes have no answer either: what they were refused for may not be on disk.
         let outcomes = self.write(decided)?;
         for (pending, outcome) in batch.into_iter().zip(outcomes) {
             answers.add(pending, outcome);
@@ -174,7 +174,7 @@ impl OpenWriter<'_> {
         }
     }
 
-    /// Writes what was decided to disk and shows it.
+    /// Writes the decisions to disk and shows them to readers.
     fn write(&mut self, decided: Decided) -> Result<Vec<Result<Outcome, Fault>>, DiskError> {
         let Writer { table, doubtful, wrote, .. } = self.writer;
         let records = decided.changes.iter().map(|(key, change)| match change {
@@ -200,7 +200,7 @@ impl OpenWriter<'_> {
         Ok(decided.outcomes)
     }
 
-    /// A batch with another one behind it is known to have been acknowledged, should it be damaged.
+    /// Adds an empty batch behind the last write, so that damage to that write is not taken for a torn end.
     fn close(&self) -> Result<(), DiskError> {
         if self.writer.wrote {
             self.disk.commit(std::iter::empty(), self.writer.table.version())?;

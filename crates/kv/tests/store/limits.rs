@@ -64,7 +64,7 @@ async fn total_bytes_are_counted_to_the_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_hold_whoever_writes_at_once() {
+async fn limits_hold_with_many_writers_at_once() {
     for kind in KINDS {
         let store = Store::open(kind, Limits { entries: 10, ..Limits::default() });
         let creates = (0..200u32).map(|number| {

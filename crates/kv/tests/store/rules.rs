@@ -41,7 +41,7 @@ async fn a_put_creates_or_replaces_also_what_has_expired() {
         store.pass(1000);
         kv.put(b"k", value(b"3"), None).await.unwrap();
         store.pass(10_000);
-        assert_eq!(store.value(b"k").await.unwrap(), b"3", "a put without a time is for ever");
+        assert_eq!(store.value(b"k").await.unwrap(), b"3", "a put without a time does not expire");
         assert_eq!(store.kv.levels().entries, 1);
     }
 }
@@ -90,7 +90,7 @@ async fn an_entry_is_gone_when_its_time_is_over_swept_or_not() {
         assert_eq!(store.value(b"k").await, None);
         assert_eq!(kv.update(b"k", value(b"2"), None, None).await, Err(Fault::Missing));
         assert_eq!(kv.delete(b"k", None).await, Ok(false));
-        assert_eq!(kv.levels().entries, 1, "nobody has removed it");
+        assert_eq!(kv.levels().entries, 1, "no sweep has removed it");
         kv.create(b"k", value(b"3"), None).await.unwrap();
         assert_eq!((store.value(b"k").await.unwrap(), kv.levels().entries), (b"3".to_vec(), 1));
         store.pass(10_000);
@@ -209,7 +209,7 @@ async fn a_closed_journal_takes_no_more_and_reads_go_on() {
     assert_eq!(store.value(b"k").await.unwrap(), b"1");
 }
 
-/// Simulated work of a call that never ends: whoever waits for it waits for ever.
+/// Simulated work of a call that never ends.
 const FOR_EVER: Duration = Duration::from_hours(1);
 
 async fn slow(store: StoreKind) -> (KeyValue, tokio::task::JoinHandle<()>) {
@@ -222,7 +222,7 @@ async fn slow(store: StoreKind) -> (KeyValue, tokio::task::JoinHandle<()>) {
 }
 
 #[tokio::test]
-async fn work_on_one_key_holds_up_nobody_in_the_concurrent_store() {
+async fn work_on_one_key_delays_no_other_call_in_the_concurrent_store() {
     let (kv, task) = slow(StoreKind::Concurrent).await;
     assert_eq!(kv.retrieve(b"slow").await.unwrap_err(), Fault::Missing);
     assert_eq!(kv.read_now(b"other", |_| ()), Some(Err(Fault::Missing)));

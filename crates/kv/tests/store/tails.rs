@@ -214,7 +214,7 @@ async fn a_crash_while_the_store_was_made_is_no_damage() {
         if let Some(version) = version {
             fs::write(folder.path().join("version"), version).expect("written");
         }
-        let kv = open(folder.path()).expect("it begins anew");
+        let kv = open(folder.path()).expect("it starts over");
         kv.create(b"k", value(b"v"), None).await.expect("created");
         assert!(kv.close(std::time::Duration::from_secs(30)));
         assert!(open(folder.path()).expect("opened").retrieve(b"k").await.is_ok());

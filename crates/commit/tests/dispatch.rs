@@ -1,0 +1,121 @@
+//! Where answers cross to: the callers of a runtime are woken by a task on its own thread, all of a batch at once.
+
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{
+        Arc,
+        mpsc::{Sender, channel},
+    },
+    task::{Context, Poll, Wake},
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use commit::{Answers, Batch, Group, Limits, Opened, Session, Store};
+
+/// Answers a batch once it has all the jobs it waits for.
+struct Gathering {
+    jobs: usize,
+    waiting: Batch<Gathering>,
+    answered: Sender<ThreadId>,
+}
+
+impl Store for Gathering {
+    type Job = ();
+    type Answer = ();
+    type Error = Infallible;
+
+    fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), Infallible> {
+        session.serve(self)
+    }
+
+    fn failed(&mut self, _: &Infallible, _: u32) {}
+}
+
+impl Opened<Gathering> for Gathering {
+    fn read_back(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn commit(&mut self, batch: Batch<Gathering>, answers: &mut Answers<()>) -> Result<(), Infallible> {
+        self.waiting.extend(batch);
+        if self.waiting.len() == self.jobs {
+            self.waiting.drain(..).for_each(|pending| answers.add(pending, ()));
+        }
+        Ok(())
+    }
+
+    fn tend(&mut self, _: bool, _: &mut Answers<()>) -> Result<bool, Infallible> {
+        if self.waiting.is_empty() {
+            let _ = self.answered.send(thread::current().id());
+        }
+        Ok(false)
+    }
+}
+
+/// Tells the thread that wakes it.
+struct Telling(Sender<ThreadId>);
+
+impl Wake for Telling {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(thread::current().id());
+    }
+}
+
+#[test]
+fn the_callers_of_a_runtime_are_woken_together_and_on_its_thread() {
+    const JOBS: usize = 3;
+    let (answered, answers) = channel();
+    let group = Group::start("gathering", Limits::default(), [Gathering { jobs: JOBS, waiting: Vec::new(), answered }]);
+    let group = group.unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (telling, woken) = channel();
+    let waker = Arc::new(Telling(telling)).into();
+    let mut cx = Context::from_waker(&waker);
+    runtime.block_on(async {
+        let mut calls: Vec<_> = (0..JOBS).map(|_| Box::pin(group.commit(()))).collect();
+        assert!(calls.iter_mut().all(|call| call.as_mut().poll(&mut cx).is_pending()));
+        answers.recv_timeout(Duration::from_secs(20)).expect("the batch is answered");
+        assert_eq!(woken.try_iter().count(), 0, "the runtime's thread has not run its dispatcher yet");
+        tokio::task::yield_now().await;
+        assert_eq!(woken.try_iter().collect::<Vec<_>>(), [thread::current().id(); JOBS]);
+        assert!(calls.iter_mut().all(|call| call.as_mut().poll(&mut cx) == Poll::Ready(Ok(()))));
+    });
+}
+
+#[test]
+fn a_caller_outside_any_runtime_is_woken_by_the_worker() {
+    let (answered, answers) = channel();
+    let group = Group::start("gathering", Limits::default(), [Gathering { jobs: 1, waiting: Vec::new(), answered }]);
+    let group = group.unwrap();
+    let (telling, woken) = channel();
+    let waker = Arc::new(Telling(telling)).into();
+    let mut call = pin!(group.commit(()));
+    let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+    if polled.is_pending() {
+        let worker = answers.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(woken.recv_timeout(Duration::from_secs(20)), Ok(worker));
+    }
+}
+
+#[test]
+fn the_worker_wakes_callers_whose_runtime_has_ended() {
+    let (answered, answers) = channel();
+    let group = Group::start("gathering", Limits::default(), [Gathering { jobs: 2, waiting: Vec::new(), answered }]);
+    let group = group.unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (telling, woken) = channel();
+    let waker = Arc::new(Telling(telling)).into();
+    let mut cx = Context::from_waker(&waker);
+    let mut first = Box::pin(group.commit(()));
+    assert!(runtime.block_on(async { first.as_mut().poll(&mut cx) }).is_pending());
+    drop(runtime);
+    let mut second = Box::pin(group.commit(()));
+    assert!(second.as_mut().poll(&mut cx).is_pending() || answers.try_recv().is_ok());
+    let worker = answers.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(woken.recv_timeout(Duration::from_secs(20)), Ok(worker));
+    while first.as_mut().poll(&mut cx).is_pending() {
+        thread::yield_now();
+    }
+}
