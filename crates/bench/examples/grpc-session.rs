@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bench::measurement::histogram;
+use bench::template::Turn;
 use bench::tls::TlsArgs;
 use bench::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
-use bench::workload::{Session as _, Turn, Workload as _};
+use bench::workload::{Session as _, Workload as _};
 use tokio::task::LocalSet;
 
 /// An `Echo` message with the payload `ping`.

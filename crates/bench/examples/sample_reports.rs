@@ -274,7 +274,8 @@ fn answers() -> String {
     }
     let clients = || (1..=20).map(f64::from);
     let curve = |alone: f64, many: f64| clients().map(move |clients| (clients, many + (alone - many) / clients));
-    let around = |points: &[(f64, f64)]| Shape::Band(points.iter().map(|&(x, y)| (x, y * 0.93, y * 1.08)).collect());
+    let around =
+        |points: &[(f64, f64)]| Shape::ErrorBars(points.iter().map(|&(x, y)| (x, y * 0.93, y * 1.08)).collect());
     let [buys, searches] = [curve(465.0, 250.0).collect::<Vec<_>>(), curve(499.0, 66.0).collect()];
     let mean = Chart {
         x: Axis::linear("clients", Unit::Count).from(0.0),
@@ -327,7 +328,7 @@ fn answers() -> String {
         .charts(vec![
             Figure {
                 title: "Mean time by clients".to_owned(),
-                caption: "Bands are 95% confidence intervals over runs.".to_owned(),
+                caption: "Bars are 95% confidence intervals over runs.".to_owned(),
                 chart: mean,
             },
             Figure {

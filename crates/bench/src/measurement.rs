@@ -69,6 +69,11 @@ impl Load {
         !matches!(self.pace.as_str(), "closed" | "")
     }
 
+    /// Notes a setting by the name of its flag, if it has a value.
+    pub fn set(&mut self, flag: &str, value: Option<impl ToString>) {
+        self.settings.extend(value.map(|value| (flag.to_owned(), value.to_string())));
+    }
+
     /// What was asked for and where, in a line.
     pub fn title(&self) -> String {
         match self.protocol.as_str() {

@@ -8,11 +8,11 @@ mod http;
 mod stall;
 mod tcp;
 
-use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
@@ -69,25 +69,6 @@ pub struct NullOptions {
     pub delay: Duration,
 }
 
-/// A null server that cannot be started.
-#[derive(Debug, thiserror::Error)]
-pub enum NullError {
-    /// An option is out of range.
-    #[error("{0}")]
-    Option(String),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// A thread or its runtime cannot be had.
-    #[error("cannot start a thread to serve: {0}")]
-    Thread(io::Error),
-}
-
 /// A null server that runs, on threads of its own, until it is dropped.
 #[derive(Debug)]
 pub struct Null {
@@ -99,12 +80,12 @@ pub struct Null {
 
 impl Null {
     /// Listens, and starts to serve.
-    pub fn start(options: NullOptions) -> Result<Self, NullError> {
+    pub fn start(options: NullOptions) -> anyhow::Result<Self> {
         check(&options)?;
-        let failed = |source| NullError::Listen { address: options.listen, source };
-        let listener = StdListener::bind(options.listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let failed = || format!("cannot listen on {}", options.listen);
+        let listener = StdListener::bind(options.listen).with_context(failed)?;
+        listener.set_nonblocking(true).with_context(failed)?;
+        let address = listener.local_addr().with_context(failed)?;
         let stalls = options.stalls.map(Stalls::begin);
         let (stop, stopping) = watch::channel(false);
         let mut null = Self {
@@ -152,39 +133,35 @@ impl Drop for Null {
     }
 }
 
-fn check(options: &NullOptions) -> Result<(), NullError> {
-    let wrong = |message: String| Err(NullError::Option(message));
-    if !(1..=THREADS_MAX).contains(&options.threads) {
-        return wrong(format!("{} threads; 1 to {THREADS_MAX} are possible", options.threads));
+fn check(options: &NullOptions) -> anyhow::Result<()> {
+    ensure!(
+        (1..=THREADS_MAX).contains(&options.threads),
+        "{} threads; 1 to {THREADS_MAX} are possible",
+        options.threads
+    );
+    if let Some(Stalls { length, every, .. }) = options.stalls {
+        ensure!(
+            !length.is_zero() && length < every,
+            "stalls of {length:?} every {every:?}: they must be shorter than that"
+        );
+        ensure!(every <= STALL_PERIOD_MAX, "stalls every {every:?}: {STALL_PERIOD_MAX:?} at most");
     }
-    if let Some(stalls) = &options.stalls
-        && (stalls.length.is_zero() || stalls.length >= stalls.every)
-    {
-        return wrong(format!(
-            "stalls of {:?} every {:?}: they must be shorter than that",
-            stalls.length, stalls.every
-        ));
-    }
-    if let Some(stalls) = &options.stalls
-        && stalls.every > STALL_PERIOD_MAX
-    {
-        return wrong(format!("stalls every {:?}: {STALL_PERIOD_MAX:?} at most", stalls.every));
-    }
-    if options.delay > DELAY_MAX {
-        return wrong(format!("a delay of {:?}: {DELAY_MAX:?} at most", options.delay));
-    }
+    ensure!(options.delay <= DELAY_MAX, "a delay of {:?}: {DELAY_MAX:?} at most", options.delay);
     match &options.speaks {
-        Speaks::Grpc { answer_bytes, .. } if grpc::Filler::of(*answer_bytes).is_none() => {
-            wrong(format!("a message of {answer_bytes} bytes; 0 or 4 to {MESSAGE_BYTES_MAX} are possible"))
+        Speaks::Grpc { answer_bytes, .. } => ensure!(
+            grpc::Filler::of(*answer_bytes).is_some(),
+            "a message of {answer_bytes} bytes; 0 or 4 to {MESSAGE_BYTES_MAX} are possible"
+        ),
+        Speaks::Http { answer_bytes } => {
+            ensure!(*answer_bytes <= ANSWER_BYTES_MAX, "an answer of {answer_bytes} bytes; {ANSWER_BYTES_MAX} at most");
         }
-        Speaks::Http { answer_bytes } if *answer_bytes > ANSWER_BYTES_MAX => {
-            wrong(format!("an answer of {answer_bytes} bytes; {ANSWER_BYTES_MAX} at most"))
-        }
-        Speaks::Tcp { answer: Reply::Bytes(count) } if !(1..=ANSWER_BYTES_MAX).contains(count) => {
-            wrong(format!("an answer of {count} bytes; 1 to {ANSWER_BYTES_MAX} are possible"))
-        }
-        Speaks::Grpc { .. } | Speaks::Http { .. } | Speaks::Tcp { .. } => Ok(()),
+        Speaks::Tcp { answer: Reply::Bytes(count) } => ensure!(
+            (1..=ANSWER_BYTES_MAX).contains(count),
+            "an answer of {count} bytes; 1 to {ANSWER_BYTES_MAX} are possible"
+        ),
+        Speaks::Tcp { answer: Reply::Line(_) } => {}
     }
+    Ok(())
 }
 
 /// A thread with a runtime of its own, which `work` is given and which ends with it.
@@ -192,8 +169,8 @@ fn thread<F: Future<Output = ()>>(
     number: usize,
     stalls: Option<stall::Begun>,
     work: impl FnOnce(Handle) -> F + Send + 'static,
-) -> Result<(JoinHandle<()>, Handle), NullError> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(NullError::Thread)?;
+) -> anyhow::Result<(JoinHandle<()>, Handle)> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a thread to serve")?;
     let handle = runtime.handle().clone();
     let own = handle.clone();
     let body = move || {
@@ -202,7 +179,10 @@ fn thread<F: Future<Output = ()>>(
         }
         runtime.block_on(work(own));
     };
-    let thread = std::thread::Builder::new().name(format!("null-{number}")).spawn(body).map_err(NullError::Thread)?;
+    let thread = std::thread::Builder::new()
+        .name(format!("null-{number}"))
+        .spawn(body)
+        .context("cannot start a thread to serve")?;
     Ok((thread, handle))
 }
 

@@ -16,14 +16,14 @@ use crate::report::csv::{Row, RowSink};
 use crate::workload::{Answer, ENDINGS_MAX, Ending};
 
 /// The ending of requests that were sent and not answered within the timeout.
-pub const TIMED_OUT: u16 = ENDINGS_MAX;
+pub(crate) const TIMED_OUT: u16 = ENDINGS_MAX;
 /// The ending of requests that were due and found no free place on a connection within the timeout.
-pub const NOT_SENT: u16 = ENDINGS_MAX + 1;
+pub(crate) const NOT_SENT: u16 = ENDINGS_MAX + 1;
 /// The ending of requests that were under way when the run was ended from outside.
-pub const CUT: u16 = ENDINGS_MAX + 2;
+pub(crate) const CUT: u16 = ENDINGS_MAX + 2;
 
 /// The words for an ending that the recorder counts itself; none for one of the workload's.
-pub fn own_label(ending: u16) -> Option<&'static str> {
+pub(crate) fn own_label(ending: u16) -> Option<&'static str> {
     match ending {
         TIMED_OUT => Some("timeout"),
         NOT_SENT => Some("not sent"),
@@ -35,33 +35,30 @@ pub fn own_label(ending: u16) -> Option<&'static str> {
 /// Finishes that a worker keeps; beyond, every other one is dropped.
 const FINISHES_MAX: usize = 20_000;
 
-/// Rows handed over together.
 const ROWS_BATCH: usize = 1024;
 
 /// Requests measured in some stretch of time.
 #[derive(Debug)]
-pub struct Part {
+pub(crate) struct Part {
     /// Due (closed loop: sent) to done, in nanoseconds.
-    pub response: Histogram<u64>,
+    pub(crate) response: Histogram<u64>,
     /// Sent to done.
-    pub service: Histogram<u64>,
+    pub(crate) service: Histogram<u64>,
     /// Due to sent; empty in a closed loop.
-    pub lag: Histogram<u64>,
+    pub(crate) lag: Histogram<u64>,
     /// Sent to first byte.
-    pub first_byte: Histogram<u64>,
-    /// By number of the ending.
-    pub endings: Vec<u64>,
-    /// Requests that ended as errors.
-    pub errors: u64,
+    pub(crate) first_byte: Histogram<u64>,
+    pub(crate) endings: Vec<u64>,
+    pub(crate) errors: u64,
     /// Answers that came within the window.
-    pub completed: u64,
+    pub(crate) completed: u64,
     /// Answers that came since the window began, those after its end too.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// Response times of requests that were due before the window and ended in it: part of what is seen over time, not
     /// of what is measured.
-    pub early: Option<Box<Histogram<u64>>>,
+    pub(crate) early: Option<Box<Histogram<u64>>>,
     /// When the last measured request was done.
-    pub last_done_at: Option<Instant>,
+    pub(crate) last_done_at: Option<Instant>,
 }
 
 impl Default for Part {
@@ -82,8 +79,7 @@ impl Default for Part {
 }
 
 impl Part {
-    /// Counts `other` in.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.response, &other.response),
             (&mut self.service, &other.service),
@@ -115,43 +111,40 @@ impl Part {
 
 /// The time that is measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// The first instant.
-    pub begin: Instant,
+pub(crate) struct Window {
+    pub(crate) begin: Instant,
     /// The first instant after it; none when a count of requests ends the run.
-    pub end: Option<Instant>,
+    pub(crate) end: Option<Instant>,
 }
 
 impl Window {
     /// Whether an instant is in it.
     #[inline]
-    pub fn contains(&self, at: Instant) -> bool {
+    pub(crate) fn contains(&self, at: Instant) -> bool {
         at >= self.begin && !self.has_ended(at)
     }
 
     /// Whether it is over at an instant.
     #[inline]
-    pub fn has_ended(&self, at: Instant) -> bool {
+    pub(crate) fn has_ended(&self, at: Instant) -> bool {
         self.end.is_some_and(|end| at >= end)
     }
 }
 
 /// The client of a request, and when it was due.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// Number of the request in the run.
-    pub number: u64,
+pub(crate) struct Asked {
+    pub(crate) number: u64,
     /// Number of the client; in an open loop, of the connection.
-    pub client: u32,
+    pub(crate) client: u32,
     /// Number of the request among this client's; in an open loop, among the worker's.
-    pub turn: u64,
+    pub(crate) turn: u64,
     /// When it was due; none in a closed loop, where it is due when it is sent.
-    pub due_at: Option<Instant>,
+    pub(crate) due_at: Option<Instant>,
 }
 
-/// One worker's record.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     window: Window,
     part: Part,
     finishes: Vec<Finish>,
@@ -162,8 +155,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records what happens in the window.
-    pub fn new(window: Window, rows: Option<RowSink>) -> Self {
+    pub(crate) fn new(window: Window, rows: Option<RowSink>) -> Self {
         Self {
             window,
             part: Part::default(),
@@ -177,7 +169,7 @@ impl Recorder {
 
     /// Takes in a finished request; says whether it is one that is measured.
     #[inline]
-    pub fn record(&mut self, asked: Asked, answer: &Answer) -> bool {
+    pub(crate) fn record(&mut self, asked: Asked, answer: &Answer) -> bool {
         let Answer { sent_at, first_byte_at, done_at, ending } = *answer;
         let began_at = asked.due_at.unwrap_or(sent_at);
         let response = nanos(done_at, began_at);
@@ -217,7 +209,7 @@ impl Recorder {
 
     /// Takes in a request that was due at `due_at` and given up at `done_at` without being sent: its response time and
     /// its send lag are at least the time between.
-    pub fn record_not_sent(&mut self, number: u64, due_at: Instant, done_at: Instant) {
+    pub(crate) fn record_not_sent(&mut self, number: u64, due_at: Instant, done_at: Instant) {
         if !self.window.contains(due_at) {
             return;
         }
@@ -288,18 +280,16 @@ impl Recorder {
     }
 
     /// Hands over the last rows; returns how many the writer did not take in all.
-    pub fn finish_rows(&mut self) -> u64 {
+    pub(crate) fn finish_rows(&mut self) -> u64 {
         self.hand_over_rows();
         self.rows_lost
     }
 
-    /// What was recorded since the last time.
-    pub fn take(&mut self) -> Part {
+    pub(crate) fn take(&mut self) -> Part {
         std::mem::take(&mut self.part)
     }
 
-    /// The finishes kept of the whole run.
-    pub fn take_finishes(&mut self) -> Vec<Finish> {
+    pub(crate) fn take_finishes(&mut self) -> Vec<Finish> {
         std::mem::take(&mut self.finishes)
     }
 }

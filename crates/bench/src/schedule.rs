@@ -113,11 +113,6 @@ impl Phase {
 }
 
 impl Profile {
-    /// One rate without an end.
-    pub fn constant(rate: f64) -> Result<Self, ProfileError> {
-        rate.to_string().parse()
-    }
-
     /// How long its phases take, in seconds; infinite for a single rate without a time.
     pub fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()

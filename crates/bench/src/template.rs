@@ -6,12 +6,13 @@
 pub(crate) mod random;
 mod rows;
 
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use anyhow::{anyhow, bail};
 
 use random::Draws;
-pub use rows::{ROWS_BYTES_MAX, Rows, RowsError};
+pub use rows::{ROWS_BYTES_MAX, Rows};
 
 /// Most random bytes that one `{{hex N}}` makes.
 pub const HEX_BYTES_MAX: usize = 1 << 20;
@@ -59,45 +60,9 @@ enum Piece {
     Cell { column: usize },
 }
 
-/// A placeholder that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{placeholder} at character {at} of the template: {reason}")]
-pub struct TemplateError {
-    /// As it was written.
-    pub placeholder: String,
-    /// Where it begins, in characters from 1.
-    pub at: usize,
-    /// What is wrong, and what would be right.
-    pub reason: String,
-}
-
-/// What a template is written to.
-pub trait Sink {
-    /// Appends.
-    fn push_text(&mut self, text: &str);
-}
-
-impl Sink for String {
-    fn push_text(&mut self, text: &str) {
-        self.push_str(text);
-    }
-}
-
-impl Sink for Vec<u8> {
-    fn push_text(&mut self, text: &str) {
-        self.extend_from_slice(text.as_bytes());
-    }
-}
-
-impl Sink for BytesMut {
-    fn push_text(&mut self, text: &str) {
-        self.extend_from_slice(text.as_bytes());
-    }
-}
-
 impl Template {
     /// Reads `text`; everything wrong with it is found here, so that rendering cannot fail.
-    pub fn parse(text: &str, sources: &Sources) -> Result<Self, TemplateError> {
+    pub fn parse(text: &str, sources: &Sources) -> anyhow::Result<Self> {
         let mut pieces = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -109,16 +74,13 @@ impl Template {
                 rest = after;
                 continue;
             }
-            let failed = |placeholder: &str, reason: String| TemplateError {
-                placeholder: placeholder.to_owned(),
-                at: text[..text.len() - from_braces.len()].chars().count() + 1,
-                reason,
-            };
+            let at = text[..text.len() - from_braces.len()].chars().count() + 1;
             let Some(length) = from_braces.find("}}") else {
-                return Err(failed("{{", format!("no }}}} follows; {ALLOWED}")));
+                bail!("{{{{ at character {at} of the template: no }}}} follows; {ALLOWED}");
             };
-            let piece =
-                piece(&from_braces[2..length], sources).map_err(|reason| failed(&from_braces[..length + 2], reason))?;
+            let piece = piece(&from_braces[2..length], sources).map_err(|reason| {
+                anyhow!("{} at character {at} of the template: {reason}", &from_braces[..length + 2])
+            })?;
             if !literal.is_empty() {
                 pieces.push(Piece::Literal(std::mem::take(&mut literal)));
             }
@@ -147,29 +109,28 @@ impl Template {
     }
 
     /// Appends the text for one request.
-    pub fn render(&self, turn: Turn, out: &mut impl Sink) {
+    pub fn render(&self, turn: Turn, out: &mut impl Write) {
+        self.write(turn, out).expect("a text in memory takes every character");
+    }
+
+    fn write(&self, turn: Turn, out: &mut impl Write) -> fmt::Result {
         let mut draws = Draws::new(self.seed, turn.number);
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(text) => out.push_text(text),
-                Piece::Number { first } => push_number(first.wrapping_add(turn.number), out),
-                Piece::Client => push_number(turn.client.into(), out),
-                Piece::Worker => push_number(turn.worker.into(), out),
-                Piece::Random { low, high } => {
-                    let value = draws.between(*low, *high);
-                    if value < 0 {
-                        out.push_text("-");
-                    }
-                    push_number(value.unsigned_abs(), out);
-                }
-                Piece::Hex { count } => push_hex(*count, &mut draws, out),
+                Piece::Literal(text) => out.write_str(text)?,
+                Piece::Number { first } => write!(out, "{}", first.wrapping_add(turn.number))?,
+                Piece::Client => write!(out, "{}", turn.client)?,
+                Piece::Worker => write!(out, "{}", turn.worker)?,
+                Piece::Random { low, high } => write!(out, "{}", draws.between(*low, *high))?,
+                Piece::Hex { count } => write_hex(*count, &mut draws, out)?,
                 Piece::Cell { column } => {
                     if let Some(rows) = &self.rows {
-                        out.push_text(rows.cell(turn.number, *column));
+                        out.write_str(rows.cell(turn.number, *column))?;
                     }
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -208,34 +169,14 @@ fn cell(column: &str, sources: &Sources) -> Result<Piece, String> {
     }
 }
 
-fn push_number(mut number: u64, out: &mut impl Sink) {
-    /// Digits of [`u64::MAX`].
-    const DIGITS_MAX: usize = 20;
-    let mut digits = [b'0'; DIGITS_MAX];
-    let mut start = DIGITS_MAX;
-    loop {
-        start -= 1;
-        digits[start] = b'0' + u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-        if number == 0 {
-            break;
-        }
+fn write_hex(count: usize, draws: &mut Draws, out: &mut impl Write) -> fmt::Result {
+    const BYTES: usize = size_of::<u64>();
+    for _ in 0..count / BYTES {
+        write!(out, "{:016x}", draws.next().swap_bytes())?;
     }
-    out.push_text(std::str::from_utf8(&digits[start..]).unwrap_or_default());
-}
-
-fn push_hex(count: usize, draws: &mut Draws, out: &mut impl Sink) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut left = count;
-    while left > 0 {
-        let bytes = draws.next().to_le_bytes();
-        let taken = left.min(bytes.len());
-        let mut text = [0; 16];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        out.push_text(std::str::from_utf8(&text[..taken * 2]).unwrap_or_default());
-        left -= taken;
+    let rest = count % BYTES;
+    if rest > 0 {
+        out.write_str(&format!("{:016x}", draws.next().swap_bytes())[..rest * 2])?;
     }
+    Ok(())
 }

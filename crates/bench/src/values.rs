@@ -8,7 +8,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 const OWN_HOST: &str = "127.0.0.1";
 
 /// Host and port of `HOST:PORT` or `:PORT`, which is on this machine. The port is not 0.
-pub fn host_and_port(text: &str) -> anyhow::Result<(String, u16)> {
+pub(crate) fn host_and_port(text: &str) -> anyhow::Result<(String, u16)> {
     let whole = with_host(text);
     let parts = whole.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     match parts {
@@ -18,7 +18,7 @@ pub fn host_and_port(text: &str) -> anyhow::Result<(String, u16)> {
 }
 
 /// What stands before `://`, if anything, and what follows.
-pub fn scheme_and_rest(text: &str) -> (Option<&str>, &str) {
+pub(crate) fn scheme_and_rest(text: &str) -> (Option<&str>, &str) {
     let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     match text.split_once("://") {
         Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme), rest),
@@ -27,21 +27,21 @@ pub fn scheme_and_rest(text: &str) -> (Option<&str>, &str) {
 }
 
 /// An address or a URL, with this machine as its host if it has none: `:PORT`.
-pub fn with_host(text: &str) -> String {
+pub(crate) fn with_host(text: &str) -> String {
     let (scheme, rest) = scheme_and_rest(text);
     let own = if rest.starts_with(':') { OWN_HOST } else { "" };
     scheme.map_or_else(|| format!("{own}{rest}"), |scheme| format!("{scheme}://{own}{rest}"))
 }
 
 /// An address to listen on; port 0 is any that is free. For `clap`.
-pub fn listen(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
     let wrong = |why: &str| format!("{why}; write HOST:PORT or :PORT, as in 127.0.0.1:8080 or localhost:0");
     let mut found = with_host(text).to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
     found.next().ok_or_else(|| wrong("the host has no address"))
 }
 
 /// A number of bytes: `1000`, `64 KiB`, `1GiB`, `2 MB`. For `clap`.
-pub fn bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let wrong =
         || format!("`{text}` is not a size: write bytes or a number with a unit, as in 4096, 64 KiB, 2 MB or 1 GiB");
     let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();

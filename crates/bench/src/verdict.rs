@@ -11,52 +11,48 @@ use crate::report::units;
 
 /// A worker that was running for more than this share of the time had no time left to be idle in: the client was the
 /// bottleneck, or may have been.
-pub const BUSY_MAX: f64 = 0.95;
+pub(crate) const BUSY_MAX: f64 = 0.95;
 
 /// Share of the machine's time that other virtual machines may have.
-pub const STOLEN_MAX: f64 = 0.02;
+pub(crate) const STOLEN_MAX: f64 = 0.02;
 
 /// Share of the time of the client's cores that other processes may have.
-pub const OTHERS_MAX: f64 = 0.10;
+pub(crate) const OTHERS_MAX: f64 = 0.10;
 
 /// Share of the time that a worker may wait for a core while others have it: below, others do not disturb it.
-pub const WAITING_MAX: f64 = 0.02;
+pub(crate) const WAITING_MAX: f64 = 0.02;
 
 /// Share of the asked rate that must be reached.
-pub const RATE_MIN: f64 = 0.99;
+pub(crate) const RATE_MIN: f64 = 0.99;
 
 /// Growth of the send lag, from the first quarter of a run to the last, that chance does not explain: a queue grew.
-pub const LAG_GROWTH_MAX_US: f64 = 1_000.0;
+pub(crate) const LAG_GROWTH_MAX_US: f64 = 1_000.0;
 
 /// How many times the service time a response time may be, unless they are less than [`APART_MIN_US`] apart.
-pub const RESPONSE_MAX: f64 = 2.0;
+pub(crate) const RESPONSE_MAX: f64 = 2.0;
 
 /// How many times the time that the server counted a service time may be, unless they are less than [`APART_MIN_US`]
 /// apart. The server's buckets are coarse and its clock starts late, hence the room.
-pub const SERVICE_MAX: f64 = 10.0;
+pub(crate) const SERVICE_MAX: f64 = 10.0;
 
 /// Times that are closer are not worth a doubt.
-pub const APART_MIN_US: f64 = 1_000.0;
+pub(crate) const APART_MIN_US: f64 = 1_000.0;
 
-/// What was seen of a run.
 #[derive(Debug)]
-pub struct Seen<'a> {
-    /// What was asked for.
-    pub plan: &'a Plan,
+pub(crate) struct Seen<'a> {
+    pub(crate) plan: &'a Plan,
     /// Its figures; the verdict is not yet there.
-    pub run: &'a Run,
-    /// Share of the machine's time that was stolen.
-    pub stolen: f64,
+    pub(crate) run: &'a Run,
+    pub(crate) stolen: f64,
     /// Share of the time of the client's cores that other processes had.
-    pub others: f64,
-    /// Median send lag by time, in microseconds.
-    pub lag_by_time: Vec<f64>,
+    pub(crate) others: f64,
+    pub(crate) lag_by_time: Vec<f64>,
     /// Rows of requests that the writer did not take.
-    pub rows_lost: u64,
+    pub(crate) rows_lost: u64,
 }
 
 /// What speaks against the figures.
-pub fn judge(seen: &Seen<'_>) -> Verdict {
+pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
     let run = seen.run;
     let mut reasons = Vec::new();
     if run.requests == 0 {
@@ -155,7 +151,7 @@ fn shared_cores(waiting: f64, others: f64) -> Option<String> {
 
 /// Times that the client saw and the server did not: they passed in a network, in a queue before the server's clock, or
 /// in the client.
-pub fn compare_with_server(run: &Run, server: &ServerSide) -> Option<String> {
+pub(crate) fn compare_with_server(run: &Run, server: &ServerSide) -> Option<String> {
     let seen = server_median_us(server)?;
     let service = run.service.quantile_us(0.5);
     (run.service.count() > 0 && service > SERVICE_MAX * seen && service - seen > APART_MIN_US).then(|| {

@@ -24,7 +24,7 @@ fn start(arguments: &[&str]) -> Null {
 }
 
 fn refused(arguments: &[&str]) -> String {
-    Null::start(options(arguments)).expect_err("a refusal").to_string()
+    format!("{:#}", Null::start(options(arguments)).expect_err("a refusal"))
 }
 
 fn connect(null: &Null) -> BufReader<TcpStream> {

@@ -7,8 +7,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bench::cli::tcp::{TcpArgs, prepare};
+use bench::template::Turn;
 use bench::workload::tcp::{ABANDONED_MAX, LINE_BYTES_MAX, OUTCOMES_MAX, TcpSession, TcpWorkload};
-use bench::workload::{Answer, Session as _, Turn, Workload as _};
+use bench::workload::{Answer, Session as _, Workload as _};
 use clap::Parser;
 use tokio::task::LocalSet;
 

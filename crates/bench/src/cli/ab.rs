@@ -1,7 +1,5 @@
 //! `quire-bench ab`: two commands in turns, and what differs.
 
-use std::io::{self, Write as _};
-
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 
@@ -50,7 +48,6 @@ pub(crate) struct AbArgs {
     pub(crate) quiet: bool,
 }
 
-/// Runs it, to standard output.
 pub(crate) fn command(args: &AbArgs) -> anyhow::Result<Exit> {
     let plan = Plan::new(args)?;
     let quiet = args.quiet;
@@ -59,12 +56,9 @@ pub(crate) fn command(args: &AbArgs) -> anyhow::Result<Exit> {
             eprintln!("{progress}");
         }
     })?;
-    effects.write(args.json, &mut io::stdout().lock()).context("cannot write to standard output")?;
-    io::stdout().flush().context("cannot write to standard output")?;
-    Ok(effects.exit())
+    effects.print(args.json)
 }
 
-/// What is to be done, checked.
 #[derive(Debug)]
 pub(crate) struct Plan {
     sides: [CommandLine; 2],
@@ -75,7 +69,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Checks what was asked for.
     pub(crate) fn new(args: &AbArgs) -> anyhow::Result<Self> {
         ensure!(
             (1..=ROUNDS_MAX).contains(&args.rounds),

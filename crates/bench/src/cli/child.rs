@@ -84,7 +84,6 @@ fn mentions(words: &[String], short: Option<char>, long: &str) -> bool {
 /// What a child did.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// From its start to its end.
     pub(crate) wall_seconds: f64,
     /// CPU time of it and of its own children that it waited for.
     pub(crate) cpu_seconds: f64,
@@ -92,7 +91,6 @@ pub(crate) struct Measured {
     pub(crate) report: Option<Report>,
 }
 
-/// Runs children, one at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Children {
     /// The program that makes loads: this one.
@@ -209,7 +207,6 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Begins to listen.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let interrupt = Self::default();
         let pressed = Arc::clone(&interrupt.pressed);
@@ -230,7 +227,6 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether it was.
     pub(crate) fn was_pressed(&self) -> bool {
         self.pressed.load(Ordering::Relaxed)
     }

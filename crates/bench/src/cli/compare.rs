@@ -1,9 +1,8 @@
 //! `quire-bench compare`: two saved reports.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::Args;
 
 use super::effects::{Effects, FORMAT};
@@ -30,15 +29,10 @@ pub(crate) struct CompareArgs {
     pub(crate) json: bool,
 }
 
-/// Runs it, to standard output.
 pub(crate) fn command(args: &CompareArgs) -> anyhow::Result<Exit> {
-    let effects = effects(&args.a, &args.b)?;
-    effects.write(args.json, &mut io::stdout().lock()).context("cannot write to standard output")?;
-    io::stdout().flush().context("cannot write to standard output")?;
-    Ok(effects.exit())
+    effects(&args.a, &args.b)?.print(args.json)
 }
 
-/// The comparison of two saved reports.
 pub(crate) fn effects(a: &Path, b: &Path) -> anyhow::Result<Effects> {
     let (report_a, report_b) = (read(a)?, read(b)?);
     let sides: Vec<Sides> = Metric::ALL

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, Table, presets};
+use anyhow::Context as _;
 use serde::Serialize;
 
 use super::exit::Exit;
 use super::shown;
+use crate::report::table::table;
 use crate::report::units;
 use crate::stats::compare::{Design, Effect, Verdict};
 use crate::stats::interval::Interval;
@@ -16,26 +17,19 @@ use crate::stats::metric::Scale;
 /// What the JSON's `format` says.
 pub(crate) const FORMAT: &str = "quire-bench-effects/1";
 
-/// A comparison to be shown.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Effects {
-    /// [`FORMAT`].
     pub(crate) format: &'static str,
-    /// The first side: a file or a command.
     pub(crate) a: String,
-    /// The second.
     pub(crate) b: String,
-    /// How values were set against each other.
     pub(crate) design: Design,
     /// Confidence of all verdicts together.
     pub(crate) confidence: f64,
-    /// A metric each.
     pub(crate) effects: Vec<Effect>,
     /// What makes the comparison doubtful.
     pub(crate) warnings: Vec<String>,
     /// Whether a run of it cannot be believed.
     pub(crate) invalid: bool,
-    /// Whether it was ended early from outside.
     pub(crate) interrupted: bool,
 }
 
@@ -50,7 +44,13 @@ impl Effects {
         }
     }
 
-    /// What the program ends with.
+    /// Writes to standard output; returns what the program ends with.
+    pub(crate) fn print(&self, as_json: bool) -> anyhow::Result<Exit> {
+        let mut out = io::stdout().lock();
+        self.write(as_json, &mut out).and_then(|()| out.flush()).context("cannot write to standard output")?;
+        Ok(self.exit())
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         if self.invalid { Exit::Invalid } else { Exit::Done }
     }
@@ -77,15 +77,7 @@ impl Effects {
                 words(effect),
             ]
         });
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(heads).add_rows(rows);
-        for (at, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, 2));
-            if (1..=4).contains(&at) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        table.trim_fmt()
+        table(&heads, rows)
     }
 
     fn legend(&self) -> String {

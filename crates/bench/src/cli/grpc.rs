@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -17,7 +16,7 @@ use super::input;
 use super::load::{LoadArgs, Multiplexing};
 use super::measure::measure;
 use crate::measurement::Load;
-use crate::template::{Rows, Sources};
+use crate::template::Sources;
 use crate::tls::TlsArgs;
 use crate::workload::grpc::{
     DATA_BYTES_MAX, Endings, GrpcWorkload, OutcomeField, Payload, Requests, Schema, Shape, Target, example,
@@ -98,7 +97,7 @@ impl From<CompressionArg> for Encoding {
 /// line for people. Of the [`Load`], protocol, target, method and settings are set.
 pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     let metadata = metadata(&args.metadata)?;
-    let sources = Sources { seed: args.load.seed, rows: rows(args)? };
+    let sources = input::sources(args.load.seed, args.rows.as_deref())?;
     let data = args.data.as_deref().map(read_data).transpose()?;
     if args.messages == 0 {
         bail!("--messages 0: a call sends its messages once or more often");
@@ -154,22 +153,17 @@ fn name(method: &MethodDescriptor) -> String {
 fn load(args: &GrpcArgs, target: &Target, method: &MethodDescriptor) -> Load {
     let mut load =
         Load { protocol: "grpc".to_owned(), target: target.to_string(), what: name(method), ..Load::default() };
-    let mut set = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            load.settings.insert(name.to_owned(), value);
-        }
-    };
-    set("data", args.data.clone());
-    set("rows", args.rows.as_ref().map(|path| path.display().to_string()));
-    set("messages", (args.messages > 1).then(|| args.messages.to_string()));
-    // Values may be secrets: a report is to be shown around.
+    load.set("data", args.data.as_ref());
+    load.set("rows", args.rows.as_ref().map(|path| path.display()));
+    load.set("messages", (args.messages > 1).then_some(args.messages));
+    // Values may be secrets, and reports are shown to others.
     let names: Vec<&str> = args.metadata.iter().filter_map(|entry| Some(entry.split_once(':')?.0)).collect();
-    set("metadata", (!names.is_empty()).then(|| names.join(",")));
-    set("deadline", args.deadline.map(|deadline| humantime::format_duration(deadline).to_string()));
-    set("compression", args.compression.map(|encoding| Encoding::from(encoding).name().to_owned()));
-    set("outcome", args.outcome.clone());
-    set("authority", args.authority.clone());
-    set("insecure", args.tls.insecure.then(|| "true".to_owned()));
+    load.set("metadata", (!names.is_empty()).then(|| names.join(",")));
+    load.set("deadline", args.deadline.map(humantime::format_duration));
+    load.set("compression", args.compression.map(|encoding| Encoding::from(encoding).name()));
+    load.set("outcome", args.outcome.as_ref());
+    load.set("authority", args.authority.as_ref());
+    load.set("insecure", args.tls.insecure.then_some(true));
     load
 }
 
@@ -200,10 +194,6 @@ fn requests(
         None => bail!("{} wants a message: --data '{}'", name(method), example(&input)),
     };
     Ok(Payload::read(data, sources, &input, method.is_client_streaming(), messages)?)
-}
-
-fn rows(args: &GrpcArgs) -> anyhow::Result<Option<Arc<Rows>>> {
-    Ok(args.rows.as_deref().map(Rows::read).transpose()?.map(Arc::new))
 }
 
 fn read_data(data: &str) -> anyhow::Result<String> {

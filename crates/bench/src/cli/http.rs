@@ -1,6 +1,5 @@
 //! `quire-bench http`: flags to an HTTP load, with a look at the server before it begins.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,22 +107,12 @@ pub fn command(args: &HttpArgs) -> anyhow::Result<Exit> {
 }
 
 fn described(args: &HttpArgs, workload: &HttpWorkload) -> Load {
-    let mut settings = BTreeMap::new();
-    let mut set = |name: &str, value: Option<String>| {
-        settings.extend(value.map(|value| (name.to_owned(), value)));
-    };
-    set("header", (!args.header.is_empty()).then(|| args.header.join("; ")));
-    set("data", args.data.clone());
-    set("rows", args.rows.as_ref().map(|path| path.display().to_string()));
-    set("ca", args.tls.ca.as_ref().map(|path| path.display().to_string()));
-    set("http2", args.http2.then(|| "true".to_owned()));
-    Load {
-        protocol: "http".into(),
-        target: args.url.clone(),
-        what: workload.requests().method().to_string(),
-        connections: args.load.clients,
-        in_flight: args.load.in_flight.unwrap_or(1),
-        settings,
-        ..Load::default()
-    }
+    let (target, what) = (args.url.clone(), workload.requests().method().to_string());
+    let mut load = Load { protocol: "http".into(), target, what, ..Load::default() };
+    load.set("header", (!args.header.is_empty()).then(|| args.header.join("; ")));
+    load.set("data", args.data.as_ref());
+    load.set("rows", args.rows.as_ref().map(|path| path.display()));
+    load.set("ca", args.tls.ca.as_ref().map(|path| path.display()));
+    load.set("http2", args.http2.then_some(true));
+    load
 }

@@ -2,14 +2,12 @@
 //!
 //! Must not know the protocol.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 
 use super::exit::Exit;
 use super::load::{LoadArgs, Multiplexing};
 use super::outputs::prepare_outputs;
-use super::progress::{Live, Progress as Line};
+use super::progress::Line;
 use super::shown;
 use crate::measurement::{FORMAT, Load, Report, Run};
 use crate::plan::{End, Pace, Plan};
@@ -17,7 +15,6 @@ use crate::probe::{Probe, Reading};
 use crate::recorder;
 use crate::report::csv::{RowWriter, Who};
 use crate::report::origin;
-use crate::report::units::float;
 use crate::run::{Progress, Watch, run_with_rows};
 use crate::stats::slo::{self, Objectives, Outcome};
 use crate::verdict;
@@ -78,10 +75,10 @@ fn exit(runs: &[Run], objectives: Option<&Objectives>) -> Exit {
     for one in &judged {
         eprintln!("{}", shown::judged(one));
     }
-    match judged.iter().map(|one| one.outcome).max() {
-        Some(Outcome::Fail) => Exit::Missed,
-        Some(Outcome::Inconclusive) => Exit::Inconclusive,
-        Some(Outcome::Pass) | None => Exit::Done,
+    match slo::outcome(&judged) {
+        Outcome::Fail => Exit::Missed,
+        Outcome::Inconclusive => Exit::Inconclusive,
+        Outcome::Pass => Exit::Done,
     }
 }
 
@@ -90,34 +87,29 @@ fn label<W: Workload>(workload: &W, ending: u16) -> String {
 }
 
 fn describe(plan: &Plan, load: &mut Load) {
-    load.connections = plan.connections;
-    load.in_flight = plan.in_flight;
-    load.workers = plan.workers;
-    let mut set = |name: &str, value: String| load.settings.insert(name.to_owned(), value);
-    set("warm_up", humantime::format_duration(plan.warm_up).to_string());
-    set("timeout", humantime::format_duration(plan.timeout).to_string());
-    set("seed", plan.seed.to_string());
+    (load.connections, load.in_flight, load.workers) = (plan.connections, plan.in_flight, plan.workers);
+    let time = humantime::format_duration;
+    load.set("warm_up", Some(time(plan.warm_up)));
+    load.set("timeout", Some(time(plan.timeout)));
+    load.set("seed", Some(plan.seed));
     let seconds = match plan.end {
         End::After(duration) => {
-            set("duration", humantime::format_duration(duration).to_string());
-            Some(duration.as_secs_f64())
+            load.set("duration", Some(time(duration)));
+            duration.as_secs_f64()
         }
         End::Count(count) => {
-            set("count", count.to_string());
-            None
+            load.set("count", Some(count));
+            1.0
         }
     };
     match &plan.pace {
         Pace::Closed { ramp_up } => {
-            if !ramp_up.is_zero() {
-                set("ramp_up", humantime::format_duration(*ramp_up).to_string());
-            }
+            load.set("ramp_up", (!ramp_up.is_zero()).then(|| time(*ramp_up)));
             "closed".clone_into(&mut load.pace);
         }
         Pace::Open { arrivals, profile } => {
-            set("rate", profile.to_string());
+            load.set("rate", Some(profile));
             load.pace = format!("{arrivals:?}").to_lowercase();
-            let seconds = seconds.unwrap_or(1.0);
             load.rate = Some(profile.due_between(0.0, seconds) / seconds);
         }
     }
@@ -150,22 +142,7 @@ impl Watch for Observer {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        let by_time = progress.total.map(|total| progress.elapsed.as_secs_f64() / total.as_secs_f64());
-        let by_count = progress.requests_total.map(|total| float(progress.requests) / float(total));
-        let done = by_time.or(by_count).unwrap_or(0.0);
-        let has_ended = progress.rate > 0.0;
-        let live = Live {
-            done,
-            rate: progress.rate,
-            p50_us: has_ended.then_some(progress.p50_us),
-            p99_us: has_ended.then_some(progress.p99_us),
-            errors: progress.errors,
-            left: progress.total.map(|total| total.saturating_sub(progress.elapsed)).or_else(|| {
-                let left = progress.elapsed.as_secs_f64() * (1.0 / done - 1.0);
-                Duration::try_from_secs_f64(left).ok()
-            }),
-        };
-        self.line.show(&self.name, &live);
+        self.line.show(&self.name, progress);
     }
 
     fn measured(&mut self) {

@@ -12,7 +12,6 @@ use crate::report::csv::RowFile;
 use crate::report::pending::Pending;
 use crate::report::{html, json, summary};
 
-/// Opened outputs; dropping them leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     /// A row for each request; to be started by the run.

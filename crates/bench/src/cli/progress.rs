@@ -1,40 +1,20 @@
 //! The progress line of a run. It is shown on a terminal only.
-//!
-//! Must not know where the figures come from.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::report::{figures, units};
+use crate::run::Progress;
 
-/// Parts that the bar is made of.
 const PARTS: u64 = 1000;
 
-/// How a run goes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Live {
-    /// Part of the run that is done, 0 to 1: of its time, or of its requests.
-    pub(crate) done: f64,
-    /// Requests a second in the last second.
-    pub(crate) rate: f64,
-    /// Of the response times in the last second; none if nothing ended.
-    pub(crate) p50_us: Option<f64>,
-    /// See above.
-    pub(crate) p99_us: Option<f64>,
-    /// Errors since the beginning.
-    pub(crate) errors: u64,
-    /// Time until the end, where it can be told.
-    pub(crate) left: Option<Duration>,
-}
-
-/// The line on the terminal.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct Line {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl Line {
     /// A line on standard error if that is a terminal and `quiet` is not wanted; otherwise nothing is ever shown.
     pub(crate) fn new(quiet: bool) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(PARTS) };
@@ -44,35 +24,38 @@ impl Progress {
         Self { bar }
     }
 
-    /// Shows how the run goes; `name` says which run or that it is the warm-up.
-    pub(crate) fn show(&self, name: &str, live: &Live) {
+    /// Shows how the run goes; `name` says which run it is.
+    pub(crate) fn show(&self, name: &str, progress: &Progress) {
         if self.bar.is_hidden() {
             return;
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a thousand")]
-        let parts = (live.done.clamp(0.0, 1.0) * units::float(PARTS)) as u64;
+        let parts = (done(progress).clamp(0.0, 1.0) * units::float(PARTS)) as u64;
         self.bar.set_position(parts);
-        self.bar.set_message(line(name, live));
+        self.bar.set_message(line(name, progress));
     }
 
-    /// Takes the line away.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The words beside the bar.
-fn line(name: &str, live: &Live) -> String {
-    let mut parts = vec![figures::rate(live.rate)];
-    for (percentile, time) in [("p50", live.p50_us), ("p99", live.p99_us)] {
-        parts.push(format!("{percentile} {}", time.map_or_else(|| "–".to_owned(), units::micros)));
-    }
-    parts.push(format!("{} error{}", units::count(live.errors), if live.errors == 1 { "" } else { "s" }));
-    if let Some(left) = live.left {
-        parts.push(format!("{} s left", left.as_secs_f64().ceil()));
-    }
-    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
-    format!("{name}{}", parts.join("  "))
+/// The part of the run that is done, of its time or of its requests.
+fn done(progress: &Progress) -> f64 {
+    let by_time = progress.total.map(|total| progress.elapsed.as_secs_f64() / total.as_secs_f64());
+    let by_count = progress.requests_total.map(|total| units::share(progress.requests, total));
+    by_time.or(by_count).unwrap_or(0.0)
+}
+
+fn line(name: &str, progress: &Progress) -> String {
+    let time = |micros| if progress.rate > 0.0 { units::micros(micros) } else { "–".to_owned() };
+    let errors = format!("{} error{}", units::count(progress.errors), if progress.errors == 1 { "" } else { "s" });
+    let left = progress.total.map(|total| total.saturating_sub(progress.elapsed));
+    let left = left
+        .or_else(|| Duration::try_from_secs_f64(progress.elapsed.as_secs_f64() * (1.0 / done(progress) - 1.0)).ok());
+    let left = left.map(|left| format!("  {} s left", left.as_secs_f64().ceil())).unwrap_or_default();
+    let (rate, p50, p99) = (figures::rate(progress.rate), time(progress.p50_us), time(progress.p99_us));
+    format!("{name}: {rate}  p50 {p50}  p99 {p99}  {errors}{left}")
 }
 
 #[cfg(test)]
@@ -80,23 +63,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_the_last_seconds_figures() {
-        let live = Live {
-            rate: 123_456.7,
-            p50_us: Some(81.2),
-            p99_us: Some(1_234.0),
+    fn the_line_says_the_last_seconds_figures_and_what_is_left() {
+        let progress = Progress {
+            elapsed: Duration::from_millis(1_800),
+            total: Some(Duration::from_secs(10)),
+            requests: 7,
+            requests_total: None,
             errors: 1,
-            left: Some(Duration::from_millis(8_200)),
-            ..Live::default()
+            rate: 123_456.7,
+            p50_us: 81.2,
+            p99_us: 1_234.0,
         };
-        assert_eq!(line("run 2 of 5", &live), "run 2 of 5: 123,457 /s  p50 81.2 µs  p99 1.23 ms  1 error  9 s left");
-        assert_eq!(line("", &Live::default()), "0 /s  p50 –  p99 –  0 errors");
-    }
-
-    #[test]
-    fn nothing_is_drawn_where_there_is_no_terminal_or_quiet_is_wanted() {
-        assert!(Progress::new(true).bar.is_hidden());
-        let odd = Live { done: f64::NAN, rate: f64::INFINITY, ..Live::default() };
-        Progress::new(true).show("warm-up", &odd);
+        assert_eq!(
+            line("run 2 of 5", &progress),
+            "run 2 of 5: 123,457 /s  p50 81.2 µs  p99 1.23 ms  1 error  9 s left"
+        );
+        let counted = Progress { total: None, requests_total: Some(70), rate: 0.0, errors: 0, ..progress };
+        assert_eq!(line("run", &counted), "run: 0 /s  p50 –  p99 –  0 errors  17 s left");
+        let nothing = Progress { requests: 0, ..counted };
+        assert_eq!(line("run", &nothing), "run: 0 /s  p50 –  p99 –  0 errors");
+        Line::new(true).show("run", &nothing);
     }
 }

@@ -20,7 +20,6 @@ pub(crate) struct ReportArgs {
     pub(crate) html: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub(crate) fn command(args: &ReportArgs) -> anyhow::Result<Exit> {
     let report = json::read(&args.report)?;
     match &args.html {

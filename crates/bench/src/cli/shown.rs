@@ -4,7 +4,6 @@ use crate::report::{figures, units};
 use crate::stats::metric::Metric;
 use crate::stats::slo::{Judged, Measure, Outcome};
 
-/// A value of a metric with its unit.
 pub(crate) fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Rate => figures::rate(value),

@@ -1,6 +1,5 @@
 //! `quire-bench tcp`: flags to a load of lines, with a look at the server before it begins.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -70,21 +69,12 @@ pub fn command(args: &TcpArgs) -> anyhow::Result<Exit> {
 }
 
 fn described(args: &TcpArgs) -> Load {
-    let mut settings = BTreeMap::from([("reply".to_owned(), args.reply.clone())]);
-    let mut set = |name: &str, value: Option<String>| {
-        settings.extend(value.map(|value| (name.to_owned(), value)));
-    };
-    set("outcome", args.outcome.then(|| "true".to_owned()));
-    set("ok", (!args.ok.is_empty()).then(|| args.ok.join("; ")));
-    set("crlf", args.crlf.then(|| "true".to_owned()));
-    set("rows", args.rows.as_ref().map(|path| path.display().to_string()));
-    Load {
-        protocol: "tcp".into(),
-        target: args.address.clone(),
-        what: args.line.clone(),
-        connections: args.load.clients,
-        in_flight: args.load.in_flight.unwrap_or(1),
-        settings,
-        ..Load::default()
-    }
+    let (target, what) = (args.address.clone(), args.line.clone());
+    let mut load = Load { protocol: "tcp".into(), target, what, ..Load::default() };
+    load.set("reply", Some(&args.reply));
+    load.set("outcome", args.outcome.then_some(true));
+    load.set("ok", (!args.ok.is_empty()).then(|| args.ok.join("; ")));
+    load.set("crlf", args.crlf.then_some(true));
+    load.set("rows", args.rows.as_ref().map(|path| path.display()));
+    load
 }

@@ -18,7 +18,7 @@ const POINTS_A_DECADE: u32 = 40;
 const ROWS_MAX: u32 = 24;
 
 /// Every chart that the runs have data for.
-pub fn all(load: &Load, runs: &[Run]) -> Vec<Figure> {
+pub(crate) fn all(load: &Load, runs: &[Run]) -> Vec<Figure> {
     let charts = [
         distribution(runs),
         percentiles(runs),
@@ -83,14 +83,14 @@ fn histogram(distribution: &Distribution) -> (Vec<Bar>, Vec<Rule>) {
     let low = distribution.quantile_us(0.0).max(0.001);
     // At least a tenth of a decade, or a hundred equal times would be one bar of no width.
     let high = (distribution.max_us() * 1.001).max(low * 1.26);
-    let ratio = (high / low).powf(1.0 / float(BARS));
+    let ratio = (high / low).powf(1.0 / units::real(BARS));
     let mut counts = vec![0; BARS];
     for value in distribution.histogram.iter_recorded() {
         let position = (units::float(value.value_iterated_to()) / 1e3 / low).max(1.0).ln() / ratio.ln();
         counts[index(position).min(BARS - 1)] += value.count_at_value();
     }
     let bars = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bar, &count)| {
-        let [from, to] = [bar, bar + 1].map(|edge| low * ratio.powf(float(edge)));
+        let [from, to] = [bar, bar + 1].map(|edge| low * ratio.powf(units::real(edge)));
         let value = units::share(count, distribution.count());
         let tip = format!("{} to {}: {}", units::micros(from), units::micros(to), units::percent(value));
         Bar { from, to, value, tip }
@@ -344,11 +344,6 @@ fn server(runs: &[Run]) -> Figure {
             ..Chart::default()
         },
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a handful")]
-fn float(count: usize) -> f64 {
-    count as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never below 0, and clamped by its user")]

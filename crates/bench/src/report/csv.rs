@@ -4,7 +4,7 @@
 //! so. Must not know the protocol: how a request ended is a number that the caller puts into words.
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,68 +12,66 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
+use serde::Serialize;
 
 use super::pending::Pending;
 
 /// Rows that wait for the writer at most, over all workers: some 20 MiB.
-pub const ROWS_QUEUED_MAX: usize = 1 << 18;
+pub(crate) const ROWS_QUEUED_MAX: usize = 1 << 18;
 
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// What the second column numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub(crate) enum Who {
     /// Closed loop: the client that made the request.
     Client,
     /// Open loop: the connection that carried it; arrivals have no client.
     Connection,
 }
 
-fn head(who: Who) -> String {
+fn head(who: Who) -> [&'static str; 7] {
     let who = match who {
         Who::Client => "client",
         Who::Connection => "connection",
     };
-    format!("number,{who},scheduled_ns,sent_ns,first_byte_ns,done_ns,status\n")
+    ["number", who, "scheduled_ns", "sent_ns", "first_byte_ns", "done_ns", "status"]
 }
 
 /// A request. Times are in nanoseconds from the beginning of the run; those of the warm-up's requests do not occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Row {
-    /// Number of the request in the run.
-    pub number: u64,
+pub(crate) struct Row {
+    pub(crate) number: u64,
     /// Number of the client that made it, in an open loop of the connection; none if it was not sent.
-    pub client: Option<u32>,
+    pub(crate) client: Option<u32>,
     /// When it was due; in a closed loop, when it was sent.
-    pub scheduled_ns: u64,
+    pub(crate) scheduled_ns: u64,
     /// When it was sent, if it was.
-    pub sent_ns: Option<u64>,
+    pub(crate) sent_ns: Option<u64>,
     /// When the first byte of the answer was there, where the transport tells.
-    pub first_byte_ns: Option<u64>,
+    pub(crate) first_byte_ns: Option<u64>,
     /// When the whole answer was there.
-    pub done_ns: u64,
+    pub(crate) done_ns: u64,
     /// How it ended, as the workload numbers it.
-    pub ending: u16,
+    pub(crate) ending: u16,
 }
 
 /// A file for rows that is known to be writable; nothing is written yet.
 #[derive(Debug)]
-pub struct RowFile {
+pub(crate) struct RowFile {
     into: Pending,
     path: PathBuf,
 }
 
-/// The thread that writes rows.
 #[derive(Debug)]
-pub struct RowWriter {
+pub(crate) struct RowWriter {
     path: PathBuf,
     sink: RowSink,
     thread: JoinHandle<io::Result<Pending>>,
 }
 
-/// A worker's way to the writer.
 #[derive(Clone, Debug)]
-pub struct RowSink {
+pub(crate) struct RowSink {
     sender: Sender<Message>,
     shared: Arc<Shared>,
 }
@@ -95,18 +93,16 @@ enum Message {
 
 /// What became of the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub(crate) struct Rows {
     /// Where they are: a file that lacks rows has `interrupted` or `incomplete` in its name.
-    pub path: PathBuf,
-    /// Rows in the file.
-    pub written: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) written: u64,
     /// Rows that are missing because the writer could not follow.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
 }
 
 impl RowFile {
-    /// Opens what is needed to write `path`.
-    pub fn create(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let into = Pending::create(path)?;
         if into.is_standard_output() {
             bail!("only --json can write to standard output; name a file");
@@ -115,11 +111,11 @@ impl RowFile {
     }
 
     /// Starts the thread that writes. `label` puts endings into words; it is asked once for each.
-    pub fn start(self, who: Who, label: impl Fn(u16) -> String + Send + 'static) -> anyhow::Result<RowWriter> {
+    pub(crate) fn start(self, who: Who, label: impl Fn(u16) -> String + Send + 'static) -> anyhow::Result<RowWriter> {
         let (sender, receiver) = channel();
         let shared = Arc::new(Shared::default());
         let sink = RowSink { sender, shared: shared.clone() };
-        let write = move || write(self.into, &receiver, &shared, &head(who), label);
+        let write = move || write(self.into, &receiver, &shared, who, label);
         let thread =
             std::thread::Builder::new().name("rows".to_owned()).spawn(write).context("cannot start a thread")?;
         Ok(RowWriter { path: self.path, sink, thread })
@@ -127,13 +123,12 @@ impl RowFile {
 }
 
 impl RowWriter {
-    /// A worker's way to the writer.
-    pub fn sink(&self) -> RowSink {
+    pub(crate) fn sink(&self) -> RowSink {
         self.sink.clone()
     }
 
     /// Writes the queued rows and gives the file its name; rows that come later are lost.
-    pub fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
+    pub(crate) fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
         let wrong = || format!("cannot write {}", self.path.display());
         // A thread that has ended tells why below.
         let _ = self.sink.sender.send(Message::Finish);
@@ -161,7 +156,7 @@ impl RowWriter {
 impl RowSink {
     /// Queues the rows and returns at once; false if they are dropped, because the queue is full or the file takes no
     /// more.
-    pub fn push_batch(&self, rows: Vec<Row>) -> bool {
+    pub(crate) fn push_batch(&self, rows: Vec<Row>) -> bool {
         let count = rows.len();
         let queued = self.shared.queued.fetch_add(count, Ordering::Relaxed) + count;
         let is_accepted = queued <= ROWS_QUEUED_MAX
@@ -179,16 +174,16 @@ fn write(
     into: Pending,
     receiver: &Receiver<Message>,
     shared: &Shared,
-    head: &str,
+    who: Who,
     label: impl Fn(u16) -> String,
 ) -> io::Result<Pending> {
-    let mut file = BufWriter::with_capacity(BUFFER_BYTES, into);
+    let mut file = writer(into);
     let mut labels = HashMap::new();
     let mut all = || {
-        file.write_all(head.as_bytes())?;
+        file.write_record(head(who))?;
         while let Ok(Message::Rows(rows)) = receiver.recv() {
             for row in &rows {
-                write_row(&mut file, row, labels.entry(row.ending).or_insert_with(|| quoted(&label(row.ending))))?;
+                file.serialize(row.fields(labels.entry(row.ending).or_insert_with(|| label(row.ending))))?;
             }
             shared.queued.fetch_sub(rows.len(), Ordering::Relaxed);
             shared.written.fetch_add(rows.len() as u64, Ordering::Relaxed);
@@ -198,31 +193,17 @@ fn write(
     let written = all();
     shared.has_failed.store(written.is_err(), Ordering::Relaxed);
     written?;
-    file.into_inner().map_err(io::IntoInnerError::into_error)
+    file.into_inner().map_err(csv::IntoInnerError::into_error)
 }
 
-fn write_row(file: &mut impl io::Write, row: &Row, label: &str) -> io::Result<()> {
-    let Row { number, client, scheduled_ns, sent_ns, first_byte_ns, done_ns, .. } = row;
-    write!(file, "{number},")?;
-    if let Some(client) = client {
-        write!(file, "{client}")?;
-    }
-    write!(file, ",{scheduled_ns}")?;
-    for known in [sent_ns, first_byte_ns] {
-        file.write_all(b",")?;
-        if let Some(time) = known {
-            write!(file, "{time}")?;
-        }
-    }
-    writeln!(file, ",{done_ns},{label}")
+fn writer<W: io::Write>(into: W) -> csv::Writer<W> {
+    csv::WriterBuilder::new().has_headers(false).buffer_capacity(BUFFER_BYTES).from_writer(into)
 }
 
-/// A field as CSV wants it.
-fn quoted(label: &str) -> String {
-    if label.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", label.replace('"', "\"\""))
-    } else {
-        label.to_owned()
+impl Row {
+    /// The row as the file has it.
+    fn fields<'a>(&self, label: &'a str) -> impl Serialize + use<'a> {
+        (self.number, self.client, self.scheduled_ns, self.sent_ns, self.first_byte_ns, self.done_ns, label)
     }
 }
 
@@ -274,7 +255,7 @@ mod tests {
         assert_eq!(rows, Rows { path: path.clone(), written: 200, dropped: 0 });
         assert!(!kept.push_batch(vec![row(0)]), "the file is closed");
         let mut reader = csv::Reader::from_path(&path).expect("there");
-        assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>().join(",") + "\n", head(Who::Client));
+        assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>(), head(Who::Client));
         let mut numbers: Vec<u64> = reader
             .records()
             .map(|record| {
@@ -289,12 +270,13 @@ mod tests {
 
     #[test]
     fn a_time_that_is_not_known_is_an_empty_field() {
-        let mut line = Vec::new();
-        write_row(&mut line, &row(1), "OK").expect("a vector takes it");
+        let mut lines = writer(Vec::new());
+        lines.serialize(row(1).fields("OK")).expect("a vector takes it");
         let unsent = Row { client: None, sent_ns: None, ..row(2) };
-        write_row(&mut line, &unsent, "not sent").expect("a vector takes it");
-        assert_eq!(String::from_utf8(line).expect("text"), "1,3,10,20,,40,OK\n2,,10,,,40,not sent\n");
-        assert!(head(Who::Connection).starts_with("number,connection,"));
+        lines.serialize(unsent.fields("not sent")).expect("a vector takes it");
+        let lines = String::from_utf8(lines.into_inner().expect("flushed")).expect("text");
+        assert_eq!(lines, "1,3,10,20,,40,OK\n2,,10,,,40,not sent\n");
+        assert_eq!(head(Who::Connection)[1], "connection");
     }
 
     #[test]

@@ -9,20 +9,16 @@ use hdrhistogram::Histogram;
 use super::units;
 use crate::measurement::{Distribution, Run, histogram};
 
-/// A figure of a run.
-pub struct Figure {
-    /// For programs, with its unit.
-    pub key: &'static str,
-    /// For people.
-    pub name: &'static str,
+pub(crate) struct Figure {
+    pub(crate) key: &'static str,
+    pub(crate) name: &'static str,
     /// Its value, where the run has one.
-    pub of: fn(&Run) -> Option<f64>,
-    /// How a value of it is shown.
-    pub show: fn(f64) -> String,
+    pub(crate) of: fn(&Run) -> Option<f64>,
+    pub(crate) show: fn(f64) -> String,
 }
 
 /// All of them, the most wanted first.
-pub const FIGURES: [Figure; 11] = [
+pub(crate) const FIGURES: [Figure; 11] = [
     Figure { key: "rate", name: "rate", of: |run| Some(run.rate), show: rate },
     Figure { key: "p50_us", name: "p50", of: |run| response(run, 0.5), show: units::micros },
     Figure { key: "p90_us", name: "p90", of: |run| response(run, 0.9), show: units::micros },
@@ -42,19 +38,16 @@ pub const FIGURES: [Figure; 11] = [
 ];
 
 /// A kind of time of which a run has a distribution.
-pub struct Times {
-    /// For programs.
-    pub key: &'static str,
-    /// For people.
-    pub name: &'static str,
+pub(crate) struct Times {
+    pub(crate) key: &'static str,
+    pub(crate) name: &'static str,
     /// From when to when it lasts.
-    pub what: &'static str,
+    pub(crate) what: &'static str,
     /// Its distribution; empty where the run has none.
-    pub of: fn(&Run) -> &Distribution,
+    pub(crate) of: fn(&Run) -> &Distribution,
 }
 
-/// All of them.
-pub const TIMES: [Times; 4] = [
+pub(crate) const TIMES: [Times; 4] = [
     Times { key: "response", name: "response", what: "due to done", of: |run| &run.response },
     Times { key: "service", name: "service", what: "sent to done", of: |run| &run.service },
     Times { key: "lag", name: "send lag", what: "due to sent", of: |run| &run.lag },
@@ -63,19 +56,16 @@ pub const TIMES: [Times; 4] = [
 
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Range {
+pub(crate) struct Range {
     /// The middle one; between the two middle ones of an even number.
-    pub median: f64,
-    /// Smallest.
-    pub low: f64,
-    /// Largest.
-    pub high: f64,
-    /// How many runs have the figure.
-    pub runs: usize,
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) runs: usize,
 }
 
 /// The figure over the runs that have it.
-pub fn range(figure: &Figure, runs: &[Run]) -> Option<Range> {
+pub(crate) fn range(figure: &Figure, runs: &[Run]) -> Option<Range> {
     let mut values: Vec<f64> = runs.iter().filter_map(figure.of).collect();
     values.sort_by(f64::total_cmp);
     let (&low, &high) = (values.first()?, values.last()?);
@@ -85,7 +75,7 @@ pub fn range(figure: &Figure, runs: &[Run]) -> Option<Range> {
 }
 
 /// The requests of all runs in one distribution: percentiles are never averaged.
-pub fn merged(runs: &[Run], of: fn(&Run) -> &Distribution) -> Distribution {
+pub(crate) fn merged(runs: &[Run], of: fn(&Run) -> &Distribution) -> Distribution {
     let mut all: Histogram<u64> = histogram();
     // So that no value is too large for it.
     all.auto(true);
@@ -95,8 +85,7 @@ pub fn merged(runs: &[Run], of: fn(&Run) -> &Distribution) -> Distribution {
     Distribution { histogram: all }
 }
 
-/// How requests ended, over all runs, the most frequent first.
-pub fn endings(runs: &[Run]) -> Vec<(&str, u64)> {
+pub(crate) fn endings(runs: &[Run]) -> Vec<(&str, u64)> {
     let mut counts = BTreeMap::<&str, u64>::new();
     for (ending, count) in runs.iter().flat_map(|run| &run.endings) {
         let sum = counts.entry(ending).or_default();
@@ -108,7 +97,7 @@ pub fn endings(runs: &[Run]) -> Vec<(&str, u64)> {
 }
 
 /// The latencies that servers counted themselves, over all runs: upper bounds in seconds and calls within each.
-pub fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
+pub(crate) fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
     let mut buckets: Vec<(f64, u64)> = Vec::new();
     for server in runs.iter().filter_map(|run| run.server.as_ref()) {
         for (index, &(bound, calls)) in server.latency.iter().enumerate() {
@@ -125,8 +114,7 @@ pub fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
     buckets
 }
 
-/// Requests a second.
-pub fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     format!("{} /s", units::number(value))
 }
 

@@ -85,63 +85,42 @@ fn origin(report: &Report) -> String {
 /// What is to be read before any figure.
 fn banners(runs: &[Run]) -> Vec<Banner> {
     let several = runs.len() > 1;
-    let of_run =
-        |index: usize, words: &str| if several { format!("run {}: {words}", index + 1) } else { words.to_owned() };
+    let of_all = |of: fn(&Run) -> &Vec<String>| -> Vec<String> {
+        let said = runs.iter().enumerate().flat_map(|(index, run)| of(run).iter().map(move |words| (index + 1, words)));
+        said.map(|(run, words)| if several { format!("run {run}: {words}") } else { words.clone() }).collect()
+    };
+    let banner = |tone, key: &str, title: &str, words: &str, reasons| Banner {
+        tone,
+        key: key.to_owned(),
+        title: title.to_owned(),
+        words: words.to_owned(),
+        reasons,
+    };
     let mut banners = Vec::new();
-    let reasons: Vec<String> = runs
-        .iter()
-        .enumerate()
-        .flat_map(|(index, run)| run.verdict.reasons.iter().map(move |reason| of_run(index, reason)))
-        .collect();
+    let (reasons, doubts) = (of_all(|run| &run.verdict.reasons), of_all(|run| &run.verdict.doubts));
     if !reasons.is_empty() {
-        let words = "Do not trust these figures:".to_owned();
-        banners.push(Banner { tone: Tone::Bad, key: "invalid".into(), title: "INVALID".into(), words, reasons });
+        banners.push(banner(Tone::Bad, "invalid", "INVALID", "Do not trust these figures:", reasons));
     }
-    let doubts: Vec<String> = runs
-        .iter()
-        .enumerate()
-        .flat_map(|(index, run)| run.verdict.doubts.iter().map(move |doubt| of_run(index, doubt)))
-        .collect();
     if !doubts.is_empty() {
-        let words = "Read these figures with care:".to_owned();
-        let title = "DOUBTFUL".to_owned();
-        banners.push(Banner { tone: Tone::Warning, key: "doubtful".into(), title, words, reasons: doubts });
+        banners.push(banner(Tone::Warning, "doubtful", "DOUBTFUL", "Read these figures with care:", doubts));
     }
-    let cut: Vec<String> =
-        runs.iter().enumerate().filter(|(_, run)| run.interrupted).map(|(index, _)| (index + 1).to_string()).collect();
+    let cut = runs.iter().enumerate().filter(|(_, run)| run.interrupted).map(|(index, _)| (index + 1).to_string());
+    let cut: Vec<String> = cut.collect();
     if !cut.is_empty() {
         let words = if several {
             format!("Interrupted: run {}.", cut.join(", "))
         } else {
             "The run was interrupted; the figures are of the time until then.".to_owned()
         };
-        banners.push(Banner {
-            tone: Tone::Warning,
-            key: "interrupted".into(),
-            title: "INTERRUPTED".into(),
-            words,
-            ..Banner::default()
-        });
+        banners.push(banner(Tone::Warning, "interrupted", "INTERRUPTED", &words, Vec::new()));
     }
     if runs.iter().all(|run| run.requests == 0) {
-        let words = "No request was made within the measured time.".to_owned();
-        banners.push(Banner {
-            tone: Tone::Warning,
-            key: "empty".into(),
-            title: "NOTHING MEASURED".into(),
-            words,
-            ..Banner::default()
-        });
+        let words = "No request was made within the measured time.";
+        banners.push(banner(Tone::Warning, "empty", "NOTHING MEASURED", words, Vec::new()));
     }
     if banners.is_empty() {
-        let words = "The load generator found nothing wrong with this measurement.".to_owned();
-        banners.push(Banner {
-            tone: Tone::Good,
-            key: "valid".into(),
-            title: "VALID".into(),
-            words,
-            ..Banner::default()
-        });
+        let words = "The load generator found nothing wrong with this measurement.";
+        banners.push(banner(Tone::Good, "valid", "VALID", words, Vec::new()));
     }
     banners
 }

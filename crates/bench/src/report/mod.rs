@@ -1,8 +1,8 @@
 //! What a run leaves behind: the saved model, and the forms it is shown in.
 
-pub mod charts;
-pub mod csv;
-pub mod figures;
+pub(crate) mod charts;
+pub(crate) mod csv;
+pub(crate) mod figures;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod html;
@@ -11,5 +11,6 @@ pub mod origin;
 pub mod page;
 pub mod pending;
 pub mod plot;
-pub mod summary;
+pub(crate) mod summary;
+pub(crate) mod table;
 pub mod units;

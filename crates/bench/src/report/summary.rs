@@ -4,20 +4,17 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use super::figures::{self, FIGURES, TIMES, merged};
 use super::units;
 use crate::measurement::{Report, Run};
 
-/// Endings that are listed, the most frequent first.
 const ENDINGS_SHOWN_MAX: usize = 12;
 
 /// Letters of the longest bar of the server's latencies.
 const BAR_LETTERS: f64 = 32.0;
 
 /// The summary, ended by a line's end.
-pub fn text(report: &Report) -> String {
+pub(crate) fn text(report: &Report) -> String {
     let runs = &report.runs;
     let mut parts = vec![verdict(runs), headline(report)];
     if runs.len() > 1 {
@@ -138,7 +135,6 @@ fn resources(runs: &[Run]) -> String {
     table(&["resources", ""], rows)
 }
 
-/// The server's own latencies as bars.
 fn server(runs: &[Run]) -> String {
     let buckets = figures::server_latency(runs);
     let calls: u64 = buckets.iter().map(|bucket| bucket.1).sum();
@@ -157,20 +153,10 @@ fn server(runs: &[Run]) -> String {
     table(&["in the server", "calls", "share", ""], rows)
 }
 
-/// Rows below heads; all columns but the first and an unnamed one are numbers. Nothing, if there are no rows.
+/// A table with a line's end; nothing if there are no rows.
 fn table(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(heads).add_rows(rows);
-    if table.row_count() == 0 {
-        return String::new();
-    }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if index > 0 && !heads[index].is_empty() {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    format!("{}\n", table.trim_fmt())
+    let mut rows = rows.into_iter().peekable();
+    if rows.peek().is_none() { String::new() } else { format!("{}\n", super::table::table(heads, rows)) }
 }
 
 fn line(text: &mut String, words: &str) {

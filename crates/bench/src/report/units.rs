@@ -86,6 +86,12 @@ pub fn float(count: u64) -> f64 {
     count as f64
 }
 
+/// A number of things to draw, to compute with.
+#[expect(clippy::cast_precision_loss, reason = "a handful")]
+pub(crate) fn real(count: usize) -> f64 {
+    count as f64
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "a logarithm of a finite number is at most 308")]
 fn floor(value: f64) -> i32 {
     value.floor() as i32

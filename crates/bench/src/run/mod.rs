@@ -26,6 +26,7 @@ use crate::measurement::{Distribution, Finish, Run, Verdict};
 use crate::plan::{End, Pace, Plan};
 use crate::recorder::{self, CUT, NOT_SENT, Part};
 use crate::report::csv::RowSink;
+use crate::report::units::float;
 use crate::verdict::{self, Seen};
 use crate::workload::Workload;
 
@@ -77,7 +78,7 @@ pub fn run<W: Workload>(plan: &Plan, workload: &W, watch: &mut dyn Watch) -> any
 }
 
 /// As [`run`], with a row a request for `rows`.
-pub fn run_with_rows<W: Workload>(
+pub(crate) fn run_with_rows<W: Workload>(
     plan: &Plan,
     workload: &W,
     watch: &mut dyn Watch,
@@ -248,7 +249,7 @@ impl<'a> Coordinator<'a> {
                         requests: self.total.response.len(),
                         requests_total: if let End::Count(count) = plan.end { Some(count) } else { None },
                         errors: self.total.errors,
-                        rate: real(ended.requests) / ended.seconds.max(1e-9),
+                        rate: float(ended.requests) / ended.seconds.max(1e-9),
                         p50_us: ended.p50_us,
                         p99_us: ended.p99_us,
                     };
@@ -291,7 +292,7 @@ impl<'a> Coordinator<'a> {
             sent: response.len() - not_sent,
             errors,
             completed,
-            rate: if seconds > 0.0 { real(completed) / seconds } else { 0.0 },
+            rate: if seconds > 0.0 { float(completed) / seconds } else { 0.0 },
             endings: endings.collect(),
             service: Distribution { histogram: if is_closed { response.clone() } else { service } },
             response: Distribution { histogram: response },
@@ -341,9 +342,4 @@ fn thinned(mut finishes: Vec<Finish>) -> Vec<Finish> {
     finishes.sort_by(|one, other| one.at_seconds.total_cmp(&other.at_seconds));
     let stride = finishes.len().div_ceil(FINISHES_MAX).max(1);
     finishes.into_iter().step_by(stride).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
-fn real(count: u64) -> f64 {
-    count as f64
 }

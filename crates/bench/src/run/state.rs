@@ -13,7 +13,8 @@ use super::timeouts::Timeouts;
 use crate::plan::{End, Plan};
 use crate::recorder::{Asked, CUT, Recorder, TIMED_OUT, Window};
 use crate::report::csv::RowSink;
-use crate::workload::{Answer, Ending, Session, Turn};
+use crate::template::Turn;
+use crate::workload::{Answer, Ending, Session};
 
 /// Where a run stands, as the coordinator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

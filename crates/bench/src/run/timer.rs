@@ -32,11 +32,8 @@ impl Timer {
                 return Ok(());
             }
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let value = Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            };
-            timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: value })?;
+            let once = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+            timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: once })?;
             self.fired.readable().await?;
             // How often it fired is of no interest, only that it is quiet again.
             let _ = self.fired.try_read(&mut [0_u8; 8]);

@@ -14,36 +14,32 @@ use super::metric::{Metric, Scale};
 
 /// Confidence of a whole comparison unless another is asked for: the same thing twice is called different once in a
 /// hundred comparisons, which leaves room for runs that are not quite normal.
-pub const CONFIDENCE: f64 = 0.99;
+pub(crate) const CONFIDENCE: f64 = 0.99;
 
 /// Runs without which a side has no known spread.
-pub const RUNS_MIN: usize = 2;
+pub(crate) const RUNS_MIN: usize = 2;
 
 /// A metric's values, a value a run.
 #[derive(Clone, Debug)]
-pub struct Sides {
-    /// What was measured.
-    pub metric: Metric,
-    /// Of the first side.
-    pub a: Vec<f64>,
-    /// Of the second side.
-    pub b: Vec<f64>,
+pub(crate) struct Sides {
+    pub(crate) metric: Metric,
+    pub(crate) a: Vec<f64>,
+    pub(crate) b: Vec<f64>,
 }
 
 /// Whether values are set against each other side by side or round by round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Design {
+pub(crate) enum Design {
     /// Runs of both sides have nothing to do with each other: Welch's interval.
     Independent,
     /// The runs at the same place were made one after the other: Student's interval of what differs in each round.
     Paired,
 }
 
-/// What a comparison of one metric says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The interval leaves "the same" out.
     Different,
     /// The interval holds "the same": any difference is smaller than could be seen.
@@ -52,42 +48,34 @@ pub enum Verdict {
     TooFewRuns,
 }
 
-/// One metric of both sides.
 #[derive(Clone, Debug, Serialize)]
-pub struct Effect {
-    /// What was measured.
-    pub metric: Metric,
+pub(crate) struct Effect {
+    pub(crate) metric: Metric,
     /// Mean of the first side: geometric for a ratio, arithmetic for a difference.
-    pub a: f64,
-    /// Mean of the second side.
-    pub b: f64,
-    /// Runs of the first side.
-    pub runs_a: usize,
-    /// Runs of the second side.
-    pub runs_b: usize,
+    pub(crate) a: f64,
+    pub(crate) b: f64,
+    pub(crate) runs_a: usize,
+    pub(crate) runs_b: usize,
     /// What `change` and the interval are.
-    pub scale: Scale,
+    pub(crate) scale: Scale,
     /// Second side over the first, or less the first.
-    pub change: f64,
-    /// Lower end of its interval.
-    pub low: Option<f64>,
-    /// Upper end of its interval.
-    pub high: Option<f64>,
+    pub(crate) change: f64,
+    pub(crate) low: Option<f64>,
+    pub(crate) high: Option<f64>,
     /// Confidence of this interval, the correction for the number of metrics made.
-    pub confidence: f64,
-    /// What that says.
-    pub verdict: Verdict,
+    pub(crate) confidence: f64,
+    pub(crate) verdict: Verdict,
 }
 
 impl Effect {
     /// The interval, where there are runs enough for one.
-    pub fn interval(&self) -> Option<Interval> {
+    pub(crate) fn interval(&self) -> Option<Interval> {
         Some(Interval { estimate: self.change, low: self.low?, high: self.high? })
     }
 }
 
 /// Compares all metrics at once; `confidence` (0 to 1) is that of all verdicts together.
-pub fn compare(metrics: &[Sides], design: Design, confidence: f64) -> Vec<Effect> {
+pub(crate) fn compare(metrics: &[Sides], design: Design, confidence: f64) -> Vec<Effect> {
     let each = 1.0 - (1.0 - confidence) / number(metrics.len().max(1));
     metrics.iter().map(|sides| effect(sides, design, each)).collect()
 }

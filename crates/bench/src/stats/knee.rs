@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::interval::number;
 
-/// Points that a curve needs at least.
 const POINTS_MIN: usize = 4;
 
 /// Kneedle's sensitivity: how many mean steps the curve must fall below its furthest point before that is a knee; 1 is
@@ -19,7 +18,7 @@ const SENSITIVITY: f64 = 1.0;
 /// smoothing, since the points are few and each is a mean of runs: both axes go from 0 to 1, a knee is a local maximum
 /// of the height above the diagonal that the curve then falls below by the threshold. Of several, which noise makes,
 /// it is the highest.
-pub fn kneedle(points: &[(f64, f64)]) -> Option<usize> {
+pub(crate) fn kneedle(points: &[(f64, f64)]) -> Option<usize> {
     if points.len() < POINTS_MIN {
         return None;
     }
@@ -48,36 +47,33 @@ fn normalised(values: Vec<f64>) -> Option<Vec<f64>> {
 }
 
 /// Share of the asked rate that must be reached for it to count as served.
-pub const ACHIEVED_MIN: f64 = 0.99;
+pub(crate) const ACHIEVED_MIN: f64 = 0.99;
 
 /// How many times the unloaded p99 a served rate may show. In a queue with exponential times the p99 is ten times the
 /// unloaded one when the server is busy nine tenths of its time: beyond that it is full.
-pub const P99_FACTOR_MAX: f64 = 10.0;
+pub(crate) const P99_FACTOR_MAX: f64 = 10.0;
 
-/// What was seen at a rate, over its runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AtRate {
-    /// Requests a second asked for.
-    pub asked: f64,
-    /// Requests a second answered.
-    pub achieved: f64,
+pub(crate) struct AtRate {
+    pub(crate) asked: f64,
+    pub(crate) achieved: f64,
     /// 99th percentile of the response times.
-    pub p99_us: f64,
+    pub(crate) p99_us: f64,
 }
 
 /// How far rates were served.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Served {
+pub(crate) struct Served {
     /// The highest rate up to which every one was served; none if not even the lowest was.
-    pub last: Option<f64>,
+    pub(crate) last: Option<f64>,
     /// The first rate that was not, and why; none if all were.
-    pub first_refused: Option<(f64, Refusal)>,
+    pub(crate) first_refused: Option<(f64, Refusal)>,
 }
 
 /// Why a rate does not count as served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// See [`ACHIEVED_MIN`].
     NotReached,
     /// See [`P99_FACTOR_MAX`].
@@ -86,7 +82,7 @@ pub enum Refusal {
 
 /// The last rate that was served, from points in ascending order of their rates; the lowest rate's p99 is taken as the
 /// unloaded one.
-pub fn last_served(points: &[AtRate]) -> Served {
+pub(crate) fn last_served(points: &[AtRate]) -> Served {
     let mut last = None;
     for point in points {
         // Written so that what is not a number counts as not served.

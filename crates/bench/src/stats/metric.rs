@@ -6,21 +6,16 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use crate::measurement::Run;
+use crate::report::units::float;
 
 /// A figure of a run, or of a whole command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Metric {
-    /// Requests a second.
+pub(crate) enum Metric {
     Rate,
-    /// Median response time in microseconds.
     P50,
-    /// See above.
     P90,
-    /// See above.
     P99,
-    /// See above.
     P999,
-    /// Mean response time in microseconds.
     Mean,
     /// Share of the requests that ended as errors, 0 to 1.
     Errors,
@@ -37,7 +32,7 @@ pub enum Metric {
 /// How two sides of a metric are set against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scale {
+pub(crate) enum Scale {
     /// Second over first: for what is positive and has multiplying noise.
     Ratio,
     /// Second less first: for shares, which may be 0.
@@ -45,8 +40,7 @@ pub enum Scale {
 }
 
 impl Metric {
-    /// Every one.
-    pub const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Rate,
         Self::P50,
         Self::P90,
@@ -61,7 +55,7 @@ impl Metric {
     ];
 
     /// As a person types it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Rate => "rate",
             Self::P50 => "p50",
@@ -77,13 +71,30 @@ impl Metric {
         }
     }
 
+    /// As a program reads it, with its unit.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::P50 => "p50_us",
+            Self::P90 => "p90_us",
+            Self::P99 => "p99_us",
+            Self::P999 => "p999_us",
+            Self::Mean => "mean_us",
+            Self::Errors => "errors_share",
+            Self::ClientCpu => "client_cpu_us",
+            Self::ServerCpu => "server_cpu_us",
+            Self::Wall => "wall_seconds",
+            Self::Cpu => "cpu_seconds",
+        }
+    }
+
     /// Whether it is measured of a whole command; the others are of a run.
-    pub fn is_of_command(self) -> bool {
+    pub(crate) fn is_of_command(self) -> bool {
         matches!(self, Self::Wall | Self::Cpu)
     }
 
     /// The figure of a run; none where it was not measured.
-    pub fn of(self, run: &Run) -> Option<f64> {
+    pub(crate) fn of(self, run: &Run) -> Option<f64> {
         let quantile = |share| (run.response.count() > 0).then(|| run.response.quantile_us(share));
         match self {
             Self::Rate => Some(run.rate),
@@ -92,7 +103,7 @@ impl Metric {
             Self::P99 => quantile(0.99),
             Self::P999 => quantile(0.999),
             Self::Mean => (run.response.count() > 0).then(|| run.response.mean_us()),
-            Self::Errors => each(count(run.errors), run.requests),
+            Self::Errors => each(float(run.errors), run.requests),
             Self::ClientCpu => {
                 (run.client_cpu_seconds > 0.0).then_some(())?;
                 each(run.client_cpu_seconds * 1e6, run.completed)
@@ -103,12 +114,12 @@ impl Metric {
     }
 
     /// How its two sides are set against each other, where the values allow it.
-    pub fn scale(self) -> Scale {
+    pub(crate) fn scale(self) -> Scale {
         if self == Self::Errors { Scale::Difference } else { Scale::Ratio }
     }
 
     /// Smallest relative difference that its measurement tells apart: histograms keep three digits.
-    pub fn resolution(self) -> f64 {
+    pub(crate) fn resolution(self) -> f64 {
         if matches!(self, Self::P50 | Self::P90 | Self::P99 | Self::P999) { 1.0 / 1024.0 } else { 0.0 }
     }
 }
@@ -137,13 +148,7 @@ impl Serialize for Metric {
 }
 
 fn each(total: f64, of: u64) -> Option<f64> {
-    (of > 0).then(|| total / count(of))
-}
-
-/// A 64-bit count as a number to calculate with.
-#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^53")]
-pub(crate) fn count(value: u64) -> f64 {
-    value as f64
+    (of > 0).then(|| total / float(of))
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! The run is the replicate: requests within a run share its luck (one process, one placement on the cores), so
 //! their great number says nothing about the next run. Must not know how runs are made, nor how anything is shown.
 
-pub mod compare;
+pub(crate) mod compare;
 pub mod interval;
-pub mod knee;
-pub mod metric;
+pub(crate) mod knee;
+pub(crate) mod metric;
 pub mod order;
-pub mod share;
-pub mod slo;
-pub mod usl;
+pub(crate) mod share;
+pub(crate) mod slo;
+pub(crate) mod usl;

@@ -4,20 +4,20 @@
 //! there is to doubt, used where there is nothing better, or beside the interval over runs.
 
 use hdrhistogram::Histogram;
-use statrs::distribution::{ContinuousCDF, Normal};
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
 use super::interval::Interval;
-use super::metric::count as number;
+use crate::report::units::float as number;
 
 /// How many standard deviations to each side hold a normal variable with this confidence.
-pub fn normal_z(confidence: f64) -> f64 {
+pub(crate) fn normal_z(confidence: f64) -> f64 {
     Normal::standard().inverse_cdf(f64::midpoint(1.0, confidence))
 }
 
 /// Wilson's score interval of a share ("Probable inference, the law of succession, and statistical inference", JASA
 /// 1927): unlike the textbook's it stays within 0 to 1 and is honest when nothing was seen, and unlike Clopper's and
 /// Pearson's it is a closed form at any count. None out of nothing.
-pub fn wilson(count: u64, of: u64, confidence: f64) -> Option<Interval> {
+pub(crate) fn wilson(count: u64, of: u64, confidence: f64) -> Option<Interval> {
     if of == 0 {
         return None;
     }
@@ -32,13 +32,10 @@ pub fn wilson(count: u64, of: u64, confidence: f64) -> Option<Interval> {
     Some(Interval { estimate: share, low, high })
 }
 
-/// Count beyond which the binomial is taken as normal: below, its terms are added up.
-const TAIL_EXACT_MAX: f64 = 500.0;
-
 /// Interval of the quantile at `share` in microseconds, from order statistics: the number of requests above the true
 /// quantile is binomial, so the sorted times at two ranks enclose it (David and Nagaraja, "Order Statistics", 7.1).
 /// Where the upper rank lies beyond the last request the upper end is infinite: too few were seen. None of nothing.
-pub fn quantile_us(histogram: &Histogram<u64>, share: f64, confidence: f64) -> Option<Interval> {
+pub(crate) fn quantile_us(histogram: &Histogram<u64>, share: f64, confidence: f64) -> Option<Interval> {
     if histogram.is_empty() {
         return None;
     }
@@ -54,34 +51,10 @@ pub fn quantile_us(histogram: &Histogram<u64>, share: f64, confidence: f64) -> O
 }
 
 /// The counts between which a binomial count lies with at least this confidence.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 and the count before")]
 fn binomial_range(count: u64, probability: f64, confidence: f64) -> (u64, u64) {
-    let n = number(count);
-    let expected = n * probability;
-    if probability > 0.5 {
-        let (least, most) = binomial_range(count, 1.0 - probability, confidence);
-        return (count - most, count - least);
-    }
-    if expected > TAIL_EXACT_MAX {
-        let half = normal_z(confidence) * (expected * (1.0 - probability)).sqrt() + 0.5;
-        return ((expected - half).floor().max(0.0) as u64, (expected + half).ceil().min(n) as u64);
-    }
+    let binomial = Binomial::new(probability, count).expect("a share is from 0 to 1");
     let tail = (1.0 - confidence) / 2.0;
-    // At most 2^-1000 for a probability of a half: far from underflow.
-    let mut term = (n * (-probability).ln_1p()).exp();
-    let (mut below, mut least, mut number_above) = (0.0, 0, 0);
-    // P(K < least) <= tail, P(K > most) <= tail.
-    loop {
-        if below <= tail {
-            least = number_above;
-        }
-        below += term;
-        if below >= 1.0 - tail || number_above >= count {
-            return (least, number_above);
-        }
-        term *= (n - number(number_above)) / (number(number_above) + 1.0) * probability / (1.0 - probability);
-        number_above += 1;
-    }
+    (binomial.inverse_cdf(tail), binomial.inverse_cdf(1.0 - tail))
 }
 
 #[cfg(test)]
@@ -112,8 +85,7 @@ mod tests {
         assert_eq!(binomial_range(100_000, 0.001, 0.99), (75, 127));
         assert_eq!(binomial_range(50, 0.1, 0.99), (0, 11));
         assert_eq!(binomial_range(400, 0.99, 0.95), (392, 399));
-        // The normal form, on the safe side of the exact 99,384 and 100,617.
-        assert_eq!(binomial_range(10_000_000, 0.01, 0.95), (99_382, 100_618));
+        assert_eq!(binomial_range(10_000_000, 0.01, 0.95), (99_384, 100_617));
     }
 
     #[test]

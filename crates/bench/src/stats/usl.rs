@@ -17,47 +17,44 @@ use super::interval::{Interval, geometric_mean, mean, number, student_t};
 
 /// Different numbers of clients without which nothing is fitted: the law has three parameters, and one more point
 /// tells how well it fits.
-pub const POINTS_MIN: usize = 4;
+pub(crate) const POINTS_MIN: usize = 4;
 
 /// Typical relative distance of the points from the curve beyond which the law is said not to describe them.
-pub const DEVIATION_MAX: f64 = 0.1;
+pub(crate) const DEVIATION_MAX: f64 = 0.1;
 
 /// Steps of the fit; it needs about ten.
 const STEPS_MAX: usize = 200;
 
-/// The fitted law.
 #[derive(Clone, Debug, Serialize)]
-pub struct Usl {
-    /// Throughput of one client.
-    pub lambda: Interval,
+pub(crate) struct Usl {
+    pub(crate) lambda: Interval,
     /// Contention: the share of the work that is serialised; 0 or more.
-    pub sigma: Interval,
+    pub(crate) sigma: Interval,
     /// Coherence: what agreeing costs; 0 or more.
-    pub kappa: Interval,
+    pub(crate) kappa: Interval,
     /// The number of clients beyond which throughput falls; none if κ is 0.
-    pub peak: Option<Peak>,
+    pub(crate) peak: Option<Peak>,
     /// Share of the throughputs' variance that the curve explains; at most 1, and small where there is hardly any.
-    pub r_squared: f64,
+    pub(crate) r_squared: f64,
     /// Typical relative distance of a point from the curve.
-    pub deviation: f64,
-    /// Confidence of the intervals.
-    pub confidence: f64,
+    pub(crate) deviation: f64,
+    pub(crate) confidence: f64,
 }
 
 /// The number of clients with the highest throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Peak {
+pub(crate) struct Peak {
     /// √((1 − σ) / κ), at least 1.
-    pub clients: f64,
+    pub(crate) clients: f64,
     /// Lower end of its interval; none where κ is too uncertain for one.
-    pub low: Option<f64>,
+    pub(crate) low: Option<f64>,
     /// Upper end; none where it may rise for ever.
-    pub high: Option<f64>,
+    pub(crate) high: Option<f64>,
 }
 
 /// Why the law could not be fitted.
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum NoFit {
+pub(crate) enum NoFit {
     /// See [`POINTS_MIN`].
     #[error("there are too few points: {have} different numbers of clients, and at least {POINTS_MIN} are needed")]
     NotEnoughPoints {
@@ -74,14 +71,14 @@ pub enum NoFit {
 
 impl Usl {
     /// Throughput with so many clients.
-    pub fn throughput(&self, clients: f64) -> f64 {
+    pub(crate) fn throughput(&self, clients: f64) -> f64 {
         let parameters = [self.lambda.estimate.ln(), self.sigma.estimate, self.kappa.estimate];
         predicted(parameters, clients).exp()
     }
 }
 
 /// Fits the law to `points` of clients and throughput; points with the same number of clients are runs of one.
-pub fn fit(points: &[(u32, f64)], confidence: f64) -> Result<Usl, NoFit> {
+pub(crate) fn fit(points: &[(u32, f64)], confidence: f64) -> Result<Usl, NoFit> {
     let points = means(points);
     if points.len() < POINTS_MIN {
         return Err(NoFit::NotEnoughPoints { have: points.len() });

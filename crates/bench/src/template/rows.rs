@@ -1,8 +1,10 @@
 //! Rows of a CSV file, read once and kept: a run reads no files.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
 
 /// Most bytes of a file of rows; they are all kept in memory.
 pub const ROWS_BYTES_MAX: u64 = 256 << 20;
@@ -17,85 +19,38 @@ pub struct Rows {
     count: u64,
 }
 
-/// A file that holds no rows.
-#[derive(Debug, thiserror::Error)]
-pub enum RowsError {
-    /// It cannot be read.
-    #[error("rows of {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is too large to be kept.
-    #[error("rows of {}: more than {ROWS_BYTES_MAX} bytes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is not CSV.
-    #[error("rows of {}: {source}", path.display())]
-    NotCsv {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        source: csv::Error,
-    },
-    /// Its header row or its rows are missing, or the header names a column twice or not at all.
-    #[error("rows of {}: {reason}", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and what would be right.
-        reason: String,
-    },
-}
-
 impl Rows {
     /// Reads a file of at most [`ROWS_BYTES_MAX`] bytes.
-    pub fn read(path: &Path) -> Result<Self, RowsError> {
-        let unreadable = |source| RowsError::Unreadable { path: path.to_owned(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(ROWS_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() as u64 > ROWS_BYTES_MAX {
-            return Err(RowsError::TooLarge { path: path.to_owned() });
-        }
-        Self::from_csv(&bytes, path)
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let read = || {
+            let mut bytes = Vec::new();
+            File::open(path)?.take(ROWS_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            ensure!(bytes.len() as u64 <= ROWS_BYTES_MAX, "more than {ROWS_BYTES_MAX} bytes");
+            Self::from_csv(&bytes)
+        };
+        read().with_context(|| format!("rows of {}", path.display()))
     }
 
-    /// Reads CSV text; `path` is for what is said of it.
-    pub fn from_csv(bytes: &[u8], path: &Path) -> Result<Self, RowsError> {
-        let not_csv = |source| RowsError::NotCsv { path: path.to_owned(), source };
-        let unusable = |reason: String| RowsError::Unusable { path: path.to_owned(), reason };
+    /// Reads CSV text.
+    pub fn from_csv(bytes: &[u8]) -> anyhow::Result<Self> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let mut reader = csv::ReaderBuilder::new().from_reader(bytes);
-        let columns: Vec<String> =
-            reader.headers().map_err(not_csv)?.iter().map(|name| name.trim().to_owned()).collect();
-        if columns.is_empty() {
-            return Err(unusable("empty; a header row with the names of the columns comes first".into()));
-        }
+        let mut reader = csv::Reader::from_reader(bytes);
+        let columns: Vec<String> = reader.headers()?.iter().map(|name| name.trim().to_owned()).collect();
+        ensure!(!columns.is_empty(), "empty; a header row with the names of the columns comes first");
         for (number, name) in columns.iter().enumerate() {
-            if name.is_empty() {
-                return Err(unusable(format!("column {} has no name in the header row", number + 1)));
-            }
-            if columns[..number].contains(name) {
-                return Err(unusable(format!("the header row names column `{name}` twice")));
-            }
+            ensure!(!name.is_empty(), "column {} has no name in the header row", number + 1);
+            ensure!(!columns[..number].contains(name), "the header row names column `{name}` twice");
         }
         let mut rows = Self { columns, ends: Vec::new(), text: String::new(), count: 0 };
         let mut record = csv::StringRecord::new();
-        while reader.read_record(&mut record).map_err(not_csv)? {
+        while reader.read_record(&mut record)? {
             for cell in &record {
                 rows.text.push_str(cell);
                 rows.ends.push(u32::try_from(rows.text.len()).unwrap_or(u32::MAX));
             }
             rows.count += 1;
         }
-        if rows.count == 0 {
-            return Err(unusable("no rows follow the header row".into()));
-        }
+        ensure!(rows.count > 0, "no rows follow the header row");
         Ok(rows)
     }
 

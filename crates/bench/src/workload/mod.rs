@@ -11,7 +11,7 @@ pub mod tcp;
 use std::future::Future;
 use std::time::Instant;
 
-pub use crate::template::Turn;
+use crate::template::Turn;
 
 /// How a request ended and when.
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
 
 use super::Traffic;
 use crate::tls;
@@ -87,9 +88,9 @@ impl Dialer {
     pub async fn wrap(&self, stream: TcpStream, counters: Arc<Counters>) -> anyhow::Result<Transport> {
         stream.set_nodelay(true).context("TCP_NODELAY")?;
         let counted = Counted { stream, counters };
-        let Some((connector, name)) = &self.tls else { return Ok(Transport::Plain(counted)) };
+        let Some((connector, name)) = &self.tls else { return Ok(Either::Left(counted)) };
         match connector.connect(name.clone(), counted).await {
-            Ok(stream) => Ok(Transport::Tls(Box::new(stream))),
+            Ok(stream) => Ok(Either::Right(Box::new(stream))),
             Err(error) => anyhow::bail!("{}: {}", self.address, tls::explain(&error)),
         }
     }
@@ -120,22 +121,14 @@ pub struct Counted {
     counters: Arc<Counters>,
 }
 
-/// A connection's bytes, as its protocol sees them.
-#[derive(Debug)]
-pub enum Transport {
-    /// As they are.
-    Plain(Counted),
-    /// Through TLS.
-    Tls(Box<TlsStream<Counted>>),
-}
+/// A connection's bytes, as its protocol sees them: as they are, or through TLS.
+pub type Transport = Either<Counted, Box<TlsStream<Counted>>>;
 
-impl Transport {
-    /// The protocol that was agreed upon in the handshake.
-    pub fn agreed_protocol(&self) -> Option<&[u8]> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Tls(stream) => stream.get_ref().1.alpn_protocol(),
-        }
+/// The protocol that was agreed upon in the TLS handshake.
+pub fn agreed_protocol(transport: &Transport) -> Option<&[u8]> {
+    match transport {
+        Either::Left(_) => None,
+        Either::Right(stream) => stream.get_ref().1.alpn_protocol(),
     }
 }
 
@@ -175,52 +168,5 @@ impl AsyncWrite for Counted {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bench::template::Turn;
 use bench::tls::TlsArgs;
 use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, REST, Requests, Shape, Target};
-use bench::workload::{Ending, Session as _, Turn, Workload as _};
+use bench::workload::{Ending, Session as _, Workload as _};
 use grpc::reflection::Reflection;
 use grpc::server::{Answer, Call, Later};
 use grpc::{Request, Response, Server, Status, Streaming};

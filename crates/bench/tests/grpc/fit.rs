@@ -102,8 +102,8 @@ fn example_of_a_contract_with_everything_in_it_fits() {
 fn keys_of_maps_and_names_of_enums_are_checked() {
     let descriptor = descriptor();
     for (json, line) in [
-        (json!({"o": {"x": {}}}), r#"o["x"]: wants an int32 as its key, got "x""#),
-        (json!({"n": {"x": "y"}}), r#"n["x"]: wants an int32, got "y""#),
+        (json!({"o": {"x": {}}}), r#"o: wants keys that are an int32, got {"x":{}}"#),
+        (json!({"n": {"x": "y"}}), r#"n.x: wants an int32, got "y""#),
         (json!({"j": "TWO"}), r#"j: wants a p.E (ONE, NONE), got "TWO""#),
         (json!({"n": []}), "n: wants an object of keys and values, got []"),
         (json!({"k": {"m": [{}, {"g": 1}]}}), "k.m[1].g: wants a bool: true or false, got 1"),

@@ -12,7 +12,7 @@ async fn data_that_does_not_fit_names_the_field_and_what_it_wants() {
     let interop = "grpc.testing.TestService/UnaryCall";
     for (method, data, line) in [
         (CALL, r#"{"count": "abc"}"#, r#"count: wants a uint32, got "abc""#),
-        (CALL, r#"{"count": -1}"#, "count: wants a uint32 from 0 to 4294967295, got -1"),
+        (CALL, r#"{"count": -1}"#, "count: wants a uint32, got -1"),
         (CALL, r#"{"count": 1.5}"#, "count: wants a uint32, got 1.5"),
         (CALL, r#"{"count": [1]}"#, "count: wants a uint32, got [1]"),
         (CALL, r#"{"payload": "§"}"#, r#"payload: wants bytes in base64, got "§""#),
@@ -81,8 +81,8 @@ async fn names_that_are_not_there_are_answered_with_those_that_are() {
     let contract = proto();
     let by_proto = ["--proto", contract.to_str().unwrap()];
     for (method, flags, line) in [
-        ("testing.Echo/Cal", &[][..], "testing.Echo has no method Cal: it has Call, Late, Many, Each, Join"),
-        ("testing.Echo/Cal", &by_proto, "testing.Echo has no method Cal: it has Call, Late, Many, Each, Join"),
+        ("testing.Echo/Cal", &[][..], "testing.Echo has no method Cal: it has Call, Same, Late, Many, Each, Join"),
+        ("testing.Echo/Cal", &by_proto, "testing.Echo has no method Cal: it has Call, Same, Late, Many, Each, Join"),
         ("testing.Ehco/Call", &by_proto, "there is no service testing.Ehco: the contract has testing.Echo"),
         ("Call", &[], r#""Call" does not name a method: write package.Service/Method"#),
         ("a b/c", &[], r#""a b/c" does not name a method: write package.Service/Method"#),

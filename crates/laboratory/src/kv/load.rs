@@ -12,7 +12,7 @@ use prost::Message;
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-use bench::workload::Turn;
+use bench::template::Turn;
 use bench::workload::grpc::Requests;
 
 /// Calls in flight in the published experiment.

@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use crate::stats::interval::number;
 
-/// Points of a sweep at most.
 pub(super) const POINTS_MAX: usize = 200;
 
 /// Points where only a range is given and it has more whole numbers than this.
@@ -14,18 +13,14 @@ const POINTS_DEFAULT: usize = 20;
 /// Points of a range of rates unless told otherwise.
 const RATES_DEFAULT: usize = 10;
 
-/// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Axis {
-    /// Clients of a closed loop.
     Clients,
-    /// Requests a second of an open loop.
     Rate,
 }
 
 impl Axis {
-    /// The load's flag.
     pub(crate) fn flag(self) -> &'static str {
         match self {
             Self::Clients => "--clients",

@@ -87,7 +87,6 @@ pub(crate) fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
     Ok(if sweep.is_invalid() { Exit::Invalid } else { Exit::Done })
 }
 
-/// What is to be done, checked.
 #[derive(Debug)]
 pub(crate) struct Plan {
     load: CommandLine,
@@ -98,7 +97,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Checks what was asked for.
     pub(crate) fn new(args: &SweepArgs) -> anyhow::Result<Self> {
         let (axis, range) = match (&args.clients, &args.rate) {
             (Some(clients), None) => (Axis::Clients, clients),

@@ -17,7 +17,6 @@ pub(super) const FORMAT: &str = "quire-bench-sweep/1";
 /// Confidence of the curve's and the law's intervals, each by itself: they show how sure a figure is and decide nothing.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
-/// The figures of a run that are kept.
 pub(super) const FIGURES: [Metric; 9] = [
     Metric::Rate,
     Metric::P50,
@@ -33,21 +32,16 @@ pub(super) const FIGURES: [Metric; 9] = [
 /// A load measured at several points.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sweep {
-    /// [`FORMAT`].
     pub(crate) format: &'static str,
     /// The load, without what is varied.
     pub(crate) load: String,
-    /// What is varied.
     pub(crate) axis: Axis,
-    /// In ascending order.
     pub(crate) points: Vec<Point>,
-    /// Confidence of each interval.
     pub(crate) confidence: f64,
     /// Whether it was ended early from outside: points then have fewer runs, or none.
     pub(crate) interrupted: bool,
 }
 
-/// What was seen at a point.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Point {
     /// Clients, or requests a second.
@@ -56,7 +50,6 @@ pub(crate) struct Point {
     pub(crate) runs: Vec<PointRun>,
 }
 
-/// A run's figures.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PointRun {
     /// Those that were measured.

@@ -1,7 +1,7 @@
 //! A sweep as one HTML page, complete in itself.
 
 use super::axis::Axis;
-use super::model::{Point, Sweep};
+use super::model::{FIGURES, Point, Sweep};
 use super::show;
 use crate::cli::shown;
 use crate::report::origin;
@@ -13,18 +13,9 @@ use crate::stats::metric::Metric;
 /// Places at which the fitted law is drawn.
 const LAW_PLACES: usize = 200;
 
-/// The columns of the table, with the names programs read them by.
-const COLUMNS: [(Metric, &str); 7] = [
-    (Metric::Rate, "rate"),
-    (Metric::P50, "p50_us"),
-    (Metric::P90, "p90_us"),
-    (Metric::P99, "p99_us"),
-    (Metric::P999, "p999_us"),
-    (Metric::Mean, "mean_us"),
-    (Metric::Errors, "errors_share"),
-];
+/// Figures that the table shows, from the first.
+const COLUMNS: usize = 7;
 
-/// The page.
 pub(super) fn page(sweep: &Sweep) -> String {
     let title = if sweep.axis == Axis::Clients { "Sweep over clients" } else { "Sweep over rates" };
     let mut page = Page::new(title).lead(sweep.load.clone()).origin(origin::here_and_now());
@@ -107,15 +98,16 @@ fn places(sweep: &Sweep) -> impl Iterator<Item = f64> {
 
 fn table(sweep: &Sweep) -> Table {
     let first = if sweep.axis == Axis::Clients { "clients" } else { "rate asked" };
-    let heads = [first, "runs"].into_iter().chain(COLUMNS.map(|(metric, _)| metric.name())).chain(["INVALID"]);
+    let heads =
+        [first, "runs"].into_iter().chain(FIGURES[..COLUMNS].iter().map(|metric| metric.name())).chain(["INVALID"]);
     sweep.points.iter().fold(Table::of_numbers("Points", heads), |table, point| {
         let key = |name: &str| format!("{name}@{}", point.at);
-        let figures = COLUMNS.map(|(metric, name)| {
+        let figures = FIGURES[..COLUMNS].iter().map(|&metric| {
             let figure = point.figure(metric);
             if figure.is_nan() {
                 Value::text("–")
             } else {
-                Value::figure(key(name), figure, shown::value(metric, figure))
+                Value::figure(key(metric.key()), figure, shown::value(metric, figure))
             }
         });
         let leading = [Value::text(point.at.to_string()), Value::text(point.runs.len().to_string())];

@@ -3,13 +3,12 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::axis::Axis;
 use super::model::{FIGURES, Point, Sweep};
 use crate::cli::shown;
-use crate::report::units;
+use crate::report::{self, units};
 use crate::stats::interval::Interval;
 use crate::stats::knee::{ACHIEVED_MIN, P99_FACTOR_MAX, Refusal, Served};
 use crate::stats::metric::Metric;
@@ -109,9 +108,7 @@ fn rates(served: &Served) -> String {
 fn table(sweep: &Sweep) -> String {
     let first = if sweep.axis == Axis::Clients { "clients" } else { "rate asked" };
     let heads = [first, "runs", "rate", "95% interval", "p50", "p90", "p99", "p99.9", "mean", "errors", ""];
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(heads);
-    table.add_rows(sweep.points.iter().map(|point| {
+    let rows = sweep.points.iter().map(|point| {
         let show = |metric: Metric| {
             let figure = point.figure(metric);
             if figure.is_nan() { "-".to_owned() } else { shown::value(metric, figure) }
@@ -125,14 +122,8 @@ fn table(sweep: &Sweep) -> String {
         let invalid = point.invalid().map_or_else(String::new, |reason| format!("INVALID: {reason}"));
         let runs = point.runs.len().to_string();
         [point.at.to_string(), runs, rate, interval, p50, p90, p99, p999, mean, errors, invalid]
-    }));
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if at < 10 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.trim_fmt()
+    });
+    report::table::table(&heads, rows)
 }
 
 /// The saved form: the sweep and what it says.
@@ -147,7 +138,6 @@ struct Saved<'a> {
     served: Option<Served>,
 }
 
-/// As JSON.
 pub(super) fn json(sweep: &Sweep) -> anyhow::Result<String> {
     let (usl, usl_missing) = match sweep.usl() {
         Some(Ok(usl)) => (Some(usl), None),
@@ -164,8 +154,8 @@ pub(super) fn csv(sweep: &Sweep) -> anyhow::Result<String> {
     let mut head =
         vec![if sweep.axis == Axis::Clients { "clients" } else { "rate_asked" }.to_owned(), "runs".to_owned()];
     head.extend(FIGURES.into_iter().flat_map(|metric| {
-        let name = column(metric);
-        [name.to_owned(), format!("{name}_low"), format!("{name}_high")]
+        let key = metric.key();
+        [key.to_owned(), format!("{key}_low"), format!("{key}_high")]
     }));
     head.push("invalid".to_owned());
     writer.write_record(&head)?;
@@ -188,21 +178,4 @@ fn row(point: &Point) -> Vec<String> {
     }
     row.push(point.invalid().unwrap_or_default().to_owned());
     row
-}
-
-/// A column's name, with its unit.
-fn column(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Rate => "rate",
-        Metric::P50 => "p50_us",
-        Metric::P90 => "p90_us",
-        Metric::P99 => "p99_us",
-        Metric::P999 => "p999_us",
-        Metric::Mean => "mean_us",
-        Metric::Errors => "errors_share",
-        Metric::ClientCpu => "client_cpu_us",
-        Metric::ServerCpu => "server_cpu_us",
-        Metric::Wall => "wall_seconds",
-        Metric::Cpu => "cpu_seconds",
-    }
 }

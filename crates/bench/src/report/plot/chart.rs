@@ -114,8 +114,6 @@ pub enum Shape {
     Area(Vec<(f64, f64)>),
     /// `(x, y)`, a dot each.
     Points(Vec<(f64, f64)>),
-    /// `(x, low, high)`: a confidence band.
-    Band(Vec<(f64, f64, f64)>),
     /// `(x, low, high)`: a confidence interval for each value.
     ErrorBars(Vec<(f64, f64, f64)>),
     /// Bars that stand on the axis.

@@ -7,6 +7,7 @@ use super::layout::{self, Frame, GAP, LINE, Place, SAMPLE};
 use super::scale::{self, Scale};
 use super::shape::{self, Places};
 use super::text;
+use crate::report::units::real;
 
 /// Strokes that have their names at their ends; more are named in rows above.
 const NAMED_AT_END_MAX: usize = 6;
@@ -149,13 +150,13 @@ impl<'a> Canvas<'a> {
         let at_end = canvas.names_at_end().iter().map(|(_, name)| layout::bold_width(name)).fold(0.0, f64::max);
         canvas.frame = Frame {
             left: (widest + GAP).min(place.width / 3.0),
-            top: LINE * lines(1 + rows) + GAP + 2.0,
+            top: LINE * real(1 + rows) + GAP + 2.0,
             right: place.width - if at_end > 0.0 { at_end + GAP } else { GAP },
             bottom: place.height - 2.0 * LINE - 6.0,
         };
         // Names of upright lines stand above the data.
         let above = canvas.upright().iter().map(|rule| rule.row + 1).max().unwrap_or(0);
-        canvas.frame.top += LINE * lines(above);
+        canvas.frame.top += LINE * real(above);
         canvas
     }
 
@@ -244,7 +245,7 @@ impl<'a> Canvas<'a> {
             self.text("note", x, y, "start", words);
         }
         for rule in self.upright() {
-            let foot = top - LINE * lines(rule.row);
+            let foot = top - LINE * real(rule.row);
             self.path("rule", format!("M{:.1} {:.1}V{bottom:.1}", rule.x, foot - 2.0));
             self.text("note", rule.middle, foot - 5.0, "middle", rule.words);
         }
@@ -299,7 +300,7 @@ impl<'a> Canvas<'a> {
         let (places, _) = layout::rows(&names, self.place.width);
         for ((index, name), (x, row)) in rows.into_iter().zip(places) {
             let series = &self.chart.series[index];
-            let y = LINE * lines(2 + row) - 1.0;
+            let y = LINE * real(2 + row) - 1.0;
             let (kind, outline) = sample(&series.shape, x, y - 4.5);
             self.path(&format!("{kind} {}", series.colour.class()), outline);
             self.text("tick", x + SAMPLE + 5.0, y, "start", name);
@@ -322,7 +323,6 @@ fn sample(shape: &Shape, x: f64, y: f64) -> (&'static str, String) {
     match shape {
         Shape::Line(_) | Shape::Steps(_) => ("line", across),
         Shape::Points(_) => ("knots", format!("M{:.1} {y:.1}h0", x + SAMPLE / 2.0)),
-        Shape::Band(_) => ("band", square),
         Shape::ErrorBars(_) => ("whisker", format!("M{:.1} {:.1}v10m-4 0h8m-8 -10h8", x + SAMPLE / 2.0, y - 5.0)),
         Shape::Area(_) | Shape::Bars(_) => ("bar", square),
     }
@@ -331,9 +331,4 @@ fn sample(shape: &Shape, x: f64, y: f64) -> (&'static str, String) {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "pixels of a place over pixels of a word")]
 fn whole(count: f64) -> usize {
     count as usize
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a handful of lines of text")]
-fn lines(count: usize) -> f64 {
-    count as f64
 }

@@ -62,7 +62,6 @@ mod tests {
                 Shape::Steps(pairs(count)),
                 Shape::Area(pairs(count)),
                 Shape::Points(pairs(count)),
-                Shape::Band(triples(count)),
                 Shape::ErrorBars(triples(count)),
                 Shape::Bars(
                     pairs(count)

@@ -2,6 +2,8 @@
 //!
 //! Must not know pixels, text or colours: a position is a share of the axis, 0 to 1.
 
+use crate::report::units::real;
+
 /// Decades that a logarithmic axis shows at most; below them values are clamped to the axis' end.
 const DECADES_MAX: i32 = 18;
 
@@ -110,7 +112,7 @@ fn widened(spread: Spread, low: f64, high: f64) -> (f64, f64) {
 
 /// A step of 1, 2 or 5 times a power of ten, so that some `count` of them fill the span.
 fn nice_step(span: f64, count: usize) -> f64 {
-    let rough = (span / cast(count.max(1))).max(f64::MIN_POSITIVE);
+    let rough = (span / real(count.max(1))).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(rough.log10().floor());
     // The nearest by ratio: half as many or twice as many ticks look equally wrong.
     let apart = |factor: &f64| (factor * power / rough).ln().abs();
@@ -124,7 +126,7 @@ fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let first = (low / step - 1e-6).ceil();
     // Multiples rather than sums: sums drift, and 0 would become 1e-17.
     (0..=count * 2 + 2)
-        .map(|index| (first + cast(index)) * step)
+        .map(|index| (first + real(index)) * step)
         .take_while(|&tick| tick <= high + step * 1e-6)
         .map(|tick| if tick.abs() < step * 1e-6 { 0.0 } else { tick })
         .collect()
@@ -157,11 +159,6 @@ fn log_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
 #[expect(clippy::cast_possible_truncation, reason = "a logarithm of a finite number is at most 308")]
 fn exponent(value: f64) -> i32 {
     value.log10().floor() as i32
-}
-
-#[expect(clippy::cast_precision_loss, reason = "numbers of ticks are small")]
-fn cast(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ impl Shape {
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => points.is_empty(),
-            Self::Band(points) | Self::ErrorBars(points) => points.is_empty(),
+            Self::ErrorBars(points) => points.is_empty(),
             Self::Bars(bars) => bars.is_empty(),
         }
     }
@@ -23,7 +23,7 @@ impl Shape {
             Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => {
                 points.iter().map(|point| point.0).collect()
             }
-            Self::Band(points) | Self::ErrorBars(points) => points.iter().flat_map(|point| [point.0; 2]).collect(),
+            Self::ErrorBars(points) => points.iter().flat_map(|point| [point.0; 2]).collect(),
             Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.from, bar.to]).collect(),
         }
     }
@@ -34,16 +34,14 @@ impl Shape {
             Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => {
                 points.iter().map(|point| point.1).collect()
             }
-            Self::Band(points) | Self::ErrorBars(points) => {
-                points.iter().flat_map(|point| [point.1, point.2]).collect()
-            }
+            Self::ErrorBars(points) => points.iter().flat_map(|point| [point.1, point.2]).collect(),
             Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.value; 2]).collect(),
         }
     }
 
     /// Whether it says how sure other values are.
     pub(super) fn is_interval(&self) -> bool {
-        matches!(self, Self::Band(_) | Self::ErrorBars(_))
+        matches!(self, Self::ErrorBars(_))
     }
 
     /// Whether it is a stroke that its name can stand at the end of.
@@ -88,7 +86,6 @@ pub(super) fn outlines(shape: &Shape, places: &impl Places) -> Vec<Outline> {
             vec![Outline::new("area", stepped(&pixels, Some(places.floor()))), Outline::new("line", top)]
         }
         Shape::Points(points) => vec![Outline::new("dots", dots(points, places))],
-        Shape::Band(points) => vec![Outline::new("band", band(points, places))],
         Shape::ErrorBars(points) => vec![Outline::new("whisker", whiskers(points, places))],
         Shape::Bars(bars) => bars
             .iter()
@@ -168,19 +165,6 @@ fn dots(points: &[(f64, f64)], places: &impl Places) -> String {
         if taken.insert(dot.clone()) {
             path.push_str(&dot);
         }
-    }
-    path
-}
-
-fn band(points: &[(f64, f64, f64)], places: &impl Places) -> String {
-    let pixels = |of: fn(&(f64, f64, f64)) -> f64| -> Vec<(f64, f64)> {
-        points.iter().filter_map(|point| Some((places.x(point.0)?, places.y(of(point))?))).collect()
-    };
-    let mut outline = pixels(|point| point.2);
-    outline.extend(pixels(|point| point.1).into_iter().rev());
-    let mut path = joined(&outline.into_iter().map(Some).collect::<Vec<_>>());
-    if !path.is_empty() {
-        path.push('Z');
     }
     path
 }

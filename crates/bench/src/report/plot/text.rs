@@ -86,7 +86,7 @@ fn ends(series: &Series, chart: &Chart) -> Option<String> {
             let [from, to] = [highest.from, highest.to].map(|end| value(end, chart.x.unit));
             Some(format!("highest between {from} and {to} with {}", value(highest.value, chart.y.unit)))
         }
-        Shape::Band(_) | Shape::ErrorBars(_) => None,
+        Shape::ErrorBars(_) => None,
     }
 }
 

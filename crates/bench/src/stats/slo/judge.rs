@@ -8,8 +8,9 @@
 use super::objective::{CONFIDENCE, Judged, Measure, Objective, Outcome};
 use crate::measurement::{Distribution, Run};
 use crate::report::figures::merged;
+use crate::report::units::float as count;
 use crate::stats::interval::{Interval, geometric_mean_interval, mean_interval, student_t};
-use crate::stats::metric::{Metric, count};
+use crate::stats::metric::Metric;
 use crate::stats::share;
 
 /// Parts of a run's time that make a batch mean at least, and at most (Schmeiser, "Batch size effects in the analysis
@@ -19,7 +20,7 @@ const BATCHES_MIN: usize = 4;
 const BATCHES_MAX: usize = 20;
 
 /// Judges every objective over all runs together.
-pub fn judge(objectives: &[Objective], runs: &[Run]) -> Vec<Judged> {
+pub(crate) fn judge(objectives: &[Objective], runs: &[Run]) -> Vec<Judged> {
     let doubt = doubt(runs);
     objectives.iter().map(|objective| judge_one(objective, runs, doubt)).collect()
 }

@@ -7,6 +7,8 @@ mod judge;
 mod objective;
 mod parse;
 
-pub use judge::judge;
-pub use objective::{CONFIDENCE, Judged, Measure, Objective, Outcome, Relation, outcome};
-pub use parse::{OBJECTIVES_MAX, Objectives, SloError, parse};
+pub(crate) use judge::judge;
+pub(crate) use objective::{Judged, Measure, Outcome, outcome};
+pub(crate) use parse::Objectives;
+#[cfg(test)]
+pub(crate) use parse::parse;

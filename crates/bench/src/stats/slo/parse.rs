@@ -2,72 +2,12 @@
 
 use std::str::FromStr;
 
-use thiserror::Error;
+use anyhow::{Context as _, bail, ensure};
 
 use super::objective::{Measure, Objective, Relation};
 
 /// Objectives in one list.
-pub const OBJECTIVES_MAX: usize = 32;
-
-/// What is wrong with a list of objectives.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SloError {
-    /// There is nothing between two commas, or nothing at all.
-    #[error("an objective is empty: write a list, as p99<5ms,errors<0.1%,rate>1000")]
-    Empty,
-    /// See [`OBJECTIVES_MAX`].
-    #[error("there are more than {OBJECTIVES_MAX} objectives: leave some out")]
-    TooMany,
-    /// No sign of comparison, or a doubled one.
-    #[error("{part:?} compares nothing: write one of < <= > >= between a measure and a bound, as in `p99<5ms`")]
-    NoRelation {
-        /// The objective.
-        part: String,
-    },
-    /// The name before the sign.
-    #[error(
-        "{part:?} measures something unknown, {name:?}: write p50, p99, p99.9 or another percentile, mean, max, errors or \
-         rate"
-    )]
-    Measure {
-        /// The objective.
-        part: String,
-        /// Its name.
-        name: String,
-    },
-    /// The percentile.
-    #[error("{part:?} is not a percentile: it must be above 0 and below 100; for the longest time write `max`")]
-    Percentile {
-        /// The objective.
-        part: String,
-    },
-    /// A time without a unit.
-    #[error("{name} needs a unit: write `{part}ms` or another of ns, us, ms and s")]
-    Unit {
-        /// The objective.
-        part: String,
-        /// The measure.
-        name: String,
-    },
-    /// The bound.
-    #[error("{name} cannot be compared with {bound:?}: it is {want}")]
-    Bound {
-        /// Its bound.
-        bound: String,
-        /// The measure.
-        name: String,
-        /// What would be right.
-        want: &'static str,
-    },
-    /// Nothing is less than nothing.
-    #[error("{part:?} can never hold, because nothing is below 0: write `{name}<=0` to allow none")]
-    Impossible {
-        /// The objective.
-        part: String,
-        /// The measure.
-        name: String,
-    },
-}
+const OBJECTIVES_MAX: usize = 32;
 
 const A_TIME: &str = "a time, as in 500us, 5ms or 1.5s";
 const A_SHARE: &str = "a share from 0% to 100%, as in 0.1%";
@@ -75,70 +15,77 @@ const A_RATE: &str = "a number of requests a second, as in 1000";
 
 /// Every objective of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Objectives(pub Vec<Objective>);
+pub(crate) struct Objectives(pub Vec<Objective>);
 
 impl FromStr for Objectives {
-    type Err = SloError;
+    type Err = anyhow::Error;
 
-    fn from_str(list: &str) -> Result<Self, SloError> {
+    fn from_str(list: &str) -> anyhow::Result<Self> {
         parse(list).map(Self)
     }
 }
 
 /// Reads a list of objectives, separated by commas.
-pub fn parse(list: &str) -> Result<Vec<Objective>, SloError> {
-    if list.split(',').nth(OBJECTIVES_MAX).is_some() {
-        return Err(SloError::TooMany);
-    }
+pub(crate) fn parse(list: &str) -> anyhow::Result<Vec<Objective>> {
+    ensure!(
+        list.split(',').nth(OBJECTIVES_MAX).is_none(),
+        "there are more than {OBJECTIVES_MAX} objectives: leave some out"
+    );
     list.split(',').map(|part| objective(part.trim())).collect()
 }
 
-fn objective(part: &str) -> Result<Objective, SloError> {
-    if part.is_empty() {
-        return Err(SloError::Empty);
-    }
-    let no_relation = || SloError::NoRelation { part: part.to_owned() };
-    let at = part.find(['<', '>']).ok_or_else(no_relation)?;
+fn objective(part: &str) -> anyhow::Result<Objective> {
+    ensure!(!part.is_empty(), "an objective is empty: write a list, as p99<5ms,errors<0.1%,rate>1000");
+    let no_relation =
+        || format!("{part:?} compares nothing: write one of < <= > >= between a measure and a bound, as in `p99<5ms`");
+    let at = part.find(['<', '>']).with_context(no_relation)?;
     let (name, rest) = (part[..at].trim(), &part[at..]);
     let (relation, bound) =
         [("<=", Relation::AtMost), (">=", Relation::AtLeast), ("<", Relation::Below), (">", Relation::Above)]
             .into_iter()
             .find_map(|(sign, relation)| Some((relation, rest.strip_prefix(sign)?.trim())))
             .filter(|(_, bound)| !bound.contains(['<', '>', '=']))
-            .ok_or_else(no_relation)?;
+            .with_context(no_relation)?;
     let measure = measure(part, name)?;
     let (value, want) = match measure {
         Measure::Quantile(_) | Measure::Mean | Measure::Max => (time_us(bound), A_TIME),
         Measure::Errors => (share(bound), A_SHARE),
         Measure::Rate => (positive(bound.strip_suffix("/s").unwrap_or(bound)), A_RATE),
     };
-    let value = value.ok_or_else(|| {
-        let name = name.to_owned();
+    let Some(value) = value else {
         if want == A_TIME && positive(bound).is_some() {
-            SloError::Unit { part: part.to_owned(), name }
-        } else {
-            SloError::Bound { bound: bound.to_owned(), name, want }
+            bail!("{name} needs a unit: write `{part}ms` or another of ns, us, ms and s");
         }
-    })?;
-    if relation == Relation::Below && value == 0.0 {
-        return Err(SloError::Impossible { part: part.to_owned(), name: name.to_owned() });
-    }
+        bail!("{name} cannot be compared with {bound:?}: it is {want}");
+    };
+    ensure!(
+        relation != Relation::Below || value > 0.0,
+        "{part:?} can never hold, because nothing is below 0: write `{name}<=0` to allow none"
+    );
     Ok(Objective { text: part.to_owned(), measure, relation, bound: value })
 }
 
-fn measure(part: &str, name: &str) -> Result<Measure, SloError> {
+fn measure(part: &str, name: &str) -> anyhow::Result<Measure> {
     match name {
         "mean" => Ok(Measure::Mean),
         "max" => Ok(Measure::Max),
         "errors" => Ok(Measure::Errors),
         "rate" => Ok(Measure::Rate),
         _ => {
-            let unknown = || SloError::Measure { part: part.to_owned(), name: name.to_owned() };
-            let percent = name.strip_prefix('p').filter(|percent| positive(percent).is_some()).ok_or_else(unknown)?;
+            let unknown = || {
+                format!(
+                    "{part:?} measures something unknown, {name:?}: write p50, p99, p99.9 or another percentile, mean, \
+                     max, errors or rate"
+                )
+            };
+            let percent = name.strip_prefix('p').filter(|percent| positive(percent).is_some()).with_context(unknown)?;
             // Shifting the point in the text rounds once: 99.9 / 100 is not the number nearest to 0.999.
-            let share = format!("{percent}e-2").parse().map_err(|_| unknown())?;
-            let inside = share > 0.0 && share < 1.0;
-            inside.then_some(Measure::Quantile(share)).ok_or(SloError::Percentile { part: part.to_owned() })
+            let share: f64 = format!("{percent}e-2").parse().with_context(unknown)?;
+            ensure!(
+                share > 0.0 && share < 1.0,
+                "{part:?} is not a percentile: it must be above 0 and below 100; for the longest time write `max`"
+            );
+            Ok(Measure::Quantile(share))
         }
     }
 }
@@ -226,7 +173,7 @@ mod tests {
         check_error("rate>5ms", "it is a number of requests a second");
         check_error("rate>inf", "it is a number of requests a second");
         check_error(&["max<1s"; OBJECTIVES_MAX + 1].join(","), "more than 32 objectives");
-        assert_eq!(parse(&["max<1s"; OBJECTIVES_MAX].join(",")).map(|list| list.len()), Ok(OBJECTIVES_MAX));
+        assert_eq!(parse(&["max<1s"; OBJECTIVES_MAX].join(",")).expect("as many as may be").len(), OBJECTIVES_MAX);
     }
 
     mod any {

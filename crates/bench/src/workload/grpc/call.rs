@@ -1,6 +1,5 @@
 //! One call, of each shape: what is sent, and when its answer began and ended.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,10 +10,11 @@ use grpc::client::{Channel, Path, Settings, WireMessage};
 use grpc::{Code, Decode, Encoded, Ignored, Metadata, Request, Status, Stream};
 
 use super::endings::{DATA, Endings, ending_of};
-use super::payload::{PayloadError, Requests};
+use super::payload::Requests;
 use super::schema::Shape;
 use super::target::Target;
-use crate::workload::{Answer, Ending, Session, Traffic, Turn};
+use crate::template::Turn;
+use crate::workload::{Answer, Ending, Session, Traffic};
 
 /// How long a request that could not reach the server keeps its place before the next one: an outage is to be counted
 /// in requests that were tried, not in turns of a loop. No part of any time that is measured.
@@ -34,18 +34,11 @@ pub(super) struct Shared {
 }
 
 /// A connection of a [`super::GrpcWorkload`].
-#[derive(Debug)]
 pub struct GrpcSession {
     pub(super) shared: Arc<Shared>,
     pub(super) channel: Channel,
     /// The one request of every call, where it is one.
     pub(super) wire: Option<WireMessage>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} of {}", self.path, self.target)
-    }
 }
 
 impl Session for GrpcSession {
@@ -197,7 +190,7 @@ impl Stream for Outgoing {
 
 impl Requests {
     /// The encoded message of a call that takes one, and its method if that is not always the same.
-    fn one(&self, turn: Turn) -> Result<(Option<&'static Path>, Bytes), PayloadError> {
+    fn one(&self, turn: Turn) -> anyhow::Result<(Option<&'static Path>, Bytes)> {
         let message = match self {
             Self::Constant(messages) => messages.first().cloned().unwrap_or_default(),
             Self::Made(make) => make(turn),
@@ -210,7 +203,7 @@ impl Requests {
         Ok((None, message))
     }
 
-    fn all(&self, turn: Turn) -> Result<Arc<[Bytes]>, PayloadError> {
+    fn all(&self, turn: Turn) -> anyhow::Result<Arc<[Bytes]>> {
         match self {
             Self::Constant(messages) => Ok(Arc::clone(messages)),
             Self::Made(make) => Ok(Arc::new([make(turn)])),

@@ -1,6 +1,5 @@
 //! How calls end, as numbers: a status each, then data that does not fit, then what the workload tells apart itself.
 
-use std::fmt;
 use std::sync::Arc;
 
 use grpc::Code;
@@ -78,16 +77,6 @@ impl Endings {
             Kind::Field(field) => field.label(own),
         };
         label.unwrap_or_else(|| format!("ending {number}"))
-    }
-}
-
-impl fmt::Debug for Endings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Kind::Status => "by status",
-            Kind::Classified { .. } => "by the answer's bytes",
-            Kind::Field(_) => "by a field of the answer",
-        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Suggestions for a misspelt name, the nearest first.
 
+use strsim::levenshtein;
+
 /// Names listed in an error, at most.
 const LISTED_MAX: usize = 20;
 
@@ -10,25 +12,10 @@ pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str)
         return "nothing".to_owned();
     }
     let wanted = wanted.to_lowercase();
-    names.sort_by_cached_key(|name| edits(&name.to_lowercase(), &wanted));
+    names.sort_by_cached_key(|name| levenshtein(&name.to_lowercase(), &wanted));
     let more = names.len().saturating_sub(LISTED_MAX);
     let list = names[..names.len() - more].join(", ");
     if more == 0 { list } else { format!("{list} and {more} more") }
-}
-
-/// Letters to add, take away or change to make one text of the other (Levenshtein's distance).
-fn edits(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (line, letter) in left.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (column, other) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
 }
 
 #[cfg(test)]
@@ -37,7 +24,6 @@ mod tests {
 
     #[test]
     fn nearest_name_comes_first() {
-        assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(listed(["Search", "Hello", "Buy"], "buyy"), "Buy, Hello, Search");
         assert_eq!(listed([], "x"), "nothing");
     }

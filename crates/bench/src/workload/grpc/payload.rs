@@ -1,8 +1,8 @@
 //! The messages of requests: encoded once where they are always the same, else made for each turn.
 
-use std::fmt;
 use std::sync::Arc;
 
+use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
 use grpc::client::Path;
 use prost::Message as _;
@@ -10,8 +10,7 @@ use prost_reflect::MessageDescriptor;
 use serde_json::Value;
 
 use super::fit::{Misfit, message_from_json};
-use crate::template::{Sources, Template, TemplateError};
-use crate::workload::Turn;
+use crate::template::{Sources, Template, Turn};
 
 /// Text of `--data`, and of a request made from it.
 pub const DATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -19,29 +18,6 @@ pub const DATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub const MESSAGES_MAX: usize = 1_000_000;
 /// Turns whose data is tried before a run. Data that fits in these may still fail to in later ones.
 const TURNS_TRIED: u64 = 100;
-
-/// Data that makes no request.
-#[derive(Debug, thiserror::Error)]
-pub enum PayloadError {
-    /// No JSON.
-    #[error("--data is not JSON: {0}")]
-    Json(serde_json::Error),
-    /// A placeholder that cannot be read.
-    #[error("--data: {0}")]
-    Template(TemplateError),
-    /// A message of it does not fit the method's.
-    #[error("--data does not fit: {0}")]
-    Misfit(Misfit),
-    /// One message is wanted.
-    #[error("--data holds {0} messages; this method takes one")]
-    Many(usize),
-    /// More than [`MESSAGES_MAX`].
-    #[error("a request has {0} messages; it may have {MESSAGES_MAX}")]
-    TooMany(usize),
-    /// Nothing to send.
-    #[error("--data holds no message; write {{}} for an empty one")]
-    Nothing,
-}
 
 /// What is sent.
 #[derive(Clone)]
@@ -63,17 +39,6 @@ impl Requests {
     }
 }
 
-impl fmt::Debug for Requests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Constant(messages) => write!(f, "{} encoded messages", messages.len()),
-            Self::Made(_) => f.write_str("made for each turn"),
-            Self::Mixed(_) => f.write_str("made for each turn, with their methods"),
-            Self::Rendered(_) => f.write_str("rendered for each turn"),
-        }
-    }
-}
-
 /// Messages in JSON with placeholders.
 #[derive(Clone, Debug)]
 pub struct Payload {
@@ -92,8 +57,8 @@ impl Payload {
         descriptor: &MessageDescriptor,
         is_stream: bool,
         repeat: usize,
-    ) -> Result<Requests, PayloadError> {
-        let template = Template::parse(data, sources).map_err(PayloadError::Template)?;
+    ) -> anyhow::Result<Requests> {
+        let template = Template::parse(data, sources).context("--data")?;
         let payload = Self { template, descriptor: descriptor.clone(), is_stream, repeat };
         let first = payload.render(Turn { number: 0, client: 0, worker: 0 })?;
         if payload.template.is_constant() {
@@ -106,13 +71,13 @@ impl Payload {
     }
 
     /// The encoded messages of a turn.
-    pub(super) fn render(&self, turn: Turn) -> Result<Vec<Bytes>, PayloadError> {
+    pub(super) fn render(&self, turn: Turn) -> anyhow::Result<Vec<Bytes>> {
         let mut text = String::new();
         self.template.render(turn, &mut text);
         let mut values: Vec<Value> = serde_json::Deserializer::from_str(&text)
             .into_iter()
             .collect::<Result<_, _>>()
-            .map_err(PayloadError::Json)?;
+            .context("--data is not JSON")?;
         if let [Value::Array(_)] = &values[..]
             && self.is_stream
             && let Some(Value::Array(items)) = values.pop()
@@ -120,18 +85,18 @@ impl Payload {
             values = items;
         }
         match values.len() {
-            0 => return Err(PayloadError::Nothing),
+            0 => bail!("--data holds no message; write {{}} for an empty one"),
             1 => {}
-            count if !self.is_stream => return Err(PayloadError::Many(count)),
+            count if !self.is_stream => bail!("--data holds {count} messages; this method takes one"),
             _ => {}
         }
         let repeat = if self.is_stream { self.repeat } else { 1 };
         let count = values.len().saturating_mul(repeat);
-        if count > MESSAGES_MAX {
-            return Err(PayloadError::TooMany(count));
-        }
-        let encode = |(at, value)| self.encode(value).map_err(|misfit| PayloadError::Misfit(self.placed(at, misfit)));
-        let encoded: Vec<Bytes> = values.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
+        ensure!(count <= MESSAGES_MAX, "a request has {count} messages; it may have {MESSAGES_MAX}");
+        let encode = |(at, value)| {
+            self.encode(value).map_err(|misfit| anyhow!("--data does not fit: {}", self.placed(at, misfit)))
+        };
+        let encoded: Vec<Bytes> = values.iter().enumerate().map(encode).collect::<anyhow::Result<_>>()?;
         Ok(encoded.iter().cycle().take(count).cloned().collect())
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::ending::{CLOSED, CONNECTION, RESET, Stopwatch};
 use crate::workload::Answer;
-use crate::workload::socket::{Counters, Dialer};
+use crate::workload::socket::{Counters, Dialer, agreed_protocol};
 
 /// What the server may send on a stream before it is read; large, so that the client never is what a body waits for.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
@@ -50,7 +50,7 @@ impl Session {
             return Ok(sender);
         }
         let transport = self.dialer.dial(Arc::clone(&self.counters)).await?;
-        if transport.agreed_protocol().is_some_and(|protocol| protocol != b"h2") {
+        if agreed_protocol(&transport).is_some_and(|protocol| protocol != b"h2") {
             anyhow::bail!("{} does not offer HTTP/2", self.dialer.address());
         }
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())

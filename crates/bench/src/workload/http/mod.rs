@@ -17,12 +17,13 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::socket::{Counters, Dialer};
-use super::{Answer, Session, Traffic, Turn, Workload};
+use super::{Answer, Session, Traffic, Workload};
+use crate::template::Turn;
 
 use ending::{Stopwatch, UNSENDABLE};
 
 pub use probe::probe;
-pub use request::{Asked, RequestError, Requests};
+pub use request::{Asked, Requests};
 
 /// Requests at once on a connection of HTTP/2 unless the server says otherwise: what every server should allow
 /// (RFC 9113, section 6.5.2).

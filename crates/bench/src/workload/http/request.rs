@@ -3,15 +3,15 @@
 //! Must not know connections. What a template puts into a URL is escaped where a URL could not hold it, so that a row
 //! with a space in it is still a request; what it puts into a header cannot be mended and fails that request.
 
+use anyhow::{Context as _, anyhow};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 
-use crate::template::{Sources, Template, TemplateError};
+use crate::template::{Sources, Template, Turn};
 use crate::values::{scheme_and_rest, with_host};
-use crate::workload::Turn;
 
 /// A request as the command line gives it.
 #[derive(Clone, Debug, Default)]
@@ -26,38 +26,6 @@ pub struct Asked {
     pub data: Option<Vec<u8>>,
     /// Speak HTTP/2.
     pub http2: bool,
-}
-
-/// A request that cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum RequestError {
-    /// The URL cannot be read, or cannot be measured.
-    #[error("`{url}` cannot be measured: {reason}; write http://HOST:PORT/PATH, https://HOST:PORT/PATH or :PORT/PATH")]
-    Url {
-        /// As it was given.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The method has characters that HTTP does not allow.
-    #[error("`{0}` is not a method: write GET, HEAD, POST, PUT, PATCH, DELETE or another token")]
-    Method(String),
-    /// The header cannot be read, or the load sets it itself.
-    #[error("header `{header}`: {reason}")]
-    Header {
-        /// As it was given.
-        header: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A placeholder is wrong.
-    #[error("in the {place}: {source}")]
-    Template {
-        /// URL, header or body.
-        place: String,
-        /// Which and why.
-        source: TemplateError,
-    },
 }
 
 /// What a request cannot be made of: a header that a row put a control character into.
@@ -89,13 +57,18 @@ enum Payload {
 
 impl Requests {
     /// Checks all that is asked for.
-    pub fn new(asked: &Asked, sources: &Sources) -> Result<Self, RequestError> {
+    pub fn new(asked: &Asked, sources: &Sources) -> anyhow::Result<Self> {
         let url = &asked.url;
-        let (scheme, authority, target) =
-            split(url).map_err(|reason| RequestError::Url { url: url.clone(), reason })?;
+        let (scheme, authority, target) = split(url).map_err(|reason| {
+            anyhow!(
+                "`{url}` cannot be measured: {reason}; write http://HOST:PORT/PATH, https://HOST:PORT/PATH or :PORT/PATH"
+            )
+        })?;
         let target = template("URL", &target, sources)?;
         let method = match &asked.method {
-            Some(name) => Method::from_bytes(name.as_bytes()).map_err(|_| RequestError::Method(name.clone()))?,
+            Some(name) => Method::from_bytes(name.as_bytes()).ok().with_context(|| {
+                format!("`{name}` is not a method: write GET, HEAD, POST, PUT, PATCH, DELETE or another token")
+            })?,
             None if asked.data.is_some() => Method::POST,
             None => Method::GET,
         };
@@ -123,8 +96,8 @@ impl Requests {
         Ok(requests)
     }
 
-    fn add_header(&mut self, header: &str, http2: bool, sources: &Sources) -> Result<(), RequestError> {
-        let failed = |reason: &str| RequestError::Header { header: header.to_owned(), reason: reason.to_owned() };
+    fn add_header(&mut self, header: &str, http2: bool, sources: &Sources) -> anyhow::Result<()> {
+        let failed = |reason: &str| anyhow!("header `{header}`: {reason}");
         let (name, value) =
             header.split_once(':').ok_or_else(|| failed("the colon is missing: write `Name: value`"))?;
         let (name, value) = (name.trim(), value.trim());
@@ -247,11 +220,11 @@ fn split(url: &str) -> Result<(Scheme, Authority, String), String> {
     Ok((scheme, authority, format!("{slash}{target}")))
 }
 
-fn template(place: &str, text: &str, sources: &Sources) -> Result<Template, RequestError> {
-    Template::parse(text, sources).map_err(|source| RequestError::Template { place: place.to_owned(), source })
+fn template(place: &str, text: &str, sources: &Sources) -> anyhow::Result<Template> {
+    Template::parse(text, sources).with_context(|| format!("in the {place}"))
 }
 
-fn payload(data: &[u8], sources: &Sources) -> Result<Payload, RequestError> {
+fn payload(data: &[u8], sources: &Sources) -> anyhow::Result<Payload> {
     let Ok(text) = std::str::from_utf8(data) else { return Ok(Payload::Fixed(Bytes::copy_from_slice(data))) };
     let template = template("body", text, sources)?;
     Ok(match template.constant() {

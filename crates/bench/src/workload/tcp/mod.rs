@@ -16,8 +16,8 @@ use std::time::Instant;
 use tokio::sync::Mutex;
 
 use super::socket::{Counters, Dialer};
-use super::{Answer, Ending, Session, Traffic, Turn, Workload};
-use crate::template::Template;
+use super::{Answer, Ending, Session, Traffic, Workload};
+use crate::template::{Template, Turn};
 
 pub use outcomes::{OUTCOME_BYTES_MAX, OUTCOMES_MAX};
 pub use pipe::ABANDONED_MAX;
@@ -62,11 +62,6 @@ impl TcpWorkload {
     /// Requests at once that a connection carries unless the plan says otherwise.
     pub fn in_flight_max(&self) -> usize {
         PIPELINED_MAX_DEFAULT
-    }
-
-    /// What is sent and what is expected back.
-    pub fn exchange(&self) -> &Exchange {
-        &self.exchange
     }
 }
 
@@ -141,7 +136,7 @@ impl Session for TcpSession {
             let exchange = &self.workload.exchange;
             let queued = pipe.send(|output| {
                 exchange.line.render(turn, output);
-                output.extend_from_slice(exchange.line_end.as_bytes());
+                output.push_str(exchange.line_end);
             });
             if let Some(reply) = queued {
                 let sent_at = opened_at.unwrap_or(reply.sent_at());

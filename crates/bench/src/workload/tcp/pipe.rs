@@ -39,7 +39,7 @@ pub(super) struct Pipe {
 #[derive(Debug)]
 struct State {
     is_open: bool,
-    output: Vec<u8>,
+    output: String,
     /// Bytes of `output` that are gone already.
     written: usize,
     slots: Vec<Slot>,
@@ -75,7 +75,7 @@ impl Pipe {
     pub(super) fn new(transport: Transport, reply: Reply, seen: Option<Seen>) -> (Self, Driver) {
         let state = State {
             is_open: true,
-            output: Vec::new(),
+            output: String::new(),
             written: 0,
             slots: Vec::new(),
             free: Vec::new(),
@@ -99,7 +99,7 @@ impl Pipe {
     }
 
     /// Queues what `write` appends; none if the connection has ended.
-    pub(super) fn send(&self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Pending> {
+    pub(super) fn send(&self, write: impl FnOnce(&mut String)) -> Option<Pending> {
         let mut state = self.lock();
         if !state.is_open {
             return None;
@@ -177,7 +177,7 @@ impl State {
 
     fn poll_write(&mut self, transport: &mut Transport, cx: &mut Context<'_>) -> Result<(), u16> {
         while self.written < self.output.len() {
-            match Pin::new(&mut *transport).poll_write(cx, &self.output[self.written..]) {
+            match Pin::new(&mut *transport).poll_write(cx, &self.output.as_bytes()[self.written..]) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(count)) if count > 0 => self.written += count,
                 Poll::Ready(_) => return Err(CLOSED),
@@ -185,7 +185,7 @@ impl State {
         }
         self.written = 0;
         if self.output.capacity() > KEEP_BYTES_MAX {
-            self.output = Vec::new();
+            self.output = String::new();
         }
         self.output.clear();
         Ok(())
