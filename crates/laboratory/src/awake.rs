@@ -1,7 +1,7 @@
-//! Keeps cores from resting, for experiments in which a rest would be measured: a virtual machine's core that has
-//! nothing to do is given away, and takes a tenth of a millisecond and more to come back.
+//! Keeps cores awake, for experiments that would otherwise measure how long an idle core takes to wake up: the host
+//! takes an idle core from a virtual machine, and needs a tenth of a millisecond or more to give it back.
 //!
-//! Must not take anything from what is measured: its threads give way to everybody.
+//! Must not slow down what is measured: its threads have the lowest priority.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::server::on_core;
 
-/// The least claim to a core that can be made: some hundredth of an ordinary thread's.
+/// The lowest priority: about a hundredth of an ordinary thread's share of a core.
 const NICE: i32 = 19;
 
 /// Cores kept awake until it is dropped.
@@ -26,7 +26,7 @@ impl Awake {
         for core in cores {
             let over = Arc::clone(&awake.over);
             let spin = move || {
-                // Without the lower claim it would take half of the core.
+                // With ordinary priority it would take half of the core.
                 if rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE).is_err() {
                     return;
                 }

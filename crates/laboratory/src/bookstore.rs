@@ -33,7 +33,7 @@ const EACH: [&str; 2] = ["ledger.commit=each", "catalogue.reads=database"];
 const REQUESTS: u64 = 5_000;
 /// Copies of each book when a server starts on an empty folder.
 const STOCK: u32 = 1_000;
-/// Stock that no run sells out.
+/// More copies than all runs sell.
 const PLENTY: i32 = 2_000_000_000;
 /// The book of the sample catalogue that every client buys, and its topic.
 const BOOK: i32 = 53_477;
@@ -51,10 +51,10 @@ const FAILED_SHARE_MAX: f64 = 0.99;
 const QUESTIONS: [(&str, &str, Option<f64>); 6] = [
     ("buy_sequential", "How long does a purchase take, one after another?", Some(0.464_93)),
     ("search_sequential", "How long does a search take, one after another?", Some(0.499_25)),
-    ("buy_10", "What becomes of purchases with 10 clients at once?", Some(0.263_20)),
-    ("search_10", "What becomes of searches with 10 clients at once?", Some(0.107_19)),
-    ("buy_100", "And of purchases with 100?", Some(0.259_60)),
-    ("search_100", "And of searches with 100?", None),
+    ("buy_10", "How long does a purchase take with 10 clients at once?", Some(0.263_20)),
+    ("search_10", "How long does a search take with 10 clients at once?", Some(0.107_19)),
+    ("buy_100", "How long does a purchase take with 100?", Some(0.259_60)),
+    ("search_100", "How long does a search take with 100?", None),
 ];
 
 /// Loads whose ratio to the classic design is stated.
@@ -134,7 +134,7 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     findings(&lab.results)
 }
 
-/// With the stock as published: each server on a new folder, so that each has just so many to sell.
+/// With the published stock: each server starts on an empty folder, so that each has as many copies to sell.
 fn limited_stock(lab: &mut Lab, round: usize, name: &str, clients: usize) -> anyhow::Result<()> {
     let servers = start(lab)?;
     let load = Load { method: Method::Buy, clients, in_flight: 1, end: End::Count(REQUESTS) };
@@ -203,7 +203,7 @@ fn the_page(results: &Results) -> Page {
         .heading("Limited stock")
         .paragraph(format!(
             "{} purchases of a book with {STOCK} copies, on an empty database each time. Every server sold exactly \
-             {STOCK}. Most purchases are refused here, and a refusal is cheap: it writes nothing.",
+             {STOCK}. Most purchases are refused here; a refusal is cheap, because it writes nothing.",
             units::count(REQUESTS)
         ))
         .table(limited(results))

@@ -210,8 +210,8 @@ fn csv_of<'a>(
 mod tests {
     use std::time::Duration;
 
-    use bench::measurement::Run;
     use bench::measurement::Finish;
+    use bench::measurement::Run;
 
     use super::*;
     use crate::results::Observed;

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use bench::plan::{End, Pace, Plan};
 use bench::cores::cores;
+use bench::plan::{End, Pace, Plan};
 use bench::run::run;
 use bench::stats::order::Orders;
 use bench::tls::TlsArgs;
@@ -58,9 +58,9 @@ pub struct Cores {
 pub struct Lab {
     /// What it was given.
     pub options: Options,
-    /// Which cores it uses, if it pins anything.
+    /// The cores to pin servers and clients to.
     pub cores: Cores,
-    /// Tells how it goes on.
+    /// Prints how far it is.
     pub progress: Progress,
     /// Every run so far.
     pub results: Results,
@@ -75,7 +75,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Before anything is measured.
+    /// Begins an experiment.
     pub fn open(options: Options) -> anyhow::Result<Self> {
         let out = std::fs::canonicalize(&options.out).context("no folder for data")?;
         let folder = tempfile::Builder::new().prefix("data-").tempdir_in(out).context("no folder for data")?;
@@ -129,7 +129,7 @@ impl Lab {
         Ok(made.keep())
     }
 
-    /// Makes one run and keeps it. Without a time of its own it should take the mean of all.
+    /// Makes one run and keeps it. Without a time of its own it should take the mean of all steps.
     pub fn step(
         &mut self,
         round: usize,
@@ -188,15 +188,15 @@ pub fn calls(server: &Server, path: &str, requests: Requests) -> anyhow::Result<
     Ok(GrpcWorkload::new(target, path, Shape::UNARY, requests))
 }
 
-/// Puts a load to a server once and counts nothing: every request must succeed.
+/// Makes requests to prepare a server; all of them must succeed.
 pub fn prepare(workload: &impl Workload, plan: &Plan) -> anyhow::Result<()> {
     let done = run(plan, workload, &mut ())?;
     ensure!(done.errors == 0, "{} of {} requests failed: {:?}", done.errors, done.requests, done.endings);
     Ok(())
 }
 
-/// Puts a load to a server. A warm-up that is a run before does not count; in a plan's own warm-up the server's CPU
-/// time counts, and is scaled to the measured time. At most this share of the requests may fail.
+/// Loads a server. `warm_up` is a run before, which does not count. If the plan has a warm-up instead, the server's CPU
+/// time includes it and is scaled to the measured time. At most this share of the requests may fail.
 pub fn measure(
     server: &Server,
     workload: &impl Workload,

@@ -1,5 +1,5 @@
-//! Published experiments, repeated: each is a module that starts the servers it needs, loads them in turns, and says
-//! what it found beside what was published.
+//! Repeats published experiments: each is a module that starts the servers it needs, loads them in turns, and shows
+//! its figures beside the published ones.
 //!
 //! A further experiment is a module with a function from [`Lab`] to [`Findings`], and a line in [`EXPERIMENTS`]. Must not
 //! know how a load is made or timed: the load generator does.
@@ -31,7 +31,7 @@ pub struct Experiment {
     pub run: fn(&mut Lab) -> anyhow::Result<Findings>,
 }
 
-/// All there are.
+/// All experiments.
 pub const EXPERIMENTS: &[Experiment] = &[
     // One line each.
     Experiment { name: "bookstore", run: bookstore::run },
@@ -42,7 +42,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. It writes nothing
-/// before everything is measured, so no half of a report can be taken for a whole one.
+/// until everything is measured, so that half a report cannot be taken for a whole one.
 pub fn reproduce(experiment: &Experiment, options: Options) -> anyhow::Result<Summary> {
     let mut lab = Lab::open(options)?;
     let Findings { page, csvs, summary } = (experiment.run)(&mut lab)?;

@@ -1,5 +1,4 @@
-//! What this machine's loopback carries when nothing but bytes is sent: the limit that answers over it are held
-//! against.
+//! Measures how fast this machine's loopback carries bytes: the limit of every answer that is sent over it.
 //!
 //! Must not know what is measured beside it.
 
@@ -10,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use bench::report::units;
 
-/// Bytes of a write and of a read: larger ones were no quicker, and leave the processor's cache.
+/// Bytes of a write and of a read: larger ones are no faster, and do not fit into the processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Bytes a second over one connection, a thread to each end, the receiver's count over its time.
+/// Bytes a second over one connection with a thread at each end, as the receiver counts them.
 pub(super) fn bytes_per_second(duration: Duration) -> io::Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -21,7 +20,7 @@ pub(super) fn bytes_per_second(duration: Duration) -> io::Result<f64> {
         let sender = scope.spawn(move || send(TcpStream::connect(address)?));
         let (mut stream, _) = listener.accept()?;
         let mut buffer = vec![0; CHUNK_BYTES];
-        // The first bytes find cold buffers and small windows.
+        // The first bytes meet cold buffers and small windows.
         let (mut start, mut warm) = (Instant::now(), false);
         let mut bytes = 0u64;
         let seconds = loop {
@@ -33,7 +32,7 @@ pub(super) fn bytes_per_second(duration: Duration) -> io::Result<f64> {
             }
             bytes += stream.read(&mut buffer)? as u64;
         };
-        // The sender ends when its peer is gone.
+        // The sender ends when its connection is closed.
         drop(stream);
         match sender.join() {
             Ok(sent) => sent?,

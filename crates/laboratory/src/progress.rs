@@ -5,7 +5,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is told.
+/// Prints progress.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<State>);
 
@@ -13,14 +13,14 @@ pub struct Progress(Mutex<State>);
 struct State {
     began: Option<Instant>,
     steps: usize,
-    /// Steps that have begun, the one under way among them.
+    /// Steps that have begun, including the current one.
     begun: usize,
     /// Time that all steps should take.
     expected: Duration,
     /// Time that the steps that have ended should have taken.
     ended: Duration,
-    /// The step under way and the time that it should take.
-    under_way: (String, Duration),
+    /// The current step and the time that it should take.
+    current: (String, Duration),
 }
 
 impl Progress {
@@ -28,19 +28,19 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Announces steps that should take so long each.
+    /// Announces further steps; each should take this long.
     pub fn expect(&self, steps: usize, each: Duration) {
         let mut state = self.lock();
         state.steps += steps;
         state.expected += each * u32::try_from(steps).unwrap_or(u32::MAX);
     }
 
-    /// A step begins. Without a time of its own it should take the mean of all.
+    /// Begins a step. Without a time of its own it should take the mean of all.
     pub fn begin(&self, what: impl Into<String>, should_take: Option<Duration>) {
         eprintln!("{}", self.lock().begin(what.into(), should_take, Instant::now()));
     }
 
-    /// The step ends, with what was found.
+    /// Ends the step, with what was found.
     pub fn end(&self, found: &str) {
         eprintln!("{}", self.lock().end(found));
     }
@@ -52,21 +52,21 @@ impl State {
         let mean = self.expected / u32::try_from(self.steps.max(1)).unwrap_or(u32::MAX);
         self.begun += 1;
         let left = seconds(self.left(elapsed));
-        self.under_way = (what, should_take.unwrap_or(mean));
-        let (what, takes) = &self.under_way;
+        self.current = (what, should_take.unwrap_or(mean));
+        let (what, takes) = &self.current;
         format!("{} {what}: begins; about {}, and {left} left in all", self.place(), seconds(*takes))
     }
 
     fn end(&mut self, found: &str) -> String {
-        self.ended += self.under_way.1;
-        format!("{} {}: {found}", self.place(), self.under_way.0)
+        self.ended += self.current.1;
+        format!("{} {}: {found}", self.place(), self.current.0)
     }
 
     fn place(&self) -> String {
         format!("[{} of {}]", self.begun, self.steps.max(self.begun))
     }
 
-    /// What the steps to come should take, at the pace of those that have ended.
+    /// How long the remaining steps should take, at the pace of those that have ended.
     fn left(&self, elapsed: Duration) -> Duration {
         let left = self.expected.saturating_sub(self.ended);
         if self.ended.is_zero() { left } else { left.mul_f64(elapsed.as_secs_f64() / self.ended.as_secs_f64()) }

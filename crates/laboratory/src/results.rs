@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bench::measurement::Run;
 use bench::measurement::Finish;
+use bench::measurement::Run;
 use bench::report::units::float;
 use bench::stats::interval::{self, Interval};
 
@@ -143,7 +143,7 @@ impl Results {
         let mut doubts = BTreeMap::<&str, Vec<String>>::new();
         for one in &self.measured {
             for reason in &one.seen.doubts {
-                // The figures in a reason differ from run to run; the words after them do not.
+                // The figures in a reason differ from run to run, the words do not.
                 let kind = reason.split(':').next().unwrap_or(reason);
                 let kind = kind.trim_start_matches(|letter: char| !letter.is_alphabetic()).trim_start_matches("of ");
                 doubts.entry(kind).or_default().push(format!("{} of {}", one.load, one.subject));

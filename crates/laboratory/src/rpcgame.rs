@@ -2,7 +2,7 @@
 //! lean protocol; beside them a client and a server written with gRPC C++, where these were built.
 //!
 //! Each server has one core and the driver another. Every game's checksums, from both of its ends, must be those that
-//! are worked out here.
+//! this module computes apart from them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,13 +30,13 @@ const LINES: usize = 120;
 const NAME_BYTES_MEAN: f64 = 341.0;
 /// Messages of the games in which every subject plays the same, to be compared by their checksums.
 const SAME_MESSAGES: u64 = 100_000;
-/// No game takes nearly so long.
+/// Far longer than any game takes.
 const TIMEOUT: Duration = Duration::from_mins(5);
 /// Windows of the curve, each a power of four.
 const WINDOWS: [u64; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
 /// Messages of a game of the curve for each message of its window: a small window is slow.
 const CURVE_WINDOWS: u64 = 2000;
-/// What a game takes, more or less.
+/// About how long a game takes.
 const GAME: Duration = Duration::from_secs(2);
 
 /// A client with its server.
@@ -72,7 +72,7 @@ const OURS: [Subject; 4] = [
     subject("stream", "frames of a gRPC stream", Transport::Stream, 65_536, 5_000_000, None),
     subject("lean", "the lean protocol", Transport::Lean, 65_536, 20_000_000, None),
 ];
-/// Written with gRPC C++.
+/// The peer, written with gRPC C++.
 const PEERS: [Subject; 2] = [
     subject("cpp_unary", "gRPC C++, a call at a time", Transport::Unary, 1, SAME_MESSAGES, None),
     subject("cpp_windowed", "gRPC C++, 1,024 in flight", Transport::Windowed, 1024, SAME_MESSAGES, None),
@@ -142,7 +142,7 @@ struct Peer {
     client: PathBuf,
 }
 
-/// A game's time, the checksums that its client came to, and the CPU time of its client; a peer's is not known.
+/// A game's time, its client's checksums, and its client's CPU time, which is not known of a peer.
 type Played = (Duration, Sums, Option<Duration>);
 
 impl Arena {
@@ -205,20 +205,20 @@ impl Arena {
         Ok((outcome.elapsed, outcome.ours, Some(spent)))
     }
 
-    /// Lets the peer's client play.
+    /// Runs the peer's client.
     fn watch(&self, peer: &Peer, subject: Subject) -> anyhow::Result<Played> {
         let mut command = Command::new(&peer.client);
         command.arg(peer.server.address.to_string()).arg(&self.input_path);
         let output = command.args([subject.messages.to_string(), subject.window.to_string()]).output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "{}: {}{said}", subject.name, String::from_utf8_lossy(&output.stderr));
-        let (elapsed, sums) = said_by_peer(&said).with_context(|| format!("{} said {said:?}", subject.name))?;
+        let (elapsed, sums) = parse_output(&said).with_context(|| format!("{} said {said:?}", subject.name))?;
         Ok((elapsed, sums, None))
     }
 }
 
-/// The time and the client's checksums in what the client of gRPC C++ prints; both ends have the same, or it fails.
-fn said_by_peer(said: &str) -> Option<(Duration, Sums)> {
+/// The time and the client's checksums in the output of the gRPC C++ client, which fails if its ends differ.
+fn parse_output(said: &str) -> Option<(Duration, Sums)> {
     let sums = said.lines().find_map(|line| line.strip_prefix("client's checksums: client "))?;
     let (client, server) = sums.split_once(", server ")?;
     let sums = Sums { client: u64::from_str_radix(client, 16).ok()?, server: u64::from_str_radix(server, 16).ok()? };
@@ -226,7 +226,7 @@ fn said_by_peer(said: &str) -> Option<(Duration, Sums)> {
     Some((Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?, sums))
 }
 
-/// What a game of so many messages must come to.
+/// The checksums of a game of so many messages.
 fn expected(input: &Input, messages: u64) -> Sums {
     let hashes: Vec<u64> = input.pairs().iter().map(|pair| hash(&pair.name)).collect();
     let (mut client, mut server) = (Checksum::default(), Checksum::default());
@@ -238,7 +238,7 @@ fn expected(input: &Input, messages: u64) -> Sums {
     Sums { client: client.value(), server: server.value() }
 }
 
-/// An input as the published one is: lines of words, of very different lengths, with large numbers.
+/// An input like the published one: lines of words, of very different lengths, with large numbers.
 fn lines_of_input(seed: u64) -> String {
     let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut lines = String::new();
@@ -282,7 +282,7 @@ fn the_page(results: &Results, subjects: &[Subject], same: Sums) -> Page {
     let page = page("The RPC game's experiment")
         .lead(
             "Numbered messages, handled in order and hashed at both ends, over four transports. The server has one \
-             core and the driver another; in every game both ends came to the checksums that were worked out apart.",
+             core and the driver another; in every game both ends reached the checksums that the experiment computes apart from them.",
         )
         .cards(cards(results))
         .heading("Every transport")
@@ -293,7 +293,7 @@ fn the_page(results: &Results, subjects: &[Subject], same: Sums) -> Page {
         .table(transports(results, subjects))
         .heading("By window")
         .chart(curve(results))
-        .footer(format!("Every subject came to {same} with {SAME_MESSAGES} messages."));
+        .footer(format!("Every subject reached {same} with {SAME_MESSAGES} messages."));
     if subjects.len() == OURS.len() {
         return page;
     }
@@ -391,10 +391,10 @@ mod tests {
     const SUMS: [u64; 2] = [0x49fa_8d81_901a_80d8, 0x6f32_66ae_1684_a1bd];
 
     #[test]
-    fn what_the_peer_says_is_understood() {
+    fn the_output_of_the_peer_is_parsed() {
         let said = "client's checksums: client 00000000000000ff, server 0000000000000001\nthey match\n\
                     1000 messages in 0.25 s: 4000 a second\n";
-        assert_eq!(said_by_peer(said), Some((Duration::from_millis(250), Sums { client: 255, server: 1 })));
-        assert_eq!(said_by_peer("nothing"), None);
+        assert_eq!(parse_output(said), Some((Duration::from_millis(250), Sums { client: 255, server: 1 })));
+        assert_eq!(parse_output("nothing"), None);
     }
 }

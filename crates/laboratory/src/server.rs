@@ -1,4 +1,4 @@
-//! Servers that an experiment starts for itself, on ports that the system chooses, and ends when it is done.
+//! Starts servers on ports that the system chooses, reads the addresses that they print, and ends them.
 //!
 //! Must not know what is measured.
 
@@ -13,8 +13,8 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// How long a server may take until it listens, and until it has ended.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a server may take to listen, and to end.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A running server; ended when dropped.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     name: String,
-    /// What it said before it listened.
+    /// The lines that it printed before it listened.
     said: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Server {
     pub fn start_at(name: &str, command: &mut Command, address: SocketAddr) -> anyhow::Result<Self> {
         let (mut server, lines) = Self::spawn(name, command)?;
         server.address = address;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while TcpStream::connect(address).is_err() {
             if let Some(ended) = server.child.try_wait()? {
                 bail!("{name} ended ({ended}) before it listened: {}", lines.iter().last().unwrap_or_default());
@@ -65,7 +65,7 @@ impl Server {
         ];
         for output in outputs.into_iter().flatten() {
             let sender = sender.clone();
-            // Reads to the end, or the server would wait for room in a pipe.
+            // Reads to the end, because a full pipe would block the server.
             std::thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     let _ = sender.send(line);
@@ -78,7 +78,7 @@ impl Server {
     }
 
     fn wait_for_address(&mut self, lines: &mpsc::Receiver<String>) -> anyhow::Result<SocketAddr> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
@@ -100,17 +100,15 @@ impl Server {
         }
     }
 
-    /// An address of which it spoke before it listened: the first behind `key` in the line with `words`.
+    /// An address that it printed before it listened: the first one after `key` in the line with `words`.
     pub fn told(&self, words: &str, key: &str) -> anyhow::Result<SocketAddr> {
         let line = self.said.iter().find(|line| line.contains(words));
         let told = line.and_then(|line| line.split_once(key)).and_then(|(_, rest)| address_in(rest));
-        told.ok_or_else(|| {
-            anyhow!("{} did not say where: no address behind {key:?} in a line with {words:?}", self.name)
-        })
+        told.ok_or_else(|| anyhow!("{} printed no address after {key:?} in a line with {words:?}", self.name))
     }
 
-    /// Keeps it to one core from here on, with all threads that it has or will have.
-    pub fn keep_to(&self, core: usize) -> anyhow::Result<()> {
+    /// Pins all threads that it has to one core; threads that they start later inherit the core.
+    pub fn pin_to(&self, core: usize) -> anyhow::Result<()> {
         let mut cores = CpuSet::new();
         cores.set(core);
         let threads = format!("/proc/{}/task", self.child.id());
@@ -138,7 +136,7 @@ impl Server {
         }
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.ok_or_else(|| anyhow!("{} has no process", self.name))?, Signal::TERM)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.child.try_wait()?.is_none() {
             if Instant::now() >= deadline {
                 self.child.kill()?;
@@ -164,9 +162,10 @@ pub fn named<'a>(servers: &'a [Server], name: &str) -> &'a Server {
     servers.iter().find(|server| server.name == name).expect("an experiment measures the servers that it started")
 }
 
-/// Starts something on one core: what it spawns stays there. With no core, wherever the system puts it.
+/// Runs something on one core; the processes that it starts stay there. Without a core it runs wherever the system
+/// puts it.
 pub fn on_core<R>(core: Option<usize>, start: impl FnOnce() -> R) -> R {
-    // A process takes over the cores of the thread that made it. Where pinning is not allowed nothing is pinned.
+    // A process inherits the cores of the thread that starts it. If pinning is not allowed, nothing is pinned.
     let before = core.and_then(|core| {
         let before = sched_getaffinity(None).ok()?;
         let mut one = CpuSet::new();
@@ -181,7 +180,7 @@ pub fn on_core<R>(core: Option<usize>, start: impl FnOnce() -> R) -> R {
     started
 }
 
-/// An address of this machine that was free a moment ago, for programs that do not say which they chose.
+/// An address of this machine that was free a moment ago, for programs that do not print the one they choose.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
     Ok(listener.local_addr()?)
@@ -210,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn further_addresses_are_found_behind_their_keys() {
+    fn further_addresses_are_found_after_their_keys() {
         let mut command = Command::new("sh");
         command
             .args(["-c", "echo 'ports grpc=\"127.0.0.1:1\" lean=\"127.0.0.1:2\"'; echo listening on 127.0.0.1:3; cat"]);
         let server = Server::start("it", &mut command).expect("it says where");
         let told = |key| server.told("ports", key).map_err(|error| error.to_string());
         assert_eq!((told("grpc="), told("lean=")), (Ok(addr(1)), Ok(addr(2))));
-        assert!(told("http=").is_err_and(|error| error.contains("it did not say where")));
+        assert!(told("http=").is_err_and(|error| error.contains("it printed no address")));
         assert_eq!(server.address, addr(3));
     }
 
@@ -226,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_at_once_is_told_with_its_last_word() {
+    fn a_server_that_ends_at_once_is_reported_with_its_last_line() {
         let error =
             Server::start("it", Command::new("sh").args(["-c", "echo no room >&2; exit 3"])).expect_err("ended");
         assert!(error.to_string().contains("ended (exit status: 3) before it listened: no room"), "{error}");
     }
 
     #[test]
-    fn a_server_that_was_told_where_to_listen_is_waited_for_and_told_when_it_ends() {
+    fn a_server_with_a_given_address_that_ends_is_reported_with_its_last_line() {
         let address = free_address().expect("an address");
         let ended = Server::start_at("it", Command::new("sh").args(["-c", "echo no room >&2; exit 3"]), address);
         let error = ended.expect_err("ended").to_string();

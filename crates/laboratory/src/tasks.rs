@@ -28,7 +28,7 @@ const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
 const SUM: u64 = 3802;
 /// Warm runs of a round on each of the two servers, after the first.
 const WARM_RUNS: usize = 200;
-/// What they take together, more or less.
+/// About how long they take together.
 const WARM_SHOULD_TAKE: Duration = Duration::from_secs(4);
 
 /// A step of the published table.
@@ -42,24 +42,43 @@ struct Level {
     published_seconds: f64,
     concurrency: Concurrency,
     cache: bool,
-}
-
-const fn level(
-    name: &'static str,
-    title: &'static str,
-    published_seconds: f64,
-    concurrency: Concurrency,
-    cache: bool,
-) -> Level {
-    Level { name, title, published_seconds, concurrency, cache }
+    settings: [&'static str; 2],
 }
 
 /// The published steps. The first is measured in the first round only, since it takes minutes.
 const LEVELS: [Level; 4] = [
-    level("none", "one request after another", 215.4, Concurrency::None, false),
-    level("client", "clients beside each other", 17.4, Concurrency::Client, false),
-    level("task", "every request as it comes", 14.6, Concurrency::Task, false),
-    level("cached", "every request as it comes, results cached", 9.3, Concurrency::Task, true),
+    Level {
+        name: "none",
+        title: "one request after another",
+        published_seconds: 215.4,
+        concurrency: Concurrency::None,
+        cache: false,
+        settings: ["tasks.concurrency=none", "tasks.cache=false"],
+    },
+    Level {
+        name: "client",
+        title: "clients beside each other",
+        published_seconds: 17.4,
+        concurrency: Concurrency::Client,
+        cache: false,
+        settings: ["tasks.concurrency=client", "tasks.cache=false"],
+    },
+    Level {
+        name: "task",
+        title: "every request as it comes",
+        published_seconds: 14.6,
+        concurrency: Concurrency::Task,
+        cache: false,
+        settings: ["tasks.concurrency=task", "tasks.cache=false"],
+    },
+    Level {
+        name: "cached",
+        title: "every request as it comes, results cached",
+        published_seconds: 9.3,
+        concurrency: Concurrency::Task,
+        cache: true,
+        settings: ["tasks.concurrency=task", "tasks.cache=true"],
+    },
 ];
 
 /// Subjects of warm runs: the server's second run ever, its further ones, and a server that only answers.
@@ -111,20 +130,6 @@ impl Level {
     fn should_take(&self) -> Duration {
         Duration::from_secs_f64(self.published_seconds)
     }
-
-    fn settings(&self) -> [String; 3] {
-        let concurrency = match self.concurrency {
-            Concurrency::None => "none",
-            Concurrency::Client => "client",
-            Concurrency::Task => "task",
-        };
-        let cache = self.cache;
-        [
-            "tasks.listen=127.0.0.1:0".to_owned(),
-            format!("tasks.concurrency={concurrency}"),
-            format!("tasks.cache={cache}"),
-        ]
-    }
 }
 
 impl Client {
@@ -137,8 +142,8 @@ impl Client {
         floor: &Server,
         warm: &mut Results,
     ) -> anyhow::Result<()> {
-        let settings = level.settings();
-        let server = lab.quire(level.name, "tasks", &settings.each_ref().map(String::as_str))?;
+        let [concurrency, cache] = level.settings;
+        let server = lab.quire(level.name, "tasks", &["tasks.listen=127.0.0.1:0", concurrency, cache])?;
         let address = server.told("tasks are served", "address=")?;
         lab.step(round, "", level.name, Some(level.should_take()), || {
             let before = server.cpu()?;
@@ -150,8 +155,8 @@ impl Client {
             return Ok(());
         }
         if let Some(core) = lab.cores.server {
-            server.keep_to(core)?;
-            floor.keep_to(core)?;
+            server.pin_to(core)?;
+            floor.pin_to(core)?;
         }
         let what =
             format!("round {}, {WARM_RUNS} runs each of cached results and of a server that only answers", round + 1);
@@ -209,7 +214,7 @@ impl Client {
             for place in lab.orders.order(2) {
                 match place {
                     0 => keep(QUIRE, self.ask(quire)?),
-                    // Its replies are no results.
+                    // Its replies are not results.
                     _ => keep(FLOOR, self.runtime.block_on(chain::run(floor, PLAN))?),
                 }
             }

@@ -26,12 +26,12 @@ const KEY_BYTES_MIN: usize = 8;
 /// As much as a server takes in one message by default, less what is around it; one value in 10^27 would be larger.
 const VALUE_BYTES_MAX: usize = (4 << 20) - (8 << 10);
 
-/// So many calls of a kind lie between a key's creation and its first use, and between its last use and its deletion:
-/// one call in four is of a kind, so four times as many calls as are in flight, and in any order that a server takes
-/// those, it finds the keys it is asked for.
+/// How many creations lie between a key's creation and its first use, and how many deletions between its last use and
+/// its own deletion. One call in four creates, so these are four times as many calls as are in flight: in whatever
+/// order a server takes those, it finds the keys that it is asked for.
 const CALLS_APART: usize = CALLS_IN_FLIGHT;
-/// Keys that are there before the published load begins: those to be deleted first, those that are missing while the
-/// first creations ripen, and some to draw from.
+/// Keys that exist before the published load begins: those to be deleted first, those that stand in until the first
+/// created keys may be used, and some to draw from.
 pub(super) const KEYS_FIRST: u64 = 3 * CALLS_APART as u64;
 
 /// Keys and values of the small load; the keys are those that redis-benchmark makes.
@@ -51,7 +51,7 @@ pub(super) struct Methods {
     pub(super) read: &'static str,
 }
 
-/// Ours.
+/// Quire's.
 pub(super) const QUIRE: Methods = Methods {
     create: "/io.grpc.KeyValueService/Create",
     write: "/io.grpc.KeyValueService/Update",
@@ -74,7 +74,7 @@ enum Kind {
 
 const KINDS: [Kind; 4] = [Kind::Create, Kind::Retrieve, Kind::Update, Kind::Delete];
 
-/// The published load on one server: it remembers which keys that has.
+/// The published load on one server; it tracks the keys that the server has.
 #[derive(Clone, Debug)]
 pub(super) struct Published {
     state: Arc<Mutex<State>>,
@@ -83,14 +83,14 @@ pub(super) struct Published {
 #[derive(Debug)]
 struct State {
     random: Xoshiro256PlusPlus,
-    /// What is left of a block in which each kind comes once, in random order. So the simulated work is the same for
-    /// every run, which independent draws would scatter by more than what is to be measured.
+    /// The rest of a block in which each kind comes once, in random order. So every run has the same simulated work;
+    /// independent draws would vary it by more than the difference to be measured.
     block: Vec<Kind>,
     /// Keys that any call may use.
     known: Vec<Bytes>,
-    /// Those not to be used yet.
+    /// Keys that no call may use yet.
     fresh: VecDeque<Bytes>,
-    /// Those not to be used any more, and to be deleted in turn.
+    /// Keys that no call may use any more, in the order of their deletion.
     doomed: VecDeque<Bytes>,
     keys: u64,
     noise: Bytes,
@@ -106,7 +106,7 @@ impl Published {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Creations of the first keys; to be done before anything else, [`KEYS_FIRST`] times.
+    /// Creations of the first keys; the caller makes [`KEYS_FIRST`] of them before it asks for the mix.
     pub(super) fn first(&self) -> Requests {
         let state = Arc::clone(&self.state);
         Requests::Made(Arc::new(move |_| {
@@ -203,7 +203,7 @@ fn encoded(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Below a count that is not 0; the remainder prefers some values by one part in 2^64 / `count`.
+/// A number below `count`; the remainder prefers some by one part in 2^64 / `count`.
 fn below(random: &mut Xoshiro256PlusPlus, count: usize) -> usize {
     usize::try_from(random.next_u64() % count.max(1) as u64).unwrap_or(0)
 }
@@ -265,7 +265,7 @@ fn small_put(number: u64) -> Bytes {
     message.into()
 }
 
-/// `key:` and twelve digits. By hand, since the client's core is half of what is measured.
+/// `key:` and twelve digits. Written by hand, because the client's core is half of what is measured.
 fn put_key(number: u64, message: &mut Vec<u8>) {
     let mut key = *b"key:000000000000";
     let mut left = number;
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_mix_is_even_and_uses_keys_that_are_there() {
+    fn the_published_mix_is_even_and_uses_keys_that_exist() {
         let published = Published::new(1);
         let mut state = published.state.lock().expect("no thread panicked");
         let mut there: HashMap<Bytes, u64> = HashMap::new();

@@ -27,7 +27,7 @@ const CONNECTIONS: usize = 4;
 /// for four seconds.
 const WITH_WORK: Duration = Duration::from_secs(6);
 const WITH_WORK_WARM_UP: Duration = Duration::from_secs(1);
-/// So many calls may find their key gone or not yet there, because hundreds of others overtook them.
+/// The share of calls that may find their key gone or not yet there, because hundreds of others overtook them.
 const OVERTAKEN_SHARE_MAX: f64 = 0.05;
 /// How long every other load is.
 const POINT: Duration = Duration::from_millis(1500);
@@ -46,7 +46,7 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let work = [format!("kv.read_delay_ms={read}"), format!("kv.write_delay_ms={write}")];
     let subjects = published_subjects(lab, &work.each_ref().map(String::as_str))?;
     published_load(lab, &subjects, "with_work")?;
-    // The lock's four seconds a call would not show a tenth of a millisecond.
+    // With one lock a call takes four seconds, which would hide a tenth of a millisecond.
     let awake = Awake::keep([lab.cores.server, lab.cores.client].into_iter().flatten()).context("no thread")?;
     published_load(lab, &subjects[1..], "with_work_awake")?;
     drop((awake, subjects));
@@ -84,7 +84,7 @@ fn published_subjects(lab: &Lab, settings: &[&str]) -> anyhow::Result<Vec<Subjec
     STORES.into_iter().map(start).collect()
 }
 
-/// With simulated work the load must not come to a stop between warm-up and measurement.
+/// With simulated work the warm-up is part of the same run, because the load must not stop between the two.
 fn published_load(lab: &mut Lab, subjects: &[Subject], name: &str) -> anyhow::Result<()> {
     let stores: Vec<&'static str> = subjects.iter().map(|subject| subject.store).collect();
     let (warm_up, plan) = if name == "without_work" {
@@ -137,7 +137,7 @@ fn small_values(lab: &mut Lab) -> anyhow::Result<()> {
         let of = |batching| kinds.iter().map(move |small| (small_name(*small, batching), (*small, batching)));
         BATCHINGS.into_iter().flat_map(of).collect()
     };
-    // Redis' benchmark makes one kind of call at a time; its part of the mix is worked out from these.
+    // Redis' benchmark makes one kind of call at a time; its mix is computed from these.
     let mixing: Vec<&'static str> = subjects.iter().copied().filter(|subject| *subject != "redis").collect();
     for round in lab.rounds() {
         lab.in_turns(round, &subjects, &loads(&[Small::Read, Small::Write]), ask)?;
@@ -146,7 +146,7 @@ fn small_values(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts every small entry there.
+/// Creates every small entry.
 fn fill(server: &Server, methods: Methods, cores: Cores) -> anyhow::Result<()> {
     let creations = calls(server, methods.create, load::small_creations())?;
     prepare(&creations, &plan(cores, (10, 100), End::Count(SMALL_KEYS))).context("a server cannot be filled")

@@ -46,7 +46,7 @@ pub(super) fn findings(lab: &Lab) -> anyhow::Result<Findings> {
     Ok(Findings { page: the_page(results, &lab.versions), csvs, summary: summary(results) })
 }
 
-/// With Redis' part of the mix, put together from its reads and its writes.
+/// With Redis' mix, computed from its reads and its writes.
 fn with_redis_mix(results: &Results) -> Results {
     let mut all = results.clone();
     let reads = units::float(READS_PERCENT) / 100.0;
@@ -94,7 +94,7 @@ fn the_page(results: &Results, versions: &[String]) -> Page {
         .heading("Small values")
         .paragraph(format!(
             "{} keys of 16 B with values of 100 B, all there, drawn at random; each server alone on one core, its client on \
-             the other. The mix is {READS_PERCENT}% reads; of Redis it is worked out from its reads and writes, since its benchmark \
+             the other. The mix is {READS_PERCENT}% reads; Redis' mix is computed from its reads and writes, since its benchmark \
              makes one kind at a time. Connections × calls in flight on each (Redis: pipelined by redis-benchmark). \
              Quire and etcd speak gRPC, Redis its own protocol. None of the three writes to a disk: Redis without \
              persistence, etcd's log {etcd_log}. etcd's reads are linearizable, as the others' are.",

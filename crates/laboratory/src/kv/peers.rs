@@ -1,5 +1,5 @@
-//! What a user would pick instead: Redis, measured by its own benchmark, and etcd. Both as Debian packages them, with
-//! their default settings but for what says so here; one that is not installed is told as missing.
+//! What a user would pick instead: Redis, measured by its own benchmark, and etcd, as Debian packages them and with
+//! their default settings except those set here. A peer that is not installed is reported as missing.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -30,12 +30,12 @@ fn version(program: &Path) -> String {
     said.lines().next().unwrap_or("of unknown version").to_owned()
 }
 
-/// Whether etcd's data lies in memory here; if not, on the disk that `out` is on.
+/// Whether etcd's data lies in memory; if not, it lies on the disk of the results.
 pub(super) fn has_memory_folder() -> bool {
     Path::new(MEMORY).is_dir()
 }
 
-/// The program of a peer and its version on the lab's list, or the reason why it is missing.
+/// The program of a peer. Notes its version in the lab, or that it is missing.
 fn installed(lab: &mut Lab, name: &str, packages: &str) -> Option<PathBuf> {
     let found = find(name);
     match &found {
@@ -91,12 +91,12 @@ impl Redis {
         command.args(["--save", "", "--appendonly", "no"]);
         let server = on_core(lab.cores.server, || Server::start_at("redis-server", &mut command, address))?;
         let redis = Self { server, benchmark, client_core: lab.cores.client };
-        // Keys are drawn at random: of so many draws some 0.005 keys are missing.
+        // Keys are drawn at random: after so many draws 0.005 keys are missing on average.
         redis.requests(Small::Write, (10, 100), SMALL_KEYS * 17)?;
         Ok(Some(redis))
     }
 
-    /// Makes requests for about so long; what its own benchmark calls pipelining is what calls in flight are.
+    /// Makes requests for about this long. Its benchmark calls requests in flight pipelining.
     pub(super) fn run(&self, small: Small, batching: (usize, usize), duration: Duration) -> anyhow::Result<Observed> {
         let first = self.requests(small, batching, 50_000)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of requests is small")]
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_in_what_the_benchmark_prints() {
+    fn the_rate_is_found_in_the_output_of_the_benchmark() {
         let said = "\"test\",\"rps\",\"avg_latency_ms\"\n\"GET\",\"1538461.50\",\"0.500\"\n";
         assert_eq!(rate_of(said), Some(1_538_461.5));
         assert_eq!(rate_of("\"test\",\"rps\"\n"), None);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_looked_for_where_the_shell_looks() {
+    fn programs_are_looked_up_where_the_shell_looks() {
         assert!(find("sh").is_some_and(|program| program.is_file()));
         assert_eq!(find("no-such-program-anywhere"), None);
     }

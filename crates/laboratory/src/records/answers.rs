@@ -1,4 +1,4 @@
-//! The answers themselves: fetched once from every server, held against each other, and decoded as a client would.
+//! Fetches each answer once from every server, compares them, and decodes them as a client would.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -73,7 +73,7 @@ async fn ask(server: &Server, call: Call) -> anyhow::Result<Bytes> {
 async fn get(server: &Server, call: Call) -> anyhow::Result<Bytes> {
     let stream = TcpStream::connect(server.address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with its sender; what goes wrong with it is what the request ends with.
+    // It ends with its sender; the request reports its errors.
     tokio::spawn(connection);
     let request = http::Request::get(resource(call, 1.0)).header(http::header::HOST, server.address.to_string());
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
@@ -83,7 +83,7 @@ async fn get(server: &Server, call: Call) -> anyhow::Result<Bytes> {
     Ok(answer.into_body().collect().await?.to_bytes())
 }
 
-/// The number of rows, which all four answers must tell alike.
+/// The number of rows, which must be the same in all four answers.
 fn rows_of(bodies: &[Bytes; 4]) -> anyhow::Result<u64> {
     let counts = Call::ALL.map(|call| decode(call, &bodies[call as usize]).and_then(|decoded| decoded.rows()));
     let counts = counts.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -123,7 +123,7 @@ fn decode(call: Call, body: &Bytes) -> anyhow::Result<Decoded> {
     })
 }
 
-/// Times what a client does with a whole answer: rows of strings of it, or one string.
+/// Times how long a client takes to make rows of strings, or one string, of a whole answer.
 pub(super) fn decoding_ms(answers: &Answers) -> anyhow::Result<[f64; 4]> {
     let mut medians = [0.0; 4];
     for call in Call::ALL {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_different_length_are_told_apart() {
+    fn answers_of_different_length_are_an_error() {
         let mut mixed = bodies(3);
         mixed[3] = bodies(2)[3].clone();
         let error = rows_of(&mixed).expect_err("not alike");

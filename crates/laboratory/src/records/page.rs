@@ -62,16 +62,16 @@ fn the_page(results: &Results, found: &Found) -> Page {
         .table(tables::ways(results))
         .heading("Where the time goes")
         .paragraph(
-            "Median milliseconds of a request, by differences between servers: a scan is what a server that scans takes \
-             beyond one that looks up; encoding what a server that encodes takes beyond one that has encoded; collecting \
-             what a server that keeps no answer in one piece takes to gather its rows. What is left is the transport, of both ends. To make rows of the answer is the client's own work and is not in the \
-             times above: it was timed apart.",
+            "Median milliseconds of a request, as differences between servers. A scan: a server that scans, less one that \
+             looks up. Encoding: a server that encodes each time, less one that encodes once. Collecting: a server that \
+             keeps no answer in one piece, less one that does. The rest is the transport, at both ends. To make rows of \
+             the answer is the client's own work: it is timed apart and is not in these times.",
         )
         .table(tables::stages(results, found))
         .heading("A part of the rows")
         .table(tables::parts(results))
         .heading("Compressed")
-        .paragraph("The answer is compressed when it is first asked for, and kept: what is timed here is what the next callers see.")
+        .paragraph("The server compresses an answer for its first caller and keeps it; these are the times of the next callers.")
         .table(tables::packed(results))
         .heading("One to twenty clients")
         .paragraph(format!(
@@ -83,9 +83,9 @@ fn the_page(results: &Results, found: &Found) -> Page {
         .chart(rates(results, found))
         .heading("Beside others")
         .paragraph(
-            "The same query, to databases through Python on the same file, and nginx with the finished answer of \
-             /search as a file: who only sends bytes, and a limit for who has to find them first. Databases are asked \
-             in their own process, so no answer is sent anywhere.",
+            "The same query, to databases through Python on the same file, and to nginx with the finished answer of \
+             /search as a file. nginx only sends bytes: no server that has to find them first can be faster. Databases \
+             run in the process that asks them, so no answer is sent anywhere.",
         )
         .table(tables::others(results, found))
         .table(tables::facts(found))

@@ -1,6 +1,6 @@
 //! What a user would pick instead: nginx with the finished answer as a file, and databases asked through Python.
 //!
-//! Each may be missing; then the reason is told. `peers/records/install.sh` installs them.
+//! A missing one is reported with the reason. `peers/records/install.sh` installs them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -96,7 +96,7 @@ impl Engines {
         lab.missing.extend(loaded.missing.iter().map(|(name, reason)| format!("{name}: {reason}; {INSTALL}")));
         let versions = loaded.versions.into_iter().chain([("python".to_owned(), loaded.python)]);
         lab.versions.extend(versions.map(|(name, version)| format!("{name} {version}")));
-        // An engine's name may say behind an underscore how it is asked.
+        // After an underscore an engine's name says how it is asked.
         let is_there = |engine: &&str| !loaded.missing.contains_key(engine.split('_').next().unwrap_or(engine));
         engines.there = ENGINES.map(|(engine, _)| engine).into_iter().filter(is_there).collect();
         Ok(engines)
