@@ -40,7 +40,7 @@ pub struct Machine {
     pub system: String,
 }
 
-/// What was asked for, in words for people and for a check that two reports are of the same load.
+/// The load that was asked for; two reports are compared by it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Load {
     /// `grpc`, `http` or `tcp`.
@@ -64,7 +64,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Whether requests were due at times of their own: then there are arrivals on connections, and no clients.
+    /// Whether the loop was open: then requests arrive on connections, and there are no clients.
     pub fn is_open(&self) -> bool {
         !matches!(self.pace.as_str(), "closed" | "")
     }
@@ -125,7 +125,7 @@ pub struct Run {
     /// The largest share of its time that one of them was ready to run while others had the cores.
     #[serde(default)]
     pub client_waiting_max: f64,
-    /// What the server said of itself, where it is one that can be asked.
+    /// What the server counted, if it is one that can be asked.
     pub server: Option<ServerSide>,
     /// By time, in equal parts.
     pub series: Vec<Interval>,
@@ -173,7 +173,7 @@ mod buckets {
 pub struct Verdict {
     /// Why not; empty: they can.
     pub reasons: Vec<String>,
-    /// What to bear in mind: the figures are right, but they may not say what they seem to say.
+    /// What to bear in mind: the figures are right, but they may be the client's or the machine's rather than the server's.
     #[serde(default)]
     pub doubts: Vec<String>,
 }

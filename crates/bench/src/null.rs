@@ -1,7 +1,7 @@
 //! Servers that do nothing but answer: the floor under every figure, and faults of known length to test a clock with.
 //!
-//! A stall blocks the thread, as a garbage collection would: all its connections stop, and what has come in meanwhile
-//! is answered late. A delay holds back that answer alone. Must not know the load.
+//! A stall blocks the thread, as a garbage collection would: all its connections stop, and requests that arrive meanwhile
+//! are answered late. A delay holds back one answer alone. Must not know the load.
 
 mod grpc;
 mod http;
@@ -32,7 +32,7 @@ pub const DELAY_MAX: Duration = Duration::from_hours(1);
 /// When `accept` fails for want of descriptors, trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is spoken, and what is answered.
+/// The protocol, and what is answered.
 #[derive(Clone, Debug)]
 pub enum Speaks {
     /// Every gRPC method, with a message of so many bytes.
@@ -105,7 +105,7 @@ impl Null {
             if !handles.is_empty() {
                 handles.push(own);
             }
-            // There is no one to report this to; clients see that the connection is refused.
+            // No caller waits for this; clients see that the connection is refused.
             let Ok(listener) = TcpListener::from_std(listener) else { return };
             serve(options, listener, handles, stopping).await;
         };
@@ -136,28 +136,31 @@ impl Drop for Null {
 fn check(options: &NullOptions) -> anyhow::Result<()> {
     ensure!(
         (1..=THREADS_MAX).contains(&options.threads),
-        "{} threads; 1 to {THREADS_MAX} are possible",
+        "--threads {}: it must be from 1 to {THREADS_MAX}",
         options.threads
     );
     if let Some(Stalls { length, every, .. }) = options.stalls {
         ensure!(
             !length.is_zero() && length < every,
-            "stalls of {length:?} every {every:?}: they must be shorter than that"
+            "--stall {length:?}: it must be above 0 and shorter than --every {every:?}"
         );
-        ensure!(every <= STALL_PERIOD_MAX, "stalls every {every:?}: {STALL_PERIOD_MAX:?} at most");
+        ensure!(every <= STALL_PERIOD_MAX, "--every {every:?}: it must be at most {STALL_PERIOD_MAX:?}");
     }
-    ensure!(options.delay <= DELAY_MAX, "a delay of {:?}: {DELAY_MAX:?} at most", options.delay);
+    ensure!(options.delay <= DELAY_MAX, "--delay {:?}: it must be at most {DELAY_MAX:?}", options.delay);
     match &options.speaks {
         Speaks::Grpc { answer_bytes, .. } => ensure!(
             grpc::Filler::of(*answer_bytes).is_some(),
-            "a message of {answer_bytes} bytes; 0 or 4 to {MESSAGE_BYTES_MAX} are possible"
+            "--answer-bytes {answer_bytes}: it must be 0, or from 4 to {MESSAGE_BYTES_MAX}"
         ),
         Speaks::Http { answer_bytes } => {
-            ensure!(*answer_bytes <= ANSWER_BYTES_MAX, "an answer of {answer_bytes} bytes; {ANSWER_BYTES_MAX} at most");
+            ensure!(
+                *answer_bytes <= ANSWER_BYTES_MAX,
+                "--answer-bytes {answer_bytes}: it must be at most {ANSWER_BYTES_MAX}"
+            );
         }
         Speaks::Tcp { answer: Reply::Bytes(count) } => ensure!(
             (1..=ANSWER_BYTES_MAX).contains(count),
-            "an answer of {count} bytes; 1 to {ANSWER_BYTES_MAX} are possible"
+            "--answer-bytes {count}: it must be from 1 to {ANSWER_BYTES_MAX}"
         ),
         Speaks::Tcp { answer: Reply::Line(_) } => {}
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::schedule::{Arrivals, Profile};
 
-/// How requests follow each other.
+/// How requests are paced.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
     /// Every client sends its next request when it has the answer to the last: shows what a server can do, and hides
@@ -48,7 +48,7 @@ pub struct Plan {
     pub in_flight: usize,
     /// Threads that make requests.
     pub workers: usize,
-    /// The cores that workers are pinned to in turn; none: wherever the system puts them.
+    /// The cores that workers are pinned to in turn; if none, the system places them.
     pub cores: Option<Vec<usize>>,
     /// Longest time that a request waits for a place on a connection, and then for its answer.
     pub timeout: Duration,

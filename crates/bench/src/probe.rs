@@ -1,7 +1,7 @@
 //! Asks a server of ours what it counted: CPU time of its process, calls, and its own histogram of their times.
 //!
-//! Must not know what is measured, nor when: the load reads before and after. Blocking, with a bound on
-//! time and on bytes, because a reading is taken while nothing else is to be done.
+//! Must not know what is measured, nor when: the load reads before and after. Blocking, with a deadline and a limit on
+//! bytes, because nothing else runs while a reading is taken.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned, pki_type
 
 use crate::measurement::ServerSide;
 
-/// Time for an answer, connecting included; a server that is not ours may keep silent.
+/// Deadline of an answer, connecting included; a server that is not ours may never answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer that is read; ours are some 30 KiB.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
@@ -53,7 +53,7 @@ struct Method {
 
 impl Probe {
     /// A probe of the server at `HOST:PORT`, if that is one of ours; over TLS if there is a configuration for it.
-    /// Sends an HTTP request there: not for servers that take whatever comes for a command.
+    /// Sends an HTTP request there: not for servers that would take it for a request of their own protocol.
     pub fn find(address: &str, tls: Option<&Arc<ClientConfig>>) -> Option<Self> {
         let tls = tls.map(|tls| {
             let mut tls = ClientConfig::clone(tls);
@@ -69,7 +69,7 @@ impl Probe {
         let began = Instant::now();
         let answer = self.get().with_context(|| format!("cannot read http://{}/metrics", self.address))?;
         let answered = Instant::now();
-        let reading = parse(body(&answer).with_context(|| format!("{} is not one of our servers", self.address))?)?;
+        let reading = parse(body(&answer).with_context(|| format!("{} is not a Quire server", self.address))?)?;
         Ok(Reading { asked_at: Some((began, answered)), ..reading })
     }
 
@@ -84,7 +84,7 @@ impl Probe {
     }
 }
 
-/// A socket of which no read or write goes on beyond the deadline.
+/// A socket whose reads and writes end at the deadline.
 struct Bounded {
     socket: TcpStream,
     deadline: Instant,
@@ -131,7 +131,7 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> anyhow::Result<Vec<
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer) {
-        // A server may close TLS without saying so once all is said; a body that is cut has no `# EOF`.
+        // A server may close TLS without notice after its answer; a body that was cut has no `# EOF`.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
         _ => {}
     }
@@ -359,10 +359,10 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
     }
 
     #[test]
-    fn other_servers_are_none_of_ours() {
+    fn other_servers_are_not_taken_for_ours() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let others = [
-            ("nobody there", closed),
+            ("no listener", closed),
             ("hangs up", server(drop)),
             ("no such page", answering("HTTP/1.1 404 Not Found\r\n\r\n".into())),
             ("no HTTP", answering("\0\0\u{6}\u{4}\0\0\0\0\0".into())),

@@ -19,7 +19,7 @@ use crate::workload::{Answer, ENDINGS_MAX, Ending};
 pub(crate) const TIMED_OUT: u16 = ENDINGS_MAX;
 /// The ending of requests that were due and found no free place on a connection within the timeout.
 pub(crate) const NOT_SENT: u16 = ENDINGS_MAX + 1;
-/// The ending of requests that were under way when the run was ended from outside.
+/// The ending of requests in flight when the run was ended from outside.
 pub(crate) const CUT: u16 = ENDINGS_MAX + 2;
 
 /// The words for an ending that the recorder counts itself; none for one of the workload's.
@@ -167,7 +167,7 @@ impl Recorder {
         }
     }
 
-    /// Takes in a finished request; says whether it is one that is measured.
+    /// Records a finished request; returns whether it is measured.
     #[inline]
     pub(crate) fn record(&mut self, asked: Asked, answer: &Answer) -> bool {
         let Answer { sent_at, first_byte_at, done_at, ending } = *answer;
@@ -207,7 +207,7 @@ impl Recorder {
         true
     }
 
-    /// Takes in a request that was due at `due_at` and given up at `done_at` without being sent: its response time and
+    /// Records a request that was due at `due_at` and given up at `done_at` without being sent: its response time and
     /// its send lag are at least the time between.
     pub(crate) fn record_not_sent(&mut self, number: u64, due_at: Instant, done_at: Instant) {
         if !self.window.contains(due_at) {
@@ -279,7 +279,7 @@ impl Recorder {
         }
     }
 
-    /// Hands over the last rows; returns how many the writer did not take in all.
+    /// Hands over the last rows; returns how many rows of the run the writer refused.
     pub(crate) fn finish_rows(&mut self) -> u64 {
         self.hand_over_rows();
         self.rows_lost

@@ -1,4 +1,4 @@
-//! What a load trusts and shows when it speaks TLS. Must not know what is spoken inside.
+//! The certificates that a load trusts and shows when it speaks TLS. Must not know what is spoken inside.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct TlsArgs {
     /// Certificates in PEM to trust [default: the system's]
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub ca: Option<PathBuf>,
-    /// Accept any certificate from the server: an attacker in between can read and change everything
+    /// Accept any certificate: an attacker between client and server can read and change everything
     #[arg(long, conflicts_with = "ca", help_heading = "TLS")]
     pub insecure: bool,
     /// Certificate in PEM to show to a server that asks for one
@@ -67,14 +67,14 @@ impl TlsArgs {
         let mut roots = RootCertStore::empty();
         if let Some(ca) = &self.ca {
             for certificate in certificates(ca)? {
-                let refused = || format!("{} holds a certificate that cannot vouch for others", ca.display());
+                let refused = || format!("{} holds a certificate that cannot be trusted as a root", ca.display());
                 roots.add(certificate).with_context(refused)?;
             }
             return Ok(roots);
         }
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            bail!("the system trusts no certificates: name some with --ca FILE");
+            bail!("the system has no trusted certificates: name a file of them with --ca FILE");
         }
         Ok(roots)
     }
@@ -105,7 +105,7 @@ pub fn explain(error: &io::Error) -> String {
     format!("TLS: {error}{advice}")
 }
 
-/// What `--insecure` asks for. Signatures are still checked: a server without the key it shows is no server.
+/// What `--insecure` asks for. Signatures are still checked: a server must have the key of the certificate it shows.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

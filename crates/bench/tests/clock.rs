@@ -182,7 +182,7 @@ fn a_rate_that_the_service_cannot_bear_is_invalid() {
 }
 
 /// The program itself, over sockets, against null servers whose threads stop for 3.2 of every 4 seconds. Within 5%, for
-/// an unoptimised build takes its time to answer all who waited; `peers/bench_tools.py` judges the optimised one.
+/// an unoptimised build takes its time to answer all requests that waited; `peers/bench_tools.py` judges the optimised one.
 #[test]
 fn every_protocol_sees_the_stalls_of_a_server_behind_a_socket() {
     let grpc = Speaks::Grpc { answer_bytes: 0, streams: Streams::No };

@@ -97,7 +97,7 @@ fn h2load_sees_every_request_succeed() {
     }
 }
 
-/// Calls a method that nobody has with so many empty messages; what came back, head and body.
+/// Calls a method that no service has with so many empty messages; returns head and body of the answer.
 fn call(null: &Null, messages: usize) -> (String, Vec<u8>) {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&[0; 5].repeat(messages)).expect("a write");
@@ -193,14 +193,14 @@ fn a_dropped_server_is_gone() {
 #[test]
 fn options_out_of_range_are_refused_with_what_would_be_right() {
     let cases: [(&[&str], &str); 8] = [
-        (&["grpc", "--answer-bytes", "3"], "a message of 3 bytes; 0 or 4 to 4194304 are possible"),
-        (&["grpc", "--answer-bytes", "99999999999999"], "0 or 4 to 4194304"),
-        (&["http", "--answer-bytes", "99999999999999"], "1073741824 at most"),
-        (&["tcp", "--answer-bytes", "0"], "1 to 1073741824 are possible"),
-        (&["tcp", "--threads", "0"], "0 threads; 1 to 256 are possible"),
-        (&["tcp", "--stall", "2s", "--every", "2s"], "they must be shorter than that"),
-        (&["tcp", "--stall", "2s", "--every", "2days"], "at most"),
-        (&["tcp", "--delay", "2h"], "a delay of 7200s: 3600s at most"),
+        (&["grpc", "--answer-bytes", "3"], "--answer-bytes 3: it must be 0, or from 4 to 4194304"),
+        (&["grpc", "--answer-bytes", "99999999999999"], "0, or from 4 to 4194304"),
+        (&["http", "--answer-bytes", "99999999999999"], "it must be at most 1073741824"),
+        (&["tcp", "--answer-bytes", "0"], "--answer-bytes 0: it must be from 1 to 1073741824"),
+        (&["tcp", "--threads", "0"], "--threads 0: it must be from 1 to 256"),
+        (&["tcp", "--stall", "2s", "--every", "2s"], "it must be above 0 and shorter than --every 2s"),
+        (&["tcp", "--stall", "2s", "--every", "2days"], "it must be at most 86400s"),
+        (&["tcp", "--delay", "2h"], "--delay 7200s: it must be at most 3600s"),
     ];
     for (arguments, wanted) in cases {
         let message = refused(arguments);

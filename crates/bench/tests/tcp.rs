@@ -229,7 +229,7 @@ fn a_line_without_an_end_is_overlong() {
 }
 
 #[test]
-fn a_reply_that_nobody_asked_for_ends_the_connection() {
+fn a_reply_that_no_request_asked_for_ends_the_connection() {
     let address = script(vec![
         step(|stream| {
             stream.read_line(&mut String::new()).expect("a line");
@@ -288,7 +288,7 @@ fn drop_to_end(stream: &mut BufReader<TcpStream>) {
 }
 
 #[test]
-fn a_server_that_reads_nothing_holds_up_nobody_else() {
+fn a_server_that_reads_nothing_holds_up_no_other_connection() {
     let address = script(vec![step(|stream| {
         let mut all = vec![0; 40 * 1_000_001];
         stream.read_exact(&mut all).expect("forty large lines");

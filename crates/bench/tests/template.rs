@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_seed_makes_the_same_request_whoever_makes_it(seed: u64, number: u64, client: u32, worker: u32) {
+    fn a_seed_makes_the_same_request_for_every_client_and_worker(seed: u64, number: u64, client: u32, worker: u32) {
         let template = Template::parse("{{random 1 1000000}} {{hex 9}}", &Sources { seed, rows: None }).unwrap();
         let (mut one, mut other) = (String::new(), String::new());
         template.render(turn(number), &mut one);

@@ -1,4 +1,4 @@
-//! Measurements made by child processes, for commands that make many: each is a process of its own, so that no run
+//! Measurements made by child processes, for commands that make many: each runs in a new process, so that no run
 //! inherits what another left behind.
 //!
 //! Must not know what is compared.
@@ -153,7 +153,7 @@ fn has_measured(status: ExitStatus, is_load: bool) -> bool {
 }
 
 fn or_nothing(said: &str) -> &str {
-    if said.is_empty() { "it said nothing" } else { said }
+    if said.is_empty() { "it printed no error" } else { said }
 }
 
 fn read_output(child: &mut Child) -> anyhow::Result<Vec<u8>> {
@@ -167,8 +167,8 @@ fn read_output(child: &mut Child) -> anyhow::Result<Vec<u8>> {
 
 fn report(line: &CommandLine, output: &[u8]) -> anyhow::Result<Report> {
     let text = String::from_utf8_lossy(output);
-    let report = json::parse(&text)
-        .with_context(|| format!("{:?} printed something that is not a report of this program", line.text))?;
+    let report =
+        json::parse(&text).with_context(|| format!("{:?} printed something that is not a report", line.text))?;
     ensure!(!report.runs.is_empty(), "{:?} reports no run", line.text);
     Ok(report)
 }
@@ -287,7 +287,7 @@ mod tests {
         let error = |text: &str| format!("{:#}", children.measure(&parse(text).expect(text)).expect_err(text));
         let failed = error("sh -c 'echo first >&2; echo the last word >&2; echo >&2; exit 7'");
         assert!(failed.ends_with("failed (exit status: 7): the last word"), "{failed}");
-        assert!(error("sh -c 'exit 1'").ends_with("it said nothing"));
+        assert!(error("sh -c 'exit 1'").ends_with("it printed no error"));
         assert!(error("sh -c 'kill -9 $$'").contains("signal: 9"));
         assert!(error("/nowhere/either").contains("cannot start /nowhere/either"));
         assert!(error("grpc 127.0.0.1:1").contains("cannot start /nowhere/at/all"));

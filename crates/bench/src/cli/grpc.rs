@@ -70,7 +70,7 @@ pub struct GrpcArgs {
     /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// What every load has.
+    /// How much load, and where its figures go.
     #[command(flatten)]
     pub load: LoadArgs,
 }
@@ -100,7 +100,7 @@ pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     let sources = input::sources(args.load.seed, args.rows.as_deref())?;
     let data = args.data.as_deref().map(read_data).transpose()?;
     if args.messages == 0 {
-        bail!("--messages 0: a call sends its messages once or more often");
+        bail!("--messages 0: it must be at least 1");
     }
     let (target, method) = find(args).await?;
     let shape = Shape::from(&method);

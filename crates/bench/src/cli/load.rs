@@ -81,7 +81,7 @@ pub enum ArrivalsArg {
 /// What a protocol allows on one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Multiplexing {
-    /// Most requests at once on a connection.
+    /// Requests in flight on a connection, at most.
     pub in_flight_max: usize,
     /// The reason for it, shown to a user who asks for more.
     pub reason: &'static str,

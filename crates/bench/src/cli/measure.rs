@@ -115,7 +115,7 @@ fn describe(plan: &Plan, load: &mut Load) {
     }
 }
 
-/// Asks the server before and after, and shows how the run goes on.
+/// Asks the server before and after the run, and shows progress.
 struct Observer {
     probe: Option<Probe>,
     before: Option<Reading>,
@@ -131,7 +131,7 @@ impl Observer {
     }
 
     fn read(&self) -> Option<Reading> {
-        // A server that stops answering is seen in the figures; what it would have said of itself is missing then.
+        // A server that stops answering is seen in the figures; only what it counts is missing.
         self.probe.as_ref()?.read().ok()
     }
 }
@@ -150,7 +150,7 @@ impl Watch for Observer {
     }
 
     fn ended(&mut self) {
-        // A server that was too busy to answer may have the time now; its figures say what time they are of.
+        // A server that was too busy to answer may have the time now; its figures carry the time that they cover.
         if self.after.is_none() {
             self.after = self.read();
         }

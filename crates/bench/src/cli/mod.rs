@@ -38,7 +38,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done (with --slo: held); 1 --slo missed; 2 usage or nothing could be measured; 3 the run is INVALID;
+Exit codes: 0 done (and every --slo held); 1 --slo missed; 2 usage or nothing could be measured; 3 the run is INVALID;
 4 --slo inconclusive.";
 
 /// What to do.

@@ -14,12 +14,12 @@ use crate::values;
 /// A null server.
 #[derive(Clone, Debug, Args)]
 pub struct NullArgs {
-    /// What it speaks.
+    /// The protocol.
     #[command(subcommand)]
     pub protocol: Protocol,
 }
 
-/// What a null server speaks.
+/// The protocol of a null server.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Protocol {
     /// Answers every gRPC method
@@ -66,7 +66,7 @@ pub struct Serving {
     /// Threads that serve
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
-    /// Stop all threads for this long, as a garbage collection would
+    /// Stop all threads for this long, as a garbage collection does
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "every")]
     pub stall: Option<Duration>,
     /// From the beginning of one stall to that of the next
@@ -75,7 +75,7 @@ pub struct Serving {
     /// When the first stall begins, in milliseconds since 1970 [default: --every after the start]
     #[arg(long, value_name = "UNIX_MS", requires = "stall")]
     pub stall_from: Option<u64>,
-    /// Each answer is held back so long, whole milliseconds
+    /// Hold back each answer for this long, in whole milliseconds
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     pub delay: Duration,
 }

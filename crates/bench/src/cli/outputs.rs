@@ -1,4 +1,4 @@
-//! Where a load's figures go, opened before anything is measured: a file that cannot be written is known then, and
+//! The files that a load's figures go to, opened before the run: a file that cannot be written is reported then, and
 //! not after an hour.
 
 use std::collections::HashSet;

@@ -9,7 +9,7 @@ use grpc::{Encoded, Ignored, Limits, Response, Server, Status, Streaming};
 use prost::Message as _;
 use tokio::runtime::Handle;
 
-/// Largest message that is answered: what gRPC clients take by default.
+/// Largest answer: what gRPC clients accept by default.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 const NAME: &str = "any method";
@@ -24,8 +24,7 @@ pub enum Streams {
     Both,
 }
 
-/// Fields that no service can have, for protobuf keeps their numbers to itself: every message type may hold them
-/// unknown.
+/// Fields with numbers that protobuf reserves: no service has them, so every message type may hold them as unknown.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Filler {
     #[prost(bytes = "bytes", tag = "19000")]
@@ -36,7 +35,7 @@ pub(super) struct Filler {
 }
 
 impl Filler {
-    /// A message of exactly so many bytes; there is none of 1 to 3, nor one that is too large.
+    /// A message of exactly so many bytes; none if that is 1 to 3, which no field fits, or too large.
     pub(super) fn of(encoded_bytes: usize) -> Option<Self> {
         /// Field number and length of the first field.
         const OVERHEAD_BYTES_MAX: usize = 3 + 5;

@@ -12,7 +12,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 
 const STREAMS_MAX: u32 = 4096;
-/// Windows for request bodies; large, so that the server never is what a body waits for.
+/// Windows for request bodies; so large that a body never waits for the server.
 const WINDOW_BYTES: u32 = 4 << 20;
 
 /// What is answered.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 const READ_BYTES: usize = 64 * 1024;
-/// Answers put together before they are written; an answer larger than that is written by itself.
+/// Answers are gathered up to this before they are written; a larger answer is written by itself.
 const WRITE_BYTES: usize = 64 * 1024;
 /// Reads whose answers are held back; with more of them the next read waits.
 const HELD_BACK_MAX: usize = 4096;
@@ -32,7 +32,7 @@ pub(super) fn encoded(reply: &Reply) -> Bytes {
     }
 }
 
-/// Serves one connection until it ends, well or badly: that is the client's to tell.
+/// Serves one connection until it ends; how it ended is the client's to report.
 pub(super) async fn serve(stream: TcpStream, answer: Bytes, delay: Duration) {
     let (reader, writer) = stream.into_split();
     let _ = if delay.is_zero() {

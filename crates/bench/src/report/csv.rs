@@ -1,7 +1,7 @@
 //! A row for each request, written by a thread of its own while the run goes on.
 //!
-//! Workers never wait for the file: a batch that finds the queue full is refused, and a file that lacks rows is named
-//! so. Must not know the protocol: how a request ended is a number that the caller puts into words.
+//! Workers never wait for the file: a batch that finds the queue full is refused, and a file that lacks rows says so in
+//! its name. Must not know the protocol: how a request ended is a number that the caller puts into words.
 
 use std::collections::HashMap;
 use std::io;
@@ -97,7 +97,7 @@ pub(crate) struct Rows {
     /// Where they are: a file that lacks rows has `interrupted` or `incomplete` in its name.
     pub(crate) path: PathBuf,
     pub(crate) written: u64,
-    /// Rows that are missing because the writer could not follow.
+    /// Rows that are missing because the writer could not keep up.
     pub(crate) dropped: u64,
 }
 
@@ -130,7 +130,7 @@ impl RowWriter {
     /// Writes the queued rows and gives the file its name; rows that come later are lost.
     pub(crate) fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
         let wrong = || format!("cannot write {}", self.path.display());
-        // A thread that has ended tells why below.
+        // If the thread has ended, its error is reported below.
         let _ = self.sink.sender.send(Message::Finish);
         let ended = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")));
         let into = ended.with_context(wrong)?;
@@ -154,8 +154,7 @@ impl RowWriter {
 }
 
 impl RowSink {
-    /// Queues the rows and returns at once; false if they are dropped, because the queue is full or the file takes no
-    /// more.
+    /// Queues the rows and returns at once; returns false, and drops them, if the queue is full or the file failed.
     pub(crate) fn push_batch(&self, rows: Vec<Row>) -> bool {
         let count = rows.len();
         let queued = self.shared.queued.fetch_add(count, Ordering::Relaxed) + count;

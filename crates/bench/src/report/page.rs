@@ -36,7 +36,7 @@ enum Block {
     Figures(Vec<Drawn>),
 }
 
-/// What a block wants to be seen as.
+/// How a block looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// Nothing in particular.
@@ -46,7 +46,7 @@ pub enum Tone {
     Main,
     /// As it should be.
     Good,
-    /// To be read before the figures are.
+    /// To be read before the figures.
     Warning,
     /// Wrong.
     Bad,

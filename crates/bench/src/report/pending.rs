@@ -66,7 +66,7 @@ impl Pending {
         self.finish_as(&path)
     }
 
-    /// Gives it another name in the same folder; what has no name of its own just ends.
+    /// Gives it another name in the same folder; a device or a pipe is flushed and keeps its name.
     pub fn finish_as(mut self, path: &Path) -> anyhow::Result<()> {
         let wrong = || format!("cannot write {}", path.display());
         self.flush().with_context(wrong)?;

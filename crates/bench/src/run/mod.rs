@@ -30,13 +30,13 @@ use crate::report::units::float;
 use crate::verdict::{self, Seen};
 use crate::workload::Workload;
 
-/// How long requests under way are waited for when a run is ended from outside.
+/// How long a run that is ended from outside waits for its requests in flight.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Parts of a run's time that are kept apart; beyond, two become one.
+/// Intervals that a run is divided into.
 const INTERVALS: u32 = 60;
 
-/// What may be shown while a run goes on.
+/// How a run goes, while it goes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Since measuring began.
@@ -164,7 +164,7 @@ impl<'a> Coordinator<'a> {
             tokio::select! {
                 message = self.messages.recv() => match message {
                     Some(Message::Opened(opened)) => opened?,
-                    _ => bail!("a worker ended before it began"),
+                    _ => bail!("a worker thread ended before the run began"),
                 },
                 _ = &mut interrupt => bail!("the run was interrupted before anything was measured"),
             }

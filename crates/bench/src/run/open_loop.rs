@@ -1,4 +1,4 @@
-//! Requests at the times when they are due, whether the last ones are answered or not.
+//! Requests at the times when they are due, whether earlier ones are answered or not.
 //!
 //! A request waits for a free place on a connection for the timeout at most; one that finds none is recorded as not
 //! sent. So every request that was due has an ending, however far the server is behind.
@@ -17,7 +17,7 @@ use crate::recorder::Asked;
 use crate::schedule::DueTimes;
 use crate::workload::Session;
 
-/// Requests that are given up in a row before other tasks of the thread get their turn.
+/// Requests that are given up in a row before the other tasks of the thread run.
 const GIVEN_UP_AT_ONCE: u64 = 1024;
 
 /// Latest due time, in seconds: beyond, an instant could overflow.

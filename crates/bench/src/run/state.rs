@@ -23,9 +23,9 @@ pub(super) enum Stage {
     Opening,
     /// Requests are made; the instant is the beginning, the warm-up's too.
     Running(Instant),
-    /// No further requests; those under way are waited for.
+    /// No further requests; those in flight may still end.
     Stopping,
-    /// Requests under way are given up.
+    /// Requests in flight are given up.
     Cut,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// Number of the next request, where numbers are dense.
     pub(super) next_number: AtomicU64,
-    /// The first number that is not made any more.
+    /// The number of the first request that is not made.
     pub(super) number_end: AtomicU64,
     /// Takes a row for each request, if rows are written.
     pub(super) rows: Option<RowSink>,
@@ -51,7 +51,7 @@ pub(super) struct WorkerState {
     pub(super) recorder: RefCell<Recorder>,
     pub(super) timeouts: Timeouts,
     pub(super) window: Window,
-    /// When the last request under way is given up: all that were due in the window have had the timeout by then.
+    /// When the last request in flight is given up: by then the timeout of every request due in the window is over.
     gives_up_at: Option<Instant>,
     worker: u32,
     /// Requests this worker made, for numbers that need not be dense.
@@ -120,7 +120,7 @@ impl WorkerState {
     }
 }
 
-/// Waits until a time; without one, for ever.
+/// Waits until `at`; forever, if there is no such time.
 pub(super) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,

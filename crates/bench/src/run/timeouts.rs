@@ -1,5 +1,5 @@
-//! The longest time that something may take, kept by one clock tick for all requests of a worker: a timer for each
-//! request would cost more than some requests do.
+//! Timeouts of all requests of a worker, kept by one clock tick: a timer for each request would cost more than some
+//! requests do.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,7 +17,7 @@ struct Waiting {
     waker: Option<Waker>,
 }
 
-/// What one worker waits for, a slot each.
+/// The waits of one worker, a slot each.
 pub(super) struct Timeouts {
     /// The time of the last tick.
     now: Cell<Instant>,
@@ -37,7 +37,7 @@ impl Timeouts {
         }
     }
 
-    /// Runs as long as the worker does, and ends the waits whose time is over.
+    /// Runs as long as the worker does, and ends the waits whose timeout is over.
     pub(super) async fn keep(&self) {
         let mut ticks = tokio::time::interval(self.tick_length);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -68,7 +68,7 @@ impl Timeouts {
         self.is_cut.get() || self.now.get() >= until
     }
 
-    /// Waits for `future` in a slot that no other is in; none if the time was over first, and `future` is then dropped.
+    /// Waits for `future` in a slot that no other wait uses; returns none, and drops `future`, if `until` comes first.
     pub(super) async fn within<F: Future>(&self, slot: usize, until: Instant, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         self.slots.borrow_mut()[slot].until = Some(until);

@@ -29,11 +29,11 @@ pub(super) enum Message {
     Part { interval: usize, span: Duration, part: Box<Part> },
     /// It is done.
     Done(Box<Done>),
-    /// It cannot go on.
+    /// It failed and ends.
     Broken(anyhow::Error),
 }
 
-/// A worker's last word.
+/// What a worker reports at its end.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) usage: Usage,

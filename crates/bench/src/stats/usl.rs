@@ -30,7 +30,7 @@ pub(crate) struct Usl {
     pub(crate) lambda: Interval,
     /// Contention: the share of the work that is serialised; 0 or more.
     pub(crate) sigma: Interval,
-    /// Coherence: what agreeing costs; 0 or more.
+    /// Coherence: what keeping any two clients consistent costs; 0 or more.
     pub(crate) kappa: Interval,
     /// The number of clients beyond which throughput falls; none if κ is 0.
     pub(crate) peak: Option<Peak>,
@@ -48,7 +48,7 @@ pub(crate) struct Peak {
     pub(crate) clients: f64,
     /// Lower end of its interval; none where κ is too uncertain for one.
     pub(crate) low: Option<f64>,
-    /// Upper end; none where it may rise for ever.
+    /// Upper end; none if throughput may rise without end.
     pub(crate) high: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of a CSV file, read once and kept: a run reads no files.
+//! Rows of a CSV file, read into memory before a run: a run reads no files.
 
 use std::fs::File;
 use std::io::Read as _;

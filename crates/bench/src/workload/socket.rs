@@ -21,7 +21,7 @@ use tokio_util::either::Either;
 use super::Traffic;
 use crate::tls;
 
-/// Longest time for a connection to come about, TLS included, where no request's own limit bounds it.
+/// Timeout of opening a connection, TLS included, if no request's timeout applies.
 pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Counts what the sockets of one session carry. It is shared with a connection's own task, hence atomic; all of them

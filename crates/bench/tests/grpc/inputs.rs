@@ -94,12 +94,12 @@ async fn names_that_are_not_there_are_answered_with_those_that_are() {
     assert!(line.starts_with(&expected) && line.contains("grpc.health.v1.Health"), "{line}");
     for (outcome, line) in [
         ("cuont", "--outcome cuont: no field cuont in testing.Message; it has count, fail, payload, delay_ms"),
-        ("count.x", "--outcome count.x: nothing is within what comes before x"),
+        ("count.x", "--outcome count.x: the field before x has no fields"),
     ] {
         assert_eq!(refusal(address, CALL, &["--data", "{}", "--outcome", outcome]).await, line);
     }
     let line = refusal(address, "grpc.testing.TestService/UnaryCall", &["--data", "{}", "--outcome", "payload"]).await;
-    assert_eq!(line, "--outcome payload: a message, not a value; go on to one of its fields");
+    assert_eq!(line, "--outcome payload: this is a message: name one of its fields");
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ fn a_port_where_nothing_listens_is_named() {
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_is_refused_with_advice() {
+fn a_certificate_that_no_root_signed_is_refused_with_advice() {
     let (tls, _folder, authority) = certificate(b"http/1.1");
     let server = Server::start(false, Some(tls), |_| answer(200, ""));
     let (_, _other_folder, other) = certificate(b"http/1.1");

@@ -145,7 +145,7 @@ pub(crate) fn script(steps: Vec<Step>) -> SocketAddr {
             // The look before a load sends nothing and goes.
             let mut stream = std::iter::repeat_with(|| listener.accept().expect("a connection").0)
                 .find_map(|mut stream| read_head(&mut stream).then_some(stream))
-                .expect("it repeats for ever");
+                .expect("it repeats without end");
             step(&mut stream);
         }
     });

@@ -58,7 +58,7 @@ fn law(usl: &Usl) -> Vec<String> {
         format!("  {name} {} ({} to {})", short(interval.estimate), short(interval.low), short(interval.high))
     };
     let peak = usl.peak.map_or_else(
-        || "  no peak: nothing is seen to be spent on agreeing".to_owned(),
+        || "  no peak: no cost of coherence is seen".to_owned(),
         |peak| {
             let low = peak.low.map_or_else(|| "unknown".to_owned(), |low| format!("{low:.1}"));
             let high = peak.high.map_or_else(|| "no upper limit".to_owned(), |high| format!("{high:.1}"));
@@ -91,7 +91,7 @@ fn rates(served: &Served) -> String {
         |last| format!("served up to {}", shown::value(Metric::Rate, last)),
     );
     let why = match served.first_refused {
-        None => "; every rate was, so the knee lies higher".to_owned(),
+        None => "; every rate was served, so the limit is higher".to_owned(),
         Some((rate, Refusal::NotReached)) => {
             format!("; at {} less than {}% of it was reached", shown::value(Metric::Rate, rate), ACHIEVED_MIN * 100.0)
         }

@@ -16,8 +16,8 @@ use super::target::Target;
 use crate::template::Turn;
 use crate::workload::{Answer, Ending, Session, Traffic};
 
-/// How long a request that could not reach the server keeps its place before the next one: an outage is to be counted
-/// in requests that were tried, not in turns of a loop. No part of any time that is measured.
+/// How long a request that could not reach the server holds its place before the next one, so that an outage does not
+/// make requests as fast as a loop turns. It is not part of any measured time.
 pub const REST: Duration = Duration::from_millis(10);
 
 /// What all connections of a load have.

@@ -39,7 +39,7 @@ pub const REPLY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Pauses between tries to connect again: short, since a load wants to see the server come back.
 const RECONNECT_FIRST: Duration = Duration::from_millis(5);
 const RECONNECT_MAX: Duration = Duration::from_millis(50);
-/// Windows and frames so large that the client never is what an answer waits for, as in the HTTP load.
+/// Windows and frames so large that an answer never waits for the client, as in the HTTP load.
 const STREAM_WINDOW_BYTES: u32 = 64 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 256 << 20;
 const FRAME_BYTES_MAX: u32 = 256 << 10;
@@ -91,7 +91,7 @@ impl GrpcWorkload {
         self.change(|shared| shared.metadata = metadata)
     }
 
-    /// The server is told that the caller gives up after this, and the caller does.
+    /// The deadline of a call; the server is told it.
     #[must_use]
     pub fn deadline(self, deadline: Option<Duration>) -> Self {
         self.change(|shared| shared.deadline = deadline)

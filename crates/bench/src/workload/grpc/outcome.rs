@@ -1,4 +1,4 @@
-//! Endings by the value of a field of the answer: a purchase that was refused is no failed call, and yet not the same.
+//! Endings by the value of a field of the answer: a refused purchase is not a failed call, but it is not a sale either.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ impl OutcomeField {
         let mut within = Some(descriptor.clone());
         for name in path.split('.') {
             let Some(message) = within.take() else {
-                return Err(format!("{path}: nothing is within what comes before {name}"));
+                return Err(format!("{path}: the field before {name} has no fields"));
             };
             let found = message.get_field_by_name(name).or_else(|| message.get_field_by_json_name(name));
             let Some(field) = found else {
@@ -47,7 +47,7 @@ impl OutcomeField {
             fields.push(field);
         }
         if within.is_some() {
-            return Err(format!("{path}: a message, not a value; go on to one of its fields"));
+            return Err(format!("{path}: this is a message: name one of its fields"));
         }
         let (descriptor, name) = (descriptor.clone(), path.to_owned());
         Ok(Self { descriptor, fields: fields.into(), name, values: Arc::default() })

@@ -20,7 +20,7 @@ mod proto {
     include!(concat!(env!("OUT_DIR"), "/grpc.reflection.v1.rs"));
 }
 
-/// Files of one contract: a server that always needs another one would be asked for ever.
+/// Files of one contract, so that a server that always names another one is not asked without end.
 pub const DESCRIPTOR_FILES_MAX: usize = 4096;
 
 static V1: Path = Path::new("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");

@@ -48,7 +48,7 @@ impl Schema {
             bail!(no_service(names.iter().map(String::as_str), service));
         };
         let mut pool = DescriptorPool::new();
-        pool.add_file_descriptor_protos(files).context("reflection failed: the server's contract is unsound")?;
+        pool.add_file_descriptor_protos(files).context("reflection failed: the server's contract is not valid")?;
         Ok(Self { pool })
     }
 

@@ -1,5 +1,5 @@
-//! A connection of HTTP/1.1. No task of its own drives it: the request that has it does, so that an answer wakes
-//! no other task, and a request that is given up closes it.
+//! A connection of HTTP/1.1. The request that uses it also drives it, so that an answer wakes no other task, and a
+//! request that is given up closes it.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ use crate::workload::socket::{Counters, Dialer, Transport};
 pub(super) struct Session {
     dialer: Dialer,
     counters: Arc<Counters>,
-    /// Empty while a request has it, and after the connection has ended.
+    /// Empty while a request uses it, and after the connection has ended.
     /// Boxed, because it is moved out and in again with each request.
     link: RefCell<Option<Box<Link>>>,
 }
@@ -42,11 +42,11 @@ impl Session {
 
     pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Answer {
         let mut watch = Stopwatch::start();
-        let kept = match self.link.take() {
+        let idle = match self.link.take() {
             Some(mut link) => link.is_ready().await.then_some(link),
             None => None,
         };
-        let mut link = match kept {
+        let mut link = match idle {
             Some(link) => {
                 watch = Stopwatch::start();
                 link
@@ -76,7 +76,7 @@ impl Link {
         Ok(Box::new(Self { sender, connection: Some(connection) }))
     }
 
-    /// Whether the next request can be sent; waits until the last exchange is quite over.
+    /// Whether the next request can be sent; waits until the last exchange is over.
     async fn is_ready(&mut self) -> bool {
         poll_fn(|cx| {
             drive(&mut self.connection, cx);

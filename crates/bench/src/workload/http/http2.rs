@@ -15,7 +15,7 @@ use super::ending::{CLOSED, CONNECTION, RESET, Stopwatch};
 use crate::workload::Answer;
 use crate::workload::socket::{Counters, Dialer, agreed_protocol};
 
-/// What the server may send on a stream before it is read; large, so that the client never is what a body waits for.
+/// What the server may send on a stream before it is read; so large that a body never waits for the client.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 /// What it may send on all streams.
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
@@ -29,7 +29,7 @@ pub(super) struct Session {
     dialer: Dialer,
     counters: Arc<Counters>,
     sender: RefCell<Option<Sender>>,
-    /// Held while a connection is opened: of many requests that find it closed one opens it.
+    /// Held while a connection is opened, so that one of the requests that find it closed opens it.
     opening: Mutex<()>,
 }
 

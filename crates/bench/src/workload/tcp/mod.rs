@@ -98,7 +98,7 @@ pub struct TcpSession {
     workload: TcpWorkload,
     counters: Arc<Counters>,
     pipe: RefCell<Option<Pipe>>,
-    /// Held while a connection is opened: of many requests that find it closed one opens it.
+    /// Held while a connection is opened, so that one of the requests that find it closed opens it.
     opening: Mutex<()>,
 }
 

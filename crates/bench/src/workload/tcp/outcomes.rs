@@ -14,7 +14,7 @@ pub(super) const OTHER: u16 = 5;
 /// Outcomes are numbered from here on.
 pub(super) const OUTCOME_MIN: u16 = 6;
 
-/// Kinds of replies told apart: every byte, and as many again.
+/// Kinds of replies told apart: every single byte, and as many others.
 pub const OUTCOMES_MAX: usize = 512;
 /// Bytes of a reply that tell it apart.
 pub const OUTCOME_BYTES_MAX: usize = 64;
@@ -55,7 +55,7 @@ impl Outcomes {
     }
 }
 
-/// What one session has seen of them: it asks the others only for what is new to it.
+/// The kinds that one session knows: it takes the lock only for a kind that is new to it.
 #[derive(Debug)]
 pub(super) struct Seen {
     outcomes: Arc<Outcomes>,

@@ -125,7 +125,7 @@ impl Pipe {
 }
 
 impl State {
-    /// Hands the replies in `input` to those who wait for them.
+    /// Hands the replies in `input` to the requests that wait for them.
     fn take_in(&mut self, mut input: &[u8], now: Instant) -> Result<(), u16> {
         loop {
             match self.replies.next(&mut input) {
