@@ -1,4 +1,4 @@
-//! The store's actions, the same for every transport, console and test. Must not know who asks.
+//! The store's actions, the same for every transport, console and test. Must not know transports.
 
 mod search;
 
@@ -18,7 +18,7 @@ use crate::{
     domain::{BookId, Entry, IdempotencyKey, PriceChange, Purchase, Receipt, Restocked, STOCK_MAX},
     fault::{Fault, Limit},
     ledger::Ledger,
-    metrics::Metrics,
+    metrics::{Levels, Metrics},
     money::{Cents, WANTED},
     settings::{Reads, Settings},
     store::{OpenError, Page, Readers},
@@ -41,7 +41,7 @@ struct Inner {
     metrics: Arc<Metrics>,
     tails: AtomicUsize,
     streams: AtomicUsize,
-    /// Turns true once, when whoever follows the log must let go.
+    /// Turns true once, to end every [`Tail`].
     ending: watch::Sender<bool>,
 }
 
@@ -136,34 +136,29 @@ impl Bookstore {
         self.inner.shelf.load().len()
     }
 
-    /// The number of the newest log entry.
-    pub fn last_number(&self) -> i64 {
-        *self.inner.ledger.watch().borrow()
-    }
-
-    /// Jobs that wait for the ledger.
-    pub fn queued(&self) -> usize {
-        self.inner.ledger.queued()
-    }
-
-    /// The store's counters.
-    pub fn metrics(&self) -> &Metrics {
-        &self.inner.metrics
+    /// What is in use.
+    pub fn levels(&self) -> Levels {
+        Levels {
+            purchases_queued: self.inner.ledger.queued(),
+            books: self.books(),
+            log_number: *self.inner.ledger.watch().borrow(),
+            healthy: *self.healthy().borrow(),
+        }
     }
 
     /// Whether purchases are taken: false from a failure of the store until it has been read back.
-    pub fn sound(&self) -> watch::Receiver<bool> {
+    pub fn healthy(&self) -> watch::Receiver<bool> {
         self.inner.ledger.healthy()
     }
 
-    /// Ends every [`Tail`], so that a server that drains does not wait for those who follow the log.
+    /// Ends every [`Tail`], so that a server that drains does not wait for callers that follow the log.
     pub fn end_tails(&self) {
         self.inner.ending.send_replace(true);
     }
 
-    /// Commits what is queued and closes the file; false when it took longer than `patience`. Blocks.
-    pub fn close(&self, patience: Duration) -> bool {
-        self.inner.ledger.close(patience)
+    /// Commits what is queued and closes the file; false if it takes longer than `timeout`. Blocks.
+    pub fn close(&self, timeout: Duration) -> bool {
+        self.inner.ledger.close(timeout)
     }
 
     /// The size of a page for a caller that asked for `asked` items; 0 means the largest page there is.

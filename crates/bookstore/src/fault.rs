@@ -5,14 +5,8 @@ use std::{fmt, time::Duration};
 /// A limit that a request ran into; the name it has in the configuration and in the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// Open connections.
-    Connections,
-    /// Calls that have started and not ended.
-    CallsInFlight,
     /// Purchases and operator actions that wait for the ledger.
     PurchasesQueued,
-    /// One message, in bytes.
-    MessageBytes,
     /// A topic, in bytes.
     TopicBytes,
     /// Items asked for in one page.
@@ -25,24 +19,13 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit, for metrics that show them all from the start.
-    pub const ALL: [Self; 8] = [
-        Self::Connections,
-        Self::CallsInFlight,
-        Self::PurchasesQueued,
-        Self::MessageBytes,
-        Self::TopicBytes,
-        Self::PageSize,
-        Self::LogTails,
-        Self::SearchStreams,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::PurchasesQueued, Self::TopicBytes, Self::PageSize, Self::LogTails, Self::SearchStreams];
 
     /// Its key below `limits` in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Connections => "connections",
-            Self::CallsInFlight => "calls_in_flight",
             Self::PurchasesQueued => "purchases_queued",
-            Self::MessageBytes => "message_bytes",
             Self::TopicBytes => "topic_bytes",
             Self::PageSize => "page_size",
             Self::LogTails => "log_tails",
@@ -52,9 +35,7 @@ impl Limit {
 
     const fn advice(self) -> &'static str {
         match self {
-            Self::Connections => "close idle connections or share one, and try again later",
-            Self::CallsInFlight | Self::PurchasesQueued => "try again after a pause",
-            Self::MessageBytes => "send a smaller message",
+            Self::PurchasesQueued => "try again after a pause",
             Self::TopicBytes => "name a shorter topic",
             Self::PageSize => "ask for a smaller page",
             Self::LogTails => "end another tail or read the log by pages",
@@ -150,9 +131,6 @@ pub enum Fault {
         /// The copies it wanted.
         quantity: u32,
     },
-    /// The caller may not do this.
-    #[error("{0}")]
-    Denied(&'static str),
 }
 
 fn copies(count: u32) -> String {

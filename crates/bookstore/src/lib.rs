@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod money;
 mod nearest;
 pub mod sample;
+mod service;
 pub mod settings;
 pub mod store;
 
@@ -26,4 +27,5 @@ pub use bookstore::Bookstore;
 pub use domain::{BookId, IdempotencyKey, Purchase, Receipt, Verdict};
 pub use fault::Fault;
 pub use money::Cents;
+pub use service::{BookstoreService, FILE_NAME};
 pub use settings::{Commit, Limits, Reads, Settings};

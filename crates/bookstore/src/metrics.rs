@@ -1,9 +1,10 @@
 //! What the store counts about itself. Must not know how the numbers are served.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
+use hosting::metrics::{Page, Refusals};
 use prometheus_client::{
-    encoding::{EncodeLabelSet, LabelSetEncoder},
+    encoding::{EncodeLabel as _, EncodeLabelSet, LabelSetEncoder},
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::{Registry, Unit},
 };
@@ -18,39 +19,41 @@ use crate::{
 pub struct Metrics {
     purchases: Family<Outcome, Counter>,
     replays: Counter,
-    refusals: Family<Refused, Counter>,
+    refusals: Refusals,
     batch_entries: Histogram,
     commit_seconds: Histogram,
     store_failures: Counter,
     foreign_entries: Counter,
 }
 
+/// What is in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Levels {
+    /// Purchases and operator actions that wait for the ledger.
+    pub purchases_queued: usize,
+    /// Books in the catalogue.
+    pub books: usize,
+    /// The number of the newest log entry.
+    pub log_number: i64,
+    /// Whether purchases are taken.
+    pub healthy: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Outcome(Verdict);
 
 impl EncodeLabelSet for Outcome {
-    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
         ("outcome", self.0.name()).encode(encoder.encode_label())
     }
 }
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Refused(Limit);
-
-impl EncodeLabelSet for Refused {
-    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
-        ("limit", self.0.name()).encode(encoder.encode_label())
-    }
-}
-
-use prometheus_client::encoding::EncodeLabel as _;
 
 impl Default for Metrics {
     fn default() -> Self {
         Self {
             purchases: Family::default(),
             replays: Counter::default(),
-            refusals: Family::default(),
+            refusals: Refusals::default(),
             batch_entries: Histogram::new((0..=10).map(|power| f64::from(1 << power))),
             // 50 µs, a fast SSD's fsync, to 3.3 s, a disk in trouble.
             commit_seconds: Histogram::new((0..=16).map(|power| 50e-6 * f64::from(1 << power))),
@@ -62,21 +65,18 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Makes the counters and shows them in `registry`, those that are 0 as well.
-    pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
+    pub fn register(registry: &mut Registry, refusals: Refusals) -> Self {
+        let metrics = Self { refusals, ..Self::default() };
         for verdict in Verdict::ALL {
             drop(metrics.purchases.get_or_create(&Outcome(verdict)));
         }
-        for limit in Limit::ALL {
-            drop(metrics.refusals.get_or_create(&Refused(limit)));
-        }
+        metrics.refusals.show(Limit::ALL.map(Limit::name));
         registry.register("purchases", "Purchases decided, by outcome", metrics.purchases.clone());
         registry.register(
             "purchases_replayed",
             "Purchases answered from an earlier one with the same key",
             metrics.replays.clone(),
         );
-        registry.register("refused", "Requests refused because a limit was reached", metrics.refusals.clone());
         registry.register("ledger_batch_entries", "Log entries in one commit", metrics.batch_entries.clone());
         registry.register_with_unit(
             "ledger_commit",
@@ -98,8 +98,13 @@ impl Metrics {
     }
 
     /// Counts a request that ran into a limit.
-    pub fn refused(&self, limit: Limit) {
-        self.refusals.get_or_create(&Refused(limit)).inc();
+    pub(crate) fn refused(&self, limit: Limit) {
+        self.refusals.count(limit.name());
+    }
+
+    /// Counts an answer that is larger than a message may be.
+    pub(crate) fn answer_refused(&self) {
+        self.refusals.count("message_bytes");
     }
 
     pub(crate) fn decided<'r>(&self, receipts: impl Iterator<Item = &'r Receipt>) {
@@ -130,4 +135,14 @@ impl Metrics {
     pub(crate) fn foreign_entries(&self, count: i64) {
         self.foreign_entries.inc_by(u64::try_from(count).unwrap_or(0));
     }
+}
+
+/// Writes the levels.
+pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {
+    let queued = "Purchases and operator actions that wait for the ledger";
+    page.gauge("purchases_queued", queued, levels.purchases_queued)?;
+    page.gauge("books", "Books in the catalogue", levels.books)?;
+    page.gauge("log_number", "Number of the newest log entry", levels.log_number)?;
+    let healthy = "1 while purchases are taken, 0 while a failed store is read back";
+    page.gauge("store_sound", healthy, levels.healthy)
 }

@@ -1,6 +1,9 @@
-//! What the embedding program may set: modes and limits, with defaults for a small machine.
+//! The settings `ledger.…`, `catalogue.…` and, of `limits.…`, those of the store. Must not know where their values
+//! come from.
 
 use std::time::Duration;
+
+use hosting::{Reader, Refused};
 
 /// When the ledger commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +11,7 @@ pub enum Commit {
     /// One transaction for all purchases that wait.
     #[default]
     Group,
-    /// One transaction for each purchase, by a pool of connections: the classic way, kept to compare with.
+    /// One transaction for each purchase, by a pool of connections: the classic way, to compare with.
     Each,
 }
 
@@ -18,11 +21,11 @@ pub enum Reads {
     /// The published memory.
     #[default]
     Memory,
-    /// A query for each read: the classic way, kept to compare with.
+    /// A query for each read: the classic way, to compare with.
     Database,
 }
 
-/// How the store works.
+/// How the store works. No one but tests sets what has no name in the configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// When the ledger commits.
@@ -49,24 +52,6 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            commit: Commit::default(),
-            reads: Reads::default(),
-            batch_max: 1024,
-            write_pool: 10,
-            read_pool: 4,
-            poll_interval: Duration::from_millis(20),
-            busy_timeout: Duration::from_secs(5),
-            page_cache_bytes: 64 << 20,
-            restock_slice: 4096,
-            keys_in_memory: 1 << 19,
-            limits: Limits::default(),
-        }
-    }
-}
-
 /// Bounds on what the store holds and on what one request may ask.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -76,7 +61,7 @@ pub struct Limits {
     pub topic_bytes: usize,
     /// Items in a page.
     pub page_size: usize,
-    /// Bytes in a message; a larger answer is refused, and a page ends where the message is full.
+    /// Bytes in a message, as the server has it; a larger answer is refused, and a page ends where the message is full.
     pub message_bytes: usize,
     /// Searches that are streamed at once.
     pub search_streams: usize,
@@ -86,16 +71,43 @@ pub struct Limits {
     pub log_tails: usize,
 }
 
+/// The longest message, if the server sets no other: what clients take if no one tells them otherwise.
+const MESSAGE_BYTES_DEFAULT: usize = 4 << 20;
+
+impl hosting::Settings for Settings {
+    fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
+        Ok(Self {
+            commit: from.choice("ledger.commit", &[("group", Commit::Group), ("each", Commit::Each)])?,
+            reads: from.choice("catalogue.reads", &[("memory", Reads::Memory), ("database", Reads::Database)])?,
+            batch_max: from.whole("ledger.batch_max", 1024, 1..=1 << 16)?,
+            write_pool: from.whole("ledger.pool", 10, 1..=256)?,
+            read_pool: from.whole("catalogue.pool", 4, 1..=256)?,
+            poll_interval: Duration::from_millis(20),
+            busy_timeout: Duration::from_secs(5),
+            page_cache_bytes: 64 << 20,
+            restock_slice: 4096,
+            keys_in_memory: 1 << 19,
+            limits: Limits {
+                purchases_queued: from.whole("limits.purchases_queued", 16_384, 1..=1 << 24)?,
+                topic_bytes: from.bytes("limits.topic_bytes", 256, 1..=1 << 16)?,
+                page_size: from.whole("limits.page_size", 1000, 1..=100_000)?,
+                message_bytes: MESSAGE_BYTES_DEFAULT,
+                search_streams: from.whole("limits.search_streams", 256, 1..=1 << 16)?,
+                quantity: from.whole("limits.quantity", 1000, 1..=1 << 30)?.try_into().unwrap_or(u32::MAX),
+                log_tails: from.whole("limits.log_tails", 16, 1..=1 << 16)?,
+            },
+        })
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        hosting::defaults()
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            purchases_queued: 16_384,
-            topic_bytes: 256,
-            page_size: 1000,
-            message_bytes: 4 << 20,
-            search_streams: 256,
-            quantity: 1000,
-            log_tails: 16,
-        }
+        Settings::default().limits
     }
 }

@@ -77,7 +77,7 @@ pub enum Fault {
     #[error("there is no such key")]
     Missing,
     /// The entry has another version than the caller expects.
-    #[error("the entry has version {0}, not the expected one: read it again and decide anew")]
+    #[error("the entry has version {0}, not the expected one: read it again and decide again")]
     Conflict(Version),
     /// A bound was reached; nothing was done.
     #[error("the server's limit kv.{} is {at}: {}", limit.name(), limit.advice())]

@@ -12,7 +12,7 @@
 //! let kv = KeyValue::open("unused".as_ref(), Settings::default(), Clock::Wall)?;
 //! let first = kv.create(b"stock", Value::copied(b"7"), None).await?;
 //! let second = kv.update(b"stock", Value::copied(b"6"), Some(first), None).await?;
-//! // Whoever has not seen the second version overwrites nothing.
+//! // A caller that has not seen the second version overwrites nothing.
 //! let late = kv.update(b"stock", Value::copied(b"5"), Some(first), None).await;
 //! assert_eq!(late, Err(Fault::Conflict(second)));
 //! assert_eq!(kv.retrieve(b"stock").await?.value.bytes(), "6");
@@ -29,6 +29,8 @@ mod fault;
 pub mod grpc;
 mod index;
 mod journal;
+mod key_value;
+mod metrics;
 mod service;
 mod settings;
 mod snapshot;
@@ -42,7 +44,8 @@ pub use clock::Clock;
 pub use entry::{Entry, Key, Value, Version};
 pub use fault::{Fault, Limit};
 pub use journal::OpenError;
-pub use service::{KeyValue, Levels, Scan};
+pub use key_value::{KeyValue, Levels, Scan};
+pub use service::{ADDRESS_FILE, FOLDER_NAME, KvService};
 pub use settings::{Durability, Limits, Settings, StoreKind};
 pub use snapshot::{Restore, RestoreError, Snapshot, SnapshotPage};
 pub use timer::sleep;

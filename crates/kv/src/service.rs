@@ -1,310 +1,146 @@
-//! The service: checks what a request asks, does the simulated work, and gets at the table the way it is told to.
-//!
-//! Must not know transports. With [`StoreKind::Concurrent`] nothing is held while a call works.
+//! The key-value store as a service of a server: opened, served, watched and closed. Must not hold a rule.
 
-use std::{num::NonZeroU64, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
-use tokio::sync::{Mutex, MutexGuard, watch};
+use grpc::{
+    Status,
+    server::{Builder, RefusedService},
+};
+use hosting::{Access, Error, Host, Open, Service, Serving, metrics};
+use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{
     clock::Clock,
-    entry::{Entry, Key, Value, Version},
-    fault::{Fault, Limit},
-    journal::{Journal, OpenError},
-    settings::{Durability, Limits, Settings, StoreKind},
-    snapshot::{Snapshot, Source},
-    table::Table,
-    timer,
-    watch::Watch,
-    write::{Action, Outcome},
+    grpc::{
+        AdminService, PairsService, RangeService,
+        wire::{
+            DESCRIPTORS,
+            key_admin_service_server::{self, KeyAdminServiceServer},
+            key_range_service_server::{self, KeyRangeServiceServer},
+            key_value_service_server::{self, KeyValueServiceServer},
+        },
+    },
+    journal::OpenError,
+    key_value::KeyValue,
+    metrics::write,
+    settings::{Durability, Settings},
 };
 
-/// How often entries whose time is over are looked for.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// The store's folder in the data folder; there only with [`Durability::Log`].
+pub const FOLDER_NAME: &str = "kv";
 
-/// Entries that one look removes at the most, so that nobody waits long for the thread; the next look follows at once
-/// if there are more.
-const SWEEP_ENTRIES_MAX: usize = 256;
+/// The file in the data folder that says where the server is that has the store open. Other programs cannot open it
+/// meanwhile.
+pub const ADDRESS_FILE: &str = "kv.address";
 
-/// A page of a scan, asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Scan<'a> {
-    /// Only keys that begin with this.
-    pub prefix: &'a [u8],
-    /// Only keys after this one.
-    pub start_after: Option<&'a [u8]>,
-    /// Entries wanted; 0: as many as the limit allows.
-    pub entries: usize,
-    /// Values are not wanted, and do not count towards the page's bytes.
-    pub keys_only: bool,
-}
-
-/// What is in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Levels {
-    /// Entries, those included whose time is over and which nobody has removed yet.
-    pub entries: usize,
-    /// Their memory.
-    pub bytes: usize,
-    /// Watchers.
-    pub watchers: usize,
-    /// Writes that wait for the journal.
-    pub writes_queued: usize,
-    /// Times that the journal failed and was read back.
-    pub failures: u64,
-    /// Whether writes are taken.
-    pub sound: bool,
-}
-
-/// The key-value service; clones are the same service.
-#[derive(Clone, Debug)]
-pub struct KeyValue {
-    inner: Arc<Inner>,
-}
-
+/// The service, open; or the reason why its store could not be opened.
 #[derive(Debug)]
-struct Inner {
-    settings: Settings,
-    table: Arc<Table>,
-    /// Held for whole calls with [`StoreKind::Mutex`], and by nobody otherwise.
-    lock: Mutex<()>,
-    journal: Option<Journal>,
-    /// Memory does not fail.
-    always_sound: watch::Sender<bool>,
+pub struct KvService {
+    store: Result<KeyValue, Arc<str>>,
+    access: Access,
+    /// What is written to which file once the server listens.
+    announcement: Option<(PathBuf, String)>,
+    /// Never turns true; health without a store.
+    unhealthy: watch::Sender<bool>,
 }
 
-impl KeyValue {
-    /// Opens the service; with [`Durability::Log`] reads back what the folder holds. Blocks.
-    pub fn open(folder: &Path, settings: Settings, clock: Clock) -> Result<Self, OpenError> {
-        let table = Arc::new(Table::new(&settings.limits, clock));
-        let journal = match settings.durability {
-            Durability::Memory => None,
-            Durability::Log => Some(Journal::open(folder, Arc::clone(&table), &settings.limits)?),
+impl Open for KvService {
+    type Settings = Settings;
+    const ENABLED: Option<&'static str> = Some("kv.enabled");
+
+    /// Reads back what the data folder holds. If that cannot be read, the other services still start; but two servers
+    /// on one store do not.
+    async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
+        let folder = host.data.join(FOLDER_NAME);
+        let is_on_disk = settings.durability == Durability::Log;
+        let store = match spawn_blocking(move || KeyValue::open(&folder, settings, Clock::Wall)).await {
+            Ok(Ok(store)) => Ok(store),
+            Ok(Err(error @ OpenError::InUse(_))) => return Err(error.into()),
+            Ok(Err(error)) => Err(error.to_string().into()),
+            // The reader of the files panicked.
+            Err(panic) => Err(Arc::from(format!("the key-value store cannot be opened: {panic}"))),
         };
-        let (lock, always_sound) = (Mutex::new(()), watch::Sender::new(true));
-        let inner = Inner { settings, table, lock, journal, always_sound };
-        Ok(Self { inner: Arc::new(inner) })
-    }
-
-    /// The limits.
-    pub fn limits(&self) -> &Limits {
-        &self.inner.settings.limits
-    }
-
-    async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.inner.settings.store {
-            StoreKind::Mutex => Some(self.inner.lock.lock().await),
-            StoreKind::Concurrent => None,
+        if let Err(reason) = &store {
+            tracing::error!(%reason, "the key-value service is unavailable; the other services start without it");
         }
-    }
-
-    /// Shows the entry of a key to `read`, unless the answer has to be waited for.
-    #[inline]
-    pub fn read_now<R>(&self, key: &[u8], read: impl FnOnce(&Entry) -> R) -> Option<Result<R, Fault>> {
-        if !self.inner.settings.read_delay.is_zero() {
-            return None;
-        }
-        let turn = match self.inner.settings.store {
-            StoreKind::Concurrent => None,
-            StoreKind::Mutex => Some(self.inner.lock.try_lock().ok()?),
-        };
-        let found = self.inner.table.read(key, read).ok_or(Fault::Missing);
-        drop(turn);
-        Some(found)
-    }
-
-    /// Replaces a value whatever its version, for ever, unless that has to be waited for or would be refused; `None`
-    /// then, and nothing is changed.
-    #[inline]
-    pub fn update_now(&self, key: &[u8], value: &[u8]) -> Option<Version> {
-        let Inner { settings, table, lock, journal, .. } = &*self.inner;
-        let is_at_once = settings.write_delay.is_zero() && journal.is_none();
-        let fits = key.len() <= settings.limits.key_bytes && value.len() <= settings.limits.value_bytes;
-        if !is_at_once || !fits {
-            return None;
-        }
-        let _turn = match settings.store {
-            StoreKind::Concurrent => None,
-            StoreKind::Mutex => Some(lock.try_lock().ok()?),
-        };
-        table.overwrite(key, value)
-    }
-
-    /// The entry of a key.
-    pub async fn retrieve(&self, key: &[u8]) -> Result<Entry, Fault> {
-        let _turn = self.turn().await;
-        timer::sleep(self.inner.settings.read_delay).await;
-        self.inner.table.read(key, Entry::clone).ok_or(Fault::Missing)
-    }
-
-    /// Puts a value where there is none. It is gone after `time_to_live`, if that is given.
-    pub async fn create(&self, key: &[u8], value: Value, time_to_live: Option<Duration>) -> Result<Version, Fault> {
-        let expires_at_ms = self.expires_at_ms(time_to_live);
-        put(self.write(key, Action::Create { value, expires_at_ms }).await?)
-    }
-
-    /// Replaces a value, if it has the version that is expected.
-    pub async fn update(
-        &self,
-        key: &[u8],
-        value: Value,
-        expected: Option<Version>,
-        time_to_live: Option<Duration>,
-    ) -> Result<Version, Fault> {
-        let expires_at_ms = self.expires_at_ms(time_to_live);
-        put(self.write(key, Action::Update { value, expires_at_ms, expected }).await?)
-    }
-
-    /// Puts a value, whether there is one or not.
-    pub async fn put(&self, key: &[u8], value: Value, time_to_live: Option<Duration>) -> Result<Version, Fault> {
-        let expires_at_ms = self.expires_at_ms(time_to_live);
-        put(self.write(key, Action::Put { value, expires_at_ms }).await?)
-    }
-
-    /// Removes a value, if it has the version that is expected; returns whether there was one.
-    pub async fn delete(&self, key: &[u8], expected: Option<Version>) -> Result<bool, Fault> {
-        Ok(self.write(key, Action::Delete { expected }).await? == Outcome::Removed)
-    }
-
-    fn expires_at_ms(&self, time_to_live: Option<Duration>) -> Option<NonZeroU64> {
-        let after = u64::try_from(time_to_live?.as_millis()).unwrap_or(u64::MAX);
-        NonZeroU64::new(self.inner.table.clock.now_ms().saturating_add(after))
-    }
-
-    async fn write(&self, key: &[u8], action: Action) -> Result<Outcome, Fault> {
-        let limits = &self.inner.settings.limits;
-        if key.len() > limits.key_bytes {
-            return Err(Fault::Limit { limit: Limit::KeyBytes, at: limits.key_bytes });
-        }
-        if action.value().is_some_and(|(value, _)| value.bytes().len() > limits.value_bytes) {
-            return Err(Fault::Limit { limit: Limit::ValueBytes, at: limits.value_bytes });
-        }
-        let _turn = self.turn().await;
-        timer::sleep(self.inner.settings.write_delay).await;
-        match &self.inner.journal {
-            None => self.inner.table.write(Key::from(key), &action),
-            Some(journal) => journal.write(Key::from(key), action).await,
-        }
-    }
-
-    /// Shows entries in the order of their keys until a limit of the page is reached or `visit` breaks. Returns the
-    /// key to go on after, if there may be more.
-    pub async fn scan(
-        &self,
-        scan: &Scan<'_>,
-        mut visit: impl FnMut(&[u8], &Entry) -> ControlFlow<()>,
-    ) -> Result<Option<Key>, Fault> {
-        let limits = &self.inner.settings.limits;
-        if scan.entries > limits.page_entries {
-            return Err(Fault::Limit { limit: Limit::PageEntries, at: limits.page_entries });
-        }
-        let wanted = if scan.entries == 0 { limits.page_entries } else { scan.entries };
-        let _turn = self.turn().await;
-        let keys = self.inner.table.keys(scan.prefix, scan.start_after, wanted);
-        let (mut bytes, mut last) = (0, None);
-        for key in &keys {
-            let flow = self.inner.table.read(key, |entry| {
-                bytes += key.len() + if scan.keys_only { 0 } else { entry.value.bytes().len() };
-                // The page holds one entry, however large.
-                (last.is_none() || bytes <= limits.page_bytes).then(|| visit(key, entry))
-            });
-            match flow {
-                Some(Some(ControlFlow::Continue(()))) => last = Some(key),
-                Some(Some(ControlFlow::Break(()))) => return Ok(Some(Key::clone(key))),
-                Some(None) => return Ok(last.map(Key::clone)),
-                // It is gone meanwhile.
-                None => {}
-            }
-        }
-        Ok(keys.last().filter(|_| keys.len() == wanted).map(Key::clone))
-    }
-
-    /// Every entry, for a backup: of one moment with [`Durability::Log`], as in a scan otherwise.
-    pub fn snapshot(&self) -> Result<Snapshot, Fault> {
-        Ok(Snapshot::new(match &self.inner.journal {
-            Some(journal) => Source::Log(journal.view()?),
-            None => Source::Memory(Arc::clone(&self.inner.table)),
-        }))
-    }
-
-    /// Every change of the keys with a prefix, from now on.
-    pub fn watch(&self, prefix: &[u8]) -> Result<Watch, Fault> {
-        if prefix.len() > self.inner.settings.limits.key_bytes {
-            return Err(Fault::Limit { limit: Limit::KeyBytes, at: self.inner.settings.limits.key_bytes });
-        }
-        self.inner.table.hub.watch(prefix)
-    }
-
-    /// Ends every watch.
-    pub fn end_watches(&self) {
-        self.inner.table.hub.end();
-    }
-
-    /// Removes some of the entries whose time is over; returns how many it found. They are as good as absent before.
-    pub async fn sweep(&self) -> usize {
-        let due = self.inner.table.due(SWEEP_ENTRIES_MAX);
-        let found = due.len();
-        for (key, version) in due {
-            let action = Action::Expire { version };
-            let done = match &self.inner.journal {
-                None => self.inner.table.write(key, &action),
-                Some(journal) => journal.write(key, action).await,
-            };
-            if done.is_err() {
-                return 0;
-            }
-        }
-        found
-    }
-
-    /// Sweeps until it is dropped.
-    pub async fn keep_sweeping(&self) {
-        loop {
-            if self.sweep().await < SWEEP_ENTRIES_MAX {
-                tokio::time::sleep(SWEEP_INTERVAL).await;
-            } else {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    /// The time that decides what has expired, in milliseconds since 1970.
-    pub fn now_ms(&self) -> u64 {
-        self.inner.table.clock.now_ms()
-    }
-
-    /// Whether writes are taken; not while a failed journal is read back.
-    pub fn sound(&self) -> watch::Receiver<bool> {
-        match &self.inner.journal {
-            Some(journal) => journal.healthy(),
-            None => self.inner.always_sound.subscribe(),
-        }
-    }
-
-    /// What is in use.
-    pub fn levels(&self) -> Levels {
-        let (table, journal) = (&self.inner.table, self.inner.journal.as_ref());
-        Levels {
-            entries: table.usage.entries(),
-            bytes: table.usage.bytes(),
-            watchers: table.hub.count(),
-            writes_queued: journal.map_or(0, Journal::queued),
-            failures: journal.map_or(0, Journal::failures),
-            sound: *self.sound().borrow(),
-        }
-    }
-
-    /// Takes no more writes, and waits until those taken are on disk; returns whether that was in time. Blocks.
-    pub fn close(&self, patience: Duration) -> bool {
-        self.end_watches();
-        self.inner.journal.as_ref().is_none_or(|journal| journal.close(patience))
+        let shown = store.clone().ok();
+        metrics::collect(host.metrics, move |page| {
+            write(page, &shown.as_ref().map(KeyValue::levels).unwrap_or_default())
+        });
+        let announcement = is_on_disk.then(|| (host.data.join(ADDRESS_FILE), url(host.address, host.is_tls)));
+        Ok(Self { store, access: host.access.clone(), announcement, unhealthy: watch::Sender::new(false) })
     }
 }
 
-/// A put that was not refused has a version.
-fn put(outcome: Outcome) -> Result<Version, Fault> {
-    match outcome {
-        Outcome::Put(version) => Ok(version),
-        Outcome::Removed | Outcome::Nothing => Err(Fault::Missing),
+impl Service for KvService {
+    fn grpc(&self, builder: Builder) -> Builder {
+        match &self.store {
+            Ok(store) => builder
+                .add_service(KeyValueServiceServer::new(PairsService::new(store.clone())))
+                .add_service(KeyRangeServiceServer::new(RangeService::new(store.clone())))
+                .add_service(KeyAdminServiceServer::new(AdminService::new(store.clone(), self.access.clone()))),
+            Err(reason) => {
+                let status = Status::unavailable(reason.to_string());
+                let refused = |name, methods| RefusedService { name, methods, status: status.clone() };
+                builder
+                    .add_service(refused(key_value_service_server::NAME, &key_value_service_server::METHODS))
+                    .add_service(refused(key_range_service_server::NAME, &key_range_service_server::METHODS))
+                    .add_service(refused(key_admin_service_server::NAME, &key_admin_service_server::METHODS))
+            }
+        }
     }
+
+    fn descriptors(&self) -> &'static [u8] {
+        DESCRIPTORS
+    }
+
+    fn start(&mut self, serving: &mut Serving) -> Result<(), Error> {
+        if let Some((file, url)) = &self.announcement
+            && let Err(error) = std::fs::write(file, url)
+        {
+            tracing::warn!(%error, "cannot write {ADDRESS_FILE}: `quire backup` needs --server");
+        }
+        if let Ok(store) = self.store.clone() {
+            serving.run_until_stopped(async move { store.keep_sweeping().await });
+        }
+        Ok(())
+    }
+
+    fn healthy(&self) -> watch::Receiver<bool> {
+        self.store.as_ref().map_or_else(|_| self.unhealthy.subscribe(), KeyValue::healthy)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        match &self.store {
+            Err(reason) => Some(reason.to_string()),
+            Ok(store) if *store.healthy().borrow() => None,
+            Ok(_) => Some("the key-value journal failed and is being read back; writes of keys are refused".to_owned()),
+        }
+    }
+
+    fn drain(&self) {
+        if let Ok(store) = &self.store {
+            store.end_watches();
+        }
+    }
+
+    fn close(&self, timeout: Duration) -> bool {
+        self.store.as_ref().map_or(true, |store| store.close(timeout))
+    }
+}
+
+/// The server's address for programs of this machine.
+fn url(address: SocketAddr, is_tls: bool) -> String {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let scheme = if is_tls { "https" } else { "http" };
+    format!("{scheme}://{}\n", SocketAddr::new(ip, address.port()))
 }

@@ -1,15 +1,17 @@
-//! What the embedding program may set: modes, simulated work and limits, with defaults for a small machine.
+//! The settings `kv.…`: modes, simulated work and limits. Must not know where their values come from.
 
 use std::time::Duration;
+
+use hosting::{Reader, Refused};
 
 /// How calls get at the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreKind {
-    /// One lock, held for the whole call, simulated work included: the classic way, kept to compare with.
-    Mutex,
     /// Nothing is held while a call works; only the moment in the map is exclusive, and only for its key.
     #[default]
     Concurrent,
+    /// One lock, held for the whole call, simulated work included: the classic way, to compare with.
+    Mutex,
 }
 
 /// What an acknowledgement means.
@@ -23,7 +25,7 @@ pub enum Durability {
 }
 
 /// How the service works.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// How calls get at the map.
     pub store: StoreKind,
@@ -66,19 +68,43 @@ pub struct Limits {
 /// otherwise: around a value of such a size are a field's key and 4 bytes of length.
 const VALUE_BYTES_DEFAULT: usize = (4 << 20) - 5;
 
+/// The store on disk takes no longer keys.
+const KEY_BYTES_MAX: u64 = 60_000;
+
+/// The longest simulated work.
+const DELAY_MS_MAX: u64 = 60_000;
+
+impl hosting::Settings for Settings {
+    fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
+        Ok(Self {
+            store: from.choice("kv.store", &[("concurrent", StoreKind::Concurrent), ("mutex", StoreKind::Mutex)])?,
+            durability: from.choice("kv.durability", &[("memory", Durability::Memory), ("log", Durability::Log)])?,
+            read_delay: from.milliseconds("kv.read_delay_ms", 0, 0..=DELAY_MS_MAX)?,
+            write_delay: from.milliseconds("kv.write_delay_ms", 0, 0..=DELAY_MS_MAX)?,
+            limits: Limits {
+                key_bytes: from.bytes("kv.key_bytes", 16 << 10, 0..=KEY_BYTES_MAX)?,
+                value_bytes: from.bytes("kv.value_bytes", VALUE_BYTES_DEFAULT, 0..=1 << 30)?,
+                entries: from.whole("kv.entries", 10_000_000, 1..=1 << 40)?,
+                total_bytes: from.bytes("kv.total_bytes", 1 << 30, 1..=1 << 50)?,
+                page_entries: from.whole("kv.page_entries", 1000, 1..=100_000)?,
+                page_bytes: from.bytes("kv.page_bytes", 1 << 20, 1..=1 << 30)?,
+                watchers: from.whole("kv.watchers", 64, 0..=1 << 16)?,
+                watch_events: from.whole("kv.watch_events", 4096, 1..=1 << 20)?,
+                watch_bytes: from.bytes("kv.watch_bytes", 8 << 20, 1..=1 << 30)?,
+                writes_queued: from.whole("kv.writes_queued", 16_384, 1..=1 << 24)?,
+            },
+        })
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        hosting::defaults()
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            key_bytes: 16 << 10,
-            value_bytes: VALUE_BYTES_DEFAULT,
-            entries: 10_000_000,
-            total_bytes: 1 << 30,
-            page_entries: 1000,
-            page_bytes: 1 << 20,
-            watchers: 64,
-            watch_events: 4096,
-            watch_bytes: 8 << 20,
-            writes_queued: 16_384,
-        }
+        Settings::default().limits
     }
 }

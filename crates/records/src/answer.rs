@@ -9,12 +9,12 @@ use crate::{
     table::{Encoded, Place},
 };
 
-/// Rows that lie together and have as many bytes are sent from where they lie. Fewer are gathered: a write of many
-/// small pieces costs more than copying them into one that stays in the cache.
+/// Rows that lie together and have this many bytes are sent from where they lie. Fewer are copied into one piece: a write
+/// of many small pieces costs more than copying them within the cache.
 const SHARE_BYTES: usize = 32 << 10;
-/// A piece that is sent from where it lies has at most about as many.
+/// About the most bytes of a piece that is sent from where it lies.
 const RUN_BYTES: usize = 1 << 20;
-/// What is gathered is handed on at this size.
+/// Copied rows are sent at this size.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Bytes to send.
@@ -39,7 +39,7 @@ enum Body {
 pub(crate) type Frame = fn(usize, usize, usize) -> (Bytes, Bytes);
 
 impl Answer {
-    /// Of rows that lie ready; `None` if they do not.
+    /// An answer of rows that lie ready; `None` if they do not.
     pub(crate) fn of_ready(selection: Selection, format: Format, frame: Frame) -> Option<Self> {
         let len = body_bytes(selection.table().encoded(format)?, selection.rows(), format);
         let (rows, matching) = (selection.rows().len(), selection.matching());
@@ -48,7 +48,7 @@ impl Answer {
         Some(Self { head, body: Body::Rows(selection, format), tail, len, rows, matching })
     }
 
-    /// Of bytes that were made for it.
+    /// An answer of these bytes.
     pub(crate) fn whole(bytes: Bytes, rows: usize, matching: usize) -> Self {
         let len = bytes.len();
         Self { head: Bytes::new(), body: Body::Whole(bytes), tail: Bytes::new(), len, rows, matching }
@@ -66,7 +66,7 @@ impl Answer {
         self.matching
     }
 
-    /// Whether its rows have to be collected from here and there.
+    /// Whether its rows have to be collected from several places.
     pub(crate) fn is_scattered(&self) -> bool {
         let Body::Rows(selection, _) = &self.body else { return false };
         match selection.rows() {
@@ -82,7 +82,7 @@ impl Answer {
         whole.into()
     }
 
-    /// The bytes, in pieces that are worth a write of their own.
+    /// The bytes, in pieces that are worth a separate write.
     pub(crate) fn chunks(self) -> Chunks {
         Chunks { answer: self, next_row: 0, stage: Stage::Head, waiting: None }
     }

@@ -1,12 +1,12 @@
-//! Why a query was not answered. Must not know any transport's codes.
+//! Why a query is not answered. Must not know any transport's codes.
 
 /// What a caller is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// There is nothing to ask.
+    /// No file is loaded.
     #[error("the server has no records: name a CSV file with the setting records.csv and start it again")]
     NoFile,
-    /// The question is none; the text says what would be.
+    /// The query is malformed; the text says what would be right.
     #[error("{0}")]
     Invalid(String),
     /// The file has no such column.
@@ -37,12 +37,12 @@ pub enum Fault {
         /// The limit.
         at: usize,
     },
-    /// A worker ended without an answer.
+    /// A job ended without an answer.
     #[error("the query failed inside the server")]
     Failed,
 }
 
-/// Column names, as many as can be read.
+/// Column names for an error message.
 pub(crate) fn name_list<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const SHOWN_MAX: usize = 100;
     let count = names.len();

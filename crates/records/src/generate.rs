@@ -50,7 +50,7 @@ pub const KNOWN_STREET_EVERY: u64 = 200;
 const BUFFER_BYTES: usize = 256 << 10;
 const FIRST_SUMMONS: u64 = 1_400_000_000;
 
-/// Writes the header and `rows` tickets. Of each [`KNOWN_STREET_EVERY`] rows one, drawn anew each time, has
+/// Writes the header and `rows` tickets. Of each [`KNOWN_STREET_EVERY`] rows one, drawn again each time, has
 /// [`KNOWN_STREET`] in the column `locations1`, and no other row has.
 pub fn tickets(out: impl io::Write, rows: u64, seed: u64) -> io::Result<()> {
     let mut random = Random(Xoshiro256StarStar::seed_from_u64(seed));

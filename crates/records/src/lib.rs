@@ -1,7 +1,7 @@
 //! Equality queries on the columns of a CSV file.
 //!
 //! A file is loaded once: its columns by distinct values, each value's rows listed, and each row encoded in every form
-//! that answers have. An answer then is a list of places in what lies ready. [`grpc`] and [`rest`] speak to clients.
+//! that answers have. An answer then is a list of places in those encoded rows. [`grpc`] and [`rest`] speak to clients.
 //! Nothing here opens a socket, reads a configuration file or prints.
 
 mod answer;
@@ -9,11 +9,13 @@ mod encode;
 mod fault;
 pub mod generate;
 pub mod grpc;
-mod kept;
+mod joined;
 mod load;
+mod metrics;
 mod packing;
 mod pool;
 mod query;
+mod records;
 pub mod rest;
 mod selection;
 mod service;
@@ -23,5 +25,6 @@ mod table;
 pub use fault::Fault;
 pub use load::{LoadError, Problem};
 pub use query::Query;
-pub use service::{Levels, Records};
+pub use records::{Levels, Records};
+pub use service::RecordsService;
 pub use settings::{Encode, Keep, Limits, Scan, Settings};

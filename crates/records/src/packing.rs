@@ -1,4 +1,4 @@
-//! Answers compressed, and kept for the next to ask. Must not know who asks.
+//! A cache of compressed answers. Must not know callers.
 
 use std::{hash::Hasher as _, io::Write as _, ops::Range, sync::Arc};
 
@@ -9,9 +9,9 @@ use twox_hash::xxhash3_64;
 
 use crate::{answer::Answer, fault::Fault};
 
-/// Favours speed: the answer is waited for.
+/// A fast level: the caller waits.
 const ZSTD_LEVEL: i32 = 1;
-/// What an entry costs beside its bytes, about.
+/// About what an entry costs beside its bytes.
 const ENTRY_BYTES: usize = 200;
 
 /// A way of compressing.
@@ -32,7 +32,7 @@ impl Coding {
     }
 }
 
-/// What makes an answer the one it is: the same identity, the same bytes.
+/// Answers with the same identity have the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub version: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The same everywhere and always for the same bytes.
+    /// Depends on the identity alone, on every machine and after a restart.
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = xxhash3_64::Hasher::new();
         for number in [self.column, self.part.start, self.part.end] {
@@ -80,7 +80,7 @@ impl Packed {
         self.0.weight()
     }
 
-    /// The kept one; or that which another caller is about to make; or what `pack` makes.
+    /// The cached answer; or the one that another caller is compressing; or that of `pack`.
     pub(crate) async fn get_or_pack(
         &self,
         identity: Identity,

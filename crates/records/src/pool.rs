@@ -1,4 +1,4 @@
-//! Work that would hold up an I/O thread, on threads for it, a bounded number at once. Must not know what the work is.
+//! Runs work that would block an I/O thread on other threads, a bounded number at once. Must not know what the work is.
 
 use std::sync::{
     Arc,
@@ -35,7 +35,7 @@ impl Pool {
         self.waiting.load(Relaxed)
     }
 
-    /// Does `job` when it is its turn. A caller that gives up leaves the queue.
+    /// Runs `job` in its turn. A caller that gives up leaves the queue.
     pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
         let permit = if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             permit
@@ -49,7 +49,7 @@ impl Pool {
             Arc::clone(&self.permits).acquire_owned().await.map_err(|_| busy)?
         };
         let work = move || {
-            // Held by the work, which goes on when its caller has gone.
+            // The work holds it, because it goes on if its caller leaves.
             let _permit = permit;
             job()
         };

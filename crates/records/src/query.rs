@@ -1,24 +1,24 @@
-//! What is asked, and which of the rows that match are answered. Must not know how rows are found.
+//! A query, and which of the matching rows are answered. Must not know how rows are found.
 
 use crate::fault::Fault;
 
-/// A question.
+/// A query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
     /// A column's name.
     pub column: String,
-    /// What its value has to be.
+    /// The value that a row must have there.
     pub value: String,
-    /// The share of the matching rows to answer, from 0 to 1; none: all.
+    /// The share of the matching rows to answer, from 0 to 1; all if it is absent.
     pub share: Option<f64>,
     /// Rows left out at the start of that share.
     pub offset: u64,
-    /// Rows answered then; none: as many as there are.
+    /// Rows answered then; all if it is absent.
     pub limit: Option<u64>,
 }
 
 impl Query {
-    /// Refuses what no file could answer.
+    /// Refuses a query that no file can answer.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         if let Some(share) = self.share
             && !(0.0..=1.0).contains(&share)
@@ -28,7 +28,7 @@ impl Query {
         Ok(())
     }
 
-    /// Which of so many matching rows are answered.
+    /// The part of `matching` rows that is answered.
     pub(crate) fn part_of(&self, matching: usize) -> std::ops::Range<usize> {
         let end = self.share.map_or(matching, |share| share_of(matching, share));
         let start = usize::try_from(self.offset).unwrap_or(usize::MAX).min(end);

@@ -1,4 +1,4 @@
-//! The rows of an answer: where they come from in the table, found in one of three ways. Must not know forms.
+//! The rows of an answer, found in the table in one of three ways. Must not know forms.
 
 use std::{ops::Range, sync::Arc, thread};
 
@@ -8,7 +8,7 @@ use crate::{
     table::{Column, Table},
 };
 
-/// Rows a thread of a parallel scan has at least: fewer are compared sooner than a thread starts.
+/// A thread of a parallel scan has at least this many rows: comparing fewer takes less time than starting a thread.
 const ROWS_PER_THREAD_MIN: usize = 10_000;
 
 /// Rows of one state of the file, in its order.
@@ -38,7 +38,7 @@ impl Selection {
         Self { found: Found::Listed { column, start: place.start }, part, matching: place.len(), table }
     }
 
-    /// Finds the rows as it is told to.
+    /// Finds the rows in the given way.
     pub(crate) fn find(table: Arc<Table>, column: usize, query: &Query, scan: Scan, threads: usize) -> Self {
         let rows = match scan {
             Scan::Indexed => return Self::indexed(table, column, query),

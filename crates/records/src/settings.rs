@@ -1,11 +1,13 @@
-//! What the embedding program may set: the file, ways of working and limits, with defaults for a small machine.
+//! The settings `records.…`: the file, ways of working and limits. Must not know where their values come from.
 
 use std::path::PathBuf;
+
+use hosting::{Reader, Refused};
 
 /// How rows are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scan {
-    /// Every row's value is compared, one after the other: the classic way, kept to compare with.
+    /// Every row's value is compared, one after the other: the classic way, to compare with.
     Sequential,
     /// As sequential, with the rows shared out to threads.
     Parallel,
@@ -17,14 +19,14 @@ pub enum Scan {
 /// When rows are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encode {
-    /// For each answer anew: the classic way, kept to compare with.
+    /// For each answer: the classic way, to compare with.
     Each,
     /// When the file is read; an answer consists of what lies ready.
     #[default]
     Once,
 }
 
-/// In which forms rows lie ready. Those that do not are encoded for each answer.
+/// The forms in which rows lie ready. The others are encoded for each answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// For `GetRecord` and `StreamRecords`.
@@ -33,12 +35,6 @@ pub struct Keep {
     pub json: bool,
     /// For `GetRecordString` and `/search_string`.
     pub text: bool,
-}
-
-impl Default for Keep {
-    fn default() -> Self {
-        Self { protobuf: true, json: true, text: true }
-    }
 }
 
 /// How the service works.
@@ -79,9 +75,9 @@ pub struct Limits {
     pub page_bytes: usize,
     /// Smaller answers are sent as they are.
     pub compress_bytes_min: usize,
-    /// Memory of compressed answers kept for the next to ask; 0 keeps none.
+    /// Memory of the cache of compressed answers; 0 for none.
     pub cache_bytes: usize,
-    /// Memory of answers kept in one piece for the next to ask; 0 keeps none, and none takes more than an eighth.
+    /// Memory of the cache of answers in one piece; 0 for none. No answer takes more than an eighth of it.
     pub kept_bytes: usize,
     /// Scans, encodings and compressions at once.
     pub jobs: usize,
@@ -89,39 +85,59 @@ pub struct Limits {
     pub jobs_queued: usize,
 }
 
+/// Rows are numbered in 32 bits, with a number to spare.
+const ROWS_MAX: u64 = u32::MAX as u64 - 1;
+
+/// A row in any form is measured in 32 bits, and no form has more than six times its bytes.
+const ROW_BYTES_MAX: u64 = 256 << 20;
+
+/// A message's length is 32 bits, and clients take half of that at most.
+const ANSWER_BYTES_MAX: u64 = (2 << 30) - 1;
+
+impl hosting::Settings for Settings {
+    fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
+        let csv = from.path("records.csv")?;
+        if csv.as_ref().is_some_and(|csv| csv.as_os_str().is_empty()) {
+            return Err(from.refuse("records.csv", "", "the path of a CSV file"));
+        }
+        let scans = [("indexed", Scan::Indexed), ("sequential", Scan::Sequential), ("parallel", Scan::Parallel)];
+        Ok(Self {
+            csv,
+            scan: from.choice("records.scan", &scans)?,
+            encode: from.choice("records.encode", &[("once", Encode::Once), ("each", Encode::Each)])?,
+            keep: Keep {
+                protobuf: from.switch("records.keep_protobuf", true)?,
+                json: from.switch("records.keep_json", true)?,
+                text: from.switch("records.keep_text", true)?,
+            },
+            compress: from.switch("records.compress", true)?,
+            scan_threads: from.cores("records.scan_threads")?,
+            limits: Limits {
+                columns: from.whole("records.columns", 1024, 1..=65_536)?,
+                rows: from.whole("records.rows", 100_000_000, 0..=ROWS_MAX)?,
+                field_bytes: from.bytes("records.field_bytes", 16 << 20, 1..=ROW_BYTES_MAX)?,
+                row_bytes: from.bytes("records.row_bytes", 64 << 20, 1..=ROW_BYTES_MAX)?,
+                total_bytes: from.bytes("records.total_bytes", 64 << 30, 1..=1 << 50)?,
+                answer_bytes: from.bytes("records.answer_bytes", 64 << 20, 1..=ANSWER_BYTES_MAX)?,
+                page_bytes: from.bytes("records.page_bytes", 256 << 10, 1..=ANSWER_BYTES_MAX)?,
+                compress_bytes_min: from.bytes("records.compress_bytes_min", 1024, 0..=1 << 40)?,
+                cache_bytes: from.bytes("records.cache_bytes", 64 << 20, 0..=1 << 40)?,
+                kept_bytes: from.bytes("records.kept_bytes", 64 << 20, 0..=1 << 40)?,
+                jobs: from.cores("records.jobs")?,
+                jobs_queued: from.whole("records.jobs_queued", 1024, 0..=1 << 20)?,
+            },
+        })
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            csv: None,
-            scan: Scan::default(),
-            encode: Encode::default(),
-            keep: Keep::default(),
-            compress: true,
-            scan_threads: cores(),
-            limits: Limits::default(),
-        }
+        hosting::defaults()
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            columns: 1024,
-            rows: 100_000_000,
-            field_bytes: 16 << 20,
-            row_bytes: 64 << 20,
-            total_bytes: 64 << 30,
-            answer_bytes: 64 << 20,
-            page_bytes: 256 << 10,
-            compress_bytes_min: 1024,
-            cache_bytes: 64 << 20,
-            kept_bytes: 64 << 20,
-            jobs: cores(),
-            jobs_queued: 1024,
-        }
+        Settings::default().limits
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

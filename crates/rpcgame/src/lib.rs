@@ -9,10 +9,15 @@ pub mod driver;
 pub mod game;
 pub mod grpc;
 pub mod lean;
+mod metrics;
 mod number;
 mod refusal;
 pub mod registry;
+mod service;
+mod settings;
 
 pub use checksum::{Checksum, Sums, hash};
 pub use refusal::Refusal;
-pub use registry::{Games, Group, Settings};
+pub use registry::Games;
+pub use service::RpcGameService;
+pub use settings::{GameLimits, Group, LEAN_PORT, PORT, Settings};

@@ -15,7 +15,7 @@ use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
 use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
 use rpcgame::grpc::{GameService, StreamService};
 use rpcgame::lean::{self, Connection, Hello, Keep, Session, SessionLimits, TableLimits, VERSION};
-use rpcgame::{Games, Settings};
+use rpcgame::{GameLimits, Games};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpListener;
@@ -69,7 +69,7 @@ fn main() {
 }
 
 async fn a_message_in_order_allocates_nothing() {
-    let service = GameService::new(Games::new(Settings::default()));
+    let service = GameService::new(Games::new(GameLimits::default()));
     let server = Server::builder().add_service(RpcGameServer::new(service)).build();
     let (mut io, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move { server.serve_connection(theirs, grpc::Peer::default(), pending()).await });
@@ -120,7 +120,7 @@ const MESSAGES: u64 = 100_000;
 
 /// Both ends over sockets, with connecting and the end, as the driver plays: so many allocations a message at the most.
 async fn whole_games() {
-    let games = Games::new(Settings::default());
+    let games = Games::new(GameLimits::default());
     let server = Server::builder()
         .add_service(RpcGameServer::new(GameService::new(games.clone())))
         .add_service(RpcGameStreamServer::new(StreamService::new(games.clone())));

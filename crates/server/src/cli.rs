@@ -3,8 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hosting::time;
 
-use crate::config::{Flag, time};
+/// A setting given by a flag: the flag, the setting, the value.
+pub(crate) type Flag = (&'static str, &'static str, String);
 
 /// A bookstore that sells over gRPC and never oversells.
 #[derive(Debug, Parser)]
@@ -216,7 +218,7 @@ pub(crate) struct GameArgs {
     /// How messages travel
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
-    /// Messages under way at once, 1 for unary [default: windowed grows it from 1 while that raises the rate, up to
+    /// Messages in flight at once, 1 for unary [default: windowed grows it from 1 while that raises the rate, up to
     /// 1024 with Quire and 8 with other servers; 65536 stream and lean]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub window: Option<u64>,
@@ -262,7 +264,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is acknowledged before the command begins is in the file: every purchase, and every key-value entry that is kept on
+What is acknowledged before the command begins is in the file: every purchase, and every key-value entry that is on
 disk. While it is made there must be room for it twice beside it.")]
 pub(crate) struct BackupArgs {
     /// The file to write: a tar that only its owner can read

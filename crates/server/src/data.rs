@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use bookstore::exchange;
+use bookstore::{BookstoreService, exchange};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -38,8 +38,8 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         skip_bad: if args.skip_bad { Some(&mut report) } else { None },
         sample: !args.no_sample,
     };
-    let path = config.data.join(crate::serve::FILE_NAME);
-    let imported = exchange::import(&path, source, &config.store, options);
+    let path = config.data.join(bookstore::FILE_NAME);
+    let imported = exchange::import(&path, source, &config.settings_of::<BookstoreService>(), options);
     shown.end();
     let imported = imported.context(name)?;
     let left_out = if imported.bad > 0 { format!(", {} rows left out", imported.bad) } else { String::new() };
@@ -50,12 +50,17 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 /// `quire export`.
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let config = Config::of_tool(&args.config)?;
-    let path = config.data.join(crate::serve::FILE_NAME);
+    let path = config.data.join(bookstore::FILE_NAME);
     let shown = Progress::default();
     shown.begin("exporting");
     let mut progress = |done, all| shown.at(done, all);
     let mut export = |into: &mut dyn Write| {
-        exchange::export(&path, BufWriter::with_capacity(1 << 20, into), &config.store, &mut progress)
+        exchange::export(
+            &path,
+            BufWriter::with_capacity(1 << 20, into),
+            &config.settings_of::<BookstoreService>(),
+            &mut progress,
+        )
     };
     // A pipe or a device is written as it is; a file has its name only when it is whole.
     let file = args.out.as_deref().filter(|path| !path.exists() || path.is_file());

@@ -2,13 +2,12 @@
 
 use std::{io::Write as _, process::ExitCode};
 
+use hosting::address::Target;
 use rpcgame::driver::{self, Input, Options, Progress, Transport};
 use tokio::runtime::Builder;
 
 use crate::{
-    address::Target,
     cli::{GameArgs, GameTransport},
-    config::ports,
     screen,
 };
 
@@ -37,7 +36,7 @@ fn play(args: &GameArgs) -> anyhow::Result<driver::Outcome> {
         GameTransport::Stream => Transport::Stream,
         GameTransport::Lean => Transport::Lean,
     };
-    let port = if transport == Transport::Lean { ports::LEAN } else { ports::GAME };
+    let port = if transport == Transport::Lean { rpcgame::LEAN_PORT } else { rpcgame::PORT };
     let address = args.address.clone().unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let options = Options {
         address: Target::parse_plain(&address, port)?.authority(),

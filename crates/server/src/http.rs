@@ -1,68 +1,39 @@
-//! HTTP/1.1 for operators and machines: is the server well, and what has it counted.
+//! HTTP/1.1 for operators and machines: is the server well, and what has it counted. Must not know any service.
 
 use std::sync::Arc;
 
 use axum::{
-    Router,
     extract::State,
     http::{StatusCode, header},
     response::IntoResponse,
     routing::get,
 };
-use bookstore::Bookstore;
+use hosting::{Service, Site};
 use prometheus_client::{encoding::text, registry::Registry};
 
-use crate::services::kv::Kv;
+/// The services, open.
+pub(crate) type Services = Arc<[Box<dyn Service>]>;
 
-use crate::index::Page;
-
-/// What the pages show.
-#[derive(Clone)]
-pub(crate) struct Pages {
-    pub store: Bookstore,
-    /// `None` when the key-value service is off.
-    pub kv: Option<Kv>,
-    pub registry: Arc<Registry>,
+/// `/healthz` and `/metrics`.
+pub(crate) fn site(services: Services, metrics: Registry) -> Site {
+    let health = [("/healthz", get(healthz), "ok, or 503 and what failed")];
+    let metrics_page = [("/metrics", get(metrics_page), "counters and levels, for Prometheus")];
+    Site::new(services, health).and(Site::new(Arc::new(metrics), metrics_page))
 }
 
-/// What is answered over HTTP, with a line about each path for the page that lists them.
-#[derive(Default)]
-pub(crate) struct Site {
-    pub router: Router,
-    pub pages: Vec<Page>,
+async fn healthz(State(services): State<Services>) -> impl IntoResponse {
+    let page = health(services.iter().filter_map(|service| service.trouble()));
+    if page.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, page) }
 }
 
-impl Site {
-    pub(crate) fn of_operators(state: Pages) -> Self {
-        let site = [
-            ("/healthz", get(healthz), "ok, or 503 and what failed"),
-            ("/metrics", get(metrics_page), "counters and levels, for Prometheus"),
-        ];
-        let pages = site.iter().map(|(path, _, what)| (*path, *what)).collect();
-        let router = site.into_iter().fold(Router::new(), |router, (path, answer, _)| router.route(path, answer));
-        Self { router: router.with_state(state), pages }
-    }
-
-    /// Adds what a service answers.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self { router: self.router.merge(other.router), pages: [self.pages, other.pages].concat() }
-    }
+/// What has failed, a line each.
+fn health(troubles: impl Iterator<Item = String>) -> String {
+    troubles.map(|trouble| trouble + "\n").collect()
 }
 
-async fn healthz(State(pages): State<Pages>) -> impl IntoResponse {
-    let words = unsound(*pages.store.sound().borrow(), pages.kv.as_ref().and_then(Kv::trouble).as_deref());
-    if words.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, words) }
-}
-
-/// What is not well, a line each.
-fn unsound(store: bool, kv: Option<&str>) -> String {
-    let store = (!store).then_some("the store failed and is being read back; purchases are refused");
-    [store, kv].into_iter().flatten().flat_map(|line| [line, "\n"]).collect()
-}
-
-async fn metrics_page(State(pages): State<Pages>) -> impl IntoResponse {
+async fn metrics_page(State(metrics): State<Arc<Registry>>) -> impl IntoResponse {
     let mut page = String::new();
-    match text::encode(&mut page, &pages.registry) {
+    match text::encode(&mut page, &metrics) {
         Ok(()) => ([(header::CONTENT_TYPE, FORMAT)], page).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
@@ -73,13 +44,13 @@ const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8
 
 #[cfg(test)]
 mod tests {
-    use super::unsound;
+    use super::health;
 
     #[test]
-    fn health_names_whatever_failed() {
-        assert_eq!(unsound(true, None), "");
-        assert_eq!(unsound(true, Some("keys are damaged")), "keys are damaged\n");
-        assert!(unsound(false, None).starts_with("the store failed"));
-        assert_eq!(unsound(false, Some("keys are damaged")).lines().count(), 2);
+    fn health_names_everything_that_failed() {
+        let page = |troubles: &[&str]| health(troubles.iter().map(|trouble| (*trouble).to_owned()));
+        assert_eq!(page(&[]), "");
+        assert_eq!(page(&["keys are damaged"]), "keys are damaged\n");
+        assert_eq!(page(&["the store failed", "keys are damaged"]).lines().count(), 2);
     }
 }

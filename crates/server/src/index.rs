@@ -11,20 +11,15 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
-
-/// A path and what is there.
-pub(crate) type Page = (&'static str, &'static str);
-
-/// A port beside the main one and what is there.
-pub(crate) type Elsewhere = (SocketAddr, &'static str);
+use hosting::Route;
 
 /// What is offered.
 #[derive(Debug)]
 pub(crate) struct Index<'a> {
-    pub pages: &'a [Page],
+    pub pages: &'a [Route<&'static str>],
     /// `/package.Service/Method`, those of a service together.
     pub methods: &'a [&'a str],
-    pub ports: &'a [Elsewhere],
+    pub ports: &'a [Route<SocketAddr>],
 }
 
 impl Index<'_> {

@@ -1,7 +1,7 @@
 //! `quire`: the server, its client, and tools for its data.
 
-mod address;
 mod backup;
+mod chains;
 mod cli;
 mod client;
 mod config;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::command(&args),
         cli::Command::Client(args) => Ok(client::command(&args)),
         cli::Command::Kv(args) => Ok(kv_client::command(&args)),
-        cli::Command::Tasks(args) => services::tasks::command(&args),
+        cli::Command::Tasks(args) => chains::command(&args),
         cli::Command::Game(args) => Ok(game::command(&args)),
         cli::Command::Import(args) => data::import(&args),
         cli::Command::Export(args) => data::export(&args),

@@ -1,4 +1,4 @@
-//! What the operating system says of this process, under the names that Prometheus' own clients use.
+//! Metrics of this process from the operating system, named as in Prometheus' client libraries. Must not know the server.
 
 use std::{fs, time::SystemTime};
 
@@ -13,21 +13,21 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// This process; what the system does not tell is left out.
+/// This process. Values that the system does not give are left out.
 #[derive(Debug)]
 pub(crate) struct Process {
     start_seconds: f64,
 }
 
 impl Process {
-    /// To be made when the process has just started.
+    /// The process has just started.
     pub(crate) fn started_now() -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self { start_seconds: since.map_or(0.0, |since| since.as_secs_f64()) }
     }
 }
 
-/// User and system time of all threads, those that have ended as well.
+/// User and system time of all threads, including ended ones.
 #[expect(clippy::cast_precision_loss, reason = "2^53 s are 285 million years of CPU time")]
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -41,7 +41,7 @@ fn resident_bytes() -> Option<i64> {
 }
 
 fn open_files() -> Option<i64> {
-    // The one that reads the folder is not counted.
+    // The folder itself is open while it is read.
     i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1)).ok()
 }
 

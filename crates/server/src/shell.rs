@@ -55,7 +55,7 @@ pub(crate) enum Line {
 }
 
 impl Shell {
-    /// Standard input, be it a terminal, a pipe or a file. The history is kept under `name`.
+    /// Reads standard input: a terminal, a pipe or a file. `name` names the file of the history.
     pub(crate) fn open(
         prompt: &str,
         commands: &'static [Help],
@@ -110,7 +110,7 @@ impl Terminal {
                     }
                     return Ok(Input::Text(line));
                 }
-                // A half-typed line is given up; on an empty one it is the wish to leave.
+                // A half-typed line is dropped; on an empty line the user wants to leave.
                 Err(ReadlineError::Interrupted) if self.editor.helper().is_some_and(Words::has_text) => {}
                 Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Input::Other(Line::Left)),
                 Err(error) => return Err(io::Error::other(error)),

@@ -1,24 +1,24 @@
-//! The signals that a server takes. Must not know what it does about them.
+//! The signals that a server handles. Must not know what it does then.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// From its making on, none of these signals ends the process by itself.
+/// Once this exists, none of these signals ends the process by itself.
 pub(crate) struct Signals {
     pub stop: Stop,
-    /// SIGHUP: read again what can be.
+    /// SIGHUP: read files again.
     pub reload: Signal,
 }
 
-/// SIGINT and SIGTERM: stop in order.
+/// SIGINT and SIGTERM: drain and stop.
 pub(crate) struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    /// A signal that comes before it is waited for is kept.
+    /// A signal that comes before the server waits for it is not lost.
     pub(crate) fn install() -> io::Result<Self> {
         let stop = Stop { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? };
         Ok(Self { stop, reload: signal(SignalKind::hangup())? })
@@ -26,7 +26,7 @@ impl Signals {
 }
 
 impl Stop {
-    /// Waits for either, and names it.
+    /// Waits for either, and returns its name.
     pub(crate) async fn asked(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

@@ -7,7 +7,13 @@ use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt};
 
 use self::lines::Lines;
 pub(crate) use self::lines::{share_terminal, take_terminal_back};
-use crate::config::Log;
+
+/// What is logged and how it looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub filter: String,
+    pub json: bool,
+}
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 

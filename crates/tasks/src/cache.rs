@@ -1,7 +1,7 @@
-//! Results by task, a bounded number of them, and one computation for equal tasks at once. Must not know how a
-//! result comes about.
+//! Results by task, a bounded number of them, and one computation for equal tasks in flight. Must not know how a result
+//! is computed.
 
-use crate::{runner::Stopped, task::Task};
+use crate::{fault::Stopped, task::Task};
 
 /// The results.
 ///
@@ -18,8 +18,8 @@ impl Cache {
         self.0.get(&task)
     }
 
-    /// The kept result; or that of an equal task that is under way, as soon as it is there; or else what `compute`
-    /// gives. If whoever computes gives up, one of those that wait takes over.
+    /// The cached result; or that of an equal task in flight, as soon as it is ready; or else that of `compute`. If the
+    /// computing caller gives up, a waiting one takes over.
     pub(crate) async fn get_or_compute(
         &self,
         task: Task,

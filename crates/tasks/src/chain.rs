@@ -1,5 +1,5 @@
 //! A client that asks chains of tasks, each with the last reply as its seed, and the shortest time that such chains
-//! can take on any server.
+//! can take on any server. Must not know the server.
 //!
 //! The draws are those of a published experiment, so that its figures can be compared: `ChaCha20` seeded with the
 //! seed plus the client's number; a drawn u8 is the first seed; each request's type is a drawn usize modulo 2.
@@ -41,12 +41,12 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What came of it.
+/// How the chains ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The last reply to each client; its first seed if it asks nothing.
     pub last: Vec<u8>,
-    /// How much of it passed until the last client was connected; each asks as soon as it is.
+    /// The part of `elapsed` until the last client was connected. Each client asks as soon as it is connected.
     pub connecting: Duration,
     /// From the first connection to the last reply.
     pub elapsed: Duration,
@@ -59,10 +59,10 @@ impl Outcome {
     }
 }
 
-/// Why chains came to no end.
+/// Why chains failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
-    /// There is no server.
+    /// No server answers.
     #[error("cannot connect: {0}; start a server with `quire serve` or name another address")]
     Connect(io::Error),
     /// The connection failed.
@@ -75,8 +75,8 @@ pub enum ChainError {
         /// What happened.
         error: io::Error,
     },
-    /// The server closed the connection, or sent what nobody asked for.
-    #[error("client {client}, request {request}: {bytes} bytes came where one byte is the reply")]
+    /// The server closed the connection, or sent more than one byte.
+    #[error("client {client}, request {request}: the server sent {bytes} bytes; a reply is one byte")]
     Reply {
         /// Counted from 0.
         client: u64,
@@ -161,7 +161,7 @@ where
     Ok(chain.last)
 }
 
-/// What chains come to without a server, and how long their waits take.
+/// The results of chains, computed without a server, and how long their waits take.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     plan: Plan,
@@ -209,8 +209,8 @@ impl Forecast {
         }
     }
 
-    /// Plays the chains through in the order of time: who asks for a task that nobody has asked for waits for all of
-    /// it, who asks while it runs waits for the rest, and who asks later waits for nothing.
+    /// Simulates the chains in the order of time. The first client that asks for a task waits for all of it; a client that
+    /// asks while it runs waits for the rest; a client that asks later does not wait.
     fn longest_chain_of_first_waits(&self) -> Duration {
         let mut ends = HashMap::new();
         let mut longest = Duration::ZERO;
@@ -227,7 +227,7 @@ impl Forecast {
         longest
     }
 
-    /// What was forecast for.
+    /// The plan of the chains.
     pub const fn plan(&self) -> Plan {
         self.plan
     }

@@ -20,9 +20,10 @@ use tokio::{
 };
 
 use crate::{
+    fault::Stopped,
     line::{self, BadLine, Form, Line, Lines},
     places::Place,
-    runner::{Runner, Stopped},
+    runner::Runner,
     task::Task,
 };
 
@@ -32,8 +33,8 @@ const READ_BYTES: usize = 8192;
 /// Replies in bytes that may wait for the client to take them; then no more requests are read.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// How long what a client still sends is thrown away after the last reply. Closed before, the system would tell the
-/// client of an error, and it might never see the replies.
+/// How long the server discards what a client still sends after the last reply. If it closed the connection at once, the
+/// system would tell the client of an error, and the client might never see the replies.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Why a connection ended.
@@ -79,24 +80,24 @@ impl Closed {
     }
 }
 
-/// What becomes of a request.
+/// How a request ends.
 enum Answer {
     Result(Form, u8),
-    /// In text, why there is none.
+    /// Why there is no result, in text.
     Error(BadLine),
     Stopped(Form),
 }
 
-/// Serves a client until it or the server has had enough.
+/// Serves a client until either side ends the connection.
 pub(crate) async fn serve<S>(stream: S, runner: Arc<Runner>, mut stop: watch::Receiver<bool>) -> Closed
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut connection = Connection::new(stream, runner);
-    let mut clock = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
+    let mut timer = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
     let mut stopped = pin!(stop.wait_for(|stop| *stop));
     std::future::poll_fn(|context| {
-        // That the sender is gone means the end as well.
+        // An error means that the sender is gone, which is the end as well.
         if connection.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
             connection.end(Closed::Drained);
         }
@@ -105,15 +106,15 @@ where
                 return Poll::Ready(closed);
             }
             let Some(deadline) = connection.deadline() else { return Poll::Pending };
-            // A deadline mostly moves away; the clock follows when it rings, not with every request.
-            if clock.deadline() > deadline {
-                clock.as_mut().reset(deadline);
+            // A deadline mostly moves away; the timer follows when it expires, not with every request.
+            if timer.deadline() > deadline {
+                timer.as_mut().reset(deadline);
             }
-            ready!(clock.as_mut().poll(context));
+            ready!(timer.as_mut().poll(context));
             if Instant::now() >= deadline {
-                return Poll::Ready(connection.give_up());
+                return Poll::Ready(connection.time_out());
             }
-            clock.as_mut().reset(deadline);
+            timer.as_mut().reset(deadline);
         }
     })
     .await
@@ -133,7 +134,7 @@ struct Connection<S> {
     written: usize,
     /// Set when no more is read; the reason to give once everything has been answered.
     ending: Option<Closed>,
-    /// Set when the last reply has left and what still comes is thrown away.
+    /// Set when the last reply has left and what still comes is discarded.
     lingering_until: Option<Instant>,
     /// When the client last asked or took something.
     active_at: Instant,
@@ -188,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// When to give up; none while tasks run.
+    /// The deadline; `None` while tasks run.
     fn deadline(&self) -> Option<Instant> {
         let limits = &self.runner.limits;
         match self.lingering_until {
@@ -199,8 +200,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The deadline is over.
-    fn give_up(&mut self) -> Closed {
+    /// The deadline is over: why the connection ends.
+    fn time_out(&mut self) -> Closed {
         match self.lingering_until {
             Some(_) => self.take_reason(),
             None if !self.output.is_empty() => Closed::Unread,
@@ -212,22 +213,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.ending.take().unwrap_or(Closed::Finished)
     }
 
-    /// From here on nothing more is read; the first reason is the one that counts.
+    /// From here on nothing more is read. The first reason counts.
     fn end(&mut self, reason: Closed) {
         self.input = Vec::new();
         self.ending.get_or_insert(reason);
     }
 
-    /// Whether a request more may wait. Who has no room has a request that waits or a reply to be taken, and either
-    /// wakes this task.
+    /// Whether another request may wait. A connection without room has a request that waits or a reply to be taken, and
+    /// either wakes this task.
     fn has_room(&self) -> bool {
         self.waiting.len() < self.runner.in_flight_max
             && self.output.len() < OUTPUT_BYTES_MAX
             && self.runner.places.has_room(self.waiting.is_empty())
     }
 
-    /// Reads once, if what was read before is dealt with and there is room for more. Pending is also what it gives
-    /// without room: what makes room wakes this task.
+    /// Reads once, if the last input is used up and there is room for more. It is pending without room, too: what makes
+    /// room wakes this task.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if !(self.input.is_empty() && self.has_room()) {
             return Poll::Pending;
@@ -237,7 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
         if read.filled().is_empty() {
             if let Some(line) = self.lines.finish() {
-                // The last one of a connection is let in, whoever took the room meanwhile.
+                // The last request of a connection needs no room.
                 self.take_line(line, Place::OWN);
             }
             self.end(Closed::Finished);
@@ -245,14 +246,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut bytes = read.filled();
         self.cut(&mut bytes);
-        // Only what could not be dealt with is kept, so that a quiet connection holds no buffer.
+        // Only what is left is stored, so that a quiet connection holds no buffer.
         if self.ending.is_none() {
             self.input.extend_from_slice(bytes);
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Goes on with what an earlier read left.
+    /// Continues with what an earlier read left.
     fn take_lines(&mut self) {
         if self.input.is_empty() || !self.has_room() {
             return;
@@ -267,7 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn cut(&mut self, bytes: &mut &[u8]) {
         while self.ending.is_none() && self.has_room() {
-            // Before the line, which cannot be put back; another thread may have been quicker.
+            // Room comes first, because a line cannot be put back and another thread may take the room.
             let Some(place) = self.runner.places.take(self.waiting.is_empty()) else { break };
             let Some(line) = self.lines.next(bytes) else { break };
             self.active_at = Instant::now();
@@ -305,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.waiting.push_back(run.boxed());
     }
 
-    /// Gives an answer that is there already, after those to earlier requests.
+    /// Gives an answer that is ready, after those to earlier requests.
     fn answer(&mut self, answer: Answer, place: Place) {
         if self.waiting.is_empty() {
             self.write(answer);
@@ -314,8 +315,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Moves the answers that are due to the output, however much waits there: others may wait for the same results.
-    /// True if there were some.
+    /// Moves the answers that are due to the output, even if that is full: other connections may wait for the same
+    /// results. Returns whether there were some.
     fn collect_answers(&mut self, context: &mut Context<'_>) -> bool {
         let mut some = false;
         while let Poll::Ready(Some((answer, _place))) = self.waiting.poll_next_unpin(context) {
@@ -327,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn write(&mut self, answer: Answer) {
         if self.output.is_empty() {
-            // The client's time to take what is written begins now.
+            // The client's timeout for reading begins now.
             self.active_at = Instant::now();
         }
         match answer {
@@ -377,14 +378,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Throws away what still comes, until the client closes or has had its time.
+    /// Discards what still comes, until the client closes the connection or the time is over.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<Closed> {
         loop {
             let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
             let mut read = ReadBuf::uninit(&mut space);
             match Pin::new(&mut self.stream).poll_read(context, &mut read) {
                 Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
-                // At the server's end nobody waits for clients that are just there.
+                // A server that stops does not wait for idle clients.
                 Poll::Pending if !matches!(self.ending, Some(Closed::Drained)) => return Poll::Pending,
                 _ => return Poll::Ready(self.take_reason()),
             }

@@ -1,4 +1,4 @@
-//! CPU-bound tasks on threads of their own, a bounded number at a time. Must not know what a cache is.
+//! CPU-bound tasks on separate threads, a bounded number at a time. Must not know what a cache is.
 
 use std::{
     cell::RefCell,
@@ -10,10 +10,10 @@ use std::{
 
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use crate::{runner::Stopped, work::Workspace};
+use crate::{fault::Stopped, work::Workspace};
 
 thread_local! {
-    /// Kept from task to task; freed with the thread, which ends when it has had nothing to do for a while.
+    /// Reused from task to task; freed with the thread, which ends when it has been idle for a while.
     static WORKSPACE: RefCell<Workspace> = RefCell::default();
 }
 
@@ -66,8 +66,8 @@ impl Cpu {
         Self { threads, permits, load, work }
     }
 
-    /// Waits for its turn, then for the result. Dropped while it waits for its turn it leaves no work behind, and
-    /// the permit goes with the work, so that the pool never holds more than may run.
+    /// Waits for its turn, then for the result. If it is dropped while it waits for its turn, it leaves no work behind.
+    /// The permit travels with the work, so that the pool never holds more than may run.
     pub(crate) async fn run(&self, seed: u64) -> Result<u8, Stopped> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Stopped)?;
         let (load, work) = (Arc::clone(&self.load), self.work);

@@ -1,26 +1,28 @@
 //! Tasks over TCP lines: CPU-bound and I/O-bound work whose results are pure functions of a type and a seed.
 //!
-//! The way of a request: [`line`] turns bytes into a [`Task`], a connection looks for its result in the cache and
-//! otherwise lets it run, CPU work on threads of its own and I/O work as a timer, and replies leave in the order of
-//! their requests. [`chain`] is a client that asks chains of requests, and knows how fast they can possibly be.
-//! Nothing here binds a socket or reads a configuration file.
+//! The way of a request: [`line`] turns bytes into a [`Task`]; a connection looks for its result in the cache and
+//! otherwise runs it, CPU work on separate threads and I/O work as a timer; replies leave in the order of their requests.
+//! [`chain`] is a client that asks chains of requests and computes the shortest time they can take.
 
 pub mod chain;
 pub mod line;
 pub mod metrics;
 pub mod server;
-pub mod settings;
 pub mod task;
 pub mod work;
 
 mod cache;
 mod connection;
 mod cpu;
+mod fault;
 mod places;
 mod runner;
+mod service;
+mod settings;
 mod socket;
 
 pub use metrics::Metrics;
 pub use server::Server;
-pub use settings::{Concurrency, Limits, Settings};
+pub use service::TasksService;
+pub use settings::{Concurrency, Limits, PORT, Settings};
 pub use task::{Kind, Task};

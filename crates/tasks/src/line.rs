@@ -1,40 +1,40 @@
 //! The line protocol without sockets: bytes in, requests out; and replies as bytes.
 //!
-//! A line is `<type>:<seed>` in UTF-8. White space of any kind that Unicode knows is forgiven around it, and between the first and the last of its
-//! `:`-separated fields anything may stand; a line of one field is its own first and last. Every cut of the same
-//! bytes means the same. Must not know what a result is or where bytes come from.
+//! A line is `<type>:<seed>` in UTF-8. Unicode white space around it is ignored, and so is everything between the first
+//! and the last of its `:`-separated fields; a single field is both. However the bytes are cut into reads, the lines are
+//! the same. Must not know what a result is or where bytes come from.
 
 use std::fmt;
 
 use crate::task::{Kind, Task};
 
-/// What asks for answers in text.
+/// Asks for text replies.
 const HELLO: &str = "HELLO 2";
 
-/// A line that has come.
+/// A line that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Something to do.
+    /// A task to run.
     Task(Task),
-    /// From here on the client wants answers in text.
+    /// The client wants text replies from here on.
     Hello,
-    /// No task.
+    /// Not a task.
     Bad(BadLine),
 }
 
-/// Why a line is no task.
+/// Why a line is not a task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
-    /// The first field is no type.
+    /// The first field is not a type.
     #[error("the type is {0}; it must be 0 (CPU) or 1 (I/O), as in 0:42")]
     Type(Quoted),
-    /// The last field is no seed.
+    /// The last field is not a seed.
     #[error("the seed is {0}; it must be a whole number from 0 to 18446744073709551615, as in 0:42")]
     Seed(Quoted),
     /// It is not UTF-8.
     #[error("the line {0} is not UTF-8; it must be a type and a seed, as in 0:42")]
     NotText(Quoted),
-    /// It has no end within the limit.
+    /// It is longer than the limit.
     #[error("the line is longer than {0} bytes; it must be a type and a seed, as in 0:42")]
     Long(usize),
 }
@@ -99,23 +99,22 @@ pub fn parse(line: &[u8]) -> Line {
 pub struct Lines {
     part: Vec<u8>,
     line_bytes_max: usize,
-    /// The rest of a line that was too long is on its way.
+    /// The rest of a line that is too long is being skipped.
     skipping: bool,
 }
 
 impl Lines {
-    /// A line may have so many bytes before its end.
+    /// Lines have at most `line_bytes_max` bytes before their end.
     pub const fn new(line_bytes_max: usize) -> Self {
         Self { part: Vec::new(), line_bytes_max, skipping: false }
     }
 
-    /// The next line of `input`, which is moved past it; none when more bytes are needed, and then all of `input`
-    /// has been taken.
+    /// Takes the next line off `input`. Returns `None` if more bytes are needed; then all of `input` has been taken.
     pub fn next(&mut self, input: &mut &[u8]) -> Option<Line> {
         while !input.is_empty() {
             let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
                 let rest = std::mem::take(input);
-                return self.keep(rest);
+                return self.store(rest);
             };
             let line = &input[..end];
             *input = &input[end + 1..];
@@ -130,20 +129,20 @@ impl Lines {
                 return Some(parse(line));
             }
             self.part.extend_from_slice(line);
-            // Not cleared: a client that waits for its reply should cost no more than it did before its first line.
+            // The memory is given back, so that a client that waits for its reply costs no more than a silent one.
             return Some(parse(&std::mem::take(&mut self.part)));
         }
         None
     }
 
-    /// What stands after the last line end when no more will come.
+    /// The unfinished line at the end of the input.
     pub fn finish(&mut self) -> Option<Line> {
         let part = std::mem::take(&mut self.part);
         (!part.is_empty()).then(|| parse(&part))
     }
 
-    /// Keeps the beginning of a line, unless it is too long already.
-    fn keep(&mut self, rest: &[u8]) -> Option<Line> {
+    /// Stores the beginning of a line, unless it is too long already.
+    fn store(&mut self, rest: &[u8]) -> Option<Line> {
         if self.skipping {
             return None;
         }

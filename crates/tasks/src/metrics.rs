@@ -1,15 +1,10 @@
-//! What the task server counts about itself. Must not know how the numbers are served.
+//! What the task server counts. Must not know how the numbers are served.
 
 use std::sync::Arc;
 
+use hosting::metrics::collect;
 use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{
-        counter::Counter,
-        family::Family,
-        gauge::{ConstGauge, Gauge},
-    },
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -18,13 +13,13 @@ use crate::{cpu::Load, line::BadLine, task::Kind};
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// By its own computation.
+    /// With its own computation.
     Computed,
-    /// By that of an equal request at the same time.
+    /// With that of an equal request at the same time.
     Shared,
-    /// By a kept result.
+    /// With a cached result.
     Cached,
-    /// Without anybody waiting for it any more.
+    /// Its client had gone.
     Dropped,
 }
 
@@ -41,7 +36,7 @@ type Labels = [(&'static str, &'static str); 1];
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Counters>);
 
-/// Resolved once, so that counting looks nothing up.
+/// One counter for each combination of labels, so that counting looks nothing up.
 #[derive(Debug)]
 struct Counters {
     requests: [[Counter; Outcome::NAMES.len()]; Kind::ALL.len()],
@@ -53,26 +48,8 @@ struct Counters {
     cpu: Arc<Load>,
 }
 
-/// Shows the load of the CPU threads when it is asked for.
-#[derive(Debug)]
-struct Loads(Arc<Load>);
-
-impl Collector for Loads {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let levels = [
-            ("tasks_cpu_running", "CPU-bound tasks that run", self.0.now()),
-            ("tasks_cpu_running_peak", "The most CPU-bound tasks that ever ran at once", self.0.peak()),
-        ];
-        for (name, help, level) in levels {
-            let gauge = ConstGauge::new(i64::try_from(level).unwrap_or(i64::MAX));
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
-        }
-        Ok(())
-    }
-}
-
 impl Metrics {
-    /// Makes the counters and shows them in `registry`, those that are 0 as well.
+    /// Shows counters in `registry`, including those that are 0.
     pub fn register(registry: &mut Registry) -> Self {
         let requests = Family::<[(&'static str, &'static str); 2], Counter>::default();
         let bad_lines = Family::<Labels, Counter>::default();
@@ -88,7 +65,11 @@ impl Metrics {
             in_flight: Gauge::default(),
             cpu: Arc::default(),
         };
-        registry.register_collector(Box::new(Loads(Arc::clone(&counters.cpu))));
+        let cpu = Arc::clone(&counters.cpu);
+        collect(registry, move |page| {
+            page.gauge("tasks_cpu_running", "CPU-bound tasks that run", cpu.now())?;
+            page.gauge("tasks_cpu_running_peak", "The most CPU-bound tasks that ever ran at once", cpu.peak())
+        });
         registry.register("tasks_requests", "Tasks asked for, by type and by how they ended", requests);
         registry.register("tasks_bad_lines", "Lines that are no task, by reason", bad_lines);
         registry.register("tasks_closed", "Connections of the task server that were closed, by reason", closed);
@@ -111,7 +92,7 @@ impl Metrics {
         self.0.requests[kind.number()][outcome as usize].inc();
     }
 
-    /// A request that is under way until what is returned ends or is dropped.
+    /// Counts a request as in flight until the returned value ends or is dropped.
     pub(crate) fn request(&self, kind: Kind) -> Request<'_> {
         self.0.in_flight.inc();
         Request { metrics: self, kind, outcome: Outcome::Dropped }
@@ -121,7 +102,7 @@ impl Metrics {
         self.0.bad_lines[bad.place()].inc();
     }
 
-    /// A connection that is open until what is returned is told why it was closed, or dropped.
+    /// Counts a connection as open until the returned value is closed or dropped.
     pub(crate) fn connection(&self) -> Open<'_> {
         self.0.connections.inc();
         Open { metrics: self, reason: "stopped" }
@@ -132,7 +113,7 @@ impl Metrics {
     }
 }
 
-/// A request that is under way.
+/// A request in flight.
 pub(crate) struct Request<'m> {
     metrics: &'m Metrics,
     kind: Kind,
@@ -152,7 +133,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// A connection that is open.
+/// An open connection.
 pub(crate) struct Open<'m> {
     metrics: &'m Metrics,
     reason: &'static str,

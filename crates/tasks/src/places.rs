@@ -1,7 +1,7 @@
-//! How many requests wait in the whole server: each connection has a place of its own, and shares the others with all.
+//! How many requests may wait in the whole server: each connection has one place, and all connections share the others.
 //!
-//! Who gets no place waits for an answer of its own and not for another connection, so nobody has to be woken when a
-//! place is given back, and nobody waits for ever. Must not know what a request is.
+//! A connection that gets no place has a request that waits already, and its answer wakes the connection. So a place that
+//! is given back wakes no one, and no connection starves. Must not know what a request is.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ pub(crate) struct Places {
 /// Where a request waits; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// None for the connection's own.
+    /// `None` for the connection's own.
     shared: Option<Arc<AtomicUsize>>,
 }
 

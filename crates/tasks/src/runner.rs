@@ -1,21 +1,17 @@
-//! Decides what runs when: at once, after an equal task, or after everything before it. Must not know how requests
-//! come and replies leave.
+//! Decides when a task runs: at once, after an equal task, or after everything before it. Must not know how requests
+//! arrive and replies leave.
 
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
     cache::Cache,
     cpu::{self, Cpu},
+    fault::Stopped,
     metrics::{Metrics, Outcome},
     places::Places,
     settings::{Concurrency, Limits, Settings},
     task::{Io, Kind, Task},
 };
-
-/// There will be no result, because the server's threads have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server is stopping; ask another one or try again later")]
-pub(crate) struct Stopped;
 
 /// Runs the tasks of all connections.
 #[derive(Debug)]
@@ -24,11 +20,11 @@ pub(crate) struct Runner {
     pub(crate) metrics: Metrics,
     /// Requests of one connection that may wait for their reply.
     pub(crate) in_flight_max: usize,
-    /// For those that wait, of all connections.
+    /// Room for the requests that wait, of all connections.
     pub(crate) places: Places,
     cache: Option<Cache>,
     cpu: Cpu,
-    /// The only turn there is, where one task runs after another.
+    /// The only turn, if one task runs after another.
     turn: Option<Semaphore>,
 }
 
@@ -47,7 +43,7 @@ impl Runner {
         }
     }
 
-    /// A result that is kept.
+    /// A cached result.
     pub(crate) fn known(&self, task: Task) -> Option<u8> {
         let result = self.cache.as_ref()?.get(task)?;
         self.metrics.answered(task.kind, Outcome::Cached);
@@ -56,7 +52,7 @@ impl Runner {
 
     pub(crate) async fn run(&self, task: Task) -> Result<u8, Stopped> {
         let request = self.metrics.request(task.kind);
-        // Before the cache: whoever waited for a turn while others wait for its result would never get one.
+        // Before the cache: a request that waited for a turn while others wait for its result would block them all.
         let _turn = match &self.turn {
             Some(turn) => Some(turn.acquire().await.map_err(|_| Stopped)?),
             None => None,

@@ -1,5 +1,5 @@
-//! Accepts clients, a bounded number of them, and waits for their ends when it is told to stop. The listener, the
-//! threads and the wish to stop come from the caller.
+//! Accepts clients, a bounded number of them, and waits for them to end when the server stops. The listener, the threads
+//! and the signal to stop come from the caller. Must not know the line protocol.
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     socket::prepare,
 };
 
-/// Pause after the system would give no connection, as when too many files are open.
+/// Pause after an error of the system, as when too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The task server; clones share results and limits.
@@ -53,7 +53,7 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => self.open(&mut open, stream, peer, stop.clone()),
                     Err(error) => {
-                        tracing::warn!(%error, "the system gives no connection; trying again after a pause");
+                        tracing::warn!(%error, "the system cannot accept a connection; trying again after a pause");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -70,17 +70,17 @@ impl Server {
         let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
             self.runner.metrics.refused();
             let limit = self.runner.limits.connections;
-            return tracing::info!(%peer, limit, "a task connection was refused: the limit on them is reached");
+            return tracing::info!(%peer, limit, "a task connection was refused: tasks.connections is reached");
         };
         open.spawn(async move {
             let _place = place;
-            // If the system refuses, the first write tells why.
+            // If the system refuses, the first write fails with the reason.
             let _ = prepare(&stream);
             server.talk(stream, peer, stop).await;
         });
     }
 
-    /// Serves one client on any connection; returns the reason of its end, as metrics name it.
+    /// Serves one client on any connection; returns why it ended, as metrics name it.
     pub async fn talk<S>(&self, stream: S, peer: impl Display, stop: watch::Receiver<bool>) -> &'static str
     where
         S: AsyncRead + AsyncWrite + Unpin,

@@ -1,9 +1,9 @@
-//! What both ends ask of a socket. Must not know who talks over it.
+//! Socket options of both ends. Must not know what is sent.
 
 use tokio::net::TcpStream;
 
-/// For small messages that answer each other: none waits for more, and what was received is acknowledged by what is
-/// sent next, not by a packet of its own, of which a young connection sends many.
+/// For small messages that answer each other: a message does not wait for more bytes, and the next message acknowledges
+/// the last one instead of a separate packet.
 pub(crate) fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_quickack(false)

@@ -1,4 +1,4 @@
-//! What a task is, and everything about its result that costs no time to know. Must not know how tasks are run.
+//! What a task is, and what of its result takes no time to compute. Must not know how tasks are run.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng as _};
 /// The longest that an I/O-bound task waits.
 pub const WAIT_MS_MAX: usize = 2000;
 
-/// What a task uses up.
+/// The resource that a task uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Computes in a MiB of memory.
@@ -43,9 +43,9 @@ impl Kind {
 /// A request for work; equal tasks have equal results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Task {
-    /// What it uses up.
+    /// The resource that it uses.
     pub kind: Kind,
-    /// What it depends on.
+    /// The only input of its result.
     pub seed: u64,
 }
 
@@ -55,7 +55,7 @@ impl Task {
         Self { kind, seed }
     }
 
-    /// How long it waits for something that is no processor.
+    /// How long it waits without a processor.
     pub fn wait(self) -> Duration {
         match self.kind {
             Kind::Cpu => Duration::ZERO,
@@ -69,7 +69,7 @@ impl Task {
 pub struct Io {
     /// How long it takes.
     pub wait: Duration,
-    /// What it answers then.
+    /// Its result.
     pub result: u8,
 }
 

@@ -1,4 +1,4 @@
-//! The CPU-bound task, as fast as its definition allows. Must not know who asks or on which thread it runs.
+//! The CPU-bound task, as fast as its definition allows. Must not know callers or threads.
 //!
 //! By definition each round adds a drawn byte to a byte of a zeroed MiB, at a drawn place shifted by `dep`, and adds
 //! the sum to `dep`. Done as written, every round waits for the one before it: the place depends on a sum that comes
@@ -21,7 +21,7 @@ pub const MEMORY_BYTES: usize = 1 << 20;
 /// Rounds of the shortest task; all others are multiples of it.
 pub const ROUNDS_MIN: usize = 4096;
 
-/// How many times [`ROUNDS_MIN`] a task lasts, by its first draw.
+/// A task has this many times [`ROUNDS_MIN`] rounds, by its first draw.
 pub const MULTIPLES: [usize; 16] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4, 16, 64, 256];
 
 /// Rounds after which an eighth of the bytes has been touched and betting on zeros no longer pays.
@@ -33,11 +33,11 @@ const AHEAD: usize = 32;
 /// Reads that bring a window of 256 bytes, which begins anywhere, into the cache: lines have 64 bytes.
 const LINES: usize = 5;
 
-/// Memory for one task at a time, zeroed whenever none runs.
+/// Memory for one task at a time, zeroed while none runs.
 #[derive(Debug)]
 pub struct Workspace {
     memory: Box<[u8; MEMORY_BYTES]>,
-    /// Where a short task has been.
+    /// The places that a short task touched.
     touched: Box<[u32; ROUNDS_MIN]>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Workspace {
 pub struct End {
     /// The task's result. It is 0 for most seeds, because few tasks touch most of their memory.
     pub result: u8,
-    /// The sum that every round has left its mark on; by it tests see more than by the result.
+    /// The sum that depends on every round; it shows tests more than the result.
     pub dep: u8,
 }
 
@@ -174,7 +174,7 @@ fn add_to(cell: &mut u8, byte: u8, dep: &mut u8) {
     *dep = dep.wrapping_add(sum);
 }
 
-/// Apart, because the compiler would otherwise see that adding to 0 gives the same and drop the branch.
+/// A function by itself, because otherwise the compiler would see that adding to 0 gives the same, and drop the branch.
 #[cold]
 #[inline(never)]
 const fn sum(old: u8, byte: u8) -> u8 {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use rand::Rng as _;
 use rand_xoshiro::{Xoshiro256StarStar, rand_core::SeedableRng as _};
 use tasks::{
+    Concurrency,
     chain::{Forecast, Plan},
-    settings::Concurrency,
     task::Io,
     work::{End, MEMORY_BYTES, MULTIPLES, ROUNDS_MIN, Workspace},
 };

@@ -29,7 +29,6 @@ fn status(fault: Fault) -> Status {
         Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
         Fault::Failed(_) => Code::Internal,
         Fault::OutcomeUnknown => Code::Unknown,
-        Fault::Denied(_) => Code::Unauthenticated,
     };
     Status::new(code, fault.to_string())
 }

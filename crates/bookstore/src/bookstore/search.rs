@@ -124,7 +124,7 @@ impl Bookstore {
 
     /// Counts an answer that is larger than a message, and says what to do.
     pub fn answer_too_large(&self) -> Fault {
-        self.inner.metrics.refused(Limit::MessageBytes);
+        self.inner.metrics.answer_refused();
         Fault::AnswerBytes { at: self.message_bytes() }
     }
 

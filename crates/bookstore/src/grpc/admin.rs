@@ -1,9 +1,10 @@
 //! `bookstore.Admin`: what operators call, with a credential where others could reach it.
 
-use std::{pin::Pin, sync::Arc};
+use std::pin::Pin;
 
-use ::grpc::{Metadata, Request, Response, Status};
+use ::grpc::{Request, Response, Status};
 use futures_util::{Stream, StreamExt as _, stream};
+use hosting::Access;
 
 use super::page_size;
 use super::wire::{
@@ -17,34 +18,6 @@ use crate::{
     fault::Fault,
     store::Page,
 };
-
-/// Who may call the operator's service.
-#[derive(Clone, Debug)]
-pub enum Access {
-    /// Every caller: only processes of this machine can connect.
-    Open,
-    /// Callers that send this token.
-    Token(Arc<str>),
-    /// No one: the server can be reached from other machines and has no token.
-    Nobody,
-}
-
-impl Access {
-    /// `Ok` if a caller who sent `authorization` may act.
-    pub fn check(&self, metadata: &Metadata) -> Result<(), Fault> {
-        let Self::Token(token) = self else {
-            let refusal =
-                "operator actions are off while the server listens beyond loopback without a token; set admin.token";
-            return if matches!(self, Self::Open) { Ok(()) } else { Err(Fault::Denied(refusal)) };
-        };
-        let sent = metadata.get("authorization").and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        let equal = sent.is_some_and(|sent| {
-            // Every byte is looked at, so that the time taken tells nothing of how many are right.
-            sent.len() == token.len() && sent.iter().zip(token.bytes()).fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
-        });
-        if equal { Ok(()) } else { Err(Fault::Denied("send the operator's token as 'authorization: Bearer TOKEN'")) }
-    }
-}
 
 /// Serves a store's operators.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ mod shop;
 mod token;
 
 use ::grpc::{Code, Status};
-pub use admin::{Access, AdminService};
+pub use admin::AdminService;
 pub use shop::ShopService;
 
 use crate::{catalogue, fault::Fault};
@@ -35,7 +35,6 @@ impl From<Fault> for Status {
             Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
             Fault::Failed(_) => Code::Internal,
             Fault::OutcomeUnknown => Code::Unknown,
-            Fault::Denied(_) => Code::Unauthenticated,
         };
         let mut status = Self::new(code, fault.to_string());
         if let Fault::Unavailable(why) = fault

@@ -1,37 +1,29 @@
 //! `io.grpc.KeyAdminService`: what operators call, if the server lets them.
 
-use std::{fmt, num::NonZeroU64, pin::Pin, sync::Arc};
+use std::{num::NonZeroU64, pin::Pin};
 
-use ::grpc::{Metadata, Request, Response, Status};
+use ::grpc::{Request, Response, Status};
 use futures_util::{Stream, stream};
+use hosting::Access;
 
 use super::wire::{SnapshotChunk, SnapshotEntry, SnapshotRequest, key_admin_service_server::KeyAdminService};
 use crate::{
     entry::{Entry, Key, Value, Version},
-    service::KeyValue,
+    key_value::KeyValue,
     snapshot::{Restore, RestoreError, Snapshot},
 };
 
-/// Refuses callers who may not act, by what they sent with the call.
-pub type Admit = Arc<dyn Fn(&Metadata) -> Result<(), Status> + Send + Sync>;
-
 /// Serves a store's operators.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AdminService {
     store: KeyValue,
-    admit: Admit,
+    access: Access,
 }
 
 impl AdminService {
-    /// Serves `store` to the callers that `admit` admits.
-    pub fn new(store: KeyValue, admit: Admit) -> Self {
-        Self { store, admit }
-    }
-}
-
-impl fmt::Debug for AdminService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminService").field("store", &self.store).finish_non_exhaustive()
+    /// Serves `store` to the callers that `access` admits.
+    pub fn new(store: KeyValue, access: Access) -> Self {
+        Self { store, access }
     }
 }
 
@@ -39,7 +31,7 @@ impl KeyAdminService for AdminService {
     type SnapshotStream = Pin<Box<dyn Stream<Item = Result<SnapshotChunk, Status>> + Send>>;
 
     async fn snapshot(&self, request: Request<SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        (self.admit)(request.metadata())?;
+        self.access.check(request.metadata())?;
         Ok(Response::new(Box::pin(chunks(self.store.snapshot()?))))
     }
 }

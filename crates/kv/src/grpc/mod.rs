@@ -8,7 +8,7 @@ mod range;
 use std::time::Duration;
 
 use ::grpc::{Code, Status};
-pub use admin::{AdminService, Admit};
+pub use admin::AdminService;
 pub use pairs::PairsService;
 pub use range::RangeService;
 
@@ -28,18 +28,6 @@ pub mod wire {
     /// The contract in the form that reflection serves.
     pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kv.bin"));
 }
-
-/// The methods, as metrics name them.
-pub const METHODS: [&str; 8] = [
-    "/io.grpc.KeyValueService/Retrieve",
-    "/io.grpc.KeyValueService/Create",
-    "/io.grpc.KeyValueService/Update",
-    "/io.grpc.KeyValueService/Delete",
-    "/io.grpc.KeyRangeService/Put",
-    "/io.grpc.KeyRangeService/Scan",
-    "/io.grpc.KeyRangeService/Watch",
-    "/io.grpc.KeyAdminService/Snapshot",
-];
 
 /// As messages have it, where 0 is for ever.
 fn time_to_live(ms: u64) -> Option<Duration> {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     entry::{Value, Version},
-    service::KeyValue,
+    key_value::KeyValue,
 };
 
 /// Serves a store.

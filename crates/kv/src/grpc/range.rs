@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     entry::Value,
-    service::{KeyValue, Scan},
+    key_value::{KeyValue, Scan},
     watch::{Event, EventKind, Watch},
 };
 

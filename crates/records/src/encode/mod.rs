@@ -1,4 +1,4 @@
-//! A row in each form that answers are made of. Must not know where rows come from nor who asks for them.
+//! A row in each form that answers are made of. Must not know where rows come from, nor callers.
 //!
 //! What is the same in every row, the columns' names with what stands around them, is prepared once.
 

@@ -24,13 +24,6 @@ pub mod wire {
     pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/records.bin"));
 }
 
-/// The services' names, for health.
-pub const SERVICES: [&str; 2] = ["ReaderService", "RecordStreamService"];
-
-/// The methods, as metrics name them.
-pub const METHODS: [&str; 3] =
-    ["/ReaderService/GetRecord", "/ReaderService/GetRecordString", "/RecordStreamService/StreamRecords"];
-
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         let said = fault.to_string();

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     packing::Coding,
     query::Query,
-    service::{Records, Shape},
+    records::{Records, Shape},
 };
 
 /// Answers with more rows are sent as there is room for them.
@@ -68,7 +68,7 @@ async fn later(
     let found = records.answer(query, shape).await?;
     let length = found.answer.len();
     Ok(Response::new(match coding.filter(|_| records.packs(length)) {
-        None => Encoded::from_chunks(length, records.at_hand(found).await.answer.chunks()),
+        None => Encoded::from_chunks(length, records.joined(found).await.answer.chunks()),
         Some((coding, encoding)) => Encoded::compressed(encoding, records.packed(found, coding).await?),
     }))
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::wire::{Field, ReaderResponse, ReaderResponseString, Record};
-use crate::{encode::Format, selection::Selection, service::Shape};
+use crate::{encode::Format, records::Shape, selection::Selection};
 
 /// `ReaderResponse`.
 pub(super) static RECORDS: Shape =

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     answer::Answer,
     query::Query,
+    records::{Records, Shape},
     selection::Selection,
-    service::{Records, Shape},
 };
 
 /// Serves records.

@@ -1,4 +1,4 @@
-//! Why a file cannot be loaded: what was wrong, where, and what would be right.
+//! Why a file cannot be loaded: what is wrong, where, and what would be right.
 
 use std::{io, path::PathBuf};
 
@@ -18,7 +18,7 @@ pub enum Problem {
     /// It cannot be opened.
     #[error("the file cannot be opened: {0}; name a readable CSV file with records.csv")]
     Open(io::Error),
-    /// Reading broke off.
+    /// A read failed.
     #[error("reading failed after line {line}: {error}")]
     Read {
         /// The last one that was read.
@@ -26,10 +26,10 @@ pub enum Problem {
         /// From the system.
         error: io::Error,
     },
-    /// There is nothing in it.
+    /// It is empty.
     #[error("the file is empty; its first line must name the columns")]
     Empty,
-    /// The first line names nothing.
+    /// The first line is not a header.
     #[error("line {line}: every field is a number; the first line must be a header that names the columns")]
     NoHeader {
         /// The first.
@@ -65,7 +65,7 @@ pub enum Problem {
         /// In the header.
         wanted: usize,
     },
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     #[error("line {line}: the field in column {column} is not valid UTF-8; convert the file to UTF-8")]
     Utf8 {
         /// Where the row begins.

@@ -30,10 +30,10 @@ use crate::{
 
 /// Batches that may wait for each thread.
 const BATCHES_WAITING: usize = 8;
-/// How often the log says how far loading is.
+/// The log shows progress this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Loads a file. Blocks for as long as that takes.
+/// Loads a file. Blocks while it loads.
 pub(crate) fn file(path: &Path, settings: &Settings) -> Result<Table, LoadError> {
     let failed = |problem| LoadError { path: path.to_owned(), problem };
     let opened = File::open(path).and_then(|file| match file.metadata()? {
@@ -54,8 +54,8 @@ pub(crate) fn file(path: &Path, settings: &Settings) -> Result<Table, LoadError>
     Ok(table)
 }
 
-/// Which forms lie ready.
-fn kept(settings: &Settings) -> Vec<Format> {
+/// The forms in which rows lie ready.
+fn ready_formats(settings: &Settings) -> Vec<Format> {
     let keep = settings.keep;
     let wanted = |format: &Format| match format {
         Format::Protobuf => keep.protobuf,
@@ -71,7 +71,7 @@ type Batches = Receiver<Arc<Batch>>;
 pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<Table, Problem> {
     let mut rows = Rows::open(source, &settings.limits)?;
     let names = rows.header().to_vec();
-    let formats = kept(settings);
+    let formats = ready_formats(settings);
     let held = Held::default();
     let (to_columns, for_columns) = sync_channel(BATCHES_WAITING);
     let (to_encoder, for_encoder) = sync_channel(BATCHES_WAITING);
@@ -89,7 +89,7 @@ pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<
     })
 }
 
-/// A worker's panic is a bug of ours, and goes on to whoever waits.
+/// A worker's panic is a bug, and goes on in the thread that waits.
 fn join<T>(worker: thread::ScopedJoinHandle<'_, T>) -> T {
     worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -101,7 +101,7 @@ struct Held {
     encoded: AtomicUsize,
 }
 
-/// What reading to the end found.
+/// What the reader counted.
 struct Found {
     count: u32,
     version: u64,
@@ -129,7 +129,7 @@ fn read_all(
         }
         let batch = Arc::new(batch);
         for to in to {
-            // A thread that is gone has panicked, and is heard when it is joined.
+            // A thread that is gone has panicked; joining it shows that.
             let _ = to.send(Arc::clone(&batch));
         }
         let bytes = held.columns.load(Relaxed) + held.encoded.load(Relaxed);
@@ -154,7 +154,7 @@ fn fill_columns(names: &[Box<str>], batches: &Batches, held: &AtomicUsize) -> Ve
         }
         held.store(growing.iter().map(GrowingColumn::bytes).sum(), Relaxed);
     }
-    // Each column's index by value is a job of its own.
+    // Each column's index by value is one job.
     let mut columns: Vec<(GrowingColumn, &Box<str>)> = growing.into_iter().zip(names).collect();
     let rest = columns.split_off(columns.len() / 2);
     let finish = |columns: Vec<(GrowingColumn, &Box<str>)>| {

@@ -1,4 +1,4 @@
-//! A CSV file, read batch by batch and checked. Must not know what becomes of the rows.
+//! A CSV file, read batch by batch and checked. Must not know what the rows are used for.
 
 use std::io::{self, Read};
 
@@ -43,7 +43,7 @@ impl Batch {
         (0..self.rows()).map(move |row| self.field(row * self.columns + column))
     }
 
-    /// All there is, for a checksum: the text, and where it is cut.
+    /// The text and where it is cut, for a checksum.
     pub(super) fn parts(&self) -> (&[u8], &[usize]) {
         (self.text.as_bytes(), &self.ends)
     }
@@ -130,7 +130,7 @@ impl<'a, R: Read> Rows<'a, R> {
         self.line
     }
 
-    /// How far in the file reading has come.
+    /// Bytes of the file read so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.reader.get_ref().read
     }

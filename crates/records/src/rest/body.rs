@@ -1,4 +1,4 @@
-//! An answer as the body of a response: piece by piece, as fast as they are taken, and of a known length.
+//! An answer as the body of a response, sent piece by piece; its length is known.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! What a request's headers say about the answer: how it may be compressed, and whether the caller has it already.
+//! Request headers: how the answer may be compressed, and whether the caller has it already.
 //!
 //! Implements: RFC 9110 sections 12.5.3 (Accept-Encoding), 8.8.3 (`ETag`) and 13.1.2 (If-None-Match).
 
@@ -12,7 +12,7 @@ fn list<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
-/// How much something is wanted, from 0 to 1000.
+/// A weight (`q`), from 0 to 1000.
 fn quality(parameters: &str) -> u32 {
     let mut weight = parameters.split(';').filter_map(|parameter| {
         let (name, weight) = parameter.split_once('=')?;
@@ -28,7 +28,7 @@ fn quality(parameters: &str) -> u32 {
     }
 }
 
-/// The coding that the caller wants most; zstd, which costs less, if it is all the same.
+/// The coding that the caller prefers; zstd, which is cheaper, if it has no preference.
 pub(super) fn coding(headers: &HeaderMap) -> Option<Coding> {
     let wanted = |name: &str| {
         let mut found = None;
@@ -58,7 +58,7 @@ pub(super) fn coding(headers: &HeaderMap) -> Option<Coding> {
     }
 }
 
-/// The entity tag of an answer: the same whenever and wherever its bytes are the same.
+/// The entity tag of an answer; it depends on its bytes alone.
 pub(super) fn tag(identity: &Identity, coding: Option<Coding>) -> String {
     let coding = coding.map_or("", Coding::name);
     let dash = if coding.is_empty() { "" } else { "-" };

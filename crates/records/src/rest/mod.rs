@@ -8,7 +8,6 @@ mod parameters;
 mod shape;
 
 use axum::{
-    Router,
     body::Body,
     extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
@@ -16,30 +15,28 @@ use axum::{
     routing::get,
 };
 use bytes::Bytes;
+use hosting::Site;
 
 use self::body::Pieces;
 pub(crate) use self::shape::lines;
 use crate::{
     fault::Fault,
-    service::{Found, Records, Shape},
+    records::{Found, Records, Shape},
 };
-
-/// The paths that are answered.
-pub const PATHS: [&str; 3] = ["/search", "/search_string", "/openapi.json"];
 
 /// How many rows there are in an answer, and how many match: names of response headers.
 pub const ROWS_HEADER: &str = "num-record";
 /// As [`ROWS_HEADER`].
 pub const MATCHING_HEADER: &str = "num-matching";
 
-/// GET and HEAD on [`PATHS`].
-pub fn router(records: Records) -> Router {
-    let [json, text, contract] = PATHS;
-    Router::new()
-        .route(json, get(search))
-        .route(text, get(search_string))
-        .route(contract, get(contract_page))
-        .with_state(records)
+/// GET and HEAD on each path.
+pub fn site(records: Records) -> Site {
+    let pages = [
+        ("/search", get(search), "records whose column headerKey is headerValue, as JSON"),
+        ("/search_string", get(search_string), "the same as one string of text"),
+        ("/openapi.json", get(contract_page), "the contract of both, in OpenAPI"),
+    ];
+    Site::new(records, pages)
 }
 
 async fn search(State(records): State<Records>, uri: Uri, headers: HeaderMap) -> Response {
@@ -101,7 +98,7 @@ async fn content(
     content_type: &'static str,
 ) -> Result<Response, Fault> {
     let (length, body) = match coding {
-        None => (found.answer.len(), Body::new(Pieces::new(records.at_hand(found).await.answer))),
+        None => (found.answer.len(), Body::new(Pieces::new(records.joined(found).await.answer))),
         Some(coding) => {
             let packed: Bytes = records.packed(found, coding).await?;
             (packed.len(), packed.into())

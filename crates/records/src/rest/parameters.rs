@@ -1,4 +1,4 @@
-//! A request's query string, read strictly: what is misspelt is told, not left out.
+//! A request's query string, read strictly: a misspelt parameter is refused.
 //!
 //! Implements: the URL Standard's application/x-www-form-urlencoded, decoding, in UTF-8 only.
 
@@ -6,14 +6,14 @@ use crate::{fault::Fault, query::Query};
 
 const NAMES: [&str; 5] = ["headerKey", "headerValue", "result_size", "offset", "limit"];
 
-/// Numbers that every JSON implementation can say.
+/// The largest number that every JSON implementation can represent.
 const WHOLE_MAX: u64 = (1 << 53) - 1;
 
 fn invalid<T>(said: String) -> Result<T, Fault> {
     Err(Fault::Invalid(said))
 }
 
-/// The question in a query string.
+/// The query in a query string.
 pub(super) fn read(query: &str) -> Result<Query, Fault> {
     let mut values: [Option<String>; NAMES.len()] = Default::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -38,7 +38,7 @@ pub(super) fn read(query: &str) -> Result<Query, Fault> {
     })
 }
 
-/// A number as JSON or a programmer writes it, without the words that stand for no number.
+/// A number as in JSON, so not `NaN` or `inf`.
 fn number(text: &str) -> Result<f64, Fault> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     match text.parse::<f64>() {

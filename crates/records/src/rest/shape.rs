@@ -1,4 +1,4 @@
-//! The bodies that answer: around rows that lie ready, and made of columns. Both agree to the byte.
+//! The bodies of answers, made of rows that lie ready or from the columns. Both ways give the same bytes.
 
 use bytes::Bytes;
 use serde::{
@@ -6,7 +6,7 @@ use serde::{
     ser::{SerializeMap as _, SerializeSeq as _},
 };
 
-use crate::{encode::Format, selection::Selection, service::Shape};
+use crate::{encode::Format, records::Shape, selection::Selection};
 
 /// `{"records":[{"column":"value",…},…],"num_record":N,"num_matching":N}`.
 pub(super) static OBJECT: Shape =

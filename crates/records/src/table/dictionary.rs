@@ -7,7 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 /// A value's number.
 pub(crate) type Code = u32;
 
-/// The values. They are hashed with a secret of the process, because nobody knows who wrote the file.
+/// The values. They are hashed with a secret of the process, because anyone may have written the file.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     text: String,

@@ -57,7 +57,7 @@ pub(crate) async fn listen(records: Records) -> SocketAddr {
     let server = Server::builder()
         .add_service(ReaderServiceServer::new(ReaderGrpc::new(records.clone())))
         .add_service(RecordStreamServiceServer::new(StreamGrpc::new(records.clone())))
-        .http(rest::router(records))
+        .http(rest::site(records).router)
         .build();
     tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
     address

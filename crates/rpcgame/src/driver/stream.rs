@@ -178,12 +178,12 @@ mod tests {
     use crate::grpc::wire::rpc_game_server::RpcGameServer;
     use crate::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
     use crate::grpc::{GameService, StreamService};
-    use crate::{Games, Settings};
+    use crate::{GameLimits, Games};
 
     #[tokio::test]
     async fn a_server_says_whether_it_has_the_stream() {
         for has_stream in [true, false] {
-            let games = Games::new(Settings::default());
+            let games = Games::new(GameLimits::default());
             let server = ::grpc::Server::builder().add_service(RpcGameServer::new(GameService::new(games.clone())));
             let server = if has_stream {
                 server.add_service(RpcGameStreamServer::new(StreamService::new(games)))

@@ -26,9 +26,6 @@ pub mod wire {
 
     /// The contract in the form that reflection serves.
     pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rpcgame.bin"));
-
-    /// Names of the services, as health is told for them.
-    pub const SERVICES: [&str; 2] = ["RPCGame", "RPCGameStream"];
 }
 
 impl From<Refusal> for Status {

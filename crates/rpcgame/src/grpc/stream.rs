@@ -58,7 +58,7 @@ impl Player {
     }
 
     async fn play(&mut self, frame: &[u8]) -> Result<Encoded, Refusal> {
-        let play = Play::read(frame, self.games.settings().name_bytes_max)?;
+        let play = Play::read(frame, self.games.limits().name_bytes_max)?;
         let mut played = Played { first_serial: play.first_serial, ..Played::default() };
         if !play.names.is_empty() {
             played.values.reserve_exact(play.names.len());

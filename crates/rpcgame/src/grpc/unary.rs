@@ -23,7 +23,7 @@ impl GameService {
     }
 
     fn read<'a>(&self, message: &'a [u8]) -> Result<Try<'a>, Refusal> {
-        Try::read(message, self.games.settings().name_bytes_max)
+        Try::read(message, self.games.limits().name_bytes_max)
     }
 
     /// Counts a refusal and puts it into a status.

@@ -3,8 +3,8 @@
 use super::fault::Fault;
 use super::frame::{self, End, HEAD_BYTES, Hello, Welcome, kind, take_varint};
 use super::table::Ring;
-use super::{FRAME_BYTES_BESIDE_NAME, FRAME_BYTES_TARGET};
 use crate::checksum::Sums;
+use crate::settings::{FRAME_BYTES_BESIDE_NAME, FRAME_BYTES_TARGET};
 
 /// Which names the client has the table keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

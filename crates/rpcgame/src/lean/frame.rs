@@ -1,7 +1,7 @@
 //! Frames: their heads, their numbers, and the bodies that are read whole. Must not know what state a side is in.
 
 use super::fault::{Fault, FaultCode};
-use super::table::TableLimits;
+use crate::settings::TableLimits;
 
 /// The version this side speaks.
 pub const VERSION: u64 = 1;

@@ -14,13 +14,8 @@ pub use client::{Connection, Event, Keep};
 pub use fault::{Fault, FaultCode};
 pub(crate) use frame::{HEAD_BYTES, may_be_first};
 pub use frame::{Hello, VERSION, Welcome};
-pub use server::{Limits, Server};
-pub use session::{Session, SessionLimits};
-pub use table::{ENTRY_BYTES, Ring, TableLimits};
+pub use server::Server;
+pub use session::Session;
+pub use table::{ENTRY_BYTES, Ring};
 
-/// What a frame must hold beside a name of the greatest length: a client closes a frame when it has
-/// [`FRAME_BYTES_TARGET`], and the last name may be as long as any.
-pub const FRAME_BYTES_BESIDE_NAME: usize = FRAME_BYTES_TARGET + 64;
-
-/// Where a client closes a frame.
-pub const FRAME_BYTES_TARGET: usize = 16 * 1024;
+pub use crate::settings::{FRAME_BYTES_TARGET, LeanLimits as Limits, SessionLimits, TableLimits};

@@ -15,33 +15,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::fault::{Fault, FaultCode};
-use super::session::{Session, SessionLimits};
+use super::session::Session;
 use crate::counts::LeanEnd;
 use crate::registry::Games;
-
-/// What lean clients are allowed.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Connections at once; further ones are told and closed.
-    pub connections_max: usize,
-    /// A client that finishes no frame for so long is told and closed.
-    pub idle: Duration,
-    /// A client that takes none of our bytes for so long is gone.
-    pub write_timeout: Duration,
-    /// Limits of each connection.
-    pub session: SessionLimits,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_max: 256,
-            idle: Duration::from_mins(5),
-            write_timeout: Duration::from_secs(30),
-            session: SessionLimits::default(),
-        }
-    }
-}
+use crate::settings::LeanLimits;
 
 /// When `accept` fails for want of descriptors, trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -59,7 +36,7 @@ thread_local! {
 #[derive(Clone, Debug)]
 pub struct Server {
     games: Games,
-    limits: Arc<Limits>,
+    limits: Arc<LeanLimits>,
     drain: Duration,
 }
 
@@ -68,7 +45,7 @@ type End = (LeanEnd, String);
 
 impl Server {
     /// Serves; the games' ends are told to `games`. `drain` is what a game under way has when the server stops.
-    pub fn new(games: Games, limits: Limits, drain: Duration) -> Self {
+    pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
         Self { games, limits: Arc::new(limits), drain }
     }
 

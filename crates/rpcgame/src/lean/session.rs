@@ -6,34 +6,11 @@ use super::fault::{Fault, FaultCode};
 use super::frame::{
     self, End, HEAD_BYTES, HELLO_BYTES_MAX, Hello, VERSION, Welcome, kind, take_bytes, take_eight, take_varint,
 };
-use super::table::{Ring, TableLimits};
+use super::table::Ring;
 use crate::checksum::hash;
 use crate::game::{Answer, Game};
 use crate::refusal::Refusal;
-
-/// What a connection may have the server hold.
-#[derive(Clone, Debug)]
-pub struct SessionLimits {
-    /// Messages without an answer on its way; eight bytes each are held for a client that does not read.
-    pub window_messages: u64,
-    /// The body of a frame; so much of an unfinished one is held.
-    pub frame_bytes_max: usize,
-    /// A name.
-    pub name_bytes_max: usize,
-    /// The table of names.
-    pub table: TableLimits,
-}
-
-impl Default for SessionLimits {
-    fn default() -> Self {
-        Self {
-            window_messages: 65_536,
-            frame_bytes_max: 2 << 20,
-            name_bytes_max: 1 << 20,
-            table: TableLimits { names_max: 4096, bytes_max: 1 << 20 },
-        }
-    }
-}
+use crate::settings::{SessionLimits, TableLimits};
 
 /// A name and its hash.
 #[derive(Debug)]

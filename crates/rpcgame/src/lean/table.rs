@@ -4,14 +4,7 @@
 
 use std::collections::VecDeque;
 
-/// The size of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableLimits {
-    /// Names in it.
-    pub names_max: usize,
-    /// Their bytes, with [`ENTRY_BYTES`] for each.
-    pub bytes_max: usize,
-}
+use crate::settings::TableLimits;
 
 impl TableLimits {
     pub(super) fn at_most(self, other: Self) -> Self {

@@ -17,52 +17,8 @@ use tokio::time::Instant;
 use crate::checksum::Sums;
 use crate::counts::Counts;
 use crate::refusal::Refusal;
+use crate::settings::{GameLimits, Group};
 pub use room::{Attempt, Room, Waiting};
-
-/// Which callers play one game together when they name none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Group {
-    /// Those of one connection.
-    #[default]
-    Connection,
-    /// Those of one address, however many connections it has.
-    Address,
-    /// All.
-    Server,
-}
-
-/// What games are allowed.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Which callers play together.
-    pub group: Group,
-    /// How far ahead of the next serial a message may be and wait.
-    pub window_messages: u64,
-    /// How long a message waits for those before it.
-    pub wait: Duration,
-    /// What the waiting messages of all games cost together.
-    pub waiting_bytes_max: usize,
-    /// The longest name of a message.
-    pub name_bytes_max: usize,
-    /// Games at once.
-    pub games_max: usize,
-    /// A game in which nothing happens is given up after this long.
-    pub idle: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            group: Group::default(),
-            window_messages: 65_536,
-            wait: Duration::from_secs(10),
-            waiting_bytes_max: 64 << 20,
-            name_bytes_max: 1 << 20,
-            games_max: 1024,
-            idle: Duration::from_mins(5),
-        }
-    }
-}
 
 /// Who calls, as far as it tells games apart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +62,7 @@ impl Entry {
 
 #[derive(Debug)]
 struct Shared {
-    settings: Settings,
+    limits: GameLimits,
     entries: Mutex<HashMap<Key, Entry>>,
     waiting_bytes: Arc<AtomicUsize>,
     ended: watch::Sender<u64>,
@@ -121,9 +77,9 @@ pub struct Games {
 
 impl Games {
     /// None yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(limits: GameLimits) -> Self {
         let shared = Shared {
-            settings,
+            limits,
             entries: Mutex::default(),
             waiting_bytes: Arc::default(),
             ended: watch::Sender::new(0),
@@ -133,8 +89,8 @@ impl Games {
     }
 
     /// What is allowed.
-    pub fn settings(&self) -> &Settings {
-        &self.shared.settings
+    pub fn limits(&self) -> &GameLimits {
+        &self.shared.limits
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
@@ -191,15 +147,14 @@ impl Games {
         if let Some(entry) = entries.get(&key) {
             return Ok(Arc::clone(&entry.room));
         }
-        let games_max = self.shared.settings.games_max;
+        let games_max = self.shared.limits.games_max;
         if entries.len() >= games_max {
             give_up(&mut entries, Entry::is_left);
             if entries.len() >= games_max {
                 return Err(Refusal::TooManyGames { games_max });
             }
         }
-        let settings = &self.shared.settings;
-        let room = Arc::new(Room::new(settings, Arc::clone(&self.shared.waiting_bytes)));
+        let room = Arc::new(Room::new(&self.shared.limits, Arc::clone(&self.shared.waiting_bytes)));
         let entry =
             Entry { room: Arc::clone(&room), connection: connection.map(Arc::downgrade), idle_since: Instant::now() };
         entries.insert(key, entry);
@@ -214,7 +169,7 @@ impl Games {
             }
             return Ok((Key::Named(name.into()), None));
         }
-        Ok(match (self.shared.settings.group, caller.connection, caller.address) {
+        Ok(match (self.shared.limits.group, caller.connection, caller.address) {
             (Group::Connection, Some(connection), _) => {
                 (Key::Connection(Arc::as_ptr(connection).cast::<()>().addr()), Some(connection))
             }
@@ -225,7 +180,7 @@ impl Games {
 
     /// Gives up the games whose connection is gone and those in which nothing happened for too long.
     pub fn expire(&self) {
-        let (now, idle) = (Instant::now(), self.shared.settings.idle);
+        let (now, idle) = (Instant::now(), self.shared.limits.idle);
         give_up(&mut self.lock(), |entry| {
             if entry.room.take_touched() {
                 entry.idle_since = now;
@@ -237,7 +192,7 @@ impl Games {
     /// Calls [`Games::expire`] as often as it takes, for ever.
     pub async fn keep_expiring(&self) {
         loop {
-            tokio::time::sleep((self.shared.settings.idle / 4).max(EXPIRE_PAUSE_MIN)).await;
+            tokio::time::sleep((self.shared.limits.idle / 4).max(EXPIRE_PAUSE_MIN)).await;
             self.expire();
         }
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::Settings;
 use crate::checksum::Sums;
 use crate::game::{Answer, EARLY_BYTES, Game, Ticket, Turn};
 use crate::refusal::Refusal;
+use crate::settings::GameLimits;
 
 type Outcome = Result<u64, Refusal>;
 
@@ -55,13 +55,13 @@ pub enum Attempt {
 }
 
 impl Room {
-    pub(super) fn new(settings: &Settings, waiting_bytes: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(limits: &GameLimits, waiting_bytes: Arc<AtomicUsize>) -> Self {
         Self {
             state: Mutex::default(),
-            window_messages: settings.window_messages,
-            wait: settings.wait,
+            window_messages: limits.window_messages,
+            wait: limits.wait,
             waiting_bytes,
-            waiting_bytes_max: settings.waiting_bytes_max,
+            waiting_bytes_max: limits.waiting_bytes_max,
         }
     }
 

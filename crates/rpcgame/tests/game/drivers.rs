@@ -1,7 +1,7 @@
 //! The driver over every transport, against checksums of another implementation.
 
 use rpcgame::driver::{Failure, Input, Options, Outcome, Pair, Progress, Transport, play};
-use rpcgame::{Settings, Sums, lean};
+use rpcgame::{GameLimits, Sums, lean};
 
 use crate::support::{PATIENCE, input_path, serve, serve_lean};
 
@@ -34,7 +34,7 @@ struct Servers {
 
 impl Servers {
     async fn start() -> Self {
-        let grpc = serve(Settings::default()).await.0.to_string();
+        let grpc = serve(GameLimits::default()).await.0.to_string();
         Self { grpc, lean: serve_lean(lean::Limits::default()).await.0.to_string() }
     }
 

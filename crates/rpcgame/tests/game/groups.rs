@@ -3,13 +3,13 @@
 use grpc::Code;
 use rpcgame::grpc::wire::DoneRequest;
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
-use rpcgame::{Group, Settings, Sums};
+use rpcgame::{GameLimits, Group, Sums};
 use tokio::task::JoinSet;
 
 use crate::support::{client, done, expected, gzip_client, message, send, serve};
 
-fn group(group: Group) -> Settings {
-    Settings { group, ..Settings::default() }
+fn group(group: Group) -> GameLimits {
+    GameLimits { group, ..GameLimits::default() }
 }
 
 /// Serials from 1 to `most`, each once, in an order that is as good as random and always the same.
@@ -45,7 +45,7 @@ fn expected_of(most: u64) -> Sums {
 
 #[tokio::test]
 async fn messages_in_any_order_are_handled_in_the_order_of_their_serials() {
-    let (address, games) = serve(Settings::default()).await;
+    let (address, games) = serve(GameLimits::default()).await;
     for client in [client(address).await, gzip_client(address).await] {
         // All are under way at once: a connection has room for 256 calls.
         assert_eq!(play_shuffled(&client, 200).await, expected_of(200));
@@ -55,7 +55,7 @@ async fn messages_in_any_order_are_handled_in_the_order_of_their_serials() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_clients_at_once_do_not_disturb_each_other() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, _) = serve(GameLimits::default()).await;
     let mut players = JoinSet::new();
     for most in [151, 199] {
         players.spawn(async move {
@@ -70,7 +70,7 @@ async fn two_clients_at_once_do_not_disturb_each_other() {
 
 #[tokio::test]
 async fn a_named_game_is_played_over_many_connections() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, _) = serve(GameLimits::default()).await;
     let (first, second, stranger) = (client(address).await, client(address).await, client(address).await);
     for serial in 1..=100 {
         let mut request = message(serial, &name(serial), serial * 3);
@@ -89,7 +89,7 @@ async fn a_named_game_is_played_over_many_connections() {
 
 #[tokio::test]
 async fn a_game_without_a_proper_name_is_refused() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, _) = serve(GameLimits::default()).await;
     let client = client(address).await;
     for name in [String::new(), "n".repeat(129)] {
         let mut request = message(1, "", 1);
@@ -116,7 +116,7 @@ async fn connections_of_an_address_or_a_server_can_play_one_game() {
 
 #[tokio::test]
 async fn after_done_a_new_game_starts_from_one() {
-    let (address, games) = serve(Settings::default()).await;
+    let (address, games) = serve(GameLimits::default()).await;
     let client = client(address).await;
     assert_eq!(done(&client).await, expected([]));
     for most in [3, 5] {

@@ -8,7 +8,7 @@ use rpcgame::driver::{Input, Options, Pair, Transport, play};
 use rpcgame::lean::{
     Connection, Fault, FaultCode, Hello, Keep, Limits, Server, Session, SessionLimits, TableLimits, VERSION,
 };
-use rpcgame::{Games, Settings, Sums};
+use rpcgame::{GameLimits, Games, Sums};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -171,7 +171,7 @@ async fn a_client_that_vanishes_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_lets_the_game_end_and_tells_the_others() {
-    let games = Games::new(Settings::default());
+    let games = Games::new(GameLimits::default());
     let server = Server::new(games.clone(), Limits::default(), PATIENCE);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

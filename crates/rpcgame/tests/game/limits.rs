@@ -5,7 +5,7 @@ use std::time::Duration;
 use grpc::{Code, Status};
 use rpcgame::game::EARLY_BYTES;
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
-use rpcgame::{Group, Settings};
+use rpcgame::{GameLimits, Group};
 
 use crate::support::{client, done, expected, send, serve, wait_for};
 
@@ -23,7 +23,7 @@ fn later(client: &RpcGameClient, serial: u64) -> tokio::task::JoinHandle<Result<
 
 #[tokio::test]
 async fn a_missing_serial_is_waited_for_so_long_and_then_named() {
-    let (address, games) = serve(Settings { wait: Duration::from_millis(30), ..Settings::default() }).await;
+    let (address, games) = serve(GameLimits { wait: Duration::from_millis(30), ..GameLimits::default() }).await;
     let client = client(address).await;
     send(&client, 1, "one", 1).await.unwrap();
     refused(
@@ -42,7 +42,7 @@ async fn a_missing_serial_is_waited_for_so_long_and_then_named() {
 
 #[tokio::test]
 async fn a_message_too_far_ahead_is_refused_with_the_serial_that_is_missing() {
-    let (address, games) = serve(Settings { window_messages: 3, ..Settings::default() }).await;
+    let (address, games) = serve(GameLimits { window_messages: 3, ..GameLimits::default() }).await;
     let client = client(address).await;
     let (third, second) = (later(&client, 3), later(&client, 2));
     wait_for("two that wait", || games.waiting_bytes() == 2 * (EARLY_BYTES + "early".len())).await;
@@ -61,7 +61,7 @@ async fn a_message_too_far_ahead_is_refused_with_the_serial_that_is_missing() {
 #[tokio::test]
 async fn waiting_messages_of_all_games_have_so_much_room_together() {
     let waiting_bytes_max = 2 * (EARLY_BYTES + "early".len());
-    let (address, games) = serve(Settings { waiting_bytes_max, ..Settings::default() }).await;
+    let (address, games) = serve(GameLimits { waiting_bytes_max, ..GameLimits::default() }).await;
     let (first, second) = (client(address).await, client(address).await);
     let waiting = [later(&first, 2), later(&second, 2)];
     wait_for("two that wait", || games.waiting_bytes() == waiting_bytes_max).await;
@@ -78,7 +78,7 @@ async fn waiting_messages_of_all_games_have_so_much_room_together() {
 
 #[tokio::test]
 async fn a_caller_that_leaves_takes_its_message_along() {
-    let (address, games) = serve(Settings::default()).await;
+    let (address, games) = serve(GameLimits::default()).await;
     let client = client(address).await;
     let leaving = later(&client, 2);
     wait_for("one that waits", || games.waiting_bytes() > 0).await;
@@ -91,7 +91,7 @@ async fn a_caller_that_leaves_takes_its_message_along() {
 
 #[tokio::test]
 async fn a_vanished_connection_holds_nothing() {
-    let (address, games) = serve(Settings::default()).await;
+    let (address, games) = serve(GameLimits::default()).await;
     let vanishing = client(address).await;
     let waiting = later(&vanishing, 2);
     wait_for("one that waits", || games.waiting_bytes() > 0).await;
@@ -103,7 +103,7 @@ async fn a_vanished_connection_holds_nothing() {
 
 #[tokio::test]
 async fn what_waits_when_the_game_ends_is_told_so() {
-    let (address, games) = serve(Settings::default()).await;
+    let (address, games) = serve(GameLimits::default()).await;
     let client = client(address).await;
     let waiting = later(&client, 7);
     wait_for("one that waits", || games.waiting_bytes() > 0).await;
@@ -114,7 +114,7 @@ async fn what_waits_when_the_game_ends_is_told_so() {
 
 #[tokio::test]
 async fn a_game_too_many_is_refused_until_another_is_over() {
-    let (address, games) = serve(Settings { games_max: 2, ..Settings::default() }).await;
+    let (address, games) = serve(GameLimits { games_max: 2, ..GameLimits::default() }).await;
     let (first, second, third) = (client(address).await, client(address).await, client(address).await);
     send(&first, 1, "one", 1).await.unwrap();
     send(&second, 1, "one", 1).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_game_too_many_is_refused_until_another_is_over() {
 
 #[tokio::test]
 async fn a_game_that_is_over_is_not_counted_and_leaves_room_for_another() {
-    let (address, games) = serve(Settings { games_max: 1, ..Settings::default() }).await;
+    let (address, games) = serve(GameLimits { games_max: 1, ..GameLimits::default() }).await;
     let (first, second) = (client(address).await, client(address).await);
     for client in [&first, &second, &first] {
         assert_eq!(games.count(), 0);
@@ -145,7 +145,8 @@ async fn a_game_that_is_over_is_not_counted_and_leaves_room_for_another() {
 
 #[tokio::test]
 async fn an_idle_game_is_given_up_and_the_next_message_starts_a_new_one() {
-    let (address, games) = serve(Settings { idle: Duration::ZERO, group: Group::Server, ..Settings::default() }).await;
+    let (address, games) =
+        serve(GameLimits { idle: Duration::ZERO, group: Group::Server, ..GameLimits::default() }).await;
     let client = client(address).await;
     send(&client, 1, "one", 1).await.unwrap();
     wait_for("the end of the game", || {
@@ -159,7 +160,7 @@ async fn an_idle_game_is_given_up_and_the_next_message_starts_a_new_one() {
 
 #[tokio::test]
 async fn a_game_in_which_somebody_waits_is_not_idle() {
-    let (address, games) = serve(Settings { idle: Duration::from_hours(1), ..Settings::default() }).await;
+    let (address, games) = serve(GameLimits { idle: Duration::from_hours(1), ..GameLimits::default() }).await;
     let client = client(address).await;
     let waiting = later(&client, 2);
     wait_for("one that waits", || games.waiting_bytes() > 0).await;

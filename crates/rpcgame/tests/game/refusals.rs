@@ -1,7 +1,7 @@
 //! What a message may not be; after each refusal the game goes on.
 
 use grpc::{Code, Status};
-use rpcgame::Settings;
+use rpcgame::GameLimits;
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
 
 use crate::support::{client, done, expected, fields, gzip_client, send, send_bytes, serve};
@@ -22,7 +22,7 @@ async fn goes_on(client: &RpcGameClient) {
 
 #[tokio::test]
 async fn bad_numbers_are_refused_and_the_game_goes_on() {
-    let (address, games) = serve(Settings::default()).await;
+    let (address, games) = serve(GameLimits::default()).await;
     for client in [client(address).await, gzip_client(address).await] {
         for (text, words) in [
             ("", "is empty"),
@@ -48,7 +48,7 @@ async fn bad_numbers_are_refused_and_the_game_goes_on() {
 
 #[tokio::test]
 async fn a_serial_that_came_before_is_refused() {
-    let (address, games) = serve(Settings::default()).await;
+    let (address, games) = serve(GameLimits::default()).await;
     let client = client(address).await;
     send(&client, 1, "one", 1).await.unwrap();
     refused(send(&client, 1, "one", 1).await, "serial 1 came before");
@@ -65,7 +65,7 @@ async fn a_serial_that_came_before_is_refused() {
 
 #[tokio::test]
 async fn a_name_that_is_no_text_is_refused_and_the_game_goes_on() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, _) = serve(GameLimits::default()).await;
     for client in [client(address).await, gzip_client(address).await] {
         for name in [&b"\xff"[..], b"ends in a start \xc3", b"\xed\xa0\x80", b"\xc0\x80"] {
             refused(send_bytes(&client, fields(b"1", name, b"1")).await, "not UTF-8");
@@ -76,7 +76,7 @@ async fn a_name_that_is_no_text_is_refused_and_the_game_goes_on() {
 
 #[tokio::test]
 async fn a_message_that_is_none_is_refused_and_the_game_goes_on() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, _) = serve(GameLimits::default()).await;
     let client = client(address).await;
     for (bytes, words) in [
         (&b"\x0a"[..], "ends inside a field"),
@@ -93,7 +93,7 @@ async fn a_message_that_is_none_is_refused_and_the_game_goes_on() {
 
 #[tokio::test]
 async fn a_name_over_the_limit_is_refused_and_one_at_it_is_not() {
-    let (address, _) = serve(Settings { name_bytes_max: 10, ..Settings::default() }).await;
+    let (address, _) = serve(GameLimits { name_bytes_max: 10, ..GameLimits::default() }).await;
     let client = client(address).await;
     refused(send(&client, 1, "eleven letters", 1).await, "name_bytes_max is 10");
     send(&client, 1, "ten letter", 1).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_name_over_the_limit_is_refused_and_one_at_it_is_not() {
 
 #[tokio::test]
 async fn fields_the_contract_does_not_know_are_passed_over() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, _) = serve(GameLimits::default()).await;
     let client = client(address).await;
     let mut request = fields(b"1", b"name", b"1");
     // Field 4 of each type, and the serial once more: the last one holds.

@@ -13,7 +13,7 @@ use rpcgame::grpc::StreamService;
 use rpcgame::grpc::wire::rpc_game_server::{RpcGame, RpcGameServer};
 use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
 use rpcgame::grpc::wire::{DoneRequest, DoneResponse, TryRequest, TryResponse};
-use rpcgame::{Checksum, Games, Settings, hash, lean};
+use rpcgame::{Checksum, GameLimits, Games, hash, lean};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -195,7 +195,7 @@ async fn a_server_without_the_stream_is_told_with_the_transports_it_has() {
 async fn a_server_without_the_game_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = RpcGameStreamServer::new(StreamService::new(Games::new(Settings::default())));
+    let service = RpcGameStreamServer::new(StreamService::new(Games::new(GameLimits::default())));
     tokio::spawn(grpc::Server::builder().add_service(service).serve(listener, pending()));
     for transport in [Transport::Unary, Transport::Windowed] {
         let unserved = play_at(address, transport, 10).await.unwrap_err();
@@ -214,7 +214,7 @@ async fn grpc_at_a_lean_port_is_told_so() {
 
 #[tokio::test]
 async fn lean_at_a_grpc_port_is_told_so() {
-    let (address, _) = serve(Settings::default()).await;
+    let (address, _) = serve(GameLimits::default()).await;
     let failed = play_at(address, Transport::Lean, 10).await.unwrap_err();
     says(&failed, ["does not speak the lean protocol", "rpcgame.lean_listen"]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use grpc::client::Channel;
 use grpc::{Code, Encoded, Request, Status, Streaming};
-use rpcgame::Settings;
+use rpcgame::GameLimits;
 use rpcgame::grpc::messages::{Played, write_play};
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
 use rpcgame::grpc::wire::rpc_game_stream_client::PLAY;
@@ -38,14 +38,14 @@ impl Stream {
     }
 }
 
-async fn channel(settings: Settings) -> (Channel, rpcgame::Games) {
+async fn channel(settings: GameLimits) -> (Channel, rpcgame::Games) {
     let (address, games) = serve(settings).await;
     (Channel::builder(&format!("http://{address}")).unwrap().connect().await.unwrap(), games)
 }
 
 #[tokio::test]
 async fn a_stream_and_calls_of_a_connection_play_one_game() {
-    let (channel, games) = channel(Settings::default()).await;
+    let (channel, games) = channel(GameLimits::default()).await;
     let client = RpcGameClient::new(channel.clone());
     let mut stream = Stream::open(&channel).await;
     // The frame is early: it waits for serial 1, and serial 4 waits for the frame.
@@ -67,7 +67,7 @@ async fn a_stream_and_calls_of_a_connection_play_one_game() {
 #[tokio::test]
 async fn a_refused_frame_ends_the_stream_and_not_the_game() {
     let (channel, _) =
-        channel(Settings { name_bytes_max: 10, wait: Duration::from_millis(20), ..Settings::default() }).await;
+        channel(GameLimits { name_bytes_max: 10, wait: Duration::from_millis(20), ..GameLimits::default() }).await;
     let client = RpcGameClient::new(channel.clone());
     send(&client, 1, "one", 1).await.unwrap();
     let cases = [

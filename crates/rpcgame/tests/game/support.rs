@@ -13,7 +13,7 @@ use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
 use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
 use rpcgame::grpc::wire::{DoneRequest, DoneResponse, TryRequest};
 use rpcgame::grpc::{GameService, StreamService};
-use rpcgame::{Games, Settings, Sums, hash, lean};
+use rpcgame::{GameLimits, Games, Sums, hash, lean};
 use tokio::net::TcpListener;
 
 /// Far longer than anything here takes; only a failing test waits for it.
@@ -25,7 +25,7 @@ pub(crate) fn input_path() -> PathBuf {
 }
 
 /// Serves games over gRPC on a port of their own.
-pub(crate) async fn serve(settings: Settings) -> (SocketAddr, Games) {
+pub(crate) async fn serve(settings: GameLimits) -> (SocketAddr, Games) {
     let games = Games::new(settings);
     let server = grpc::Server::builder()
         .add_service(RpcGameServer::new(GameService::new(games.clone())))
@@ -38,7 +38,7 @@ pub(crate) async fn serve(settings: Settings) -> (SocketAddr, Games) {
 
 /// Serves the lean protocol on a port of its own.
 pub(crate) async fn serve_lean(limits: lean::Limits) -> (SocketAddr, lean::Server) {
-    let server = lean::Server::new(Games::new(Settings::default()), limits, PATIENCE);
+    let server = lean::Server::new(Games::new(GameLimits::default()), limits, PATIENCE);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, serving) = (listener.local_addr().unwrap(), server.clone());
     tokio::spawn(async move { serving.serve(listener, Vec::new(), pending()).await });

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::kv::{
-    Clock, KeyValue, OpenError, Restore,
+    ADDRESS_FILE, Clock, FOLDER_NAME, KeyValue, KvService, OpenError, Restore,
     grpc::wire::{SnapshotChunk, SnapshotRequest, key_admin_service_client::KeyAdminServiceClient},
 };
 use anyhow::{Context as _, bail, ensure};
@@ -18,18 +18,17 @@ use grpc::{
     client::{Channel, Settings},
     prost::{self, Message as _},
 };
+use hosting::address::Target;
 
 use super::{archive::Entries, cannot_write, private};
 use crate::{
-    address::Target,
     cli::BackupArgs,
-    config::{Config, ports},
-    services::kv::{ADDRESS_FILE, FOLDER_NAME},
+    config::{self, Config},
     transport::tls,
 };
 
-/// For the server to take the connection, and for a folder that was opened to close.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For the server to take the connection, and for the store to close.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A message may hold any entry.
 const CHUNK_BYTES_MAX: u64 = 2 << 30;
@@ -60,9 +59,9 @@ pub(super) fn take(config: &Config, args: &BackupArgs, into: &Path) -> anyhow::R
     }
 }
 
-/// The service's settings, as if it kept its entries on disk: those of the folder are, however it is set now.
+/// The service's settings for entries on disk, as those in the folder are, whatever `kv.durability` is now.
 fn settings(config: &Config) -> ::kv::Settings {
-    ::kv::Settings { durability: ::kv::Durability::Log, ..config.kv.clone().unwrap_or_default() }
+    ::kv::Settings { durability: ::kv::Durability::Log, ..config.settings_of::<KvService>() }
 }
 
 fn from_folder(store: &KeyValue, into: &Path) -> anyhow::Result<Entries> {
@@ -74,21 +73,21 @@ fn from_folder(store: &KeyValue, into: &Path) -> anyhow::Result<Entries> {
     let last_version = Some(snapshot.last_version()?.0);
     writing.add(&SnapshotChunk { entries: Vec::new(), last_version })?;
     drop(snapshot);
-    store.close(PATIENCE);
+    store.close(TIMEOUT);
     writing.finish()
 }
 
 fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) -> anyhow::Result<Entries> {
-    let target = Target::parse(server, ports::MAIN)?;
+    let target = Target::parse(server, config::PORT)?;
     let cannot = || format!("cannot get key-value entries from the server at {server}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let taken = runtime.block_on(async {
         let settings =
-            Settings { connect_timeout: PATIENCE, message_bytes_max: usize::MAX, ..Settings::default() };
+            Settings { connect_timeout: TIMEOUT, message_bytes_max: usize::MAX, ..Settings::default() };
         let mut channel = Channel::builder(&target.url())?.settings(settings);
         if target.tls {
             let Some(ca) = &args.ca else {
-                bail!("it speaks TLS: name it as its certificate does with --server, and who vouches for it with --ca FILE")
+                bail!("it speaks TLS: name it as its certificate does with --server, and the certificate of its authority with --ca FILE")
             };
             channel = channel.tls(tls::client(ca, args.certificate.as_deref().zip(args.key_file.as_deref()))?)?;
         }
@@ -143,9 +142,9 @@ fn count(chunk: &SnapshotChunk, found: &mut Entries) {
     found.last_version = chunk.last_version.unwrap_or(found.last_version);
 }
 
-/// Puts the entries of the file `kept` into the new folder `folder`.
-pub(super) fn put(kept: &Path, folder: &Path, config: &Config) -> anyhow::Result<Entries> {
-    let mut file = BufReader::new(File::open(kept)?);
+/// Puts the entries of the file `saved` into the new folder `folder`.
+pub(super) fn put(saved: &Path, folder: &Path, config: &Config) -> anyhow::Result<Entries> {
+    let mut file = BufReader::new(File::open(saved)?);
     let (mut restore, mut found) = (Restore::begin(folder)?, Entries::default());
     while let Some(chunk) = next(&mut file)? {
         count(&chunk, &mut found);
@@ -155,7 +154,7 @@ pub(super) fn put(kept: &Path, folder: &Path, config: &Config) -> anyhow::Result
     // As a server would: what cannot be opened is told before anything is in place.
     let store = KeyValue::open(folder, settings(config), Clock::Wall)?;
     let levels = store.levels();
-    store.close(PATIENCE);
+    store.close(TIMEOUT);
     // Those whose time is over are left out.
     ensure!(u64::try_from(levels.entries)? <= found.entries, "the entries read back are others than those written");
     Ok(found)

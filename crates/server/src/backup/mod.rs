@@ -1,5 +1,5 @@
-//! `quire backup` and `quire restore`: all that the data folder holds as one file, and back. Must not know how the store
-//! or the key-value service keep things.
+//! `quire backup` and `quire restore`: all that the data folder holds as one file, and back. Must not know the formats of
+//! the store and the key-value service.
 
 mod archive;
 mod entries;
@@ -13,7 +13,8 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use bookstore::store;
+use bookstore::{BookstoreService, FILE_NAME, store};
+use kv::FOLDER_NAME;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use self::archive::{BOOKSTORE, Books, ENTRIES, FORMAT, Manifest};
@@ -21,8 +22,6 @@ use crate::{
     cli::{BackupArgs, RestoreArgs},
     config::Config,
     data::Progress,
-    serve::FILE_NAME,
-    services::kv::FOLDER_NAME,
 };
 
 /// `quire backup`.
@@ -36,16 +35,18 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let began = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let copy = workshop.path().join(BOOKSTORE);
     progress.begin("copying books");
-    store::copy(&config.data.join(FILE_NAME), &copy, &config.store, &mut |done, all| progress.at(done, all))?;
-    let kept = workshop.path().join(ENTRIES);
+    store::copy(&config.data.join(FILE_NAME), &copy, &config.settings_of::<BookstoreService>(), &mut |done, all| {
+        progress.at(done, all)
+    })?;
+    let copied = workshop.path().join(ENTRIES);
     progress.begin("copying key-value entries");
-    let entries = entries::take(&config, args, &kept)?;
+    let entries = entries::take(&config, args, &copied)?;
     progress.begin("checking the copy");
     let books = store::contents(&copy)?.into();
     let manifest = Manifest { format: FORMAT, quire: env!("CARGO_PKG_VERSION").to_owned(), began, books, entries };
     let mut parts = vec![(BOOKSTORE, copy)];
     if manifest.entries.is_some() {
-        parts.push((ENTRIES, kept));
+        parts.push((ENTRIES, copied));
     }
     // Only its owner may read it.
     let whole = NamedTempFile::new_in(folder).with_context(|| cannot_write(file))?;
@@ -56,14 +57,14 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     progress.begin("reading the file back");
     let read =
         archive::read(&File::open(whole.path())?, &progress, |_, _| Ok(())).context("the file that was written")?;
-    ensure!(read == manifest, "the file reads back as something else than was written; check the disk");
+    ensure!(read == manifest, "the file reads back differently than it was written; check the disk");
     let named = if args.force { whole.persist(file) } else { whole.persist_noclobber(file) };
     named.map_err(|error| error.error).with_context(|| cannot_write(file))?;
     File::open(folder).and_then(|folder| folder.sync_all()).with_context(|| cannot_write(file))?;
     progress.end();
     writeln!(io::stdout(), "{} holds {}", file.display(), manifest)?;
     if manifest.entries.is_none() {
-        eprintln!("no key-value entries: {} keeps none on disk", config.data.display());
+        eprintln!("no key-value entries: {} has none on disk", config.data.display());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -113,15 +114,15 @@ fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> a
         }
     })?;
     progress.begin("checking books");
-    let (books, kept) = (folder.join(BOOKSTORE), folder.join(ENTRIES));
+    let (books, saved) = (folder.join(BOOKSTORE), folder.join(ENTRIES));
     let found = Books::from(store::contents(&books)?);
     ensure!(found == manifest.books, "damaged: it should hold {}, and holds {found}", manifest.books);
     fs::rename(books, folder.join(FILE_NAME))?;
     if let Some(expected) = manifest.entries {
         progress.begin("restoring key-value entries");
-        let found = entries::put(&kept, &folder.join(FOLDER_NAME), config)?;
+        let found = entries::put(&saved, &folder.join(FOLDER_NAME), config)?;
         ensure!(found == expected, "damaged: it should hold {expected}, and holds {found}");
-        fs::remove_file(kept)?;
+        fs::remove_file(saved)?;
     }
     Ok(manifest)
 }

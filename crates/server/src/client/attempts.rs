@@ -1,5 +1,5 @@
-//! Asks a server until it answers or the patience is over, and keeps apart what is known if it did not: refused,
-//! nothing sent, or an unknown outcome. Must not know any one call.
+//! Asks a server until it answers or the time is over. A failure is one of three: the server refused, nothing was sent, or
+//! the outcome is unknown. Must not know any one call.
 
 use std::{
     future::Future,
@@ -18,7 +18,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// What sending a call twice would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing is changed by it.
+    /// It changes nothing.
     Read,
     /// A change with a key, which happens once however often it is sent.
     Keyed,
@@ -28,27 +28,27 @@ pub(crate) enum Kind {
 
 /// How long and how often to ask.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    whole: Duration,
-    retries: u32,
+pub(crate) struct Retries {
+    timeout: Duration,
+    most: u32,
 }
 
-/// A command without an answer that says yes.
+/// A command that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub exit: Exit,
     pub status: Status,
 }
 
-impl Patience {
+impl Retries {
     pub(crate) fn new(args: &ConnectionArgs, default: Duration) -> Self {
-        Self { whole: args.timeout.unwrap_or(default), retries: args.retries }
+        Self { timeout: args.timeout.unwrap_or(default), most: args.retries }
     }
 
-    /// The time of one attempt. A keyed change that is not answered in its share is asked for again; anything else has
-    /// nothing better to do than to wait.
+    /// The timeout of one attempt. A keyed change without an answer in its share is asked for again; anything else waits for
+    /// the whole time.
     fn share(&self, kind: Kind) -> Duration {
-        if kind == Kind::Keyed { self.whole / self.retries.saturating_add(1) } else { self.whole }
+        if kind == Kind::Keyed { self.timeout / self.most.saturating_add(1) } else { self.timeout }
     }
 
     /// The time to connect, shorter than an attempt, so that an attempt whose time is over was sent.
@@ -57,22 +57,22 @@ impl Patience {
     }
 }
 
-/// Calls with the time that the attempt has, again as often as the patience allows.
+/// Calls with the timeout of each attempt, and again as often as `retries` allows.
 pub(crate) async fn ask<A, F>(
     channel: &Channel,
-    patience: Patience,
+    retries: Retries,
     kind: Kind,
     call: impl Fn(Duration) -> F,
 ) -> Result<A, Failed>
 where
     F: Future<Output = Result<Response<A>, Status>>,
 {
-    let deadline = Instant::now() + patience.whole;
+    let deadline = Instant::now() + retries.timeout;
     let (mut tries, mut pause, mut in_doubt) = (0, PAUSE_FIRST, None);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let status = tokio::select! {
-            answered = attempt(channel, patience.share(kind).min(left), &call) => match answered {
+            answered = attempt(channel, retries.share(kind).min(left), &call) => match answered {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => status,
             },
@@ -83,10 +83,10 @@ where
         let exit = judge(kind, &status);
         tries += 1;
         let is_worth_it = match exit {
-            Exit::Unknown => kind == Kind::Keyed && patience.retries > 0,
+            Exit::Unknown => kind == Kind::Keyed && retries.most > 0,
             // While an earlier attempt is in doubt, only its answer counts.
-            _ if in_doubt.is_some() => patience.retries > 0 && !is_final(&status),
-            _ => tries <= patience.retries && is_passing(kind, &status),
+            _ if in_doubt.is_some() => retries.most > 0 && !is_final(&status),
+            _ => tries <= retries.most && is_passing(kind, &status),
         };
         if exit == Exit::Unknown {
             in_doubt = Some(status.clone());
@@ -106,7 +106,7 @@ where
     }
 }
 
-/// Calls once the server has spoken, so that a call which was not sent is known not to have been.
+/// Calls once the server has spoken on the connection, so that it is certain if a call was not sent.
 async fn attempt<A, F>(channel: &Channel, time: Duration, call: impl Fn(Duration) -> F) -> Result<Response<A>, Status>
 where
     F: Future<Output = Result<Response<A>, Status>>,
@@ -117,11 +117,11 @@ where
     call(deadline.saturating_duration_since(Instant::now())).await
 }
 
-/// What is known after an attempt that failed.
+/// How an attempt failed.
 pub(crate) fn judge(kind: Kind, status: &Status) -> Exit {
     let is_open = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown);
     match (status.reach(), kind) {
-        // A refusal in so many words. Between here and the server others may say that it is unavailable.
+        // The server refused. A proxy on the way could have said that it is unavailable.
         (Reach::Answered, _) if !is_open => Exit::Refused,
         (Reach::Answered, Kind::Read) if status.code() == Code::Unknown => Exit::Refused,
         (Reach::Untouched, _) | (_, Kind::Read) => Exit::Unreachable,

@@ -18,7 +18,7 @@ use rand_core::{OsRng, RngCore as _};
 use serde_json::{Value, json};
 
 use super::{
-    attempts::{Failed, Kind, Patience, ask, judge},
+    attempts::{Failed, Kind, Retries, ask, judge},
     command::Call,
     connection,
     seen::Seen,
@@ -27,7 +27,7 @@ use crate::{cli::ClientArgs, exit::Exit, screen, table};
 
 /// A read's longest time if none is said.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// A purchase's. Each of its four attempts outlasts the server's own patience with a locked file, 5 s.
+/// The timeout of a purchase. Each of its four attempts is longer than the 5 s that the server waits for a locked file.
 const PURCHASE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Someone waits at the prompt for what this is spent on.
@@ -38,8 +38,8 @@ pub(super) struct Calls {
     channel: Channel,
     shop: BookStoreClient,
     address: String,
-    read: Patience,
-    purchase: Patience,
+    read: Retries,
+    purchase: Retries,
     key: Option<IdempotencyKey>,
     /// Flags that reach the same server again.
     flags: Vec<String>,
@@ -64,13 +64,13 @@ impl Calls {
         seen: Rc<RefCell<Seen>>,
     ) -> anyhow::Result<Self> {
         let connection = &args.connection;
-        let purchase = Patience::new(connection, PURCHASE_TIMEOUT);
+        let purchase = Retries::new(connection, PURCHASE_TIMEOUT);
         let channel = connection::open(connection, address, purchase.connect_timeout(Kind::Keyed))?;
         Ok(Self {
             shop: BookStoreClient::new(channel.clone()),
             channel,
             address: address.to_owned(),
-            read: Patience::new(connection, READ_TIMEOUT),
+            read: Retries::new(connection, READ_TIMEOUT),
             purchase,
             key,
             flags: connection::flags(connection),

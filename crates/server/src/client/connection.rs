@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use grpc::client::{Channel, Settings};
+use hosting::address::Target;
 
-use crate::{address::Target, cli::ConnectionArgs, config::ports, screen, transport::tls};
+use crate::{cli::ConnectionArgs, config, screen, transport::tls};
 
 /// The address, if the first word is one, and the words of the command. No command looks like an address; a word that
 /// could be a host is one if a command follows.
@@ -17,12 +18,12 @@ pub(crate) fn split(words: &[String], is_command: impl Fn(&str) -> bool) -> (Str
         [_, second, ..] => is_command(second),
         [] | [_] => false,
     };
-    if is_address { (words[0].to_owned(), words[1..].to_vec()) } else { (format!("127.0.0.1:{}", ports::MAIN), words) }
+    if is_address { (words[0].to_owned(), words[1..].to_vec()) } else { (format!("127.0.0.1:{}", config::PORT), words) }
 }
 
 /// A channel that connects when it is first used. Needs a runtime around it.
 pub(crate) fn open(args: &ConnectionArgs, address: &str, connect_timeout: Duration) -> anyhow::Result<Channel> {
-    let target = Target::parse(address, ports::MAIN)?;
+    let target = Target::parse(address, config::PORT)?;
     let settings = Settings {
         connect_timeout,
         // A topic may have any number of books.

@@ -1,4 +1,4 @@
-//! Ids and topics that answers have shown, for completion. Bounded: what comes after the limit is not kept.
+//! Ids and topics that answers have shown, for completion; a bounded number of them. Must not know how answers are shown.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use bookstore::grpc::wire::Book;
 
 use crate::shell::CANDIDATES_MAX;
 
-/// Of each kind.
-const KEPT_MAX: usize = 10_000;
+/// The most ids, and the most topics.
+const SEEN_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -18,9 +18,9 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) fn books(&mut self, books: &[Book]) {
-        for book in books.iter().take(KEPT_MAX) {
+        for book in books.iter().take(SEEN_MAX) {
             self.topic(&book.topic);
-            if self.ids.len() < KEPT_MAX {
+            if self.ids.len() < SEEN_MAX {
                 self.ids.insert(book.id.to_string());
             }
         }
@@ -32,7 +32,7 @@ impl Seen {
     }
 
     pub(super) fn topic(&mut self, topic: &str) {
-        if self.topics.len() < KEPT_MAX && !self.topics.contains(topic) {
+        if self.topics.len() < SEEN_MAX && !self.topics.contains(topic) {
             self.topics.insert(topic.to_owned());
         }
     }

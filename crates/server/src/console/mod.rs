@@ -3,15 +3,17 @@
 mod actions;
 
 use std::{
+    any::Any,
     io::{self, Write as _},
     thread,
 };
 
-use bookstore::Bookstore;
+use bookstore::{Bookstore, BookstoreService};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use self::actions::{COMMANDS, Done};
 use crate::{
+    http::Services,
     pager::Pager,
     screen,
     shell::{Line, Shell},
@@ -20,8 +22,10 @@ use crate::{
 
 /// Starts the console. The answer comes when the operator wants the server to stop; none comes when the console
 /// ends otherwise.
-pub(crate) fn start(store: Bookstore) -> oneshot::Receiver<()> {
+pub(crate) fn start(services: &Services) -> oneshot::Receiver<()> {
     let (leave, left) = oneshot::channel();
+    let bookstore = services.iter().find_map(|service| (&**service as &dyn Any).downcast_ref::<BookstoreService>());
+    let Some(store) = bookstore.map(|service| service.store().clone()) else { return left };
     let runtime = Handle::current();
     let started = thread::Builder::new().name("console".to_owned()).spawn(move || match talk(&store, &runtime) {
         Ok(true) => drop(leave.send(())),

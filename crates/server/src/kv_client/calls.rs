@@ -18,7 +18,7 @@ use super::{command::Command, text::Form};
 use crate::{
     cli::KvArgs,
     client::{
-        attempts::{Failed, Kind, Patience, ask, judge},
+        attempts::{Failed, Kind, Retries, ask, judge},
         connection,
     },
     exit::Exit,
@@ -29,7 +29,7 @@ use crate::{
 /// A command's longest time if none is said; longer than a journal may take to be read back.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A watch has no end of its own.
+/// A watch does not end by itself.
 const WATCH_TIMEOUT: Duration = Duration::from_hours(876_000);
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(8);
 
@@ -45,7 +45,7 @@ pub(super) struct Calls<'a> {
 impl<'a> Calls<'a> {
     /// Connects with the first call. Needs a runtime around it.
     pub(super) fn new(args: &'a KvArgs, address: &'a str) -> anyhow::Result<Self> {
-        let timeout = Patience::new(&args.connection, WRITE_TIMEOUT).connect_timeout(Kind::Write);
+        let timeout = Retries::new(&args.connection, WRITE_TIMEOUT).connect_timeout(Kind::Write);
         let channel = connection::open(&args.connection, address, timeout.min(CONNECT_TIMEOUT_MAX))?;
         let (pairs, range) = (KeyValueServiceClient::new(channel.clone()), KeyRangeServiceClient::new(channel.clone()));
         Ok(Self { channel, pairs, range, args, address, form: Form::new(args) })
@@ -55,7 +55,7 @@ impl<'a> Calls<'a> {
         let key = Bytes::from(key);
         let time_to_live_ms = self.args.ttl.map_or(0, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1));
         let expected_version = self.args.expected_version;
-        let write = Patience::new(&self.args.connection, WRITE_TIMEOUT);
+        let write = Retries::new(&self.args.connection, WRITE_TIMEOUT);
         let value = Bytes::from;
         let done = match command {
             Command::Get => self.get(&key).await,
@@ -97,8 +97,8 @@ impl<'a> Calls<'a> {
 
     async fn retrieve(&self, key: &Bytes) -> Result<RetrieveResponse, Failed> {
         let request = RetrieveRequest { key: key.clone(), want_details: true };
-        let patience = Patience::new(&self.args.connection, TIMEOUT);
-        ask(&self.channel, patience, Kind::Read, |time| self.pairs.retrieve(within(time, request.clone()))).await
+        let retries = Retries::new(&self.args.connection, TIMEOUT);
+        ask(&self.channel, retries, Kind::Read, |time| self.pairs.retrieve(within(time, request.clone()))).await
     }
 
     async fn get(&self, key: &Bytes) -> Result<(), Failed> {
@@ -138,14 +138,14 @@ impl<'a> Calls<'a> {
     async fn scan(&self, prefix: &Bytes) -> Result<(), Failed> {
         let mut left = self.args.limit.unwrap_or(u64::MAX);
         let mut start_after = None;
-        let patience = Patience::new(&self.args.connection, TIMEOUT);
+        let retries = Retries::new(&self.args.connection, TIMEOUT);
         let mut out = Pager::new();
         let done = loop {
             // The server's own page is bounded; what it sends beyond the limit is not shown.
             let request =
                 ScanRequest { prefix: prefix.clone(), start_after, page_size: 0, keys_only: self.args.keys_only };
             let mut page =
-                match ask(&self.channel, patience, Kind::Read, |time| self.range.scan(within(time, request.clone())))
+                match ask(&self.channel, retries, Kind::Read, |time| self.range.scan(within(time, request.clone())))
                     .await
                 {
                     Ok(page) => page,
@@ -182,13 +182,13 @@ impl<'a> Calls<'a> {
 
     async fn watch(&self, prefix: &Bytes) -> Result<(), Failed> {
         let request = WatchRequest { prefix: prefix.clone() };
-        let patience = Patience::new(&self.args.connection, WATCH_TIMEOUT);
+        let retries = Retries::new(&self.args.connection, WATCH_TIMEOUT);
         let timeout = self.args.connection.timeout;
         let watch = |_| {
             let request = timeout.map_or_else(|| Request::new(request.clone()), |time| within(time, request.clone()));
             self.range.watch(request)
         };
-        let mut events = ask(&self.channel, patience, Kind::Read, watch).await?;
+        let mut events = ask(&self.channel, retries, Kind::Read, watch).await?;
         loop {
             match events.message().await {
                 // A reader that has gone ends the watch.

@@ -9,9 +9,9 @@ use std::{
 
 use rustyline::history::{FileHistory, History as _};
 
-/// Lines kept.
+/// Lines in the file.
 pub(super) const LINES_MAX: usize = 1000;
-/// Bytes of a line that is kept.
+/// Bytes of a line in the file.
 const LINE_BYTES_MAX: usize = 1000;
 /// Bytes of a file that is read: every line escaped, and room to spare.
 const FILE_BYTES_MAX: u64 = 4 << 20;

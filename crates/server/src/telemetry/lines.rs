@@ -76,7 +76,7 @@ fn prompt() -> MutexGuard<'static, Option<Shared>> {
 }
 
 /// From here on lines appear above the prompt, if standard error is a terminal. The printer may wait for the prompt, so
-/// it has a thread of its own.
+/// it has a separate thread.
 pub(crate) fn share_terminal(mut printer: impl ExternalPrinter + Send + 'static) {
     if !io::stderr().is_terminal() {
         return;

@@ -1,16 +1,16 @@
-//! Calls counted by method, status and time, and how they are shown. Must not know who reports them.
+//! Calls counted by method, status and time, and how they are shown. Must not know any service, nor what reports calls.
 
 use std::{
     cell::RefCell,
     fmt,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use grpc::{Code, Server};
+use grpc::Code;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
@@ -18,35 +18,8 @@ use prometheus_client::{
     registry::Unit,
 };
 
-/// The methods that are counted by name; what else callers make up is counted as `other`.
-const METHODS: [&str; 26] = [
-    "/bookstore.BookStore/Lookup",
-    "/bookstore.BookStore/Buy",
-    "/bookstore.BookStore/Search",
-    "/bookstore.BookStore/SearchStream",
-    "/bookstore.BookStore/ListTopics",
-    "/bookstore.BookStore/Hello",
-    "/bookstore.Admin/List",
-    "/bookstore.Admin/Restock",
-    "/bookstore.Admin/UpdatePrice",
-    "/bookstore.Admin/Log",
-    "/bookstore.Admin/TailLog",
-    kv::grpc::METHODS[0],
-    kv::grpc::METHODS[1],
-    kv::grpc::METHODS[2],
-    kv::grpc::METHODS[3],
-    kv::grpc::METHODS[4],
-    kv::grpc::METHODS[5],
-    kv::grpc::METHODS[6],
-    kv::grpc::METHODS[7],
-    records::grpc::METHODS[0],
-    records::grpc::METHODS[1],
-    records::grpc::METHODS[2],
-    "/RPCGame/Try",
-    "/RPCGame/Done",
-    "/RPCGameStream/Play",
-    "other",
-];
+/// What calls of methods that do not exist are counted as.
+const OTHER: &str = "other";
 
 /// gRPC's status codes run from 0 to 16.
 const CODES: usize = 17;
@@ -90,43 +63,43 @@ struct Calls {
     nanos: Tally,
 }
 
-/// What one thread has counted; nobody else writes there, nor to the cache lines beside it.
-#[derive(Debug, Default)]
+/// What one thread has counted, by method; no other thread writes there, nor to the cache lines beside it.
+#[derive(Debug)]
 #[repr(align(128))]
-struct Shard([Calls; METHODS.len()]);
+struct Shard(Box<[Calls]>);
 
-/// One for each thread that ever ended a call: a server's threads are started once.
-type Shards = Mutex<Vec<Arc<Shard>>>;
+#[derive(Debug)]
+struct Shared {
+    /// `/package.Service/Method`, and [`OTHER`] last.
+    methods: Vec<String>,
+    /// One for each thread that ever ended a call: a server's threads are started once.
+    shards: Mutex<Vec<Arc<Shard>>>,
+}
 
 thread_local! {
     /// This thread's shard, and whose it is.
-    static OWN: RefCell<Option<(Arc<Shards>, Arc<Shard>)>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<(Arc<Shared>, Arc<Shard>)>> = const { RefCell::new(None) };
 }
 
-/// Calls by method, status and time, and what the server has open; clones count together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    shards: Arc<Shards>,
-    server: Arc<OnceLock<Server>>,
-}
+/// Calls by method, status and time; clones count together.
+#[derive(Clone, Debug)]
+pub(super) struct Counts(Arc<Shared>);
 
 impl Counts {
-    /// From now on `server` is asked for what is open.
-    pub(super) fn levels_of(&self, server: &Server) {
-        // There is one server in a process.
-        let _ = self.server.set(server.clone());
+    /// Counts calls of these methods, and all others as `other`.
+    pub(super) fn new<'a>(methods: impl Iterator<Item = &'a str>) -> Self {
+        let methods = methods.chain([OTHER]).map(str::to_owned).collect();
+        Self(Arc::new(Shared { methods, shards: Mutex::default() }))
     }
 
-    pub(crate) fn connections(&self) -> usize {
-        self.server.get().map_or(0, Server::connections)
+    /// Counts the calls of a server that has these methods, in this order.
+    pub(super) fn of_server<'a>(&self, methods: impl Iterator<Item = &'a str>) -> MethodCounts {
+        let other = self.0.methods.len() - 1;
+        let place = |method| self.0.methods.iter().position(|known| known == method).unwrap_or(other);
+        MethodCounts { counts: self.clone(), places: methods.map(place).collect(), other }
     }
 
-    pub(crate) fn calls_in_flight(&self) -> usize {
-        self.server.get().map_or(0, Server::calls)
-    }
-
-    pub(super) fn ended(&self, path: &str, code: Code, elapsed: Duration) {
-        let method = METHODS.iter().position(|method| *method == path).unwrap_or(METHODS.len() - 1);
+    fn add(&self, method: usize, code: Code, elapsed: Duration) {
         let code = usize::try_from(code as u32).unwrap_or(0).min(CODES - 1);
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.with_own(|shard| {
@@ -139,18 +112,34 @@ impl Counts {
 
     fn with_own(&self, count: impl FnOnce(&Shard)) {
         OWN.with_borrow_mut(|own| match own {
-            Some((shards, shard)) if Arc::ptr_eq(shards, &self.shards) => count(shard),
+            Some((shared, shard)) if Arc::ptr_eq(shared, &self.0) => count(shard),
             _ => {
-                let shard = Arc::new(Shard::default());
-                self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&shard));
+                let shard = Arc::new(Shard(self.0.methods.iter().map(|_| Calls::default()).collect()));
+                self.0.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&shard));
                 count(&shard);
-                *own = Some((Arc::clone(&self.shards), shard));
+                *own = Some((Arc::clone(&self.0), shard));
             }
         });
     }
 
     fn sum(shards: &[Arc<Shard>], pick: impl Fn(&Shard) -> &Tally) -> u64 {
         shards.iter().map(|shard| pick(shard).get()).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Counts the calls of one server by the numbers that it has for its methods.
+#[derive(Debug)]
+pub(super) struct MethodCounts {
+    counts: Counts,
+    /// Where each method of the server is counted.
+    places: Vec<usize>,
+    other: usize,
+}
+
+impl MethodCounts {
+    pub(super) fn ended(&self, method: Option<usize>, code: Code, elapsed: Duration) {
+        let place = method.and_then(|method| self.places.get(method)).unwrap_or(&self.other);
+        self.counts.add(*place, code, elapsed);
     }
 }
 
@@ -166,15 +155,15 @@ fn seconds(nanos: u64) -> f64 {
 
 impl Collector for Counts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shards = self.0.shards.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let help = "gRPC calls that ended, by method and status";
         let mut metric = encoder.encode_descriptor("grpc_calls", help, None, MetricType::Counter)?;
-        for (method, name) in METHODS.iter().enumerate() {
+        for (method, name) in self.0.methods.iter().enumerate() {
             for code in 0..CODES {
                 let count = Self::sum(&shards, |shard| &shard.0[method].by_code[code]);
                 if count > 0 {
                     let code = Code::from_number(u32::try_from(code).unwrap_or_default());
-                    let labels = [("method", (*name).to_owned()), ("code", format!("{code:?}"))];
+                    let labels = [("method", name.clone()), ("code", format!("{code:?}"))];
                     ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
                 }
             }
@@ -183,13 +172,13 @@ impl Collector for Counts {
         let unit = Some(&Unit::Seconds);
         let mut metric = encoder.encode_descriptor("grpc_call_duration", help, unit, MetricType::Histogram)?;
         let bounds = || BOUNDS_NS.iter().map(|bound| seconds(*bound)).chain([f64::INFINITY]);
-        for (method, name) in METHODS.iter().enumerate() {
+        for (method, name) in self.0.methods.iter().enumerate() {
             let count = |place: usize| Self::sum(&shards, |shard| &shard.0[method].by_time[place]);
             let buckets: Vec<(f64, u64)> = bounds().enumerate().map(|(place, bound)| (bound, count(place))).collect();
             let calls = buckets.iter().map(|(_, count)| count).sum();
             if calls > 0 {
                 let nanos = Self::sum(&shards, |shard| &shard.0[method].nanos);
-                let labels = [("method", *name)];
+                let labels = [("method", &**name)];
                 let mut family = metric.encode_family(&labels)?;
                 family.encode_histogram::<[(&str, &str); 0]>(seconds(nanos), calls, &buckets, None)?;
             }
@@ -203,6 +192,8 @@ mod tests {
     use prometheus_client::{encoding::text, registry::Registry};
 
     use super::*;
+
+    const METHODS: [&str; 2] = ["/bookstore.BookStore/Lookup", "/bookstore.BookStore/Buy"];
 
     fn page(counts: &Counts) -> String {
         let mut registry = Registry::default();
@@ -226,14 +217,15 @@ mod tests {
 
     #[test]
     fn calls_of_many_threads_are_added_up() {
-        let counts = Counts::default();
+        let counts = Counts::new(METHODS.into_iter());
+        let server = counts.of_server(METHODS.into_iter());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..1000 {
-                        counts.ended("/bookstore.BookStore/Buy", Code::Ok, Duration::from_micros(3));
+                        server.ended(Some(1), Code::Ok, Duration::from_micros(3));
                     }
-                    counts.ended("/made.Up/Name", Code::Unimplemented, Duration::from_secs(11));
+                    server.ended(None, Code::Unimplemented, Duration::from_secs(11));
                 });
             }
         });
@@ -253,11 +245,22 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_two_servers_are_kept_apart() {
-        let (first, second) = (Counts::default(), Counts::default());
-        first.ended("/bookstore.BookStore/Buy", Code::Ok, Duration::ZERO);
-        second.ended("/bookstore.BookStore/Buy", Code::Ok, Duration::ZERO);
-        first.ended("/bookstore.BookStore/Buy", Code::Ok, Duration::ZERO);
+    fn servers_with_other_numbers_for_a_method_count_it_together() {
+        let counts = Counts::new(METHODS.into_iter());
+        let (first, second) = (counts.of_server(METHODS.into_iter()), counts.of_server(METHODS.into_iter().rev()));
+        first.ended(Some(1), Code::Ok, Duration::ZERO);
+        second.ended(Some(0), Code::Ok, Duration::ZERO);
+        assert!(page(&counts).contains("grpc_calls_total{method=\"/bookstore.BookStore/Buy\",code=\"Ok\"} 2"));
+    }
+
+    #[test]
+    fn counts_of_two_processes_in_one_are_kept_apart() {
+        let counts = || Counts::new(METHODS.into_iter());
+        let (first, second) = (counts(), counts());
+        let ended = |counts: &Counts| counts.of_server(METHODS.into_iter()).ended(Some(1), Code::Ok, Duration::ZERO);
+        ended(&first);
+        ended(&second);
+        ended(&first);
         assert!(page(&first).contains("grpc_calls_total{method=\"/bookstore.BookStore/Buy\",code=\"Ok\"} 2"));
         assert!(page(&second).contains("grpc_calls_total{method=\"/bookstore.BookStore/Buy\",code=\"Ok\"} 1"));
     }

@@ -1,178 +1,146 @@
-//! Puts the services behind the engine and the engine on its threads. Must not hold a rule: limits come from the
-//! configuration, and what is counted goes to [`counts`].
+//! Puts the services behind the engine and the engine on its threads. Must not hold a rule, nor know any service: limits
+//! come from the configuration, and what is counted goes to [`counts`].
 
 mod counts;
+mod health;
 mod threads;
 pub(crate) mod tls;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
-
-use bookstore::{
-    Bookstore,
-    grpc::{Access, AdminService, ShopService, wire},
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
 };
+
 use grpc::{
     Limits, Server,
-    health::{self, HealthReporter},
+    health::{DESCRIPTORS, HealthReporter},
     reflection::Reflection,
     rustls::ServerConfig,
+    server::{Builder, Observer},
 };
+use hosting::{
+    Error, Route, Service, Serving, Site,
+    metrics::{self, Refusals},
+};
+use prometheus_client::registry::Registry;
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
-use wire::{admin_server::AdminServer, book_store_server::BookStoreServer};
 
-pub(crate) use self::counts::Counts;
-use self::threads::Threads;
-pub(crate) use self::watch::Observed;
+use self::{counts::Counts, health::Health, threads::Threads, watch::Watch};
 use crate::{
-    config::TransportLimits,
-    http::Site,
-    index::{Elsewhere, Index},
-    services::{
-        kv::{self, Kv},
-        records::Records,
-        rpcgame::{Ports, RpcGame},
-    },
+    http::{self, Services},
+    index::Index,
 };
 
 /// What is served, and how.
 pub(crate) struct Front {
-    pub store: Bookstore,
-    pub access: Access,
-    /// `None` when the key-value service is off.
-    pub kv: Option<Kv>,
-    /// `None` when the record queries are off.
-    pub records: Option<Records>,
-    pub limits: TransportLimits,
-    pub counts: Counts,
-    /// Answers HTTP/1.1, and HTTP/2 that is not gRPC.
-    pub site: Site,
-    /// Where else something is served.
-    pub ports: Vec<Elsewhere>,
-    /// Set when only TLS is spoken.
+    pub services: Vec<Box<dyn Service>>,
+    pub limits: Limits,
+    /// Everything that is counted.
+    pub metrics: Registry,
+    pub refusals: Refusals,
+    /// Set if only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
     /// Threads that serve connections.
     pub threads: usize,
-    /// How long calls may go on once the server stops.
-    pub drain: Duration,
-    /// Set when the RPC game is served.
-    pub game: Option<RpcGame>,
 }
 
-/// Serves until `stop` turns true and every call in flight has been answered or cut off.
-pub(crate) async fn serve(listener: TcpListener, front: Front, stop: Receiver<bool>) -> anyhow::Result<()> {
-    let (reporter, health_service) = HealthReporter::new();
-    let mut contracts = Reflection::new().descriptors(wire::DESCRIPTORS)?.descriptors(health::DESCRIPTORS)?;
-    if front.kv.is_some() {
-        contracts = Kv::describe(contracts)?;
-    }
-    if let Some(records) = &front.records {
-        contracts = records.describe(&reporter, contracts)?;
-    }
-    if front.game.is_some() {
-        contracts = RpcGame::describe(&reporter, contracts)?;
-    }
-    let watching =
-        tokio::spawn(report_health(reporter, front.store.sound(), front.kv.as_ref().map(Kv::sound), stop.clone()));
-    let (reflection, reflection_alpha) = contracts.services();
-    let threads = Threads::start(front.threads)?;
-    let limits = limits(&front.limits, front.drain);
-    let observer = Arc::new(Observed { counts: front.counts.clone(), store: front.store.clone() });
-    let builder = Server::builder();
-    let builder = match &front.kv {
-        Some(kv) => kv.serve_on(builder, front.access.clone()),
-        None => builder,
-    };
-    let builder = match &front.records {
-        Some(records) => records.serve_on(builder),
-        None => builder,
-    };
-    let builder = builder
-        .add_service(BookStoreServer::new(ShopService::new(front.store.clone())))
-        .add_service(AdminServer::new(AdminService::new(front.store.clone(), front.access)))
-        .add_service(health_service)
-        .add_service(reflection)
-        .add_service(reflection_alpha)
-        .limits(limits.clone())
-        .observer(observer.clone())
-        .workers(threads.handles());
-    let mut playing = JoinSet::new();
-    let builder = match front.game {
-        None => builder,
-        Some(game) => {
-            let builder = game.serve_beside(builder);
-            let here = Ports { limits, observer, tls: front.tls.clone(), workers: threads.handles() };
-            game.serve_apart(here, &stop, &mut playing)?;
-            builder
-        }
-    };
-    let methods: Vec<&str> = builder.paths().collect();
-    let index = Index { pages: &front.site.pages, methods: &methods, ports: &front.ports };
-    let pages = index.add_to(front.site.router);
-    let builder = builder.http(pages);
-    let server = match front.tls {
-        None => builder,
-        Some(tls) => builder.tls(tls),
-    }
-    .build();
-    front.counts.levels_of(&server);
-    let served = server.serve(listener, stopped(stop)).await;
-    while let Some(ended) = playing.join_next().await {
-        ended??;
-    }
-    watching.abort();
-    threads.stop();
-    served?;
-    Ok(())
-}
-
-fn limits(configured: &TransportLimits, drain: Duration) -> Limits {
-    Limits {
-        connections_max: configured.connections,
-        calls_max: configured.calls_in_flight,
-        message_bytes_max: configured.message_bytes,
-        handshake_timeout: configured.first_byte,
-        drain_timeout: drain,
-        ..Limits::default()
-    }
-}
-
-pub(crate) async fn stopped(mut stop: Receiver<bool>) {
-    // The sender outlives the server; were it gone, stopping would be right as well.
-    drop(stop.wait_for(|stop| *stop).await);
-}
-
-/// Tells health watchers how the store is, until the server stops.
-async fn report_health(
-    health: HealthReporter,
-    mut sound: Receiver<bool>,
-    mut kv_sound: Option<Receiver<bool>>,
+/// Everything that is served, on its threads, before the main port accepts connections.
+pub(crate) struct Transport {
+    services: Services,
+    server: Server,
+    threads: Threads,
+    health: Health,
+    /// Tasks and ports of services.
+    tasks: JoinSet<Result<(), Error>>,
     stop: Receiver<bool>,
-) {
-    const NAMES: [&str; 3] = ["", "bookstore.BookStore", "bookstore.Admin"];
-    let mut stop = std::pin::pin!(stopped(stop));
-    loop {
-        let serving = *sound.borrow_and_update();
-        for name in NAMES {
-            health.set_serving(name, serving);
+}
+
+impl Transport {
+    /// Starts the threads and the services; the server stops when `stop` turns true.
+    pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
+        let Front { mut services, limits, mut metrics, refusals, tls, threads } = front;
+        let threads = Threads::start(threads)?;
+        let (builder, health) = grpc(&services)?;
+        let counts = Counts::new(builder.paths());
+        let server = Arc::new(OnceLock::new());
+        count(&mut metrics, &counts, &server, &refusals);
+        let observer = observer(counts, refusals);
+        let counted = observer(&builder);
+        let builder = builder.limits(limits.clone()).observer(counted).workers(threads.handles());
+        let ports: Vec<Route<SocketAddr>> = services.iter().flat_map(|service| service.ports()).collect();
+        let site = services.iter().fold(Site::default(), |site, service| site.and(service.http()));
+        let workers = threads.handles();
+        let mut serving =
+            Serving { limits, observer, tls: tls.clone(), workers, stop: stop.clone(), tasks: JoinSet::new() };
+        for service in &mut services {
+            service.start(&mut serving)?;
         }
-        if let Some(sound) = &mut kv_sound {
-            let serving = *sound.borrow_and_update();
-            for name in kv::NAMES {
-                health.set_serving(name, serving);
-            }
+        let services: Services = services.into();
+        let site = http::site(Arc::clone(&services), metrics).and(site);
+        let methods: Vec<&str> = builder.paths().collect();
+        let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
+        let builder = builder.http(pages);
+        let built = match tls {
+            None => builder,
+            Some(tls) => builder.tls(tls),
         }
-        let kv_changed = async {
-            match &mut kv_sound {
-                Some(sound) => sound.changed().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            changed = sound.changed() => if changed.is_err() { break },
-            changed = kv_changed => if changed.is_err() { break },
-            () = &mut stop => break,
-        }
+        .build();
+        // It is set once, here.
+        let _ = server.set(built.clone());
+        Ok(Self { services, server: built, threads, health, tasks: serving.tasks, stop })
     }
-    health.shutdown();
+
+    pub(crate) fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// Serves until the server stops and every call in flight has been answered or cut.
+    pub(crate) async fn serve(self, listener: TcpListener) -> Result<(), Error> {
+        let Self { server, threads, health, mut tasks, mut stop, .. } = self;
+        let stopped = async {
+            // An error means that the sender is gone, and the server with it.
+            drop(stop.wait_for(|stop| *stop).await);
+            health.stop().await;
+        };
+        let served = server.serve(listener, stopped).await;
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        threads.stop();
+        Ok(served?)
+    }
+}
+
+/// The services with health and reflection.
+fn grpc(services: &[Box<dyn Service>]) -> Result<(Builder, Health), Error> {
+    let (reporter, health_service) = HealthReporter::new();
+    let mut health = Health::new(reporter);
+    let mut contracts = Reflection::new().descriptors(DESCRIPTORS)?;
+    let mut builder = Server::builder();
+    for service in services {
+        let before = builder.services().len();
+        builder = service.grpc(builder);
+        health.watch(&**service, &builder.services()[before..]);
+        contracts = contracts.descriptors(service.descriptors())?;
+    }
+    let (reflection, reflection_alpha) = contracts.services();
+    Ok((builder.add_service(health_service).add_service(reflection).add_service(reflection_alpha), health))
+}
+
+/// Makes observers that count into `counts`.
+fn observer(counts: Counts, refusals: Refusals) -> Arc<dyn Fn(&Builder) -> Arc<dyn Observer> + Send + Sync> {
+    Arc::new(move |builder| Arc::new(Watch { counts: counts.of_server(builder.paths()), refusals: refusals.clone() }))
+}
+
+/// Registers what the transport counts.
+fn count(registry: &mut Registry, counts: &Counts, server: &Arc<OnceLock<Server>>, refusals: &Refusals) {
+    refusals.show(watch::LIMITS.map(grpc::server::Refusal::name));
+    let ours = registry.sub_registry_with_prefix("quire");
+    ours.register_collector(Box::new(counts.clone()));
+    let server = Arc::clone(server);
+    metrics::collect(ours, move |page| {
+        page.gauge("connections", "Open connections", server.get().map_or(0, Server::connections))?;
+        page.gauge("calls_in_flight", "Calls that wait for something", server.get().map_or(0, Server::calls))
+    });
 }

@@ -1,5 +1,5 @@
 //! A single-threaded runtime for each thread that serves connections: what belongs to a connection never moves
-//! from one core to another, and nothing in it needs a lock.
+//! from one core to another, and nothing in it needs a lock. Must not know what runs on them.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ impl Threads {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let handle = runtime.handle().clone();
             let mut stopped = stop.subscribe();
-            // The sender may be gone as well; either means the end.
+            // An error means that the sender is gone, which is the end as well.
             let serve = move || drop(runtime.block_on(stopped.wait_for(|stop| *stop)));
             Ok((handle, thread::Builder::new().name(format!("serve-{number}")).spawn(serve)?))
         };

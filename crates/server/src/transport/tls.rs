@@ -23,13 +23,13 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
 fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        let refused = || format!("{} holds a certificate that cannot vouch for others", path.display());
+        let refused = || format!("{} holds a certificate that is not an authority's", path.display());
         roots.add(certificate).with_context(refused)?;
     }
     Ok(roots)
 }
 
-/// What a server with this certificate speaks; with `client_ca`, only to clients that show a certificate of it.
+/// A server's side of TLS. With `client_ca` clients must show a certificate of that authority.
 pub(crate) fn server(tls: &Tls) -> anyhow::Result<Arc<ServerConfig>> {
     let chain = certificates(&tls.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&tls.key);
@@ -46,7 +46,7 @@ pub(crate) fn server(tls: &Tls) -> anyhow::Result<Arc<ServerConfig>> {
     Ok(Arc::new(builder.with_single_cert(chain, key).with_context(fits)?))
 }
 
-/// How a client speaks to a server whose certificate `ca` vouches for, showing one of its own if it has one.
+/// A client's side of TLS: it trusts certificates of `ca`, and shows its certificate and key if it has them.
 pub(crate) fn client(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder().with_root_certificates(roots(ca)?);
     let Some((certificate, key)) = own else { return Ok(Arc::new(builder.with_no_client_auth())) };

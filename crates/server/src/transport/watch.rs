@@ -1,32 +1,22 @@
-//! What the engine reports: counted for the metrics, and logged where somebody may ask why.
+//! What the engine reports: counted for the metrics, and logged if an operator may ask why. Must not know any service.
 
 use std::net::SocketAddr;
 
-use bookstore::{Bookstore, fault::Limit};
 use grpc::server::{CallReport, Observer, Refusal};
+use hosting::metrics::Refusals;
 
-use super::counts::Counts;
+use super::counts::MethodCounts;
 
-/// The engine's witness.
-pub(crate) struct Observed {
-    pub(super) counts: Counts,
-    pub(super) store: Bookstore,
+/// The limits that operators set; others are bounds of the engine.
+pub(crate) const LIMITS: [Refusal; 3] = [Refusal::Connections, Refusal::Calls, Refusal::MessageBytes];
+
+/// Observes one server.
+pub(super) struct Watch {
+    pub(super) counts: MethodCounts,
+    pub(super) refusals: Refusals,
 }
 
-impl Observed {
-    /// The limit by the name that the configuration has for it; none for the engine's own.
-    fn limit(refusal: Refusal) -> Option<Limit> {
-        match refusal {
-            Refusal::Connections => Some(Limit::Connections),
-            Refusal::Calls => Some(Limit::CallsInFlight),
-            Refusal::MessageBytes => Some(Limit::MessageBytes),
-            // Bounds of the engine's own, which no one sets.
-            _ => None,
-        }
-    }
-}
-
-impl Observer for Observed {
+impl Observer for Watch {
     fn connection_opened(&self, peer: Option<SocketAddr>) {
         tracing::trace!(peer = peer.map(tracing::field::display), "a connection was opened");
     }
@@ -41,14 +31,14 @@ impl Observer for Observed {
     }
 
     fn call_finished(&self, call: &CallReport<'_>) {
-        self.counts.ended(call.path, call.code, call.elapsed);
+        self.counts.ended(call.method, call.code, call.elapsed);
     }
 
-    fn refused(&self, refusal: Refusal) {
-        if let Some(limit) = Self::limit(refusal) {
-            self.store.metrics().refused(limit);
+    fn refused(&self, limit: Refusal) {
+        if LIMITS.contains(&limit) {
+            self.refusals.count(limit.name());
         } else {
-            tracing::warn!(limit = ?refusal, "a limit of the engine was reached");
+            tracing::warn!(?limit, "a limit of the engine was reached");
         }
     }
 }

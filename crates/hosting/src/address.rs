@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What is written is no address.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub struct Wrong {
     text: String,
     /// What would be right; it completes "it must be".
     pub want: String,
@@ -20,7 +20,7 @@ impl std::error::Error for Wrong {}
 
 /// Where to listen: an IP address and a port, `localhost:PORT`, or `:PORT` for every address of this machine.
 /// Port 0 is any free one.
-pub(crate) fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong> {
+pub fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong> {
     let want = || {
         format!(
             "IP:PORT, as 127.0.0.1:{usual_port} or [::1]:{usual_port}; localhost:{usual_port}; or :{usual_port} for \
@@ -50,7 +50,8 @@ pub(crate) fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
+    /// Whether the server speaks TLS.
     pub tls: bool,
     /// A name or an IP address, one of IPv6 in brackets.
     host: String,
@@ -60,7 +61,7 @@ pub(crate) struct Target {
 impl Target {
     /// Reads `HOST:PORT`, a host with the usual port, or `:PORT`, a port of this machine, with `http://` or `https://`
     /// before it if need be.
-    pub(crate) fn parse(text: &str, usual_port: u16) -> Result<Self, Wrong> {
+    pub fn parse(text: &str, usual_port: u16) -> Result<Self, Wrong> {
         let usual = || format!("HOST:PORT, as 127.0.0.1:{usual_port} or [::1]:{usual_port}");
         let wrong = |want| Wrong { text: text.to_owned(), want };
         let Parts { scheme, host, port } =
@@ -74,7 +75,7 @@ impl Target {
     }
 
     /// As [`Target::parse`], for a command that speaks no TLS.
-    pub(crate) fn parse_plain(text: &str, usual_port: u16) -> Result<Self, Wrong> {
+    pub fn parse_plain(text: &str, usual_port: u16) -> Result<Self, Wrong> {
         let target = Self::parse(text, usual_port)?;
         if target.tls {
             let want = format!("{}; this command speaks no TLS", target.authority());
@@ -84,12 +85,12 @@ impl Target {
     }
 
     /// `HOST:PORT`.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
     /// `http://HOST:PORT`, or `https://…` with TLS.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority())
     }
 }

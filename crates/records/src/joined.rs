@@ -1,28 +1,28 @@
-//! Answers of scattered rows in one piece, for those that are asked for again. Must not know who asks.
+//! A cache of answers of scattered rows, each joined into one piece. Must not know callers.
 //!
-//! Five thousand rows on as many pages of memory cost more to collect than to send. Who asks for an answer first gets
-//! its rows as they are collected; for the second it is collected whole, and kept for the next.
+//! Five thousand rows on as many pages of memory cost more to collect than to send. The first caller of an answer gets
+//! its rows as they are collected; for the second caller they are joined, and the cache holds the result.
 
 use bytes::Bytes;
 use quick_cache::{Weighter, sync::Cache};
 
 use crate::{answer::Answer, packing::Identity};
 
-/// What an entry costs beside its bytes, about.
+/// About what an entry costs beside its bytes.
 const ENTRY_BYTES: usize = 200;
-/// Smaller answers are collected in a time that is none beside that of a request.
+/// Collecting smaller answers takes little of a request's time.
 const BYTES_MIN: usize = 64 << 10;
-/// A larger share of the memory would be one answer's.
+/// One answer takes at most this share of the memory: an eighth.
 const SHARE_MAX: usize = 8;
 
-/// What is known of an answer.
+/// What the cache has of an answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// Nobody has asked lately.
+    /// No caller has asked lately.
     New,
-    /// Somebody has.
+    /// A caller has asked.
     Asked,
-    /// It is here.
+    /// The answer in one piece.
     Whole(Bytes),
 }
 
@@ -37,13 +37,13 @@ impl Weighter<Identity, Option<Bytes>> for ByBytes {
 
 /// The answers.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    /// Without bytes: it was asked for once.
+pub(crate) struct Joined {
+    /// Without bytes if the answer was asked for once.
     cache: Cache<Identity, Option<Bytes>, ByBytes>,
     bytes_max: usize,
 }
 
-impl Kept {
+impl Joined {
     pub(crate) fn new(bytes_max: usize) -> Self {
         let cache = Cache::with_weighter((bytes_max / BYTES_MIN).max(16), bytes_max as u64, ByBytes);
         Self { cache, bytes_max }
@@ -54,12 +54,12 @@ impl Kept {
         self.cache.weight()
     }
 
-    /// Whether such an answer is kept at all.
+    /// Whether such an answer is joined at all.
     pub(crate) fn takes(&self, answer: &Answer) -> bool {
         (BYTES_MIN..=self.bytes_max / SHARE_MAX).contains(&answer.len()) && answer.is_scattered()
     }
 
-    /// What is known of it; it was asked for now.
+    /// What the cache has of an answer that is asked for now.
     pub(crate) fn asked(&self, identity: &Identity) -> Known {
         match self.cache.get(identity) {
             Some(Some(whole)) => Known::Whole(whole),
@@ -71,7 +71,7 @@ impl Kept {
         }
     }
 
-    pub(crate) fn keep(&self, identity: Identity, whole: Bytes) {
+    pub(crate) fn insert(&self, identity: Identity, whole: Bytes) {
         self.cache.insert(identity, Some(whole));
     }
 }
@@ -86,30 +86,30 @@ mod tests {
 
     #[test]
     fn an_answer_is_known_from_the_second_time_on() {
-        let kept = Kept::new(1 << 20);
-        assert!(matches!(kept.asked(&identity("a")), Known::New));
-        assert!(matches!(kept.asked(&identity("a")), Known::Asked));
-        kept.keep(identity("a"), Bytes::from_static(b"whole"));
-        assert!(matches!(kept.asked(&identity("a")), Known::Whole(whole) if whole == "whole"));
-        assert!(matches!(kept.asked(&identity("b")), Known::New));
+        let joined = Joined::new(1 << 20);
+        assert!(matches!(joined.asked(&identity("a")), Known::New));
+        assert!(matches!(joined.asked(&identity("a")), Known::Asked));
+        joined.insert(identity("a"), Bytes::from_static(b"whole"));
+        assert!(matches!(joined.asked(&identity("a")), Known::Whole(whole) if whole == "whole"));
+        assert!(matches!(joined.asked(&identity("b")), Known::New));
     }
 
     #[test]
     fn memory_stays_within_its_bound() {
-        let kept = Kept::new(1 << 20);
+        let joined = Joined::new(1 << 20);
         for number in 0..100 {
             let identity = identity(&number.to_string());
-            kept.asked(&identity);
-            kept.keep(identity, vec![0; 100_000].into());
+            joined.asked(&identity);
+            joined.insert(identity, vec![0; 100_000].into());
         }
-        assert!(kept.bytes() <= 1 << 20, "{}", kept.bytes());
+        assert!(joined.bytes() <= 1 << 20, "{}", joined.bytes());
     }
 
     #[test]
-    fn nothing_is_kept_where_nothing_may_be_and_no_answer_takes_most_of_it() {
+    fn nothing_is_joined_where_nothing_may_be_and_no_answer_takes_most_of_it() {
         let whole = |bytes: usize| Answer::whole(vec![0; bytes].into(), 1, 1);
         // One piece already.
-        assert!(!Kept::new(64 << 20).takes(&whole(1 << 20)));
-        assert!(!Kept::new(0).takes(&whole(1 << 20)));
+        assert!(!Joined::new(64 << 20).takes(&whole(1 << 20)));
+        assert!(!Joined::new(0).takes(&whole(1 << 20)));
     }
 }

@@ -1,0 +1,87 @@
+//! The bookstore as a service of a server: opened, served, watched and closed. Must not hold a rule.
+
+use std::time::Duration;
+
+use grpc::server::Builder;
+use hosting::{Access, Error, Host, Open, Service, metrics};
+use tokio::{sync::watch, task::spawn_blocking};
+
+use crate::{
+    bookstore::Bookstore,
+    grpc::{
+        AdminService, ShopService,
+        wire::{DESCRIPTORS, admin_server::AdminServer, book_store_server::BookStoreServer},
+    },
+    metrics::{Metrics, write},
+    settings::Settings,
+};
+
+/// The store's file in the data folder.
+pub const FILE_NAME: &str = "bookstore.db";
+
+/// The service, open.
+#[derive(Clone, Debug)]
+pub struct BookstoreService {
+    store: Bookstore,
+    access: Access,
+}
+
+impl BookstoreService {
+    /// The store.
+    pub fn store(&self) -> &Bookstore {
+        &self.store
+    }
+}
+
+impl Open for BookstoreService {
+    type Settings = Settings;
+
+    /// Opens the store's file, making it with the sample catalogue if there is none.
+    async fn open(mut settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
+        settings.limits.message_bytes = host.message_bytes_max;
+        let path = host.data.join(FILE_NAME);
+        let counters = Metrics::register(host.metrics, host.refusals.clone());
+        let store = spawn_blocking(move || Bookstore::open(&path, settings, counters)).await??;
+        let shown = store.clone();
+        metrics::collect(host.metrics, move |page| write(page, &shown.levels()));
+        tracing::info!(books = store.books(), "the bookstore is open");
+        if matches!(host.access, Access::Nobody) {
+            let address = host.address;
+            tracing::warn!(%address, "bookstore.Admin is off: other machines can connect and admin.token is not set");
+        }
+        Ok(Self { store, access: host.access.clone() })
+    }
+}
+
+impl Service for BookstoreService {
+    fn grpc(&self, builder: Builder) -> Builder {
+        builder
+            .add_service(BookStoreServer::new(ShopService::new(self.store.clone())))
+            .add_service(AdminServer::new(AdminService::new(self.store.clone(), self.access.clone())))
+    }
+
+    fn descriptors(&self) -> &'static [u8] {
+        DESCRIPTORS
+    }
+
+    fn healthy(&self) -> watch::Receiver<bool> {
+        self.store.healthy()
+    }
+
+    fn is_essential(&self) -> bool {
+        true
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let is_healthy = *self.store.healthy().borrow();
+        (!is_healthy).then(|| "the store failed and is being read back; purchases are refused".to_owned())
+    }
+
+    fn drain(&self) {
+        self.store.end_tails();
+    }
+
+    fn close(&self, timeout: Duration) -> bool {
+        self.store.close(timeout)
+    }
+}

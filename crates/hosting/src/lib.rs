@@ -1,0 +1,19 @@
+//! What a server and its services know of each other: one interface that every service implements, and what they
+//! share to do so: settings, units, ports, the operator's credential, metrics.
+//!
+//! Must not know any service, nor where the values of settings come from.
+
+mod access;
+pub mod address;
+pub mod metrics;
+pub mod names;
+mod port;
+mod service;
+mod settings;
+mod units;
+
+pub use access::Access;
+pub use port::{Port, listen, listen_beside};
+pub use service::{Choice, Entry, Error, Host, Open, Pending, Route, Service, Serving, Site, entry};
+pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
+pub use units::{Bytes, time};

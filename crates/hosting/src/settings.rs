@@ -1,0 +1,259 @@
+//! Settings: each is read in one line that holds its name, its default and its bounds. Must not know where the values
+//! come from, nor what any setting is for.
+
+use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, path::PathBuf, time::Duration};
+
+use crate::{
+    address,
+    names::{did_you_mean, nearest, one_of},
+    port::Port,
+    units::{self, Bytes},
+};
+
+/// A value that a file, a variable or a flag gives.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The value, as it is written.
+    pub text: String,
+    /// The source wrote text, or cannot tell text from numbers.
+    pub is_text: bool,
+    /// Where the value comes from, for errors.
+    pub source: String,
+}
+
+/// What was given, by the setting's name: `section.key`.
+pub type Layers = BTreeMap<String, Given>;
+
+/// The source of a value that no one gave.
+const DEFAULT: &str = "default";
+
+/// A value that a setting cannot have. The text names the setting, the value, its source, and what would be right.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);
+
+/// Settings that are read together.
+pub trait Settings: Sized + Send + 'static {
+    /// Reads every setting.
+    fn read(from: &mut Reader<'_>) -> Result<Self, Refused>;
+}
+
+/// The settings if nothing is given.
+pub fn defaults<S: Settings>() -> S {
+    match S::read(&mut Reader::new(&Layers::new())) {
+        Ok(settings) => settings,
+        Err(refused) => panic!("a default is out of bounds: {refused}"),
+    }
+}
+
+/// Reads settings, and remembers each with the value that holds.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    given: &'a Layers,
+    /// As TOML; `None` for a setting without a value.
+    values: BTreeMap<&'static str, Option<String>>,
+    ports: Vec<(&'static str, Port)>,
+    is_tls: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads what is given.
+    pub fn new(given: &'a Layers) -> Self {
+        Self { given, values: BTreeMap::new(), ports: Vec::new(), is_tls: false }
+    }
+
+    /// Every setting read so far, with its value as TOML; `None` if it has none.
+    pub fn values(&self) -> &BTreeMap<&'static str, Option<String>> {
+        &self.values
+    }
+
+    /// Tells the readers of later settings that the server speaks TLS.
+    pub fn set_tls(&mut self, is_tls: bool) {
+        self.is_tls = is_tls;
+    }
+
+    /// Whether the server speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Where a value comes from.
+    pub fn source(&self, key: &str) -> &str {
+        self.given.get(key).map_or(DEFAULT, |given| &given.source)
+    }
+
+    /// An error: the value must be something else. `want` completes "it must be".
+    pub fn refuse(&self, key: &str, value: impl Display, want: impl Display) -> Refused {
+        Refused(format!("{key} is '{value}', from {}; it must be {want}", self.source(key)))
+    }
+
+    /// Ports read so far.
+    pub(crate) fn port_count(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Forgets all ports but the first `count`: the service that has the others is off.
+    pub(crate) fn forget_ports(&mut self, count: usize) {
+        self.ports.truncate(count);
+    }
+
+    /// Refuses two services on one port. A default port may meet another: the service then goes without it.
+    pub fn ports_differ(&self) -> Result<(), Refused> {
+        for (place, (later, there)) in self.ports.iter().enumerate() {
+            for (earlier, here) in &self.ports[..place] {
+                let (one, other) = (here.address, there.address);
+                let meet = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+                if one.port() == other.port() && one.port() != 0 && meet && there.is_named {
+                    let want = format!("a port of its own: {earlier} is '{one}', from {}", self.source(earlier));
+                    return Err(self.refuse(later, other, want));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The value given, or the default; an error of `parse` says what the value must be.
+    fn read<T>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        parse: impl FnOnce(&Given) -> Result<T, String>,
+        toml: impl FnOnce(&T) -> Option<String>,
+    ) -> Result<T, Refused> {
+        let value = match self.given.get(key) {
+            None => default,
+            Some(given) => parse(given).map_err(|want| self.refuse(key, &given.text, want))?,
+        };
+        self.values.insert(key, toml(&value));
+        Ok(value)
+    }
+
+    /// `true` or `false`.
+    pub fn switch(&mut self, key: &'static str, default: bool) -> Result<bool, Refused> {
+        let parse = |given: &Given| given.text.parse().map_err(|_| "true or false".to_owned());
+        self.read(key, default, parse, |value| Some(value.to_string()))
+    }
+
+    /// A whole number within bounds.
+    pub fn whole(&mut self, key: &'static str, default: usize, bounds: RangeInclusive<u64>) -> Result<usize, Refused> {
+        let want = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        let parse = |given: &Given| given.text.trim().parse().map_err(|_| want.clone());
+        let value = self.read(key, wide(default), parse, |value| Some(value.to_string()))?;
+        fitting(value, &bounds).ok_or_else(|| self.refuse(key, value, want))
+    }
+
+    /// As [`Reader::whole`] with 0 for as many as there are cores, which is the default.
+    pub fn cores(&mut self, key: &'static str) -> Result<usize, Refused> {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(match self.whole(key, 0, 0..=1024)? {
+            0 => cores(),
+            number => number,
+        })
+    }
+
+    /// A size within bounds, in bytes.
+    pub fn bytes(&mut self, key: &'static str, default: usize, bounds: RangeInclusive<u64>) -> Result<usize, Refused> {
+        let parse = |given: &Given| {
+            let want = || "a size, as 64 MiB, 512 kB or a whole number of bytes".to_owned();
+            Bytes::parse(&given.text).ok_or_else(want)
+        };
+        let toml = |value: &Bytes| {
+            let shown = value.to_string();
+            Some(if shown.ends_with('B') { quoted(&shown) } else { shown })
+        };
+        let value = self.read(key, Bytes(wide(default)), parse, toml)?;
+        let want = || format!("a size from {} to {}", Bytes(*bounds.start()), Bytes(*bounds.end()));
+        fitting(value.0, &bounds).ok_or_else(|| self.refuse(key, value, want()))
+    }
+
+    /// A time above 0, in seconds or with a unit.
+    pub fn seconds(&mut self, key: &'static str, default: Duration) -> Result<Duration, Refused> {
+        let parse =
+            |given: &Given| units::seconds(&given.text).ok_or_else(|| "a time, as 10, 0.5, 500ms or 2min".to_owned());
+        let value = self.read(key, default.as_secs_f64(), parse, |value| Some(value.to_string()))?;
+        units::duration(value).ok_or_else(|| self.refuse(key, value, units::TIME))
+    }
+
+    /// A time within bounds, in milliseconds.
+    pub fn milliseconds(
+        &mut self,
+        key: &'static str,
+        default: usize,
+        bounds: RangeInclusive<u64>,
+    ) -> Result<Duration, Refused> {
+        Ok(Duration::from_millis(wide(self.whole(key, default, bounds)?)))
+    }
+
+    /// One of some names; the first is the default.
+    pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)]) -> Result<T, Refused> {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let parse = |given: &Given| {
+            let found = names.iter().position(|name| *name == given.text);
+            let meant = did_you_mean(&nearest(&given.text, '.', names.iter().copied()));
+            found.ok_or_else(|| one_of(&names) + &meant.map_or(String::new(), |question| format!("; {question}")))
+        };
+        let place = self.read(key, 0, parse, |place| Some(quoted(names[*place])))?;
+        Ok(choices[place].1)
+    }
+
+    /// Text.
+    pub fn text(&mut self, key: &'static str, default: &str) -> Result<String, Refused> {
+        self.read(key, default.to_owned(), text, |value| Some(quoted(value)))
+    }
+
+    /// Text without a default. It is never shown, and is absent if it is empty.
+    pub fn secret(&mut self, key: &'static str) -> Result<Option<String>, Refused> {
+        let given = self.given.get(key);
+        if given.is_some_and(|given| !given.is_text) {
+            return Err(self.refuse(key, HIDDEN, TEXT));
+        }
+        let value = given.map(|given| given.text.clone());
+        self.values.insert(key, value.as_ref().map(|_| quoted("(set)")));
+        Ok(value.filter(|value| !value.is_empty()))
+    }
+
+    /// A path without a default.
+    pub fn path(&mut self, key: &'static str) -> Result<Option<PathBuf>, Refused> {
+        let value = self.read(key, None, |given| text(given).map(Some), |value| value.as_deref().map(quoted))?;
+        Ok(value.map(PathBuf::from))
+    }
+
+    /// An address to listen at; the default is a port of the loopback.
+    pub fn port(&mut self, key: &'static str, usual: u16) -> Result<Port, Refused> {
+        let written = self.text(key, &format!("127.0.0.1:{usual}"))?;
+        let address = address::listening(&written, usual).map_err(|wrong| self.refuse(key, &written, wrong.want))?;
+        let port = Port { address, is_named: self.given.contains_key(key) };
+        self.ports.push((key, port));
+        Ok(port)
+    }
+
+    /// As [`Reader::port`]; `None` if it is set to nothing.
+    pub fn port_or_none(&mut self, key: &'static str, usual: u16) -> Result<Option<Port>, Refused> {
+        if self.given.get(key).is_some_and(|given| given.text.is_empty()) {
+            return self.text(key, "").map(|_| None);
+        }
+        let port = self.port(key, usual).map(Some);
+        port.map_err(|Refused(text)| Refused(format!("{text}, or empty for no port")))
+    }
+}
+
+/// What is shown instead of a secret.
+const HIDDEN: &str = "(hidden)";
+
+const TEXT: &str = "text, in quotes";
+
+fn text(given: &Given) -> Result<String, String> {
+    if given.is_text { Ok(given.text.clone()) } else { Err(TEXT.to_owned()) }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn fitting(value: u64, bounds: &RangeInclusive<u64>) -> Option<usize> {
+    usize::try_from(value).ok().filter(|_| bounds.contains(&value))
+}

@@ -1,0 +1,324 @@
+//! The service: one state of the file at a time, queries against it, and its replacement by the next. Must not know any
+//! transport.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+
+use crate::{
+    answer::{Answer, Frame},
+    encode::Format,
+    fault::{Fault, name_list},
+    joined::{Joined, Known},
+    load::{self, LoadError},
+    packing::{self, Coding, Identity, Packed},
+    pool::Pool,
+    query::Query,
+    selection::Selection,
+    settings::{Encode, Scan, Settings},
+    table::Table,
+};
+
+/// Answers with more rows are composed on the threads for jobs.
+const ROWS_AT_ONCE_MAX: usize = 16_384;
+
+/// What an answer looks like.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// Differs from other shapes'.
+    pub name: &'static str,
+    pub format: Format,
+    /// What stands around rows that lie ready.
+    pub frame: Frame,
+    /// Makes the whole answer from the columns.
+    pub each: fn(&Selection) -> Vec<u8>,
+}
+
+/// An answer and what it is the answer to.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub answer: Answer,
+    pub identity: Identity,
+}
+
+/// What the service holds and has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Levels {
+    /// Rows of the file.
+    pub rows: u64,
+    /// Memory of the file, in bytes.
+    pub bytes: u64,
+    /// Memory of compressed answers, in bytes.
+    pub cache_bytes: u64,
+    /// Memory of answers kept in one piece, in bytes.
+    pub kept_bytes: u64,
+    /// Queries that wait for a thread.
+    pub jobs_queued: usize,
+    /// Times the file was read again.
+    pub reloads: u64,
+    /// Times that failed.
+    pub reload_failures: u64,
+    /// REST answers, by whether they were of the status class 2xx or 3xx.
+    pub rest_answers: [u64; 2],
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    table: ArcSwapOption<Table>,
+    pool: Pool,
+    packed: Packed,
+    joined: Joined,
+    reloads: AtomicU64,
+    reload_failures: AtomicU64,
+    rest_refused: AtomicU64,
+    rest_answered: AtomicU64,
+}
+
+/// The records of a file; clones are the same service.
+#[derive(Clone, Debug)]
+pub struct Records(Arc<Inner>);
+
+impl Records {
+    /// Loads the file, if there is one. Blocks while it loads.
+    pub fn open(settings: Settings) -> Result<Self, LoadError> {
+        let table = match &settings.csv {
+            Some(path) => Some(Arc::new(load::file(path, &settings)?)),
+            None => None,
+        };
+        Ok(Self::with(settings, table))
+    }
+
+    fn with(settings: Settings, table: Option<Arc<Table>>) -> Self {
+        Self(Arc::new(Inner {
+            table: ArcSwapOption::new(table),
+            pool: Pool::new(settings.limits.jobs, settings.limits.jobs_queued),
+            packed: Packed::new(settings.limits.cache_bytes),
+            joined: Joined::new(settings.limits.kept_bytes),
+            reloads: AtomicU64::new(0),
+            reload_failures: AtomicU64::new(0),
+            rest_refused: AtomicU64::new(0),
+            rest_answered: AtomicU64::new(0),
+            settings,
+        }))
+    }
+
+    /// Loads the file again, and answers from it once it is loaded whole. If that fails, the last one is served. Blocks
+    /// while it loads.
+    pub fn reload(&self) -> Result<(), LoadError> {
+        let Some(path) = &self.0.settings.csv else { return Ok(()) };
+        match load::file(path, &self.0.settings) {
+            Ok(table) => {
+                // The old table is freed with the last answer made of it.
+                self.0.table.store(Some(Arc::new(table)));
+                self.0.reloads.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                self.0.reload_failures.fetch_add(1, Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there is a file.
+    pub fn is_loaded(&self) -> bool {
+        self.0.table.load().is_some()
+    }
+
+    /// What the service holds and has done.
+    pub fn levels(&self) -> Levels {
+        let table = self.0.table.load();
+        Levels {
+            rows: table.as_ref().map_or(0, |table| table.rows().into()),
+            bytes: table.as_ref().map_or(0, |table| table.bytes() as u64),
+            cache_bytes: self.0.packed.bytes(),
+            kept_bytes: self.0.joined.bytes(),
+            jobs_queued: self.0.pool.waiting(),
+            reloads: self.0.reloads.load(Relaxed),
+            reload_failures: self.0.reload_failures.load(Relaxed),
+            rest_answers: [self.0.rest_answered.load(Relaxed), self.0.rest_refused.load(Relaxed)],
+        }
+    }
+
+    pub(crate) fn rest_answered(&self, well: bool) {
+        let count = if well { &self.0.rest_answered } else { &self.0.rest_refused };
+        count.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// The columns' names; none without a file.
+    pub(crate) fn names(&self) -> Option<Vec<String>> {
+        let table = self.0.table.load();
+        table.as_ref().map(|table| table.names().map(String::from).collect())
+    }
+
+    /// The file as it is now, and which column is asked for.
+    fn locate(&self, query: &Query) -> Result<(Arc<Table>, usize), Fault> {
+        let table = self.0.table.load_full().ok_or(Fault::NoFile)?;
+        query.check()?;
+        match table.column_place(&query.column) {
+            Some(column) => Ok((table, column)),
+            None => Err(Fault::NoColumn { wanted: shortened(&query.column), columns: name_list(table.names()) }),
+        }
+    }
+
+    fn is_ready(&self, table: &Table, format: Format) -> bool {
+        self.0.settings.encode == Encode::Once && table.encoded(format).is_some()
+    }
+
+    /// The answer, if an I/O thread can give it without delaying other calls.
+    pub(crate) fn answer_now(
+        &self,
+        query: &Query,
+        shape: &'static Shape,
+        rows_max: usize,
+    ) -> Option<Result<Found, Fault>> {
+        let (table, column) = match self.locate(query) {
+            Ok(located) => located,
+            Err(fault) => return Some(Err(fault)),
+        };
+        if self.0.settings.scan != Scan::Indexed || !self.is_ready(&table, shape.format) {
+            return None;
+        }
+        let selection = Selection::indexed(table, column, query);
+        if selection.rows().len() > rows_max {
+            return None;
+        }
+        Some(self.compose(selection, column, query, shape))
+    }
+
+    /// The answer.
+    pub(crate) async fn answer(&self, query: Query, shape: &'static Shape) -> Result<Found, Fault> {
+        if let Some(answer) = self.answer_now(&query, shape, ROWS_AT_ONCE_MAX) {
+            return answer;
+        }
+        let records = self.clone();
+        let work = move || {
+            let (table, column) = records.locate(&query)?;
+            let Settings { scan, scan_threads, .. } = records.0.settings;
+            let selection = Selection::find(table, column, &query, scan, scan_threads);
+            records.compose(selection, column, &query, shape)
+        };
+        self.0.pool.run(work).await?
+    }
+
+    /// The rows alone, for a stream.
+    pub(crate) async fn select(&self, query: Query) -> Result<Selection, Fault> {
+        let (table, column) = self.locate(&query)?;
+        let Settings { scan, scan_threads, .. } = self.0.settings;
+        if scan == Scan::Indexed {
+            return Ok(Selection::indexed(table, column, &query));
+        }
+        self.0.pool.run(move || Selection::find(table, column, &query, scan, scan_threads)).await
+    }
+
+    fn compose(
+        &self,
+        selection: Selection,
+        column: usize,
+        query: &Query,
+        shape: &'static Shape,
+    ) -> Result<Found, Fault> {
+        let identity = Identity {
+            version: selection.table().version(),
+            shape: shape.name,
+            column,
+            value: query.value.as_str().into(),
+            part: selection.part(),
+        };
+        let (rows, matching) = (selection.rows().len(), selection.matching());
+        let at = self.0.settings.limits.answer_bytes;
+        let within = |bytes| if bytes <= at { Ok(()) } else { Err(Fault::AnswerBytes { bytes, rows, at }) };
+        let answer = if self.is_ready(selection.table(), shape.format) {
+            Answer::of_ready(selection, shape.format, shape.frame).ok_or(Fault::Failed)?
+        } else {
+            // Refused early if the values alone are too many bytes: they are all in the answer.
+            within(value_bytes(&selection, at))?;
+            Answer::whole((shape.each)(&selection).into(), rows, matching)
+        };
+        within(answer.len())?;
+        Ok(Found { answer, identity })
+    }
+
+    /// The answer's message or page for some rows of a selection, for a stream.
+    pub(crate) async fn part(
+        &self,
+        selection: &Selection,
+        part: Range<usize>,
+        shape: &'static Shape,
+    ) -> Result<Answer, Fault> {
+        let (part, matching) = (selection.slice(part), selection.matching());
+        if self.is_ready(part.table(), shape.format) {
+            return Answer::of_ready(part, shape.format, shape.frame).ok_or(Fault::Failed);
+        }
+        let rows = part.rows().len();
+        let bytes = self.0.pool.run(move || (shape.each)(&part)).await?;
+        Ok(Answer::whole(bytes.into(), rows, matching))
+    }
+
+    /// The same answer, in one piece from its second caller on.
+    pub(crate) async fn joined(&self, found: Found) -> Found {
+        let Found { answer, identity } = &found;
+        if !self.0.joined.takes(answer) {
+            return found;
+        }
+        let whole = match self.0.joined.asked(identity) {
+            Known::New => return found,
+            Known::Whole(whole) => whole,
+            Known::Asked => {
+                let scattered = answer.clone();
+                // Without a thread for it the rows are collected as they are sent.
+                let Ok(whole) = self.0.pool.run(move || scattered.collected()).await else { return found };
+                self.0.joined.insert(identity.clone(), whole.clone());
+                whole
+            }
+        };
+        Found { answer: Answer::whole(whole, answer.rows(), answer.matching()), identity: identity.clone() }
+    }
+
+    /// Whether answers of this size are worth compressing.
+    pub(crate) fn packs(&self, bytes: usize) -> bool {
+        self.0.settings.compress && bytes >= self.0.settings.limits.compress_bytes_min
+    }
+
+    /// The answer, compressed.
+    pub(crate) async fn packed(&self, found: Found, coding: Coding) -> Result<Bytes, Fault> {
+        let Found { answer, identity } = found;
+        let pack = self.0.pool.run(move || packing::pack(answer, coding));
+        self.0.packed.get_or_pack(identity, coding, pack).await
+    }
+}
+
+/// Bytes of the rows' values, counted until they are more than `enough`.
+fn value_bytes(selection: &Selection, enough: usize) -> usize {
+    let mut bytes = 0;
+    for row in selection.rows() {
+        bytes += selection.table().values(*row).map(str::len).sum::<usize>();
+        if bytes > enough {
+            break;
+        }
+    }
+    bytes
+}
+
+/// The beginning of a text, for an error message.
+fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 100;
+    let mut chars = text.chars();
+    let mut short: String = chars.by_ref().take(CHARS_MAX).collect();
+    if chars.next().is_some() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,47 @@
+//! Health checks over gRPC: each service's health under the names of its gRPC services. Must not know any service.
+
+use grpc::health::HealthReporter;
+use hosting::Service;
+use tokio::{sync::watch, task::JoinSet};
+
+/// The name of the server as a whole.
+const SERVER: &str = "";
+
+/// Watches the services and reports their health, until it is dropped.
+pub(super) struct Health {
+    reporter: HealthReporter,
+    watches: JoinSet<()>,
+}
+
+impl Health {
+    pub(super) fn new(reporter: HealthReporter) -> Self {
+        Self { reporter, watches: JoinSet::new() }
+    }
+
+    /// Reports the health of a service that has the gRPC services `names`.
+    pub(super) fn watch(&mut self, service: &dyn Service, names: &[String]) {
+        let mut names = names.to_vec();
+        if service.is_essential() {
+            names.push(SERVER.to_owned());
+        }
+        self.watches.spawn(report(self.reporter.clone(), names, service.healthy()));
+    }
+
+    /// Says a last time that nothing serves, and ends every watch of a client.
+    pub(super) async fn stop(mut self) {
+        self.watches.shutdown().await;
+        self.reporter.shutdown();
+    }
+}
+
+async fn report(reporter: HealthReporter, names: Vec<String>, mut healthy: watch::Receiver<bool>) {
+    loop {
+        let is_healthy = *healthy.borrow_and_update();
+        for name in &names {
+            reporter.set_serving(name, is_healthy);
+        }
+        if healthy.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The task server as a service: its port, its threads and its end. Must not know the line protocol.
+
+use std::{io, net::SocketAddr, thread};
+
+use hosting::{Error, Host, Open, Route, Service, Serving, listen_beside};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Runtime},
+    sync::{oneshot, watch},
+};
+
+use crate::{metrics::Metrics, server::Server, settings::Settings};
+
+/// The task server and the port that it will serve.
+#[derive(Debug)]
+pub struct TasksService {
+    settings: Settings,
+    metrics: Metrics,
+    /// `None` if another program has the default port, and once the service has started.
+    listener: Option<TcpListener>,
+}
+
+impl Open for TasksService {
+    type Settings = Settings;
+    const ENABLED: Option<&'static str> = Some("tasks.enabled");
+
+    /// Takes the port.
+    async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
+        let how = "--tasks-listen, or set tasks.enabled=false";
+        let listener = listen_beside(settings.listen, "tasks are not served", how).await?;
+        Ok(Self { settings, metrics: Metrics::register(host.metrics), listener })
+    }
+}
+
+impl Service for TasksService {
+    fn ports(&self) -> Vec<Route<SocketAddr>> {
+        let address = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        address.map(|address| (address, "tasks, a line each; `quire tasks` asks them")).into_iter().collect()
+    }
+
+    /// Serves on separate threads. CPU-bound tasks run in the first one's pool for blocking work, which starts
+    /// threads as they are needed and ends idle ones.
+    fn start(&mut self, serving: &mut Serving) -> Result<(), Error> {
+        let Some(listener) = self.listener.take() else { return Ok(()) };
+        let address = listener.local_addr()?;
+        let listener = listener.into_std()?;
+        let runtime = |_| {
+            let mut builder = Builder::new_current_thread();
+            builder.enable_all().thread_name("tasks-cpu").max_blocking_threads(self.settings.limits.cpu_tasks).build()
+        };
+        let runtimes = (0..self.settings.threads).map(runtime).collect::<io::Result<Vec<Runtime>>>()?;
+        let Some(first) = runtimes.first() else { return Ok(()) };
+        let server = Server::new(&self.settings, self.metrics.clone(), first.handle().clone());
+        for (number, runtime) in runtimes.into_iter().enumerate() {
+            let (server, listener, stop) = (server.clone(), listener.try_clone()?, serving.stop.clone());
+            let ended = serve(number, runtime, server, listener, stop)?;
+            serving.tasks.spawn(async move {
+                // Nothing is ever sent; the sender is dropped at the end.
+                let _ = ended.await;
+                Ok(())
+            });
+        }
+        tracing::info!(%address, "tasks are served");
+        Ok(())
+    }
+}
+
+/// Serves on a thread; the receiver ends when every client of it has its answers.
+fn serve(
+    number: usize,
+    runtime: Runtime,
+    server: Server,
+    listener: std::net::TcpListener,
+    stop: watch::Receiver<bool>,
+) -> io::Result<oneshot::Receiver<()>> {
+    let (ended, end) = oneshot::channel();
+    let serve = move || {
+        runtime.block_on(async {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => server.serve(listener, stop).await,
+                Err(error) => tracing::error!(%error, "a thread of the task server cannot listen"),
+            }
+        });
+        // Comes first, because the runtime may wait for a task whose caller is gone.
+        drop(ended);
+        runtime.shutdown_background();
+    };
+    thread::Builder::new().name(format!("tasks-{number}")).spawn(serve)?;
+    Ok(end)
+}
