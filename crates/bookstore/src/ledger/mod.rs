@@ -57,8 +57,8 @@ impl Ledger {
         if opened.created {
             tracing::info!(path = %path.display(), "created a store with the sample catalogue");
         }
-        opened.connection.execute_batch("BEGIN").map_err(failed)?;
         let mut writer = Writer::new(&opened.connection).map_err(failed)?;
+        writer.begin_read().map_err(failed)?;
         for wrong in writer.inspect().map_err(failed)? {
             tracing::error!(path = %path.display(), "{wrong}");
         }
