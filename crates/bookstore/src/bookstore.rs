@@ -1,7 +1,5 @@
 //! The store's actions, the same for every transport, console and test. Must not know transports.
 
-mod search;
-
 use std::{
     path::Path,
     sync::{
@@ -24,23 +22,21 @@ use crate::{
     store::{OpenError, Page, Readers},
 };
 
-pub use self::search::{Found, Topic};
-
 /// A handle to an open store; clones share it.
 #[derive(Clone, Debug)]
 pub struct Bookstore {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    settings: Settings,
-    shelf: Arc<Shelf>,
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    pub(crate) shelf: Arc<Shelf>,
     ledger: Ledger,
-    readers: Arc<Readers>,
-    metrics: Arc<Metrics>,
+    pub(crate) readers: Arc<Readers>,
+    pub(crate) metrics: Arc<Metrics>,
     tails: AtomicUsize,
-    streams: AtomicUsize,
+    pub(crate) streams: AtomicUsize,
     /// Turns true once, to end every [`Tail`].
     ending: watch::Sender<bool>,
 }
@@ -168,7 +164,7 @@ impl Bookstore {
         Ok(if asked == 0 { most } else { asked })
     }
 
-    fn within(&self, limit: Limit, asked: usize, at: usize) -> Result<(), Fault> {
+    pub(crate) fn within(&self, limit: Limit, asked: usize, at: usize) -> Result<(), Fault> {
         if asked <= at {
             return Ok(());
         }

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod money;
 mod nearest;
 pub mod sample;
+pub mod search;
 mod service;
 pub mod settings;
 pub mod store;

@@ -5,6 +5,7 @@
 
 mod access;
 pub mod address;
+mod error;
 pub mod metrics;
 pub mod names;
 mod port;
@@ -13,7 +14,8 @@ mod settings;
 mod units;
 
 pub use access::Access;
+pub use error::Error;
 pub use port::{Port, listen, listen_beside};
-pub use service::{Choice, Entry, Error, Host, Open, Pending, Route, Service, Serving, Site, entry};
+pub use service::{Choice, Entry, Host, Observe, Open, Pending, Route, Service, Serving, Site, entry};
 pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
 pub use units::{Bytes, time};

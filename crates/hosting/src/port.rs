@@ -7,7 +7,7 @@ use std::{
 
 use tokio::net::TcpListener;
 
-use crate::service::Error;
+use crate::error::Error;
 
 /// An address to listen at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,12 +14,10 @@ use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 use crate::{
     access::Access,
+    error::Error,
     metrics::Refusals,
     settings::{Reader, Refused, Settings},
 };
-
-/// Why a service cannot be opened or served; the text is for the operator.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A future behind a pointer, so that the interface can be one.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -43,12 +41,15 @@ pub struct Host<'a> {
     pub metrics: &'a mut Registry,
 }
 
+/// Makes the observer of a server with these methods.
+pub type Observe = Arc<dyn Fn(&Builder) -> Arc<dyn Observer> + Send + Sync>;
+
 /// What a service that runs tasks or has ports of its own shares with the main port.
 pub struct Serving {
     /// Limits of the main port.
     pub limits: Limits,
-    /// Makes what counts the calls of a server with these methods.
-    pub observer: Arc<dyn Fn(&Builder) -> Arc<dyn Observer> + Send + Sync>,
+    /// Makes what counts the calls of each server.
+    pub observer: Observe,
     /// Set if only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
     /// The runtimes of the threads that serve connections.
@@ -209,15 +210,18 @@ impl dyn Choice {
     }
 }
 
+/// A service's settings, if it is on.
+type Read = Result<Option<Box<dyn Choice>>, Refused>;
+
 /// A service in the list of services.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    read: fn(&mut Reader<'_>) -> Result<Option<Box<dyn Choice>>, Refused>,
+    read: fn(&mut Reader<'_>) -> Read,
 }
 
 impl Entry {
     /// Reads the service's settings; `None` if it is off. Its settings must be valid all the same.
-    pub fn read(&self, from: &mut Reader<'_>) -> Result<Option<Box<dyn Choice>>, Refused> {
+    pub fn read(&self, from: &mut Reader<'_>) -> Read {
         (self.read)(from)
     }
 }

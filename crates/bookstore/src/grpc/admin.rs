@@ -6,14 +6,15 @@ use ::grpc::{Request, Response, Status};
 use futures_util::{Stream, StreamExt as _, stream};
 use hosting::Access;
 
-use super::page_size;
+use super::token::page_size;
 use super::wire::{
-    ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest, TailLogRequest,
-    UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
+    Book, ListReply, ListRequest, LogEntry, LogEntryKind, LogReply, LogRequest, RestockReply, RestockRequest,
+    TailLogRequest, UpdatePriceReply, UpdatePriceRequest, admin_server::Admin,
 };
 use crate::{
     Bookstore, IdempotencyKey,
     bookstore::Tail,
+    catalogue::Books,
     domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
     fault::Fault,
     store::Page,
@@ -45,7 +46,7 @@ impl Admin for AdminService {
             token(&request.page_token)?.map(BookId::new).map(|id| id.ok_or_else(|| bad_token(&request.page_token)));
         let page = self.store.list(after.transpose()?, page_size(request.page_size)?).await?;
         let next_page_token = page.next.map(|id| id.to_string()).unwrap_or_default();
-        Ok(Response::new(ListReply { books: super::books(&page.items), next_page_token }))
+        Ok(Response::new(ListReply { books: books(&page.items), next_page_token }))
     }
 
     async fn restock(&self, request: Request<RestockRequest>) -> Result<Response<RestockReply>, Status> {
@@ -101,6 +102,10 @@ fn entries(tail: Tail) -> impl Stream<Item = Result<LogEntry, Status>> {
             Err(fault) => vec![Err(fault.into())],
         })
     })
+}
+
+fn books(books: &Books) -> Vec<Book> {
+    books.iter().map(|book| (&**book).into()).collect()
 }
 
 fn bad_token(token: &str) -> Fault {

@@ -5,27 +5,13 @@ mod admin;
 mod encode;
 mod shop;
 mod token;
+pub mod wire;
 
 use ::grpc::{Code, Status};
 pub use admin::AdminService;
 pub use shop::ShopService;
 
 use crate::{catalogue, fault::Fault};
-
-/// The messages and services of `proto/bookstore.proto`.
-#[allow(
-    missing_docs,
-    clippy::pedantic,
-    unreachable_pub,
-    unused_qualifications,
-    reason = "generated from the contract, which has the comments"
-)]
-pub mod wire {
-    include!(concat!(env!("OUT_DIR"), "/bookstore.rs"));
-
-    /// The contract in the form that reflection serves.
-    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bookstore.bin"));
-}
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
@@ -60,12 +46,4 @@ impl From<&catalogue::Book> for wire::Book {
             price_cents: price.get(),
         }
     }
-}
-
-fn books(books: &catalogue::Books) -> Vec<wire::Book> {
-    books.iter().map(|book| (&**book).into()).collect()
-}
-
-fn page_size(size: i32) -> Result<usize, Fault> {
-    usize::try_from(size).map_err(|_| Fault::invalid("page_size", size, "0 for the default, or a positive number"))
 }

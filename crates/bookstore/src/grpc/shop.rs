@@ -10,7 +10,8 @@ use ::grpc::{
 use futures_util::{Stream, stream};
 
 use super::{
-    encode, page_size, token,
+    encode,
+    token::{self, page_size},
     wire::{
         self, BookInfoReply, BookListReply, BookTopicRequest, BuyBookReply, BuyOutcome, HelloReply, HelloRequest,
         ItemNumberRequest, ListTopicsReply, ListTopicsRequest, book_store_server::BookStore,
@@ -18,10 +19,10 @@ use super::{
 };
 use crate::{
     Bookstore,
-    bookstore::Topic,
     catalogue::{self, Book},
     domain::{BookId, IdempotencyKey, Verdict},
     fault::Fault,
+    search::Topic,
 };
 
 /// Serves a store.

@@ -58,6 +58,11 @@ fn sum(question: &str, place: &[u8]) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
+/// The size of a page as a request has it; 0 for the default.
+pub(super) fn page_size(size: i32) -> Result<usize, Fault> {
+    usize::try_from(size).map_err(|_| Fault::invalid("page_size", size, "0 for the default, or a positive number"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{book, for_book, for_topic, topic};

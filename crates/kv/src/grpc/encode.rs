@@ -1,6 +1,8 @@
 //! Answers with values, written straight from the map: a small value into the answer's bytes, a large one as a part of
 //! its own that nobody copies. Must agree to the byte with what prost makes of the same message.
 
+use std::time::Duration;
+
 use ::grpc::{
     Encoded,
     wire::{self, Fields, Value},
@@ -119,6 +121,11 @@ pub(super) fn requested_pair(message: &[u8]) -> Option<(&[u8], &[u8])> {
         }
     }
     Some((key, value))
+}
+
+/// A time to live as messages have it, where 0 is none.
+pub(super) fn time_to_live(ms: u64) -> Option<Duration> {
+    (ms > 0).then(|| Duration::from_millis(ms))
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use ::grpc::{
 };
 
 use super::{
-    encode::{self, Parts},
-    time_to_live,
+    encode::{self, Parts, time_to_live},
     wire::{
         CreateRequest, CreateResponse, DeleteRequest, DeleteResponse, RetrieveRequest, UpdateRequest, UpdateResponse,
         key_value_service_server::KeyValueService,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{
-    encode::{Parts, fits_usual_message},
+    encode::{Parts, fits_usual_message, time_to_live},
     wire::{
         PutRequest, PutResponse, ScanRequest, WatchEvent, WatchEventKind, WatchRequest,
         key_range_service_server::KeyRangeService,
@@ -40,7 +40,7 @@ impl KeyRangeService for RangeService {
         let buffer_bytes = request.buffer_bytes();
         let PutRequest { key, value, time_to_live_ms } = request.into_inner();
         let value = Value::received(value, buffer_bytes);
-        let version = self.store.put(&key, value, super::time_to_live(time_to_live_ms)).await?;
+        let version = self.store.put(&key, value, time_to_live(time_to_live_ms)).await?;
         Ok(Response::new(PutResponse { version: version.0 }))
     }
 

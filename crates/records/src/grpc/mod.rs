@@ -3,26 +3,12 @@
 mod reader;
 mod shape;
 mod stream;
+pub mod wire;
 
 use ::grpc::Status;
 
 pub use self::{reader::ReaderGrpc, stream::StreamGrpc};
 use crate::fault::Fault;
-
-/// The messages and services of `proto/records.proto`.
-#[allow(
-    missing_docs,
-    clippy::pedantic,
-    unreachable_pub,
-    unused_qualifications,
-    reason = "generated from the contract, which has the comments"
-)]
-pub mod wire {
-    include!(concat!(env!("OUT_DIR"), "/_.rs"));
-
-    /// The contract in the form that reflection serves.
-    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/records.bin"));
-}
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {

@@ -6,6 +6,11 @@ use axum::http::{HeaderMap, header};
 
 use crate::packing::{Coding, Identity};
 
+/// How many rows there are in an answer, and how many match: names of response headers.
+pub const ROWS_HEADER: &str = "num-record";
+/// As [`ROWS_HEADER`].
+pub const MATCHING_HEADER: &str = "num-matching";
+
 /// The elements of a field that is a list, over all its lines.
 fn list<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());

@@ -18,16 +18,12 @@ use bytes::Bytes;
 use hosting::Site;
 
 use self::body::Pieces;
+pub use self::headers::{MATCHING_HEADER, ROWS_HEADER};
 pub(crate) use self::shape::lines;
 use crate::{
     fault::Fault,
     records::{Found, Records, Shape},
 };
-
-/// How many rows there are in an answer, and how many match: names of response headers.
-pub const ROWS_HEADER: &str = "num-record";
-/// As [`ROWS_HEADER`].
-pub const MATCHING_HEADER: &str = "num-matching";
 
 /// GET and HEAD on each path.
 pub fn site(records: Records) -> Site {

@@ -7,37 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Failure, Input, Options, Outcome, Progress, Received};
+use super::game::{Failure, LeanFailure, Options, Outcome, Progress, Received};
+use super::input::Input;
 use crate::checksum::{Checksum, Sums};
 use crate::lean::{Connection, Event, Fault, HEAD_BYTES, Hello, Keep, TableLimits, VERSION, may_be_first};
-
-/// Why it failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LeanFailure {
-    /// The socket.
-    #[error("{0}")]
-    Socket(#[from] io::Error),
-    /// The server's word, or ours.
-    #[error("{0}")]
-    Fault(#[from] Fault),
-    /// It hung up.
-    #[error("the server closed the connection before the end of the game")]
-    Closed,
-    /// What answers is no lean server.
-    #[error(
-        "what listens there {0} and does not speak the lean protocol: name the server's lean port \
-         (rpcgame.lean_listen, 29382 unless it is set), or use --transport windowed for gRPC"
-    )]
-    Stranger(&'static str),
-    /// Sums of another number of messages.
-    #[error("the server counts {theirs} messages, and {ours} were sent")]
-    Count {
-        /// What was sent.
-        ours: u64,
-        /// What the server says.
-        theirs: u64,
-    },
-}
 
 /// What this client would like to refer to; the server may grant less.
 const TABLE: TableLimits = TableLimits { names_max: 1 << 16, bytes_max: 64 << 20 };

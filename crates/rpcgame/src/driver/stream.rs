@@ -11,7 +11,8 @@ use ::grpc::client::Channel;
 use ::grpc::{Code, Encoded, Ignored, Request, Status, Stream};
 use tokio::time::timeout;
 
-use super::{Failure, Input, Options, Outcome, Progress, Received, checksum};
+use super::game::{Failure, Options, Outcome, Progress, Received, checksum};
+use super::input::Input;
 use crate::checksum::{Checksum, Sums};
 use crate::grpc::messages::{Played, write_play};
 use crate::grpc::wire::rpc_game_stream_client::PLAY;

@@ -11,9 +11,11 @@ use ::grpc::client::Channel;
 use ::grpc::{Code, Request, Response, Status};
 use tokio::time::Instant;
 
+use super::game::{Failure, Options, Outcome, Progress, Received, Transport, checksum};
 use super::growth::Window;
+use super::input::Input;
 use super::silence::{Alarm, Standing, Watch};
-use super::{Failure, Input, Options, Outcome, Progress, Received, Transport, checksum, stream};
+use super::stream;
 use crate::checksum::{Checksum, Sums};
 use crate::grpc::messages::{Tried, Try};
 use crate::grpc::wire::{

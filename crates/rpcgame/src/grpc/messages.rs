@@ -212,6 +212,11 @@ impl<'a> Played<'a> {
     }
 }
 
+/// A checksum as it travels: 16 lower-case hexadecimal digits.
+pub(super) fn digits(checksum: u64) -> Vec<u8> {
+    format!("{checksum:016x}").into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

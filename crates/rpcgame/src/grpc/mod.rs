@@ -4,6 +4,7 @@ mod caller;
 pub mod messages;
 mod stream;
 mod unary;
+pub mod wire;
 
 use ::grpc::{Code, Status};
 
@@ -12,21 +13,6 @@ pub use stream::StreamService;
 pub use unary::GameService;
 
 use crate::refusal::Refusal;
-
-/// The messages and services of `proto/rpcgame.proto`.
-#[allow(
-    missing_docs,
-    clippy::pedantic,
-    unreachable_pub,
-    unused_qualifications,
-    reason = "generated from the contract, which has the comments"
-)]
-pub mod wire {
-    include!(concat!(env!("OUT_DIR"), "/_.rs"));
-
-    /// The contract in the form that reflection serves.
-    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rpcgame.bin"));
-}
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
@@ -48,9 +34,4 @@ impl From<Refusal> for Status {
         };
         Self::new(code, refusal.to_string())
     }
-}
-
-/// A checksum as it travels: 16 lower-case hexadecimal digits.
-fn digits(checksum: u64) -> Vec<u8> {
-    format!("{checksum:016x}").into_bytes()
 }

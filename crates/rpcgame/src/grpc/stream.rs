@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ::grpc::{Encoded, Metadata, Peer, Request, Response, Status, Stream, Streaming, unfold};
 
-use super::messages::{Play, Played};
+use super::caller;
+use super::messages::{Play, Played, digits};
 use super::wire::rpc_game_stream_server::RpcGameStream;
-use super::{caller, digits};
 use crate::refusal::Refusal;
 use crate::registry::{Attempt, Games, Room};
 

@@ -4,9 +4,9 @@ use ::grpc::server::{Answer, Call, Later};
 use ::grpc::{Encoded, Request, Response, Status};
 use bytes::Bytes;
 
-use super::messages::{Try, write_value};
+use super::caller;
+use super::messages::{Try, digits, write_value};
 use super::wire::{DoneRequest, DoneResponse, TryRequest, rpc_game_server::RpcGame};
-use super::{caller, digits};
 use crate::refusal::Refusal;
 use crate::registry::{Attempt, Games, Room};
 

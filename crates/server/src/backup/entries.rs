@@ -20,7 +20,10 @@ use grpc::{
 };
 use hosting::address::Target;
 
-use super::{archive::Entries, cannot_write, private};
+use super::{
+    archive::Entries,
+    files::{cannot_write, private},
+};
 use crate::{
     cli::BackupArgs,
     config::{self, Config},
@@ -120,7 +123,7 @@ struct Writing<'a> {
 
 impl<'a> Writing<'a> {
     fn new(path: &'a Path) -> anyhow::Result<Self> {
-        let file = private(&path.to_owned()).with_context(|| cannot_write(path))?;
+        let file = private(path).with_context(|| cannot_write(path))?;
         Ok(Self { path, file: BufWriter::new(file), found: Entries::default(), ended: false })
     }
 

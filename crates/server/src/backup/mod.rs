@@ -3,11 +3,12 @@
 
 mod archive;
 mod entries;
+mod files;
 
 use std::{
     fs::{self, File},
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     time::SystemTime,
 };
@@ -15,9 +16,12 @@ use std::{
 use anyhow::{Context as _, ensure};
 use bookstore::{BookstoreService, FILE_NAME, store};
 use kv::FOLDER_NAME;
-use tempfile::{Builder, NamedTempFile, TempDir};
+use tempfile::NamedTempFile;
 
-use self::archive::{BOOKSTORE, Books, ENTRIES, FORMAT, Manifest};
+use self::{
+    archive::{BOOKSTORE, Books, ENTRIES, FORMAT, Manifest},
+    files::{cannot_write, folder_of, private, temporary_in},
+};
 use crate::{
     cli::{BackupArgs, RestoreArgs},
     config::Config,
@@ -141,25 +145,4 @@ fn refuse_filled(data: &Path) -> anyhow::Result<()> {
     };
     ensure!(is_empty, "{} is not empty; move it away, or restore into another folder with --data", data.display());
     Ok(())
-}
-
-/// The folder that a file or a folder is in.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Removed when it is dropped, unless it was renamed.
-fn temporary_in(folder: &Path) -> anyhow::Result<TempDir> {
-    let made = Builder::new().prefix(".quire-").tempdir_in(folder);
-    made.with_context(|| format!("cannot write into the folder {}", folder.display()))
-}
-
-/// A new file that only its owner may read.
-fn private(path: &PathBuf) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write {}", path.display())
 }

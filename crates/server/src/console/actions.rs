@@ -9,10 +9,10 @@ use std::{
 use anyhow::bail;
 use bookstore::{
     Bookstore, Cents,
-    bookstore::Topic,
     domain::{BookId, Entry, EntryKind, RESTOCK_DEFAULT},
     fault::Fault,
     money,
+    search::Topic,
     store::Page,
 };
 

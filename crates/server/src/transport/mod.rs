@@ -17,10 +17,10 @@ use grpc::{
     health::{DESCRIPTORS, HealthReporter},
     reflection::Reflection,
     rustls::ServerConfig,
-    server::{Builder, Observer},
+    server::Builder,
 };
 use hosting::{
-    Error, Route, Service, Serving, Site,
+    Error, Observe, Route, Service, Serving, Site,
     metrics::{self, Refusals},
 };
 use prometheus_client::registry::Registry;
@@ -129,7 +129,7 @@ fn grpc(services: &[Box<dyn Service>]) -> Result<(Builder, Health), Error> {
 }
 
 /// Makes observers that count into `counts`.
-fn observer(counts: Counts, refusals: Refusals) -> Arc<dyn Fn(&Builder) -> Arc<dyn Observer> + Send + Sync> {
+fn observer(counts: Counts, refusals: Refusals) -> Observe {
     Arc::new(move |builder| Arc::new(Watch { counts: counts.of_server(builder.paths()), refusals: refusals.clone() }))
 }
 

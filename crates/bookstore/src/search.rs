@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use super::{Bookstore, Paged};
 use crate::{
+    bookstore::{Bookstore, Paged},
     catalogue::{self, Book, Books},
     domain::BookId,
     fault::{Fault, Limit},

@@ -1,0 +1,4 @@
+//! Why a service cannot be opened or served.
+
+/// The text is for the operator.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
