@@ -40,7 +40,7 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let copy = workshop.path().join(BOOKSTORE);
     progress.begin("copying books");
     store::copy(&config.data.join(FILE_NAME), &copy, &config.settings_of::<BookstoreService>(), &mut |done, all| {
-        progress.at(done, all)
+        progress.at(done, all);
     })?;
     let copied = workshop.path().join(ENTRIES);
     progress.begin("copying key-value entries");

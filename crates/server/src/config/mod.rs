@@ -138,21 +138,21 @@ fn tls(from: &mut Reader<'_>) -> Result<Option<Tls>, Refused> {
 
 /// Every value and where it came from, as TOML with comments.
 fn print(reader: &Reader<'_>) -> String {
-    let (mut page, mut last) = (String::new(), "");
+    let (mut lines, mut last) = (Vec::new(), "");
     for (key, value) in reader.values() {
         let (section, name) = key.split_once('.').unwrap_or(("", key));
         if section != last {
-            let gap = if last.is_empty() { "" } else { "\n" };
-            page += &format!("{gap}[{section}]\n");
+            lines.extend((!last.is_empty()).then(String::new));
+            lines.push(format!("[{section}]"));
             last = section;
         }
         let shown = match value {
             None => format!("# {name} is not set"),
             Some(value) => format!("{name} = {value}"),
         };
-        page += &format!("{shown:<40} # {}\n", reader.source(key));
+        lines.push(format!("{shown:<40} # {}", reader.source(key)));
     }
-    page
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]

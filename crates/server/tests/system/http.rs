@@ -4,13 +4,14 @@ use std::{
     collections::HashSet,
     io::{Read as _, Write as _},
     net::{Shutdown, TcpStream},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use bookstore::grpc::wire::HelloRequest;
+use grpc::{Request, client::Path};
 
 use crate::common::{
-    PATIENCE, http,
+    PATIENCE, http, poll,
     process::{Server, Start},
     store::{BOOK, folder, one},
 };
@@ -121,6 +122,39 @@ async fn each_call_is_in_its_methods_histogram() {
     // A purchase waits for a disk: none took no time.
     assert!(series("sum", "") > 0.0 && within("0.000001") == 0.0, "{page}");
     assert!(!page.contains("_bucket{le=\"+Inf\",method=\"/bookstore.BookStore/Lookup\"}"), "{page}");
+}
+
+/// The methods that the page `/` lists, as paths.
+fn methods(page: &str) -> Vec<&'static str> {
+    let lines = page.lines().skip_while(|line| !line.starts_with("gRPC")).skip(1);
+    let services = lines.map_while(|line| line.strip_prefix("  ")?.split_once(": "));
+    let paths = services
+        .flat_map(|(service, methods)| methods.split(", ").map(move |method| &*format!("/{service}/{method}").leak()));
+    paths.collect()
+}
+
+#[tokio::test]
+async fn every_method_that_is_served_is_counted_by_its_name_and_a_made_up_one_as_other() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let methods = methods(&http::get(server.address, "/").body);
+    assert!(methods.len() > 20, "{methods:?}");
+    let channel = server.channel();
+    let call = async |path| {
+        let mut request = Request::new(());
+        // Some calls would never end.
+        request.set_timeout(Duration::from_millis(200));
+        drop(channel.unary::<(), ()>(Box::leak(Box::new(Path::new(path))), request).await);
+    };
+    futures_util::future::join_all(methods.iter().map(|path| call(path))).await;
+    let counted = |page: &str, method: &str| page.contains(&format!("quire_grpc_calls_total{{method=\"{method}\""));
+    let page = poll("every count", async || {
+        let page = http::get(server.address, "/metrics").body;
+        methods.iter().all(|method| counted(&page, method)).then_some(page)
+    });
+    assert!(!counted(&page.await, "other"));
+    call("/made.Up/Name").await;
+    assert!(counted(&http::get(server.address, "/metrics").body, "other"));
 }
 
 #[test]
