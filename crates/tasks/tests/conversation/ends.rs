@@ -77,9 +77,9 @@ async fn no_more_is_read_while_the_limit_of_requests_is_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_requests_stays_outside_until_there_is_room() {
+    const REQUESTS: usize = 100_000;
     let lab = limited(Limits { in_flight: 2, ..Limits::default() });
     let mut client = lab.client();
-    const REQUESTS: usize = 100_000;
     let mut flood = &b"1:1\n".repeat(REQUESTS)[..];
     let stuck = tokio::time::timeout(Duration::from_millis(100), async {
         while !flood.is_empty() {
