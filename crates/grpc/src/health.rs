@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_core::Stream;
 use tokio::sync::watch;
 
+use crate::envelope::{Request, Response};
 pub use crate::proto::health::health_check_response::ServingStatus;
 pub use crate::proto::health::health_client::HealthClient;
 use crate::proto::health::health_server::{Health, HealthServer};
 pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
+use crate::status::Status;
 use crate::unfold::unfold;
-use crate::{Request, Response, Status, Stream};
 
 /// The contract in the form that [`Reflection`](crate::reflection::Reflection) takes.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/health.bin"));

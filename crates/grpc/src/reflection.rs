@@ -5,9 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_core::Stream;
 use prost::Message;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 
+use crate::envelope::{Request, Response};
 use crate::proto::reflection::server_reflection_request::MessageRequest;
 use crate::proto::reflection::server_reflection_response::MessageResponse;
 use crate::proto::reflection::server_reflection_server::{ServerReflection, ServerReflectionServer};
@@ -16,8 +18,9 @@ use crate::proto::reflection::{
     ServerReflectionResponse, ServiceResponse,
 };
 use crate::server::{Method, Service};
+use crate::status::{Code, Status};
+use crate::streaming::Streaming;
 use crate::unfold::unfold;
-use crate::{Code, Request, Response, Status, Stream, Streaming};
 
 /// A `FileDescriptorSet` whose files stay encoded, so that options we do not know survive.
 #[derive(Clone, PartialEq, Message)]

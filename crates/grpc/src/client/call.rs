@@ -1,123 +1,115 @@
 //! A call from the caller's side: what is handed to a connection, and what is waited for.
 //!
-//! Implements: gRPC over HTTP/2, "Requests", as far as the caller has a part in it.
+//! Must not know how a connection makes the call.
+//!
+//! Implements: gRPC over HTTP/2, "Requests", as far as the caller has a part in it, and the four kinds of method of
+//! gRPC's "Core concepts".
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_core::Stream;
-use http2::Head;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::channel::Channel;
+use super::command::{Body, Command, Failure, Outgoing, RawReply, ReplyTo, Start};
 use super::lane::Lane;
-use super::{Channel, Path};
+use super::path::Path;
 use crate::codec::{Decode, Encode, Payload};
 use crate::compression::Encoding;
 use crate::envelope::{Request, Response, ResponseParts};
 use crate::message::{self, Framed};
 use crate::metadata::Metadata;
-use crate::status::{Code, Reach, Status};
-use crate::streaming::{Inbox, Streaming};
+use crate::status::{Code, Status};
+use crate::streaming::Streaming;
 
-/// A failure, and whether the server is known to have done nothing.
-pub(super) struct Failure {
-    pub(super) status: Status,
-    pub(super) untouched: bool,
-    /// As [`RawReply::head_at`].
-    pub(super) head_at: Option<std::time::Instant>,
+/// What can be sent to a method that takes a stream: a stream, or one in a [`Request`].
+pub trait IntoStreamingRequest {
+    /// The stream.
+    type Stream: Stream<Item = Self::Message> + Send + 'static;
+    /// Its messages.
+    type Message;
+    /// With metadata around it.
+    fn into_streaming_request(self) -> Request<Self::Stream>;
 }
 
-impl Failure {
-    pub(super) fn new(status: Status, untouched: bool) -> Self {
-        let status = if untouched { status.with_reach(Reach::Untouched) } else { status };
-        Self { status, untouched, head_at: None }
+impl<S: Stream + Send + 'static> IntoStreamingRequest for S {
+    type Stream = S;
+    type Message = S::Item;
+
+    fn into_streaming_request(self) -> Request<S> {
+        Request::new(self)
     }
 }
 
-/// The answer to a unary call, not yet decoded.
-#[derive(Debug)]
-pub(super) struct RawReply {
-    pub(super) head: Arc<Head>,
-    pub(super) encoding: Option<Encoding>,
-    pub(super) message: Framed<Bytes>,
-    pub(super) trailers: Arc<Head>,
-    /// When the head was read, if the call asked for that.
-    pub(super) head_at: Option<std::time::Instant>,
-}
+impl<S: Stream + Send + 'static> IntoStreamingRequest for Request<S> {
+    type Stream = S;
+    type Message = S::Item;
 
-/// The beginning of an answer that is a stream.
-pub(super) struct RawStream {
-    pub(super) head: Option<Arc<Head>>,
-    pub(super) encoding: Option<Encoding>,
-    pub(super) inbox: Arc<Inbox>,
-}
-
-/// Messages on their way out, made as there is room for them.
-pub(super) trait Outgoing: Send {
-    /// Appends the next message, framed; `false` at the end.
-    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool>;
-}
-
-pub(super) enum ReplyTo {
-    Unary(oneshot::Sender<Result<RawReply, Failure>>),
-    Stream(oneshot::Sender<Result<RawStream, Failure>>),
-}
-
-pub(super) enum Body {
-    Message(Vec<u8>),
-    /// A message that others may send too.
-    Shared(Bytes),
-    Messages(Box<dyn Outgoing>),
-}
-
-/// A call for a connection to make.
-pub(super) struct Start {
-    pub(super) number: u64,
-    pub(super) path: &'static Path,
-    pub(super) metadata: Metadata,
-    pub(super) deadline: Option<Instant>,
-    pub(super) waits_for_ready: bool,
-    pub(super) compression: Option<Encoding>,
-    /// The caller wants to know when the head of the answer was read.
-    pub(super) is_timed: bool,
-    /// Nobody will look into the answer's message; it comes out empty.
-    pub(super) is_unread: bool,
-    pub(super) body: Body,
-    pub(super) reply_to: ReplyTo,
-}
-
-/// What callers ask of a connection.
-pub(super) enum Command {
-    /// Only connect.
-    Connect,
-    Start(Start),
-    /// Nobody waits for the answer any more.
-    Cancel(u64),
-}
-
-impl Command {
-    pub(super) fn waits_for_ready(&self) -> bool {
-        matches!(self, Self::Start(start) if start.waits_for_ready)
-    }
-
-    pub(super) fn fail(self, status: &Status, untouched: bool) {
-        if let Self::Start(start) = self {
-            start.reply_to.fail(status.clone(), untouched);
-        }
+    fn into_streaming_request(self) -> Self {
+        self
     }
 }
 
-impl ReplyTo {
-    pub(super) fn fail(self, status: Status, untouched: bool) {
-        // Nobody listens when the caller is gone, and that is fine.
-        match self {
-            Self::Unary(to) => drop(to.send(Err(Failure::new(status, untouched)))),
-            Self::Stream(to) => drop(to.send(Err(Failure::new(status, untouched)))),
-        }
+impl Channel {
+    /// One message there, one back.
+    pub fn unary<Req, Res>(
+        &self,
+        path: &'static Path,
+        request: Request<Req>,
+    ) -> impl Future<Output = Result<Response<Res>, Status>> + Send + use<Req, Res>
+    where
+        Req: Encode,
+        Res: Decode,
+    {
+        unary(self.clone(), path, request)
+    }
+
+    /// One message there, a stream back.
+    pub async fn server_streaming<Req, Res>(
+        &self,
+        path: &'static Path,
+        request: Request<Req>,
+    ) -> Result<Response<Streaming<Res>>, Status>
+    where
+        Req: Encode + 'static,
+        Res: Decode,
+    {
+        let request = request.map(Single::new);
+        streaming(self, path, request).await
+    }
+
+    /// A stream there, one message back.
+    pub async fn client_streaming<S, Res>(
+        &self,
+        path: &'static Path,
+        request: Request<S>,
+    ) -> Result<Response<Res>, Status>
+    where
+        S: Stream + Send + 'static,
+        S::Item: Encode,
+        Res: Decode,
+    {
+        let reply = streaming(self, path, request).await?;
+        only_message(reply).await
+    }
+
+    /// A stream there, a stream back.
+    pub async fn bidi_streaming<S, Res>(
+        &self,
+        path: &'static Path,
+        request: Request<S>,
+    ) -> Result<Response<Streaming<Res>>, Status>
+    where
+        S: Stream + Send + 'static,
+        S::Item: Encode,
+        Res: Decode,
+    {
+        streaming(self, path, request).await
     }
 }
 
@@ -164,20 +156,16 @@ pub(super) async fn attempt<R>(
 }
 
 pub(super) fn deadline_of<T>(channel: &Channel, request: &Request<T>) -> Option<Instant> {
-    let usual = || channel.inner.settings.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let usual = || channel.settings().timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     request.deadline().or_else(usual)
 }
 
-pub(super) async fn unary<Req, Res>(
-    channel: Channel,
-    path: &'static Path,
-    request: Request<Req>,
-) -> Result<Response<Res>, Status>
+async fn unary<Req, Res>(channel: Channel, path: &'static Path, request: Request<Req>) -> Result<Response<Res>, Status>
 where
     Req: Encode,
     Res: Decode,
 {
-    let settings = &channel.inner.settings;
+    let settings = channel.settings();
     let deadline = deadline_of(&channel, &request);
     let (message, request) = request.split();
     let mut framed = Vec::with_capacity(message.encoded_len() + message::PREFIX_BYTES);
@@ -221,7 +209,7 @@ fn finish<Res: Decode>(reply: RawReply, message_bytes_max: usize) -> Result<Resp
     Ok(Response::received(message, Metadata::received(reply.head), Metadata::received(reply.trailers)))
 }
 
-pub(super) async fn streaming<S, Res>(
+async fn streaming<S, Res>(
     channel: &Channel,
     path: &'static Path,
     request: Request<S>,
@@ -231,7 +219,7 @@ where
     S::Item: Encode,
     Res: Decode,
 {
-    let settings = &channel.inner.settings;
+    let settings = channel.settings();
     let (sender, receiver) = oneshot::channel();
     let deadline = deadline_of(channel, &request);
     let (stream, request) = request.split();
@@ -258,7 +246,7 @@ where
 }
 
 /// The one message of an answer that may have no more.
-pub(super) async fn only_message<Res: Decode>(reply: Response<Streaming<Res>>) -> Result<Response<Res>, Status> {
+async fn only_message<Res: Decode>(reply: Response<Streaming<Res>>) -> Result<Response<Res>, Status> {
     let ResponseParts { message: mut stream, metadata, .. } = reply.into_parts();
     let Some(message) = stream.message().await? else {
         return Err(Status::new(Code::Internal, "the answer holds no message"));
@@ -293,11 +281,11 @@ where
     }
 }
 
-/// A stream of one message, which is at hand.
-pub(super) struct Single<T>(Option<T>);
+/// A stream of one message.
+struct Single<T>(Option<T>);
 
 impl<T> Single<T> {
-    pub(super) fn new(message: T) -> Self {
+    fn new(message: T) -> Self {
         Self(Some(message))
     }
 }

@@ -13,10 +13,11 @@ use http2::ConnectionError;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, Sleep};
 
-use super::builder::{Settings, Target, Transport};
-use super::call::Command;
 use super::calls::Calls;
+use super::command::Command;
 use super::lane::{Lane, State};
+use super::settings::Settings;
+use super::target::{Target, Transport};
 use crate::io::{Inlet, poll_write};
 use crate::status::Status;
 

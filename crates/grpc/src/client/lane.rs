@@ -1,24 +1,22 @@
-//! One of a channel's connections over its lives: calls queue here, a task connects, serves them, and connects again.
+//! One of a channel's connections over its lives: calls queue here for the task that connects and serves them.
 //!
 //! Callers hand over through a queue under a lock that is held for a push; the task takes all of it at once and is
-//! woken once for whatever came together.
+//! woken once for all that came together.
 //!
-//! Implements: gRPC's "Connection Backoff".
+//! Must not know how a connection is made.
+//!
+//! Implements: no specification.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::builder::{ConnectError, Settings, Target};
-use super::call::Command;
-use super::connection::Connection;
-use super::retry::{exponential, jitter};
+use super::command::Command;
+use super::settings::{ConnectError, Settings};
 use super::traffic::{Counters, Traffic};
 use crate::status::Status;
 
@@ -44,8 +42,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Self> {
-        let lane = Arc::new(Self {
+    pub(super) fn new(settings: &Settings) -> Arc<Self> {
+        Arc::new(Self {
             queue: Mutex::default(),
             task: AtomicWaker::new(),
             state: watch::Sender::new(State::Idle),
@@ -53,9 +51,7 @@ impl Lane {
             is_closing: AtomicBool::new(false),
             waiting_calls_max: settings.waiting_calls_max,
             counters: Arc::default(),
-        });
-        tokio::spawn(run(Arc::clone(&lane), Arc::clone(target), Arc::clone(settings)));
-        lane
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Command>> {
@@ -79,6 +75,14 @@ impl Lane {
         queue.push_back(command);
         drop(queue);
         self.task.wake();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     /// Takes all commands into an empty queue of the task's.
@@ -130,17 +134,17 @@ impl Lane {
     }
 
     /// Waits until there is something to do.
-    async fn wanted(&self) {
+    pub(super) async fn wanted(&self) {
         std::future::poll_fn(|cx| {
             self.register(cx.waker());
-            let wanted = !self.lock().is_empty() || self.is_closing();
+            let wanted = !self.is_empty() || self.is_closing();
             if wanted { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })
         .await;
     }
 
     /// While the server cannot be reached, only calls that want to wait do.
-    fn fail_impatient(&self, status: &Status) {
+    pub(super) fn fail_impatient(&self, status: &Status) {
         let (patient, impatient): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut *self.lock()).into_iter().partition(Command::waits_for_ready);
         let mut queue = self.lock();
@@ -152,59 +156,4 @@ impl Lane {
             command.fail(status, true);
         }
     }
-}
-
-async fn run(lane: Arc<Lane>, target: Arc<Target>, settings: Arc<Settings>) {
-    let mut failures = 0;
-    while !lane.is_closing() {
-        lane.wanted().await;
-        if lane.is_closing() && lane.lock().is_empty() {
-            break;
-        }
-        lane.set_state(State::Connecting);
-        let deadline = Instant::now() + settings.connect_timeout;
-        let connected = timeout_at(deadline, target.connect(&lane.counters)).await;
-        let reason = match connected {
-            Err(_) => "no connection in time".to_owned(),
-            Ok(Err(error)) => error.to_string(),
-            Ok(Ok(io)) => {
-                let mut connection = Connection::new(io, Arc::clone(&lane), Arc::clone(&target), Arc::clone(&settings));
-                let reason = connection.run().await;
-                if connection.is_retired() {
-                    tokio::spawn(connection.finish());
-                    failures = 0;
-                    lane.set_state(State::Idle);
-                    continue;
-                }
-                if connection.was_ready() {
-                    failures = 0;
-                    lane.set_state(State::Idle);
-                    continue;
-                }
-                reason
-            }
-        };
-        let reason = format!("cannot reach {}: {reason}", target.authority);
-        lane.set_state(State::Failing(reason.clone()));
-        let pause = jitter(exponential(settings.reconnect_first, settings.reconnect_max, failures));
-        failures += 1;
-        back_off(&lane, Instant::now() + pause, &Status::unavailable(reason)).await;
-    }
-    lane.fail_impatient(&Status::unavailable("the channel is closed"));
-    let left = std::mem::take(&mut *lane.lock());
-    for command in left {
-        command.fail(&Status::unavailable("the channel is closed"), true);
-    }
-    lane.set_state(State::Closed);
-}
-
-/// Waits for the next try, and tells calls that come meanwhile why they fail.
-async fn back_off(lane: &Lane, until: Instant, status: &Status) {
-    let mut sleep = std::pin::pin!(sleep_until(until));
-    std::future::poll_fn(|cx| {
-        lane.register(cx.waker());
-        lane.fail_impatient(status);
-        if lane.is_closing() { std::task::Poll::Ready(()) } else { sleep.as_mut().poll(cx) }
-    })
-    .await;
 }

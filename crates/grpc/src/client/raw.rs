@@ -10,8 +10,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::call::{self, Body, ReplyTo, Start};
-use super::{Channel, Path};
+use super::call;
+use super::channel::Channel;
+use super::command::{self, Body, ReplyTo, Start};
+use super::path::Path;
 use crate::codec::{Encoded, Payload};
 use crate::envelope::Request;
 use crate::message::{self, Framed};
@@ -34,7 +36,7 @@ pub struct RawAnswer {
 /// The answer to a raw call, looked into only if asked.
 #[derive(Debug)]
 pub struct RawReply {
-    reply: call::RawReply,
+    reply: command::RawReply,
     message_bytes_max: usize,
 }
 
@@ -62,7 +64,7 @@ impl Channel {
     pub fn wire_message(&self, encoded: &[u8]) -> WireMessage {
         let mut framed = Vec::with_capacity(message::PREFIX_BYTES + encoded.len());
         let encoded = Encoded::from(Bytes::copy_from_slice(encoded));
-        message::encode(encoded, self.inner.settings.compression, &mut framed);
+        message::encode(encoded, self.settings().compression, &mut framed);
         WireMessage(framed.into())
     }
 
@@ -72,13 +74,13 @@ impl Channel {
     }
 
     /// As [`Channel::unary_raw`], for loads: the answer's message is received and thrown away, and
-    /// [`RawReply::message`] is empty. Megabytes that nobody reads are then not gathered.
+    /// [`RawReply::message`] is empty. Megabytes that are not read are then not gathered.
     pub async fn unary_unread(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
         self.raw(path, request, true).await
     }
 
     async fn raw(&self, path: &'static Path, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {
-        let settings = &self.inner.settings;
+        let settings = self.settings();
         let (sender, receiver) = oneshot::channel();
         let deadline = call::deadline_of(self, &request);
         let (message, request) = request.split();

@@ -1,4 +1,4 @@
-//! Streams on their way out, a message at a time as there is room; and calls whose caller lost interest.
+//! Streams on their way out, a message at a time as there is room; and calls whose caller is gone.
 //!
 //! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", and RFC 9113 section 6.4 (resets) for cancelling.
 
@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use http2::{ErrorCode, StreamKey};
 
-use super::call::Outgoing;
 use super::calls::{Calls, Reply};
+use super::command::Outgoing;
 
 /// Messages a stream may send in one poll before other calls have their turn.
 const MESSAGES_PER_POLL_MAX: usize = 64;

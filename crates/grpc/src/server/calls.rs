@@ -9,70 +9,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use bytes::Bytes;
 use http2::{Connection, ConnectionError, Event, Head, StreamKey};
 use tokio::time::Instant;
 
-use super::Shared;
-use super::discard::{NUDGE, Rest};
 use super::http_calls::{self, Unserved};
 use super::method::Intake;
 use super::observer::Refusal;
 use super::plan::{CallPlan, Plan};
 use super::reply::{ReplyState, Templates};
-use super::report::Ended;
 use super::running::Running;
-use crate::codec::Payload;
+use super::shared::Shared;
+use super::slot::{Ended, Feed, Gathering, Phase, Slot};
 use crate::envelope::Peer;
-use crate::message::{Assembler, Framed};
+use crate::message::Assembler;
 use crate::metadata::Metadata;
 use crate::status::{Code, Status};
 use crate::streaming::Inbox;
 use crate::wake::WakeSet;
 
-/// A request of which the handler needs the whole, still coming.
-pub(super) struct Gathering {
-    pub(super) plan: CallPlan,
-    pub(super) head: Arc<Head>,
-    pub(super) assembler: Assembler,
-    pub(super) message: Option<Framed<Bytes>>,
-    pub(super) expires_at: Instant,
-}
-
-/// What of a request goes to its handler while it runs.
-pub(super) enum Feed {
-    /// Nothing more: the handler had it whole.
-    None,
-    Messages(Arc<Inbox>, Assembler),
-    Chunks(Arc<Inbox>),
-}
-
-pub(super) struct Active {
-    /// The method's number; none for HTTP that is not gRPC.
-    pub(super) method: Option<usize>,
-    pub(super) running: Box<dyn Running>,
-    pub(super) reply: ReplyState,
-    pub(super) feed: Feed,
-    /// Received, and not yet given back to the stream's window.
-    pub(super) unreleased: usize,
-    pub(super) deadline: Option<Instant>,
-}
-
-#[derive(Default)]
-pub(super) enum Phase {
-    #[default]
-    Free,
-    Gathering(Gathering),
-    Active(Active),
-    /// Answered, while the peer still sends.
-    Discarding(Rest),
-}
-
-pub(super) struct Slot {
-    pub(super) stream: StreamKey,
-    pub(super) phase: Phase,
-    pub(super) started_at: Instant,
-}
+/// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
+const NUDGE: [u8; 8] = *b"answered";
 
 pub(crate) struct Calls {
     pub(super) connection: Connection,
@@ -263,71 +219,8 @@ impl Calls {
         }
     }
 
-    #[inline]
-    fn gather(&mut self, stream: StreamKey, mut data: &[u8], end: bool) {
-        let message_bytes_max = self.shared.limits.message_bytes_max;
-        let Phase::Gathering(gathering) = &mut self.slots[stream.index()].phase else { return };
-        let held_before = gathering.assembler.held_bytes();
-        let whole = match gathering.assembler.next(&mut data, message_bytes_max) {
-            Ok(whole) => whole,
-            Err(status) => return self.refuse_gathering(stream, &status),
-        };
-        if let Some(framed) = whole {
-            self.gathered_bytes -= held_before;
-            if gathering.message.is_some() || !data.is_empty() {
-                return self.refuse_gathering(stream, &Status::unimplemented("the call takes one message; more came"));
-            }
-            if end {
-                let (plan, head) = (gathering.plan, Arc::clone(&gathering.head));
-                return self.start(stream, plan, &head, Intake::Message(framed), Feed::None);
-            }
-            let kept = framed.bytes.into_bytes();
-            self.gathered_bytes += kept.len();
-            gathering.message = Some(Framed { compressed: framed.compressed, bytes: kept });
-        } else {
-            self.gathered_bytes = self.gathered_bytes - held_before + gathering.assembler.held_bytes();
-        }
-        if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
-            self.shared.observer.refused(Refusal::GatheredBytes);
-            let status = self.shared.limits.refusal(Refusal::GatheredBytes);
-            let method = self.forget(stream);
-            return self.refuse(stream, method, &status);
-        }
-        if end {
-            self.gathered(stream);
-        }
-    }
-
-    /// The request's end came apart from its message.
-    fn gathered(&mut self, stream: StreamKey) {
-        let slot = &mut self.slots[stream.index()];
-        let Phase::Gathering(gathering) = std::mem::take(&mut slot.phase) else { return };
-        self.gathered_bytes -= gathering.held_bytes();
-        let method = Some(gathering.plan.method);
-        match gathering.message {
-            Some(message) if gathering.assembler.is_empty() => {
-                let framed = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
-                self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
-            }
-            _ if !gathering.assembler.is_empty() => {
-                self.refuse(stream, method, &Status::internal("the request ends inside a message"));
-            }
-            _ => self.refuse(stream, method, &Status::unimplemented("the call takes one message and none came")),
-        }
-    }
-
-    fn refuse_gathering(&mut self, stream: StreamKey, status: &Status) {
-        let method = self.forget(stream);
-        if status.code() == Code::ResourceExhausted {
-            self.shared.observer.refused(Refusal::MessageBytes);
-            let status = self.shared.limits.refusal(Refusal::MessageBytes);
-            return self.refuse(stream, method, &status);
-        }
-        self.refuse(stream, method, status);
-    }
-
     /// Drops what the slot holds, whatever it is; returns the method that was called.
-    fn forget(&mut self, stream: StreamKey) -> Option<usize> {
+    pub(super) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
         let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
         match std::mem::take(&mut slot.phase) {
             Phase::Gathering(gathering) => {
@@ -356,7 +249,7 @@ impl Calls {
         }
     }
 
-    /// The peer ended the stream, or broke a rule on it.
+    /// The peer reset the stream, or broke a rule on it.
     fn cancel(&mut self, stream: StreamKey) {
         let Some(slot) = self.slots.get(stream.index()).filter(|slot| slot.stream == stream) else { return };
         let method = match &slot.phase {
@@ -367,53 +260,6 @@ impl Calls {
         self.forget(stream);
         if method.is_some() {
             self.ended(stream, method, Code::Cancelled);
-        }
-    }
-}
-
-impl Gathering {
-    pub(super) fn held_bytes(&self) -> usize {
-        self.assembler.held_bytes() + self.message.as_ref().map_or(0, |message| message.bytes.len())
-    }
-}
-
-impl Active {
-    /// Hands body bytes on; returns whether the call itself is to be polled.
-    fn feed(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
-        match &mut self.feed {
-            Feed::None => false,
-            Feed::Chunks(inbox) => {
-                let mut marked = false;
-                if !data.is_empty() {
-                    marked |= inbox.push(Framed { compressed: false, bytes: Bytes::copy_from_slice(data) });
-                }
-                if end {
-                    marked |= inbox.end(Ok(Metadata::new()));
-                }
-                marked
-            }
-            Feed::Messages(inbox, assembler) => {
-                let mut marked = false;
-                loop {
-                    match assembler.next(&mut data, message_bytes_max) {
-                        Ok(Some(framed)) => {
-                            let bytes = framed.bytes.into_bytes();
-                            marked |= inbox.push(Framed { compressed: framed.compressed, bytes });
-                        }
-                        Ok(None) => break,
-                        Err(status) => {
-                            marked |= inbox.end(Err(status));
-                            break;
-                        }
-                    }
-                }
-                if end {
-                    let whole = assembler.is_empty();
-                    let last = Status::internal("the request ends inside a message");
-                    marked |= inbox.end(if whole { Ok(Metadata::new()) } else { Err(last) });
-                }
-                marked
-            }
         }
     }
 }

@@ -9,18 +9,9 @@
 //! Implements: RFC 9113 section 8.1, a response before the end of its request.
 
 use http2::StreamKey;
-use tokio::time::Instant;
 
-use super::calls::{Calls, Phase};
-
-/// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
-pub(super) const NUDGE: [u8; 8] = *b"answered";
-
-/// What may still come of a request that is answered.
-pub(super) struct Rest {
-    left_bytes: usize,
-    pub(super) expires_at: Instant,
-}
+use super::calls::Calls;
+use super::slot::{Phase, Rest};
 
 impl Calls {
     #[cold]

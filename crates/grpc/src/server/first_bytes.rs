@@ -14,10 +14,10 @@ use http2::PREFACE;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use super::Shared;
 use super::calls::Calls;
 use super::driver::Driver;
 use super::http_calls::{AnyBody, BodyFailed};
+use super::shared::Shared;
 use crate::body::Body;
 use crate::envelope::Peer;
 
@@ -40,7 +40,7 @@ where
 {
     let mut first = Vec::with_capacity(PREFACE.len());
     let look = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first));
-    // Whoever says nothing has nothing to finish.
+    // A peer that has sent nothing has nothing to finish.
     let Some(looked) = before(look, &mut draining).await else { return "drained".to_owned() };
     match looked {
         Err(_) => "no first bytes in time".to_owned(),

@@ -1,4 +1,4 @@
-//! What a server tells whoever embeds it, for metrics and logs.
+//! What a server tells the program that embeds it, for metrics and logs.
 //!
 //! Must not know how anything is counted or written: every hook does nothing unless it is replaced.
 //!

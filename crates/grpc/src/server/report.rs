@@ -9,18 +9,11 @@ use tokio::time::Instant;
 
 use super::calls::Calls;
 use super::observer::CallReport;
+use super::slot::Ended;
 use crate::status::Code;
 
 /// Ended calls that wait to be reported together.
 const ENDED_MAX: usize = 256;
-
-/// A call of which the observer is to hear.
-pub(super) struct Ended {
-    /// None for a method that does not exist.
-    method: Option<usize>,
-    code: Code,
-    started_at: Instant,
-}
 
 impl Calls {
     #[inline]
@@ -32,7 +25,7 @@ impl Calls {
         self.ended.push(Ended { method, code, started_at });
     }
 
-    /// Comes before every write: whoever has an answer finds it counted.
+    /// Comes before every write, so that a client that has its answer finds it counted.
     pub(super) fn report(&mut self) {
         if self.ended.is_empty() {
             return;

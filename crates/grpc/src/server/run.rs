@@ -12,12 +12,13 @@ use std::task::{Context, Poll};
 use http2::{ErrorCode, Head, StreamKey};
 use tokio::time::Instant;
 
-use super::calls::{Active, Calls, Feed, Phase};
+use super::calls::Calls;
 use super::method::{Incoming, Intake, Started};
 use super::observer::Refusal;
 use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState};
 use super::running::Running;
+use super::slot::{Active, Feed, Phase};
 use crate::compression::Encoding;
 use crate::envelope::Request;
 use crate::metadata::Metadata;

@@ -1,0 +1,84 @@
+//! A [`Channel`]: connections to one server, and which of them the next call takes.
+//!
+//! Must not know calls.
+//!
+//! Implements: no specification.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::lane::Lane;
+use super::settings::{ConnectError, Settings};
+use super::traffic::Traffic;
+
+struct Inner {
+    lanes: Vec<Arc<Lane>>,
+    next: AtomicUsize,
+    settings: Arc<Settings>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.lanes.iter().for_each(|lane| lane.close());
+    }
+}
+
+/// A way to one server; clones share its connections, which close when the last clone is dropped.
+#[derive(Clone)]
+pub struct Channel {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Channel({} connections)", self.inner.lanes.len())
+    }
+}
+
+impl Channel {
+    pub(super) fn new(lanes: Vec<Arc<Lane>>, settings: Arc<Settings>) -> Self {
+        Self { inner: Arc::new(Inner { lanes, next: AtomicUsize::new(0), settings }) }
+    }
+
+    /// The next connection in turn, passing over those that cannot be reached.
+    pub(super) fn lane(&self) -> &Arc<Lane> {
+        let lanes = &self.inner.lanes;
+        let first = self.inner.next.fetch_add(1, Ordering::Relaxed);
+        let turns = (0..lanes.len()).map(|offset| &lanes[first.wrapping_add(offset) % lanes.len()]);
+        turns.clone().find(|lane| !lane.is_failing()).unwrap_or(&lanes[first % lanes.len()])
+    }
+
+    /// Waits until a connection stands and the server has spoken on it, or for the failure of the try. No call was sent
+    /// if it fails.
+    pub async fn ready(&self) -> Result<(), ConnectError> {
+        self.lane().ready().await
+    }
+
+    /// As [`Channel::ready`], for every connection.
+    pub(super) async fn all_ready(&self) -> Result<(), ConnectError> {
+        for lane in &self.inner.lanes {
+            lane.ready().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// Lets every call finish, takes no new ones, and closes.
+    pub async fn close(&self) {
+        for lane in &self.inner.lanes {
+            lane.close();
+        }
+        for lane in &self.inner.lanes {
+            lane.closed().await;
+        }
+    }
+
+    /// Bytes that went over the sockets of all connections so far, TLS and HTTP/2 included.
+    pub fn traffic(&self) -> Traffic {
+        self.inner.lanes.iter().map(|lane| lane.traffic()).fold(Traffic::default(), Traffic::plus)
+    }
+}

@@ -1,0 +1,163 @@
+//! Puts a server together: services, limits, what else it speaks, and the runtimes it runs on.
+//!
+//! Must not know how a connection is served.
+//!
+//! Implements: no specification.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use bytes::Bytes;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tower_service::Service as TowerService;
+
+use super::http_calls::{Erased, HttpService};
+use super::limits::Limits;
+use super::listen::Server;
+use super::method::Method;
+use super::observer::{NoObserver, Observer};
+use super::plan::Routes;
+use super::service::Service;
+use super::shared::Shared;
+use crate::body::{Body, BoxError};
+use crate::compression::Encoding;
+
+impl Server {
+    /// A server without services.
+    pub fn builder() -> Builder {
+        Builder {
+            routes: Routes::default(),
+            limits: Limits::default(),
+            observer: Arc::new(NoObserver),
+            http: None,
+            compression: None,
+            tls: None,
+            workers: Vec::new(),
+        }
+    }
+}
+
+/// Puts a server together.
+#[must_use]
+pub struct Builder {
+    routes: Routes,
+    limits: Limits,
+    observer: Arc<dyn Observer>,
+    http: Option<Arc<dyn HttpService>>,
+    compression: Option<(Encoding, usize)>,
+    tls: Option<Arc<ServerConfig>>,
+    workers: Vec<Handle>,
+}
+
+impl Builder {
+    /// Adds a service.
+    pub fn add_service(mut self, service: impl Service) -> Self {
+        let name = service.name();
+        self.routes.add(name, service.methods());
+        self
+    }
+
+    /// Calls `method` for every path that no service has; reports name it as the method is named.
+    pub fn fallback(mut self, method: Method) -> Self {
+        self.routes.set_fallback(method);
+        self
+    }
+
+    /// Names of the services added so far, in their order.
+    pub fn services(&self) -> &[String] {
+        self.routes.services()
+    }
+
+    /// The methods added so far, `/package.Service/Method`, those of a service together.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.routes.table.iter().map(|route| route.path.as_str())
+    }
+
+    /// What the server allows.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whom the server tells what happens.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Serves HTTP/1.1, and HTTP/2 that is not gRPC: an axum router or any other tower service. Requests carry an
+    /// `Arc<`[`Peer`]`>` among their extensions.
+    pub fn http<S, B>(mut self, service: S) -> Self
+    where
+        S: TowerService<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.http = Some(Arc::new(Erased(service)));
+        self
+    }
+
+    /// Compresses answers of at least `bytes_min` for clients that accept the encoding.
+    pub fn compress(mut self, encoding: Encoding, bytes_min: usize) -> Self {
+        self.compression = Some((encoding, bytes_min));
+        self
+    }
+
+    /// Speaks TLS only. ALPN is set to what is served if the configuration names nothing.
+    pub fn tls(mut self, config: Arc<ServerConfig>) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Runtimes to share the connections out to, in turn; without any, the one that calls [`Server::serve`] has all.
+    pub fn workers(mut self, workers: Vec<Handle>) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// The server, ready to serve.
+    pub fn build(self) -> Server {
+        let http = self.http.is_some();
+        let tls = self.tls.map(|mut config| {
+            if config.alpn_protocols.is_empty() {
+                let config = Arc::make_mut(&mut config);
+                config.alpn_protocols.push(b"h2".to_vec());
+                if http {
+                    config.alpn_protocols.push(b"http/1.1".to_vec());
+                }
+            }
+            TlsAcceptor::from(config)
+        });
+        let shared = Shared {
+            routes: self.routes,
+            limits: Arc::new(self.limits),
+            observer: self.observer,
+            http: self.http,
+            compression: self.compression,
+            tls,
+            connections: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+        };
+        Server::new(Arc::new(shared), self.workers.into())
+    }
+
+    /// Builds the server and serves; see [`Server::serve`].
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        self.build().serve(listener, shutdown).await
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Builder({:?})", self.routes.services())
+    }
+}

@@ -1,0 +1,207 @@
+//! The server: the loop that accepts connections, and what becomes of each.
+//!
+//! Listener, runtime and the signal to stop come from the caller. Must not know what the services do.
+//!
+//! Implements: RFC 9113 section 3 (starting HTTP/2) and 9.1 (connection management).
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use super::first_bytes;
+use super::observer::Refusal;
+use super::shared::Shared;
+use crate::envelope::Peer;
+
+/// When `accept` fails for want of descriptors, trying again at once would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A gRPC server; clones share limits and counters.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+    workers: Arc<[Handle]>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Server({:?})", self.shared.routes.services())
+    }
+}
+
+/// Ends with the server: tells the connections to drain, and is told when they are gone.
+struct Stop {
+    draining: watch::Receiver<bool>,
+    alive: mpsc::Sender<()>,
+}
+
+impl Server {
+    pub(super) fn new(shared: Arc<Shared>, workers: Arc<[Handle]>) -> Self {
+        Self { shared, workers }
+    }
+
+    /// Names of the services, in the order they were added.
+    pub fn services(&self) -> &[String] {
+        self.shared.routes.services()
+    }
+
+    /// Connections open now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Calls that wait for something now.
+    pub fn calls(&self) -> usize {
+        self.shared.calls.load(Ordering::Relaxed)
+    }
+
+    /// Accepts connections until `shutdown` is ready, then drains them, for `drain_timeout` at most.
+    pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        let (drain, draining) = watch::channel(false);
+        let (alive, mut gone) = mpsc::channel(1);
+        let stop = Stop { draining, alive };
+        let mut shutdown = std::pin::pin!(shutdown);
+        let mut next_worker = 0;
+        loop {
+            let accepted = std::future::poll_fn(|cx| {
+                if shutdown.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                listener.poll_accept(cx).map(Some)
+            });
+            match accepted.await {
+                None => break,
+                Some(Ok((stream, address))) => {
+                    self.spawn(stream, address, &stop, next_worker);
+                    next_worker = next_worker.wrapping_add(1);
+                }
+                Some(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+        drop(listener);
+        let _ = drain.send(true);
+        drop(stop);
+        let longest = self.shared.limits.drain_timeout + Duration::from_secs(2);
+        let _ = tokio::time::timeout(longest, gone.recv()).await;
+        Ok(())
+    }
+
+    fn spawn(&self, stream: TcpStream, address: SocketAddr, stop: &Stop, turn: usize) {
+        let server = self.clone();
+        let (draining, alive) = (stop.draining.clone(), stop.alive.clone());
+        let _ = stream.set_nodelay(true);
+        if self.workers.is_empty() {
+            tokio::spawn(async move { server.connection(stream, address, draining, alive).await });
+            return;
+        }
+        // A stream belongs to the reactor of the runtime it was made on, so it is made again over there.
+        let Ok(stream) = stream.into_std() else { return };
+        self.workers[turn % self.workers.len()].spawn(async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                server.connection(stream, address, draining, alive).await;
+            }
+        });
+    }
+
+    async fn connection(
+        self,
+        stream: TcpStream,
+        address: SocketAddr,
+        mut draining: watch::Receiver<bool>,
+        alive: mpsc::Sender<()>,
+    ) {
+        let peer = Peer { address: Some(address), ..Peer::default() };
+        let draining = async move {
+            let _ = draining.wait_for(|draining| *draining).await;
+        };
+        self.serve_connection(stream, peer, draining).await;
+        drop(alive);
+    }
+
+    /// Serves one connection that the caller has accepted, until it ends; `draining` asks it to end.
+    pub async fn serve_connection<T>(&self, io: T, peer: Peer, draining: impl Future<Output = ()> + Send + 'static)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(place) = self.admit() else {
+            return self.shared.observer.refused(Refusal::Refusals);
+        };
+        let address = peer.address;
+        self.shared.observer.connection_opened(address);
+        let reason = self.run(io, peer, Box::pin(draining), place.refusing).await;
+        drop(place);
+        self.shared.observer.connection_closed(address, &reason);
+    }
+
+    fn admit(&self) -> Option<Place> {
+        let shared = Arc::clone(&self.shared);
+        if shared.connections.fetch_add(1, Ordering::Relaxed) < shared.limits.connections_max {
+            return Some(Place { shared, refusing: false });
+        }
+        shared.connections.fetch_sub(1, Ordering::Relaxed);
+        shared.observer.refused(Refusal::Connections);
+        if shared.refusals.fetch_add(1, Ordering::Relaxed) < shared.limits.refusals_max {
+            return Some(Place { shared, refusing: true });
+        }
+        shared.refusals.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    async fn run<T>(
+        &self,
+        io: T,
+        mut peer: Peer,
+        draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+        refusing: bool,
+    ) -> String
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        let mut draining: Pin<Box<dyn Future<Output = ()> + Send>> = if refusing {
+            // Long enough for a call to be refused properly.
+            Box::pin(tokio::time::sleep(shared.limits.handshake_timeout.min(Duration::from_secs(1))))
+        } else {
+            draining
+        };
+        let Some(tls) = shared.tls.clone() else {
+            return first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await;
+        };
+        let accept = tokio::time::timeout(shared.limits.handshake_timeout, tls.accept(io));
+        let Some(accepted) = first_bytes::before(accept, &mut draining).await else { return "drained".to_owned() };
+        match accepted {
+            Err(_) => "no TLS handshake in time".to_owned(),
+            Ok(Err(error)) => format!("TLS: {error}"),
+            Ok(Ok(io)) => {
+                let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
+                peer.certificates = certificates.iter().map(|der| Bytes::copy_from_slice(der)).collect();
+                first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
+            }
+        }
+    }
+}
+
+/// A connection's place among those allowed; given back when it is dropped.
+struct Place {
+    shared: Arc<Shared>,
+    refusing: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let counter = if self.refusing { &self.shared.refusals } else { &self.shared.connections };
+        counter.fetch_sub(1, Ordering::Relaxed);
+    }
+}
