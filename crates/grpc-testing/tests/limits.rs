@@ -66,7 +66,7 @@ async fn unread_messages_hold_the_stream_and_nothing_else() {
     limits.http2.stream_window_bytes = 1000;
     let server = Running::new(limits).await;
     let client = server.client().await;
-    // `Each` answers with what it reads, and nobody reads the answers, so it soon reads no more.
+    // `Each` answers with what it reads, and the answers are not read, so it soon reads no more.
     let endless = unfold((), |()| async { Some((text(&"x".repeat(500)), ())) });
     let mut settings = Settings::default();
     settings.http2.stream_window_bytes = 1000;

@@ -117,7 +117,7 @@ async fn abandoned_answer_makes_room_for_a_call_that_waits() {
     let channel = server.channel(Settings::default()).await;
     let endless = unfold((), |()| std::future::pending::<Option<(Encoded, ())>>());
     let call = channel.bidi_streaming::<_, Ignored>(Path::named("/testing.Echo/Each"), Request::new(endless)).await;
-    // The next call is handed over before the connection has seen that nobody reads the first one's answer.
+    // The next call is handed over before the connection has seen that the first one's answer is dropped.
     let mut next =
         std::pin::pin!(channel.unary_raw(Path::named("/testing.Echo/Call"), Request::new(channel.wire_message(&[]))));
     std::future::poll_fn(|cx| {

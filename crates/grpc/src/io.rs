@@ -32,7 +32,7 @@ pub(crate) struct Inlet {
 }
 
 impl Inlet {
-    /// Starts with bytes that somebody else has read to find out the protocol.
+    /// Starts with bytes that were read to find out the protocol.
     pub(crate) fn new(left: Vec<u8>) -> Self {
         Self { left }
     }

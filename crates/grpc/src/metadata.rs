@@ -1,6 +1,6 @@
 //! Metadata of a call (gRPC over HTTP/2, "Custom-Metadata"): names with text or, for names that end in `-bin`, bytes.
 //!
-//! Received metadata is a view of the head it came in; it is copied only if somebody changes it.
+//! Received metadata is a view of the head it came in; it is copied only to be changed.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What happened, counted for whoever wants to show it: refusals by reason, and the lean connections with their ends.
+//! What happened, counted for metrics: refusals by reason, and the lean connections with their ends.
 //! Must not know how numbers are shown.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

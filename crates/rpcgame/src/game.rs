@@ -1,14 +1,14 @@
 //! The rules: messages are handled in the order of their serials, and everything handled is hashed.
 //!
 //! Knows neither who sends a message nor how, and waits for nothing: what comes too early is kept until its turn, and
-//! whoever is to be told is told through [`Answer`].
+//! its caller is told through [`Answer`].
 
 use std::collections::BTreeMap;
 
 use crate::checksum::{Checksum, Sums, hash};
 use crate::refusal::Refusal;
 
-/// How the outcome of a message that had to wait reaches whoever asked.
+/// How the outcome of a message that had to wait reaches its caller.
 pub trait Answer {
     /// The message was handled, or its turn has come, or it will not.
     fn tell(self, outcome: Result<u64, Refusal>);
@@ -19,7 +19,7 @@ pub trait Answer {
 enum Early<A> {
     /// A whole message; it is handled as soon as all before it are.
     Message { name: Box<[u8]>, count: u64, answer: A },
-    /// Somebody who has messages from this serial on and keeps them until then.
+    /// A caller that has messages from this serial on and keeps them until then.
     Turn { answer: A },
 }
 
@@ -139,7 +139,7 @@ impl<A: Answer> Game<A> {
         self.put(serial, Early::Message { name: name.into(), count, answer })
     }
 
-    /// As [`Game::keep`], for somebody who keeps the messages himself.
+    /// As [`Game::keep`], for a caller that keeps the messages.
     pub fn keep_turn(&mut self, serial: u64, answer: A) -> Ticket {
         self.put(serial, Early::Turn { answer })
     }
@@ -184,7 +184,7 @@ impl<A: Answer> Game<A> {
                     let value = self.handle(&name, count);
                     answer.tell(Ok(value));
                 }
-                // Whoever waits goes on when he runs; nothing behind him can be handled before.
+                // The waiting caller resumes when its task runs; nothing behind it can be handled before.
                 Early::Turn { answer } => {
                     answer.tell(Ok(serial));
                     break;

@@ -47,7 +47,7 @@ pub(super) struct Driver<T> {
     ping_sent_at: Option<Instant>,
     /// Since when output waits without any of it being taken.
     stuck_since: Option<Instant>,
-    /// When a drain's patience ends.
+    /// When a drain's time is up.
     cut_at: Option<Instant>,
 }
 

@@ -108,7 +108,7 @@ impl Reply<'_> {
             return;
         }
         let compression = self.state.compression;
-        // The only error is that the stream is gone; its end is on its way as an event of its own.
+        // The only error is that the stream is gone; an event of its own tells its end.
         let _ = if compression.is_none() && metadata.is_empty() {
             self.connection.send_head_cached(self.stream, &mut self.templates.head, false, put_plain_head)
         } else {

@@ -1,5 +1,5 @@
-//! Answers with values, written straight from the map: a small value into the answer's bytes, a large one as a part of
-//! its own that nobody copies. Must agree to the byte with what prost makes of the same message.
+//! Answers with values, written straight from the map: a small value into the answer's bytes, a large one as a part that
+//! is not copied. Must agree to the byte with what prost makes of the same message.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) fn fits_usual_message(key_bytes: usize, value_bytes: usize) -> bool {
     2 * key_bytes + value_bytes + AROUND_BYTES <= USUAL_MESSAGE_BYTES
 }
 
-/// What is left of an entry's life: `None` for ever, at least a millisecond otherwise, because it is not over.
+/// What is left of an entry's life: `None` if it does not end, else at least a millisecond, because it is not over.
 fn time_to_live_ms(entry: &Entry, now_ms: impl FnOnce() -> u64) -> Option<u64> {
     entry.expires_at_ms.map(|at| at.get().saturating_sub(now_ms()).max(1))
 }

@@ -12,7 +12,7 @@ pub(super) const MAGIC: &[u8; 10] = b"quire-lean";
 /// Length of the body, least significant byte first, and the kind.
 pub(crate) const HEAD_BYTES: usize = 5;
 
-/// Before the versions are agreed on nobody has to send more.
+/// Before the versions are agreed on, no client has to send more.
 pub(super) const HELLO_BYTES_MAX: usize = 64;
 
 /// The text of an ERROR is cut here.

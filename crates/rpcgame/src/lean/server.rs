@@ -94,7 +94,7 @@ impl Server {
         drop(listener);
         drain.send_replace(true);
         drop(alive);
-        // Whoever is not done by then is cut off with the runtime.
+        // A connection that is not done by then is cut off with the runtime.
         let _ = timeout(self.drain, gone.recv()).await;
         Ok(())
     }

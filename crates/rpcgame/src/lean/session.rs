@@ -19,11 +19,11 @@ struct Name {
     hash: u64,
 }
 
-/// Nobody waits here: what comes on one connection comes in order.
+/// No message waits here: what comes on one connection comes in order.
 #[derive(Debug)]
-struct Nobody(Infallible);
+struct NoWaiter(Infallible);
 
-impl Answer for Nobody {
+impl Answer for NoWaiter {
     fn tell(self, _: Result<u64, Refusal>) {
         match self.0 {}
     }
@@ -36,7 +36,7 @@ pub struct Session {
     /// What was agreed on.
     welcome: Option<Welcome>,
     names: Ring<Name>,
-    game: Game<Nobody>,
+    game: Game<NoWaiter>,
     output: Vec<u8>,
     written: usize,
     /// Messages whose values are in the output.

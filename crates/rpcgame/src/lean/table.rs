@@ -38,7 +38,7 @@ impl<T> Ring<T> {
         self.limits.names_max > 0 && name_bytes.saturating_add(ENTRY_BYTES) <= self.limits.bytes_max
     }
 
-    /// Whether a name can come in while nobody goes out.
+    /// Whether a name can come in without another going out.
     pub fn has_room(&self, name_bytes: usize) -> bool {
         self.entries.len() < self.limits.names_max
             && self.bytes.saturating_add(name_bytes).saturating_add(ENTRY_BYTES) <= self.limits.bytes_max

@@ -23,11 +23,11 @@ pub use room::{Attempt, Room, Waiting};
 /// Who calls, as far as it tells games apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'a> {
-    /// The game's name, if he gives one.
+    /// The name of the game, if the caller gives one.
     pub game: Option<&'a str>,
-    /// What lives as long as his connection.
+    /// What lives as long as the caller's connection.
     pub connection: Option<&'a Connection>,
-    /// Where he is.
+    /// The caller's address.
     pub address: Option<IpAddr>,
 }
 
@@ -189,7 +189,7 @@ impl Games {
         });
     }
 
-    /// Calls [`Games::expire`] as often as it takes, for ever.
+    /// Calls [`Games::expire`] as often as it takes, until it is dropped.
     pub async fn keep_expiring(&self) {
         loop {
             tokio::time::sleep((self.shared.limits.idle / 4).max(EXPIRE_PAUSE_MIN)).await;

@@ -17,7 +17,7 @@ type Outcome = Result<u64, Refusal>;
 
 impl Answer for oneshot::Sender<Outcome> {
     fn tell(self, outcome: Outcome) {
-        // A caller that left has taken his message along, or will not mind.
+        // The message of a caller that left is gone, or its value is dropped.
         drop(self.send(outcome));
     }
 }
@@ -50,7 +50,7 @@ pub enum Attempt {
     Early,
     /// It was not handled.
     Refused(Refusal),
-    /// The room was given up: the caller finds himself another.
+    /// The room was given up: the caller has to find another.
     Closed,
 }
 

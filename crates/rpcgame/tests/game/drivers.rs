@@ -148,7 +148,7 @@ async fn more_distinct_names_than_the_table_holds_are_no_trouble() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named() {
     let input = Input::new(vec![pair("a", 1)]).unwrap();
-    // Port 1 needs privileges to listen on, and nobody does.
+    // Port 1 needs privileges to listen on, and no one does.
     for transport in TRANSPORTS {
         let address = "127.0.0.1:1".to_owned();
         let options = Options { address, transport, messages: 1, window: Some(1), timeout: Some(PATIENCE) };

@@ -127,13 +127,13 @@ async fn a_client_that_finishes_no_frame_is_told_and_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_reads_nothing_is_cut_off_and_holds_up_nobody() {
+async fn a_client_that_reads_nothing_is_cut_off_and_holds_up_no_other() {
     let limits = Limits { write_timeout: Duration::from_millis(100), ..Limits::default() };
     let (address, server) = serve_lean(limits).await;
     let mut deaf = connect(address);
     deaf.set_write_timeout(Some(PATIENCE)).unwrap();
     say(&mut deaf, &mut hello());
-    // Messages without a name, as many to a frame as the window allows at all, for as long as somebody takes them.
+    // Messages without a name, as many to a frame as the window allows at all, for as long as the server takes them.
     let mut serial = 1_u64;
     let sending = tokio::task::spawn_blocking(move || {
         loop {

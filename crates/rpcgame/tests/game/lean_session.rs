@@ -168,7 +168,7 @@ fn a_first_frame_that_is_no_hello_is_a_fault() {
 }
 
 #[test]
-fn a_version_nobody_speaks_is_a_fault_that_names_both() {
+fn a_version_that_no_side_speaks_is_a_fault_that_names_both() {
     let mut hello = b"quire-lean".to_vec();
     hello.extend([2, 9, 4, 0, 0]);
     let fault = fault(&mut Session::new(SessionLimits::default()), &frame(1, &hello));

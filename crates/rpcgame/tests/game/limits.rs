@@ -159,7 +159,7 @@ async fn an_idle_game_is_given_up_and_the_next_message_starts_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_game_in_which_somebody_waits_is_not_idle() {
+async fn a_game_in_which_a_caller_waits_is_not_idle() {
     let (address, games) = serve(GameLimits { idle: Duration::from_hours(1), ..GameLimits::default() }).await;
     let client = client(address).await;
     let waiting = later(&client, 2);
