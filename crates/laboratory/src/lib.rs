@@ -11,6 +11,7 @@ mod kv;
 pub mod lab;
 mod loopback;
 pub mod progress;
+mod random;
 mod records;
 pub mod results;
 mod rpcgame;

@@ -22,6 +22,7 @@ use tokio::runtime::Builder;
 
 use crate::findings::{Findings, Summary, card, lines, page, ratio_cells, row, runs_csv, table, value};
 use crate::lab::{Cores, Lab};
+use crate::random::{below, exponential};
 use crate::results::{Observed, Results};
 use crate::server::{Server, on_core};
 
@@ -243,27 +244,13 @@ fn lines_of_input(seed: u64) -> String {
     let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut lines = String::new();
     for _ in 0..LINES {
-        // Exponential, as the lengths of the published names nearly are.
-        let bytes = 1.0 - NAME_BYTES_MEAN * uniform(&mut numbers).ln();
-        let mut length = 0.0;
-        while length < bytes {
+        // The lengths of the published names are nearly exponential.
+        for _ in 0..=exponential(&mut numbers, NAME_BYTES_MEAN) {
             lines.push(char::from(b"etaoin shrdlu "[below(&mut numbers, 14)]));
-            length += 1.0;
         }
         lines.extend([",", &numbers.next_u64().to_string(), "\n"]);
     }
     lines
-}
-
-/// Above 0 and at most 1.
-#[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
-fn uniform(numbers: &mut Xoshiro256PlusPlus) -> f64 {
-    ((numbers.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
-}
-
-/// A number below `count`, which is small: that some are likelier by 2^-60 does not matter here.
-fn below(numbers: &mut Xoshiro256PlusPlus, count: u64) -> usize {
-    usize::try_from(numbers.next_u64() % count).unwrap_or(0)
 }
 
 fn thread_cpu() -> Duration {

@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bench::template::Turn;
+use bench::workload::grpc::Requests;
 use bytes::Bytes;
 use grpc::client::Path;
 use kv::grpc::wire::{PutRequest, RetrieveRequest};
@@ -12,8 +14,7 @@ use prost::Message;
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-use bench::template::Turn;
-use bench::workload::grpc::Requests;
+use crate::random::{below, exponential};
 
 /// Calls in flight in the published experiment.
 pub(super) const CALLS_IN_FLIGHT: usize = 100;
@@ -201,22 +202,6 @@ impl State {
 
 fn encoded(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
-}
-
-/// A number below `count`; the remainder prefers some by one part in 2^64 / `count`.
-fn below(random: &mut Xoshiro256PlusPlus, count: usize) -> usize {
-    usize::try_from(random.next_u64() % count.max(1) as u64).unwrap_or(0)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a size is small and not below 0"
-)]
-fn exponential(random: &mut Xoshiro256PlusPlus, mean: f64) -> usize {
-    let uniform = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-    (-(1.0 - uniform).ln() * mean) as usize
 }
 
 /// Which small calls are made.

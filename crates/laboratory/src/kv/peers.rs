@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use bench::report::units::float;
 
 use super::load::{SMALL_KEYS, SMALL_VALUE_BYTES, Small};
 use crate::lab::Lab;
 use crate::results::Observed;
 use crate::server::{Server, free_address, on_core};
-use bench::report::units::float;
 
 /// Where a memory-backed folder is on Linux.
 const MEMORY: &str = "/dev/shm";
