@@ -61,29 +61,15 @@ fn place_of(runtime: &Handle) -> usize {
     dispatchers.len() - 1
 }
 
-/// Calls `deliver` for each item at its home.
-pub(crate) fn dispatch<T: Send + 'static>(items: impl Iterator<Item = (Home, T)>, deliver: fn(T)) {
+/// Calls `deliver` at a home, or here if its runtime has ended.
+pub(crate) fn dispatch(home: Home, deliver: impl FnOnce() + Send + 'static) {
     let dispatchers = DISPATCHERS.read().unwrap_or_else(PoisonError::into_inner);
-    for (home, batch) in by_home(items) {
-        let deliver_batch: Delivery = Box::new(move || batch.into_iter().for_each(deliver));
-        let undelivered = match home.and_then(|place| dispatchers.get(place)) {
-            Some((_, dispatcher)) => dispatcher.send(deliver_batch).err().map(|unsent| unsent.0),
-            None => Some(deliver_batch),
-        };
-        if let Some(deliver_batch) = undelivered {
-            deliver_batch();
+    match home.and_then(|place| dispatchers.get(place)) {
+        Some((_, dispatcher)) => {
+            if let Err(undelivered) = dispatcher.send(Box::new(deliver)) {
+                undelivered.0();
+            }
         }
+        None => deliver(),
     }
-}
-
-fn by_home<T>(items: impl Iterator<Item = (Home, T)>) -> Vec<(Home, Vec<T>)> {
-    let mut batches: Vec<(Home, Vec<T>)> = Vec::new();
-    for (home, item) in items {
-        // There are about as many homes as cores.
-        match batches.iter_mut().find(|batch| batch.0 == home) {
-            Some((_, batch)) => batch.push(item),
-            None => batches.push((home, vec![item])),
-        }
-    }
-    batches
 }

@@ -45,11 +45,14 @@ impl<S: Store> Group<S> {
         Ok(group)
     }
 
-    /// Commits a job; its answer follows the commit.
-    pub async fn commit(&self, job: S::Job) -> Result<S::Answer, Failure> {
+    /// Queues a job at once; the answer follows its commit. A caller that drops the future gives the job up.
+    pub fn commit(&self, job: S::Job) -> impl Future<Output = Result<S::Answer, Failure>> + Send + use<S> {
         let (pending, answer) = Pending::new(job);
-        self.shared.queue.push(pending)?;
-        answer.await.unwrap_or(Err(Failure::OutcomeUnknown))
+        let queued = self.shared.queue.push(pending);
+        async move {
+            queued?;
+            answer.await.unwrap_or(Err(Failure::OutcomeUnknown))
+        }
     }
 
     /// Jobs that wait.

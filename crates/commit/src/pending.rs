@@ -38,7 +38,7 @@ impl<J, A> Pending<J, A> {
 /// The answers of a batch, sent together after it.
 #[derive(Debug)]
 pub struct Answers<A> {
-    ready: Vec<(Home, Ready<A>)>,
+    by_home: Vec<(Home, Vec<Ready<A>>)>,
 }
 
 #[derive(Debug)]
@@ -49,16 +49,27 @@ struct Ready<A> {
 
 impl<A: Send + 'static> Answers<A> {
     pub(crate) fn new() -> Self {
-        Self { ready: Vec::new() }
+        Self { by_home: Vec::new() }
     }
 
     /// Answers a job. What the answer says must be on disk.
     pub fn add<J>(&mut self, pending: Pending<J, A>, answer: A) {
         let Pending { reply, home, .. } = pending;
-        self.ready.push((home, Ready { reply, answer }));
+        let ready = Ready { reply, answer };
+        // There are about as many homes as cores.
+        match self.by_home.iter_mut().find(|batch| batch.0 == home) {
+            Some((_, batch)) => batch.push(ready),
+            None => self.by_home.push((home, vec![ready])),
+        }
     }
 
     pub(crate) fn send(&mut self) {
-        dispatcher::dispatch(self.ready.drain(..), |ready| drop(ready.reply.send(Ok(ready.answer))));
+        for (home, batch) in self.by_home.drain(..) {
+            dispatcher::dispatch(home, move || {
+                for Ready { reply, answer } in batch {
+                    let _ = reply.send(Ok(answer));
+                }
+            });
+        }
     }
 }

@@ -142,7 +142,8 @@ impl<'a, S: Store> Session<'a, S> {
             if found == Taken::Closed && !busy {
                 return Ok(());
             }
-            let batch: Batch<S> = taken.drain(..).filter(|pending| !pending.is_abandoned()).collect();
+            let mut batch = Batch::<S>::with_capacity(taken.len());
+            batch.extend(taken.drain(..).filter(|pending| !pending.is_abandoned()));
             if !batch.is_empty() {
                 let committed = store.commit(batch, &mut answers);
                 answers.send();

@@ -114,8 +114,9 @@ impl Ledger {
         }
     }
 
-    async fn commit(&self, job: Job) -> Result<Decision, Fault> {
-        self.group.commit(job).await.unwrap_or_else(|failure| Err(self.fault(failure)))
+    fn commit(&self, job: Job) -> impl Future<Output = Result<Decision, Fault>> {
+        let answer = self.group.commit(job);
+        async move { answer.await.unwrap_or_else(|failure| Err(self.fault(failure))) }
     }
 
     fn fault(&self, failure: Failure) -> Fault {
