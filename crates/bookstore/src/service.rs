@@ -45,7 +45,7 @@ impl Open for BookstoreService {
         let shown = store.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown.levels()));
         tracing::info!(books = store.books(), "the bookstore is open");
-        if matches!(host.access, Access::Nobody) {
+        if matches!(host.access, Access::NoOne) {
             let address = host.address;
             tracing::warn!(%address, "bookstore.Admin is off: other machines can connect and admin.token is not set");
         }

@@ -12,7 +12,7 @@ pub enum Access {
     /// Callers that send this token.
     Token(Arc<str>),
     /// No one: other machines can connect and there is no token.
-    Nobody,
+    NoOne,
 }
 
 impl Access {
@@ -21,7 +21,7 @@ impl Access {
         match token {
             Some(token) => Self::Token(token),
             None if address.ip().is_loopback() => Self::Open,
-            None => Self::Nobody,
+            None => Self::NoOne,
         }
     }
 
@@ -30,7 +30,7 @@ impl Access {
         let token = match self {
             Self::Open => return Ok(()),
             Self::Token(token) => token,
-            Self::Nobody => {
+            Self::NoOne => {
                 return Err(Status::unauthenticated(
                     "operator actions are off while the server listens beyond loopback without a token; set admin.token",
                 ));

@@ -257,3 +257,57 @@ fn wide(number: usize) -> u64 {
 fn fitting(value: u64, bounds: &RangeInclusive<u64>) -> Option<usize> {
     usize::try_from(value).ok().filter(|_| bounds.contains(&value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Given, Layers, Reader, Refused};
+
+    fn given(key: &str, text: &str) -> Layers {
+        Layers::from([(key.to_owned(), Given { text: text.to_owned(), is_text: true, source: "--set".to_owned() })])
+    }
+
+    #[track_caller]
+    fn refused<T: std::fmt::Debug>(read: Result<T, Refused>, said: &str) {
+        assert_eq!(read.expect_err("a refusal").to_string(), said);
+    }
+
+    #[test]
+    fn what_is_not_given_has_its_default_and_is_shown_with_that_source() {
+        let nothing = Layers::new();
+        let mut from = Reader::new(&nothing);
+        assert_eq!(from.bytes("a.size", 64 << 20, 1..=1 << 30).unwrap(), 64 << 20);
+        assert_eq!(from.seconds("a.time", Duration::from_millis(1500)).unwrap(), Duration::from_millis(1500));
+        assert_eq!(from.choice("a.mode", &[("one", 1), ("two", 2)]).unwrap(), 1);
+        assert_eq!(from.path("a.file").unwrap(), None);
+        let shown: Vec<_> = from.values().values().map(|value| value.as_deref().unwrap_or("none")).collect();
+        assert_eq!((shown, from.source("a.size")), (vec!["none", "\"one\"", "\"64 MiB\"", "1.5"], "default"));
+    }
+
+    #[test]
+    fn a_value_out_of_bounds_or_of_another_kind_is_refused_with_what_would_be_right() {
+        let whole = |text| Reader::new(&given("a.b", text)).whole("a.b", 1, 1..=9);
+        assert_eq!((whole("1").unwrap(), whole("9").unwrap()), (1, 9));
+        for text in ["0", "10", "many"] {
+            refused(whole(text), &format!("a.b is '{text}', from --set; it must be a whole number from 1 to 9"));
+        }
+        let modes = [("group", 1), ("each", 2)];
+        let said = "a.b is 'grup', from --set; it must be group or each; did you mean group?";
+        refused(Reader::new(&given("a.b", "grup")).choice("a.b", &modes), said);
+        let said = "a.b is '2 KiB', from --set; it must be a size from 0 to 1 KiB";
+        refused(Reader::new(&given("a.b", "2048")).bytes("a.b", 1, 0..=1024), said);
+    }
+
+    #[test]
+    fn two_named_services_on_one_port_are_refused_and_a_default_port_is_not() {
+        let (named, nothing) = (given("b.listen", ":80"), Layers::new());
+        let mut from = Reader::new(&named);
+        from.port("a.listen", 80).unwrap();
+        assert_eq!(from.port_or_none("b.listen", 81).unwrap().map(|port| port.is_named), Some(true));
+        assert!(from.ports_differ().unwrap_err().to_string().contains("a port of its own: a.listen is '127.0.0.1:80'"));
+        let mut from = Reader::new(&nothing);
+        from.port("a.listen", 80).unwrap();
+        from.port("b.listen", 80).unwrap();
+        from.ports_differ().unwrap();
+        assert_eq!(Reader::new(&given("b.listen", "")).port_or_none("b.listen", 81).unwrap(), None);
+    }
+}
