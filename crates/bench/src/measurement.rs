@@ -252,6 +252,14 @@ impl Default for Distribution {
 }
 
 impl Distribution {
+    /// Counts the times of `other` in, which a run recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        // Many are empty, and adding a histogram walks all of it.
+        if other.count() > 0 {
+            self.histogram.add(&other.histogram).expect("all histograms of runs have the same bounds");
+        }
+    }
+
     /// How many times were recorded.
     pub fn count(&self) -> u64 {
         self.histogram.len()

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 
-pub use grpc::{MESSAGE_BYTES_MAX, Streams};
+pub use grpc::MESSAGE_BYTES_MAX;
 pub use stall::Stalls;
 pub use tcp::Reply;
 
@@ -39,8 +39,8 @@ pub enum Speaks {
     Grpc {
         /// Bytes of the message; all in a field that no service can have.
         answer_bytes: usize,
-        /// What shape the methods have.
-        streams: Streams,
+        /// Methods take a stream and answer each of its messages; otherwise one message is answered with one.
+        streams: bool,
     },
     /// Every HTTP/1.1 and HTTP/2 request, with 200 and so many bytes.
     Http {

@@ -9,9 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-
-use crate::measurement::{Finish, histogram};
+use crate::measurement::{Distribution, Finish};
 use crate::report::csv::{Row, RowSink};
 use crate::workload::{Answer, ENDINGS_MAX, Ending};
 
@@ -38,16 +36,16 @@ const FINISHES_MAX: usize = 20_000;
 const ROWS_BATCH: usize = 1024;
 
 /// Requests measured in some stretch of time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Part {
     /// Due (closed loop: sent) to done, in nanoseconds.
-    pub(crate) response: Histogram<u64>,
+    pub(crate) response: Distribution,
     /// Sent to done.
-    pub(crate) service: Histogram<u64>,
+    pub(crate) service: Distribution,
     /// Due to sent; empty in a closed loop.
-    pub(crate) lag: Histogram<u64>,
+    pub(crate) lag: Distribution,
     /// Sent to first byte.
-    pub(crate) first_byte: Histogram<u64>,
+    pub(crate) first_byte: Distribution,
     pub(crate) endings: Vec<u64>,
     pub(crate) errors: u64,
     /// Answers that came within the window.
@@ -56,26 +54,9 @@ pub(crate) struct Part {
     pub(crate) answered: u64,
     /// Response times of requests that were due before the window and ended in it: part of what is seen over time, not
     /// of what is measured.
-    pub(crate) early: Option<Box<Histogram<u64>>>,
+    pub(crate) early: Option<Box<Distribution>>,
     /// When the last measured request was done.
     pub(crate) last_done_at: Option<Instant>,
-}
-
-impl Default for Part {
-    fn default() -> Self {
-        Self {
-            response: histogram(),
-            service: histogram(),
-            lag: histogram(),
-            first_byte: histogram(),
-            endings: Vec::new(),
-            errors: 0,
-            completed: 0,
-            answered: 0,
-            early: None,
-            last_done_at: None,
-        }
-    }
 }
 
 impl Part {
@@ -87,10 +68,7 @@ impl Part {
             (&mut self.first_byte, &other.first_byte),
         ];
         for (into, from) in pairs {
-            // Most parts have no lag, and adding a histogram walks all of it.
-            if !from.is_empty() {
-                into.add(from).expect("all histograms have the same bounds");
-            }
+            into.add(from);
         }
         if self.endings.len() < other.endings.len() {
             self.endings.resize(other.endings.len(), 0);
@@ -102,8 +80,7 @@ impl Part {
         self.completed += other.completed;
         self.answered += other.answered;
         if let Some(early) = &other.early {
-            let own = self.early.get_or_insert_with(|| Box::new(histogram()));
-            own.add(&**early).expect("all histograms have the same bounds");
+            self.early.get_or_insert_default().add(early);
         }
         self.last_done_at = self.last_done_at.max(other.last_done_at);
     }
@@ -179,17 +156,17 @@ impl Recorder {
         }
         if !self.window.contains(began_at) {
             if self.window.contains(done_at) {
-                self.part.early.get_or_insert_with(|| Box::new(histogram())).saturating_record(response);
+                self.part.early.get_or_insert_default().histogram.saturating_record(response);
             }
             return false;
         }
-        self.part.response.saturating_record(response);
+        self.part.response.histogram.saturating_record(response);
         if asked.due_at.is_some() {
-            self.part.service.saturating_record(nanos(done_at, sent_at));
-            self.part.lag.saturating_record(nanos(sent_at, began_at));
+            self.part.service.histogram.saturating_record(nanos(done_at, sent_at));
+            self.part.lag.histogram.saturating_record(nanos(sent_at, began_at));
         }
         if let Some(first_byte_at) = first_byte_at {
-            self.part.first_byte.saturating_record(nanos(first_byte_at, sent_at));
+            self.part.first_byte.histogram.saturating_record(nanos(first_byte_at, sent_at));
         }
         self.count_ending(ending, done_at);
         self.keep_finish(asked, response, done_at);
@@ -214,8 +191,8 @@ impl Recorder {
             return;
         }
         let waited = nanos(done_at, due_at);
-        self.part.response.saturating_record(waited);
-        self.part.lag.saturating_record(waited);
+        self.part.response.histogram.saturating_record(waited);
+        self.part.lag.histogram.saturating_record(waited);
         self.count_ending(Ending { number: NOT_SENT, is_error: true }, done_at);
         if self.rows.is_some() {
             self.keep_row(Row {

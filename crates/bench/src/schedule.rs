@@ -11,12 +11,12 @@ use std::str::FromStr;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Spacing of due times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Gaps between due times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Arrivals {
-    /// Equal gaps.
+    /// Equal
     Constant,
-    /// Exponential gaps: independent users.
+    /// Exponential: independent users
     Poisson,
 }
 

@@ -103,11 +103,6 @@ impl Template {
         }
     }
 
-    /// Whether the text is the same for every request.
-    pub fn is_constant(&self) -> bool {
-        self.constant().is_some()
-    }
-
     /// Appends the text for one request.
     pub fn render(&self, turn: Turn, out: &mut impl Write) {
         self.write(turn, out).expect("a text in memory takes every character");

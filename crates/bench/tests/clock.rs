@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bench::measurement::Run;
-use bench::null::{Null, NullOptions, Reply, Speaks, Stalls, Streams};
+use bench::null::{Null, NullOptions, Reply, Speaks, Stalls};
 use bench::plan::{End, Pace, Plan};
 use bench::run::run;
 use bench::schedule::Arrivals;
@@ -185,7 +185,7 @@ fn a_rate_that_the_service_cannot_bear_is_invalid() {
 /// an unoptimised build takes its time to answer all requests that waited; `peers/bench_tools.py` judges the optimised one.
 #[test]
 fn every_protocol_sees_the_stalls_of_a_server_behind_a_socket() {
-    let grpc = Speaks::Grpc { answer_bytes: 0, streams: Streams::No };
+    let grpc = Speaks::Grpc { answer_bytes: 0, streams: false };
     let lines = Speaks::Tcp { answer: Reply::Bytes(1) };
     let loads = [
         (grpc, &["grpc", "ADDRESS", "grpc.health.v1.Health/Check", "--proto", HEALTH, "--data", "{}"][..]),

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bench::null::{Null, NullOptions, Reply, Speaks, Streams};
+use bench::null::{Null, NullOptions, Reply, Speaks};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ const RUN_TIME_MAX: Duration = Duration::from_secs(10);
 fn loads() -> [(Speaks, &'static [&'static str]); 3] {
     let grpc = &["grpc", "ADDRESS", "grpc.health.v1.Health/Check", "--proto", HEALTH, "--data", "{}", "-m", "1"];
     [
-        (Speaks::Grpc { answer_bytes: ANSWER_BYTES, streams: Streams::No }, grpc),
+        (Speaks::Grpc { answer_bytes: ANSWER_BYTES, streams: false }, grpc),
         (Speaks::Http { answer_bytes: ANSWER_BYTES }, &["http", "http://ADDRESS/"]),
         (
             Speaks::Tcp { answer: Reply::Bytes(ANSWER_BYTES) },

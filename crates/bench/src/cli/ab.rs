@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 
 use super::child::{Children, CommandLine, Interrupt, Measured};
-use super::effects::{Effects, FORMAT};
+use super::comparison::{Comparison, FORMAT};
 use super::exit::Exit;
 use super::shown;
 use crate::stats::compare::{CONFIDENCE, Design, Sides, compare};
@@ -99,7 +99,7 @@ impl Plan {
         children: &Children,
         interrupt: &Interrupt,
         show: &mut dyn FnMut(&str),
-    ) -> anyhow::Result<Effects> {
+    ) -> anyhow::Result<Comparison> {
         let mut orders = Orders::new(self.seed);
         let mut rounds: Vec<[Measured; 2]> = Vec::new();
         while rounds.len() < self.rounds {
@@ -154,7 +154,7 @@ impl Plan {
         }
     }
 
-    fn effects(&self, rounds: &[[Measured; 2]]) -> anyhow::Result<Effects> {
+    fn effects(&self, rounds: &[[Measured; 2]]) -> anyhow::Result<Comparison> {
         let values = |metric, side| {
             rounds.iter().map(|round| self.value(metric, round, side)).collect::<anyhow::Result<Vec<f64>>>()
         };
@@ -170,7 +170,7 @@ impl Plan {
         if interrupted {
             warnings.push(format!("interrupted: only {} of {} rounds are complete", rounds.len(), self.rounds));
         }
-        Ok(Effects {
+        Ok(Comparison {
             format: FORMAT,
             a: self.sides[0].text.clone(),
             b: self.sides[1].text.clone(),

@@ -14,11 +14,11 @@ fn args(words: &[&str]) -> AbArgs {
     Line::try_parse_from([&["ab"], words].concat()).expect("arguments").args
 }
 
-fn run(stub: &Stub, words: &[&str]) -> anyhow::Result<Effects> {
+fn run(stub: &Stub, words: &[&str]) -> anyhow::Result<Comparison> {
     Plan::new(&args(words))?.run(&stub.children, &Interrupt::default(), &mut |_| {})
 }
 
-fn page(effects: &Effects) -> String {
+fn page(effects: &Comparison) -> String {
     let mut page = Vec::new();
     effects.write(false, &mut page).expect("written");
     String::from_utf8(page).expect("text")

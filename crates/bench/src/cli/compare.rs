@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use clap::Args;
 
-use super::effects::{Effects, FORMAT};
+use super::comparison::{Comparison, FORMAT};
 use super::exit::Exit;
 use crate::measurement::Report;
 use crate::measurement::{Load, Machine};
@@ -33,7 +33,7 @@ pub(crate) fn command(args: &CompareArgs) -> anyhow::Result<Exit> {
     effects(&args.a, &args.b)?.print(args.json)
 }
 
-pub(crate) fn effects(a: &Path, b: &Path) -> anyhow::Result<Effects> {
+pub(crate) fn effects(a: &Path, b: &Path) -> anyhow::Result<Comparison> {
     let (report_a, report_b) = (read(a)?, read(b)?);
     let sides: Vec<Sides> = Metric::ALL
         .into_iter()
@@ -44,7 +44,7 @@ pub(crate) fn effects(a: &Path, b: &Path) -> anyhow::Result<Effects> {
         })
         .collect();
     let invalid = [&report_a, &report_b].iter().any(|report| report.runs.iter().any(|run| !run.verdict.is_valid()));
-    Ok(Effects {
+    Ok(Comparison {
         format: FORMAT,
         a: name(a, &report_a.load),
         b: name(b, &report_b.load),

@@ -18,7 +18,7 @@ fn report(runs: Vec<Run>) -> Report {
 }
 
 /// Two files in a folder, their comparison, and that as a page.
-fn check(a: &Report, b: &Report) -> (Effects, String) {
+fn check(a: &Report, b: &Report) -> (Comparison, String) {
     let folder = TempDir::new().expect("a folder");
     let paths = [("a.json", a), ("b.json", b)].map(|(name, report)| {
         let path = folder.path().join(name);

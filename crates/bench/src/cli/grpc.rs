@@ -193,7 +193,7 @@ fn requests(
         None if input.fields().len() == 0 => "{}",
         None => bail!("{} wants a message: --data '{}'", name(method), example(&input)),
     };
-    Ok(Payload::read(data, sources, &input, method.is_client_streaming(), messages)?)
+    Payload::read(data, sources, &input, method.is_client_streaming(), messages)
 }
 
 fn read_data(data: &str) -> anyhow::Result<String> {

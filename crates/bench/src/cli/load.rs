@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::cores::cores;
 use crate::plan::{End, Pace, Plan};
@@ -23,8 +23,8 @@ pub struct LoadArgs {
     #[arg(short = 'r', long, value_name = "RATE", help_heading = "Load")]
     pub rate: Option<String>,
     /// Gaps between due times
-    #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson, requires = "rate", help_heading = "Load")]
-    pub arrivals: ArrivalsArg,
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson, requires = "rate", help_heading = "Load")]
+    pub arrivals: Arrivals,
     /// How long to measure [default: 10s unless --count is given or the steps of --rate say it]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub duration: Option<Duration>,
@@ -67,15 +67,6 @@ pub struct LoadArgs {
     /// No progress on the terminal
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-}
-
-/// Gaps between due times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ArrivalsArg {
-    /// Equal
-    Constant,
-    /// Exponential: independent users
-    Poisson,
 }
 
 /// What a protocol allows on one connection.
@@ -147,16 +138,12 @@ impl LoadArgs {
     fn pace(&self) -> anyhow::Result<(Pace, Option<Duration>)> {
         let Some(rate) = &self.rate else { return Ok((Pace::Closed { ramp_up: self.ramp_up }, None)) };
         let profile: Profile = rate.parse().context("--rate")?;
-        let arrivals = match self.arrivals {
-            ArrivalsArg::Constant => Arrivals::Constant,
-            ArrivalsArg::Poisson => Arrivals::Poisson,
-        };
         let seconds = profile.seconds();
         let steps = seconds.is_finite().then(|| Duration::try_from_secs_f64(seconds)).transpose()?;
         if let (Some(steps), Some(duration)) = (steps, self.duration) {
             ensure!(duration <= steps, "--duration is longer than the steps of --rate, which end after {seconds} s");
         }
-        Ok((Pace::Open { arrivals, profile }, steps))
+        Ok((Pace::Open { arrivals: self.arrivals, profile }, steps))
     }
 
     fn cores(&self, available: Vec<usize>) -> anyhow::Result<Option<Vec<usize>>> {

@@ -13,7 +13,7 @@ use crate::measurement::{FORMAT, Load, Report, Run};
 use crate::plan::{End, Pace, Plan};
 use crate::probe::{Probe, Reading};
 use crate::recorder;
-use crate::report::csv::{RowWriter, Who};
+use crate::report::csv::RowWriter;
 use crate::report::origin;
 use crate::run::{Progress, Watch, run_with_rows};
 use crate::stats::slo::{self, Objectives, Outcome};
@@ -35,8 +35,8 @@ pub(crate) fn measure<W: Workload>(
     describe(&plan, &mut load);
     let mut observer = Observer { probe, before: None, after: None, line: Line::new(args.quiet), name: String::new() };
     let labels = workload.clone();
-    let who = if matches!(plan.pace, Pace::Open { .. }) { Who::Connection } else { Who::Client };
-    let rows = outputs.rows.take().map(|rows| rows.start(who, move |ending| label(&labels, ending))).transpose()?;
+    let is_open = load.is_open();
+    let rows = outputs.rows.take().map(|rows| rows.start(is_open, move |ending| label(&labels, ending))).transpose()?;
     let mut runs: Vec<Run> = Vec::new();
     for number in 1..=args.runs {
         observer.name = if args.runs > 1 { format!("run {number} of {}", args.runs) } else { "run".to_owned() };

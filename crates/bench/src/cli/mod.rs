@@ -5,7 +5,7 @@
 mod ab;
 mod child;
 mod compare;
-mod effects;
+mod comparison;
 mod exit;
 pub mod grpc;
 pub mod http;

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::exit::Exit;
 use super::input;
-use crate::null::{Null, NullOptions, Reply, Speaks, Stalls, Streams};
+use crate::null::{Null, NullOptions, Reply, Speaks, Stalls};
 use crate::values;
 
 /// A null server.
@@ -85,8 +85,7 @@ impl NullArgs {
     pub fn options(&self) -> NullOptions {
         let (speaks, serving) = match &self.protocol {
             Protocol::Grpc { answer_bytes, streams, serving } => {
-                let streams = if *streams { Streams::Both } else { Streams::No };
-                (Speaks::Grpc { answer_bytes: *answer_bytes, streams }, serving)
+                (Speaks::Grpc { answer_bytes: *answer_bytes, streams: *streams }, serving)
             }
             Protocol::Http { answer_bytes, serving } => (Speaks::Http { answer_bytes: *answer_bytes }, serving),
             Protocol::Tcp { answer_bytes, answer, serving } => {

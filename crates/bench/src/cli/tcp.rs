@@ -12,7 +12,7 @@ use crate::measurement::Load;
 use crate::template::Template;
 use crate::values::host_and_port;
 use crate::workload::socket;
-use crate::workload::tcp::{Exchange, Reply, TcpWorkload};
+use crate::workload::tcp::{Exchange, PIPELINED_MAX_DEFAULT, Reply, TcpWorkload};
 
 /// A load of lines over TCP.
 #[derive(Clone, Debug, Args)]
@@ -64,7 +64,7 @@ pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
 pub fn command(args: &TcpArgs) -> anyhow::Result<Exit> {
     let (workload, load) = prepare(args)?;
     let reason = "more lines would only wait in the socket; use more clients (-c)";
-    let multiplexing = Multiplexing { in_flight_max: workload.in_flight_max(), reason };
+    let multiplexing = Multiplexing { in_flight_max: PIPELINED_MAX_DEFAULT, reason };
     measure(&args.load, multiplexing, load, &workload, None)
 }
 

@@ -15,15 +15,6 @@ pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 const NAME: &str = "any method";
 const STREAMS_MAX: u32 = 4096;
 
-/// What shape every method has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
-    /// One message in, one out; a client that expects a stream gets a stream of one.
-    No,
-    /// A stream in and a stream out, a message for each.
-    Both,
-}
-
 /// Fields with numbers that protobuf reserves: no service has them, so every message type may hold them as unknown.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Filler {
@@ -65,11 +56,15 @@ impl Answerer {
 }
 
 /// A server that answers every method.
-pub(super) fn server(answer_bytes: usize, streams: Streams, delay: Duration, workers: Vec<Handle>) -> Server {
+pub(super) fn server(answer_bytes: usize, streams: bool, delay: Duration, workers: Vec<Handle>) -> Server {
     let message = Filler::of(answer_bytes).unwrap_or_default();
     let answerer = Arc::new(Answerer { message: message.encode_to_vec().into(), delay });
-    let method = match streams {
-        Streams::No => Method::bytes(NAME, answerer, |own: &Arc<Answerer>, call: Call<'_, ()>| {
+    let method = if streams {
+        Method::bidi_streaming(NAME, answerer, |own, request: grpc::Request<Streaming<Ignored>>| async {
+            Ok(Response::new(grpc::unfold((own, request.into_inner()), |state| Box::pin(next(state)))))
+        })
+    } else {
+        Method::bytes(NAME, answerer, |own: &Arc<Answerer>, call: Call<'_, ()>| {
             if own.delay.is_zero() {
                 return call.send(own.answer());
             }
@@ -78,12 +73,7 @@ pub(super) fn server(answer_bytes: usize, streams: Streams, delay: Duration, wor
                 tokio::time::sleep(own.delay).await;
                 Ok(Response::new(own.answer()))
             })
-        }),
-        Streams::Both => {
-            Method::bidi_streaming(NAME, answerer, |own, request: grpc::Request<Streaming<Ignored>>| async {
-                Ok(Response::new(grpc::unfold((own, request.into_inner()), |state| Box::pin(next(state)))))
-            })
-        }
+        })
     };
     let mut limits = Limits { drain_timeout: Duration::ZERO, keepalive_interval: None, ..Limits::default() };
     limits.http2.concurrent_streams_max = STREAMS_MAX;

@@ -6,7 +6,7 @@ use super::figures::{self, merged};
 use super::page::Figure;
 use super::plot::{Across, Axis, Bar, Chart, Colour, Rule, Series, Shape, Unit};
 use super::units;
-use crate::measurement::{Distribution, Load, Run};
+use crate::measurement::{Distribution, Interval, Load, Run};
 
 /// Bars of a distribution over its whole range.
 const BARS: usize = 56;
@@ -36,43 +36,38 @@ fn name(index: usize) -> String {
     format!("run {}", index + 1)
 }
 
+/// A figure of a part of a run.
+type OfPart = fn(&Interval) -> f64;
+
+/// A line for each run.
+fn each_run(runs: &[Run], shape: impl Fn(&Run) -> Shape) -> Vec<Series> {
+    let series = runs.iter().enumerate();
+    series.map(|(index, run)| Series::new(name(index), Colour::Series(index), shape(run))).collect()
+}
+
 fn distribution(runs: &[Run]) -> Figure {
     let all = merged(runs, |run| &run.response);
-    let (bars, rules) = histogram(&all);
-    Figure {
-        title: "Response times".to_owned(),
-        caption: format!(
-            "Share of the {} requests by their response time{}.",
-            units::count(all.count()),
-            if runs.len() > 1 { ", all runs together" } else { "" }
-        ),
-        chart: Chart {
-            x: Axis::log("response time", Unit::Micros),
-            y: Axis::linear("share of requests", Unit::Share).from(0.0),
-            series: vec![Series::new("", Colour::Series(0), Shape::Bars(bars))],
-            rules,
-            ..Chart::default()
-        },
-    }
+    let together = if runs.len() > 1 { ", all runs together" } else { "" };
+    let caption = format!("Share of the {} requests by their response time{together}.", units::count(all.count()));
+    times("Response times", caption, "response time", 0, histogram(&all))
 }
 
 fn lag(runs: &[Run]) -> Figure {
-    let all = merged(runs, |run| &run.lag);
-    let (bars, rules) = histogram(&all);
-    Figure {
-        title: "Send lag".to_owned(),
-        caption:
-            "How long after it was due a request was sent: the load generator's own delay, and waiting for a free \
-                  place on a connection."
-                .to_owned(),
-        chart: Chart {
-            x: Axis::log("send lag", Unit::Micros),
-            y: Axis::linear("share of requests", Unit::Share).from(0.0),
-            series: vec![Series::new("", Colour::Series(1), Shape::Bars(bars))],
-            rules,
-            ..Chart::default()
-        },
-    }
+    let caption = "How long after it was due a request was sent: the load generator's own delay, and waiting for a free \
+                   place on a connection.";
+    times("Send lag", caption.to_owned(), "send lag", 1, histogram(&merged(runs, |run| &run.lag)))
+}
+
+/// Shares of requests by a time.
+fn times(title: &str, caption: String, time: &str, colour: usize, (bars, rules): (Vec<Bar>, Vec<Rule>)) -> Figure {
+    let chart = Chart {
+        x: Axis::log(time, Unit::Micros),
+        y: Axis::linear("share of requests", Unit::Share).from(0.0),
+        series: vec![Series::new("", Colour::Series(colour), Shape::Bars(bars))],
+        rules,
+        ..Chart::default()
+    };
+    Figure { title: title.to_owned(), caption, chart }
 }
 
 /// A distribution in bars of equal ratio, and its percentiles as lines across.
@@ -105,14 +100,10 @@ fn histogram(distribution: &Distribution) -> (Vec<Bar>, Vec<Rule>) {
 fn percentiles(runs: &[Run]) -> Figure {
     let line = |distribution: &Distribution| Shape::Line(curve(distribution));
     let several = runs.len() > 1;
-    let mut series: Vec<Series> = runs
-        .iter()
-        .enumerate()
-        .map(|(index, run)| {
-            let label = if several { name(index) } else { "response".to_owned() };
-            Series::new(label, Colour::Series(index), line(&run.response))
-        })
-        .collect();
+    let mut series = each_run(runs, |run| line(&run.response));
+    if let [only] = &mut series[..] {
+        "response".clone_into(&mut only.label);
+    }
     if let ([run], true) = (runs, runs.iter().any(|run| run.lag.count() > 0)) {
         series.push(Series::new("service", Colour::Series(1), line(&run.service)));
         series.push(Series::new("send lag", Colour::Series(2), line(&run.lag)));
@@ -162,33 +153,26 @@ fn curve(distribution: &Distribution) -> Vec<(f64, f64)> {
 }
 
 fn percentiles_over_time(runs: &[Run]) -> Figure {
-    let line = |run: &Run, of: fn(&crate::measurement::Interval) -> f64| {
-        let points = run.series.iter().map(|part| {
-            let time = of(part);
-            (part.at_seconds + part.seconds / 2.0, time)
-        });
-        Shape::Line(points.collect())
+    let line = |run: &Run, of: OfPart| {
+        Shape::Line(run.series.iter().map(|part| (part.at_seconds + part.seconds / 2.0, of(part))).collect())
     };
-    let (series, caption): (Vec<Series>, _) = match runs {
-        [run] => {
-            let lines = [
-                Series::new("p50", Colour::Series(0), line(run, |part| part.p50_us)),
-                Series::new("p90", Colour::Series(1), line(run, |part| part.p90_us)),
-                Series::new("p99", Colour::Series(2), line(run, |part| part.p99_us)),
-                Series::new("p99.9", Colour::Series(3), line(run, |part| part.p999_us)),
-                Series::new("max", Colour::Series(4), line(run, |part| part.max_us)),
-            ];
-            (
-                lines.into(),
-                "Response times of the requests that ended in each part of the run, those that failed among them.",
-            )
-        }
-        runs => {
-            let lines = runs.iter().enumerate();
-            let lines = lines
-                .map(|(index, run)| Series::new(name(index), Colour::Series(index), line(run, |part| part.p99_us)));
-            (lines.collect(), "99th percentile of the response times in each part of a run; a line a run.")
-        }
+    let (series, caption) = if let [run] = runs {
+        let figures: [(_, OfPart); 5] = [
+            ("p50", |part| part.p50_us),
+            ("p90", |part| part.p90_us),
+            ("p99", |part| part.p99_us),
+            ("p99.9", |part| part.p999_us),
+            ("max", |part| part.max_us),
+        ];
+        let lines = figures.into_iter().enumerate();
+        let lines = lines.map(|(index, (name, of))| Series::new(name, Colour::Series(index), line(run, of)));
+        (
+            lines.collect(),
+            "Response times of the requests that ended in each part of the run, those that failed among them.",
+        )
+    } else {
+        let lines = each_run(runs, |run| line(run, |part| part.p99_us));
+        (lines, "99th percentile of the response times in each part of a run; a line a run.")
     };
     Figure {
         title: if runs.len() > 1 { "p99 over time" } else { "Percentiles over time" }.to_owned(),
@@ -207,7 +191,7 @@ fn percentiles_over_time(runs: &[Run]) -> Figure {
 }
 
 fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
-    let steps = |run: &Run, of: fn(&crate::measurement::Interval) -> u64| -> Vec<(f64, f64)> {
+    let steps = |run: &Run, of: fn(&Interval) -> u64| -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> =
             run.series.iter().map(|part| (part.at_seconds, units::float(of(part)) / part.seconds)).collect();
         // The last part has its length too.
@@ -216,16 +200,10 @@ fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
         }
         points
     };
-    let mut series: Vec<Series> = match runs {
-        [run] => vec![Series::new("answers", Colour::Series(0), Shape::Area(steps(run, |part| part.requests)))],
-        runs => {
-            let lines = runs.iter().enumerate();
-            lines
-                .map(|(index, run)| {
-                    Series::new(name(index), Colour::Series(index), Shape::Steps(steps(run, |part| part.requests)))
-                })
-                .collect()
-        }
+    let answers = |run: &Run| steps(run, |part| part.requests);
+    let mut series = match runs {
+        [run] => vec![Series::new("answers", Colour::Series(0), Shape::Area(answers(run)))],
+        runs => each_run(runs, |run| Shape::Steps(answers(run))),
     };
     let failed = runs.iter().filter(|run| run.series.iter().any(|part| part.errors > 0));
     let errors: Vec<Series> = failed
@@ -273,7 +251,7 @@ fn asked_over_time(asked_for: Option<f64>, runs: &[Run]) -> Option<Series> {
 
 /// A row a client, or a connection; in its row a request stands the higher, the longer it took.
 fn finishes(load: &Load, runs: &[Run]) -> Figure {
-    let who = if load.is_open() { "connection" } else { "client" };
+    let owner = if load.is_open() { "connection" } else { "client" };
     let finishes = runs.first().map_or(&[][..], |run| &run.finishes);
     let times = || finishes.iter().map(|finish| finish.response_us.max(0.001).ln()).filter(|time| time.is_finite());
     let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
@@ -294,20 +272,20 @@ fn finishes(load: &Load, runs: &[Run]) -> Figure {
     let which = if runs.len() > 1 { " Of the first run." } else { "" };
     let caption = if in_rows {
         format!(
-            "A dot is a finished request, in its {who}'s row; the higher in the row, the longer it took (logarithmic). A \
+            "A dot is a finished request, in its {owner}'s row; the higher in the row, the longer it took (logarithmic). A \
              gap is a time in which nothing finished."
         )
     } else {
         format!(
-            "A dot is a finished request at the height of its {who}'s number. A gap is a time in which nothing finished."
+            "A dot is a finished request at the height of its {owner}'s number. A gap is a time in which nothing finished."
         )
     };
     Figure {
-        title: format!("Finish times by {who}"),
+        title: format!("Finish times by {owner}"),
         caption: format!("{caption}{which}"),
         chart: Chart {
             x: Axis::linear("finished at", Unit::Seconds).from(0.0),
-            y: Axis::linear(who, Unit::Count).from(-0.6).to(f64::from(rows.max(1)) - 0.4).ticks(ticks),
+            y: Axis::linear(owner, Unit::Count).from(-0.6).to(f64::from(rows.max(1)) - 0.4).ticks(ticks),
             series: series.collect(),
             ..Chart::default()
         },
@@ -331,19 +309,13 @@ fn server(runs: &[Run]) -> Figure {
         }
         from = from.max(to);
     }
-    Figure {
-        title: "The server's own latency".to_owned(),
-        caption: format!(
-            "Share of the {} calls by the time that the server counted for them, in its own buckets.",
-            units::count(calls)
-        ),
-        chart: Chart {
-            x: Axis::log("time in the server", Unit::Micros),
-            y: Axis::linear("share of calls", Unit::Share).from(0.0),
-            series: vec![Series::new("", Colour::Series(6), Shape::Bars(bars))],
-            ..Chart::default()
-        },
-    }
+    let caption = format!(
+        "Share of the {} calls by the time that the server counted for them, in its own buckets.",
+        units::count(calls)
+    );
+    let mut figure = times("The server's own latency", caption, "time in the server", 6, (bars, Vec::new()));
+    "share of calls".clone_into(&mut figure.chart.y.label);
+    figure
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never below 0, and clamped by its user")]

@@ -21,21 +21,10 @@ pub(crate) const ROWS_QUEUED_MAX: usize = 1 << 18;
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// What the second column numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
-    /// Closed loop: the client that made the request.
-    Client,
-    /// Open loop: the connection that carried it; arrivals have no client.
-    Connection,
-}
-
-fn head(who: Who) -> [&'static str; 7] {
-    let who = match who {
-        Who::Client => "client",
-        Who::Connection => "connection",
-    };
-    ["number", who, "scheduled_ns", "sent_ns", "first_byte_ns", "done_ns", "status"]
+/// The second column numbers clients, in an open loop connections: arrivals have no client.
+fn head(is_open: bool) -> [&'static str; 7] {
+    let second = if is_open { "connection" } else { "client" };
+    ["number", second, "scheduled_ns", "sent_ns", "first_byte_ns", "done_ns", "status"]
 }
 
 /// A request. Times are in nanoseconds from the beginning of the run; those of the warm-up's requests do not occur.
@@ -111,11 +100,15 @@ impl RowFile {
     }
 
     /// Starts the thread that writes. `label` puts endings into words; it is asked once for each.
-    pub(crate) fn start(self, who: Who, label: impl Fn(u16) -> String + Send + 'static) -> anyhow::Result<RowWriter> {
+    pub(crate) fn start(
+        self,
+        is_open: bool,
+        label: impl Fn(u16) -> String + Send + 'static,
+    ) -> anyhow::Result<RowWriter> {
         let (sender, receiver) = channel();
         let shared = Arc::new(Shared::default());
         let sink = RowSink { sender, shared: shared.clone() };
-        let write = move || write(self.into, &receiver, &shared, who, label);
+        let write = move || write(self.into, &receiver, &shared, is_open, label);
         let thread =
             std::thread::Builder::new().name("rows".to_owned()).spawn(write).context("cannot start a thread")?;
         Ok(RowWriter { path: self.path, sink, thread })
@@ -173,13 +166,13 @@ fn write(
     into: Pending,
     receiver: &Receiver<Message>,
     shared: &Shared,
-    who: Who,
+    is_open: bool,
     label: impl Fn(u16) -> String,
 ) -> io::Result<Pending> {
     let mut file = writer(into);
     let mut labels = HashMap::new();
     let mut all = || {
-        file.write_record(head(who))?;
+        file.write_record(head(is_open))?;
         while let Ok(Message::Rows(rows)) = receiver.recv() {
             for row in &rows {
                 file.serialize(row.fields(labels.entry(row.ending).or_insert_with(|| label(row.ending))))?;
@@ -240,7 +233,7 @@ mod tests {
         let path = folder.path().join("rows.csv");
         let writer = RowFile::create(&path)
             .expect("writable")
-            .start(Who::Client, |ending| format!("odd, \"{ending}\""))
+            .start(false, |ending| format!("odd, \"{ending}\""))
             .expect("started");
         let workers = [0, 1].map(|worker| {
             let sink = writer.sink();
@@ -254,7 +247,7 @@ mod tests {
         assert_eq!(rows, Rows { path: path.clone(), written: 200, dropped: 0 });
         assert!(!kept.push_batch(vec![row(0)]), "the file is closed");
         let mut reader = csv::Reader::from_path(&path).expect("there");
-        assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>(), head(Who::Client));
+        assert_eq!(reader.headers().expect("a head").iter().collect::<Vec<_>>(), head(false));
         let mut numbers: Vec<u64> = reader
             .records()
             .map(|record| {
@@ -275,7 +268,7 @@ mod tests {
         lines.serialize(unsent.fields("not sent")).expect("a vector takes it");
         let lines = String::from_utf8(lines.into_inner().expect("flushed")).expect("text");
         assert_eq!(lines, "1,3,10,20,,40,OK\n2,,10,,,40,not sent\n");
-        assert_eq!(head(Who::Connection)[1], "connection");
+        assert_eq!(head(true)[1], "connection");
     }
 
     #[test]
@@ -285,7 +278,7 @@ mod tests {
         // The writer stands still at the first label until the queue has been filled.
         let (release, wait) = channel::<()>();
         let label = move |_| wait.recv().map_or_else(|_| "OK".to_owned(), |()| "OK".to_owned());
-        let writer = RowFile::create(&path).expect("writable").start(Who::Client, label).expect("started");
+        let writer = RowFile::create(&path).expect("writable").start(false, label).expect("started");
         let sink = writer.sink();
         assert!(sink.push_batch(vec![row(0)]));
         assert!(sink.push_batch((1..ROWS_QUEUED_MAX as u64).map(row).collect()));
@@ -301,8 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.csv");
         std::fs::write(&path, "earlier").expect("writable");
-        let writer =
-            RowFile::create(&path).expect("writable").start(Who::Client, |_| "OK".to_owned()).expect("started");
+        let writer = RowFile::create(&path).expect("writable").start(false, |_| "OK".to_owned()).expect("started");
         assert!(writer.sink().push_batch(vec![row(0)]));
         let rows = writer.finish(true).expect("written");
         assert_eq!(rows.path.file_name().expect("a name"), "rows.interrupted.csv");
@@ -320,7 +312,7 @@ mod tests {
     fn a_disk_that_is_full_is_an_error_with_the_files_name() {
         let writer = RowFile::create(Path::new("/dev/full"))
             .expect("writable")
-            .start(Who::Client, |_| "OK".to_owned())
+            .start(false, |_| "OK".to_owned())
             .expect("started");
         let sink = writer.sink();
         while sink.push_batch((0..1000).map(row).collect()) {}

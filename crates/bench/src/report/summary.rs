@@ -35,16 +35,14 @@ fn verdict(runs: &[Run]) -> String {
     let several = runs.len() > 1;
     for (index, run) in runs.iter().enumerate() {
         let of = if several { format!(" run {}", index + 1) } else { String::new() };
-        if !run.verdict.is_valid() {
-            line(&mut text, &format!("INVALID{of}: do not trust these figures"));
-            for reason in &run.verdict.reasons {
+        let kinds = [
+            ("INVALID", "do not trust these figures", &run.verdict.reasons),
+            ("DOUBTFUL", "read these figures with care", &run.verdict.doubts),
+        ];
+        for (title, advice, said) in kinds.into_iter().filter(|(_, _, said)| !said.is_empty()) {
+            line(&mut text, &format!("{title}{of}: {advice}"));
+            for reason in said {
                 line(&mut text, &format!("  - {}", reason.replace('\n', " ")));
-            }
-        }
-        if !run.verdict.doubts.is_empty() {
-            line(&mut text, &format!("DOUBTFUL{of}: read these figures with care"));
-            for doubt in &run.verdict.doubts {
-                line(&mut text, &format!("  - {}", doubt.replace('\n', " ")));
             }
         }
         if run.interrupted {

@@ -22,7 +22,7 @@ use self::series::Series;
 use self::state::{Shared, Stage, until};
 use self::usage::{MachineTimes, Shares};
 use self::worker::{Done, Message};
-use crate::measurement::{Distribution, Finish, Run, Verdict};
+use crate::measurement::{Finish, Run, Verdict};
 use crate::plan::{End, Pace, Plan};
 use crate::recorder::{self, CUT, NOT_SENT, Part};
 use crate::report::csv::RowSink;
@@ -246,7 +246,7 @@ impl<'a> Coordinator<'a> {
                     let progress = Progress {
                         elapsed: self.began.map_or(Duration::ZERO, |(begin, ..)| begin.elapsed()),
                         total: if let End::After(duration) = plan.end { Some(duration) } else { None },
-                        requests: self.total.response.len(),
+                        requests: self.total.response.count(),
                         requests_total: if let End::Count(count) = plan.end { Some(count) } else { None },
                         errors: self.total.errors,
                         rate: float(ended.requests) / ended.seconds.max(1e-9),
@@ -272,7 +272,7 @@ impl<'a> Coordinator<'a> {
             _ => until_last,
         }
         .as_secs_f64();
-        let is_closed = lag.is_empty();
+        let is_closed = lag.count() == 0;
         let not_sent = endings.get(usize::from(NOT_SENT)).copied().unwrap_or(0);
         let endings = endings.iter().enumerate().filter(|(_, count)| **count > 0).map(|(number, count)| {
             let number = u16::try_from(number).unwrap_or(CUT);
@@ -288,16 +288,16 @@ impl<'a> Coordinator<'a> {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
             seconds,
-            requests: response.len(),
-            sent: response.len() - not_sent,
+            requests: response.count(),
+            sent: response.count() - not_sent,
             errors,
             completed,
             rate: if seconds > 0.0 { float(completed) / seconds } else { 0.0 },
             endings: endings.collect(),
-            service: Distribution { histogram: if is_closed { response.clone() } else { service } },
-            response: Distribution { histogram: response },
-            lag: Distribution { histogram: lag },
-            first_byte: Distribution { histogram: first_byte },
+            service: if is_closed { response.clone() } else { service },
+            response,
+            lag,
+            first_byte,
             sent_bytes: self.done.iter().map(|done| done.traffic.sent_bytes).sum(),
             received_bytes: self.done.iter().map(|done| done.traffic.received_bytes).sum(),
             // The share of the time that was watched, of the time that was measured: they differ by what a timer is late.

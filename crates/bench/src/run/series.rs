@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::measurement::{Distribution, Interval};
+use crate::measurement::Interval;
 use crate::recorder::Part;
 
 /// Intervals kept: an hour of seconds. Beyond, neighbours become one, with the worse percentiles of the two.
@@ -41,9 +41,9 @@ impl Series {
     fn close(&mut self, interval: usize) -> Option<Interval> {
         let (_, span, part) = self.open.remove(&interval)?;
         let at_seconds = self.closed.last().map_or(0.0, |(last, _)| last.at_seconds + last.seconds);
-        let mut response = Distribution { histogram: part.response };
+        let mut response = part.response;
         if let Some(early) = &part.early {
-            response.histogram.add(&**early).expect("all histograms have the same bounds");
+            response.add(early);
         }
         let closed = Interval {
             at_seconds,
@@ -57,7 +57,7 @@ impl Series {
             p999_us: response.quantile_us(0.999),
             max_us: response.max_us(),
         };
-        self.closed.push((closed.clone(), Distribution { histogram: part.lag }.quantile_us(0.5)));
+        self.closed.push((closed.clone(), part.lag.quantile_us(0.5)));
         if self.closed.len() > INTERVALS_MAX {
             self.closed = self.closed.chunks(2).map(merge).collect();
         }

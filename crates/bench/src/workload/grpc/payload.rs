@@ -61,7 +61,7 @@ impl Payload {
         let template = Template::parse(data, sources).context("--data")?;
         let payload = Self { template, descriptor: descriptor.clone(), is_stream, repeat };
         let first = payload.render(Turn { number: 0, client: 0, worker: 0 })?;
-        if payload.template.is_constant() {
+        if payload.template.constant().is_some() {
             return Ok(Requests::Constant(first.into()));
         }
         for number in 1..TURNS_TRIED {

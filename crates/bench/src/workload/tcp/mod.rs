@@ -58,11 +58,6 @@ impl TcpWorkload {
         let outcomes = Arc::new(Outcomes::new(exchange.good.clone()));
         Self { exchange: Arc::new(exchange), outcomes, dialer: Dialer::plain(address) }
     }
-
-    /// Requests at once that a connection carries unless the plan says otherwise.
-    pub fn in_flight_max(&self) -> usize {
-        PIPELINED_MAX_DEFAULT
-    }
 }
 
 impl Workload for TcpWorkload {

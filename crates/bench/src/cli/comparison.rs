@@ -18,7 +18,7 @@ use crate::stats::metric::Scale;
 pub(crate) const FORMAT: &str = "quire-bench-effects/1";
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Effects {
+pub(crate) struct Comparison {
     pub(crate) format: &'static str,
     pub(crate) a: String,
     pub(crate) b: String,
@@ -33,7 +33,7 @@ pub(crate) struct Effects {
     pub(crate) interrupted: bool,
 }
 
-impl Effects {
+impl Comparison {
     /// Writes the table, or JSON.
     pub(crate) fn write(&self, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
         if as_json {
