@@ -108,7 +108,7 @@ impl Stage {
     /// One worker, whose store is open.
     fn new(limits: Limits) -> Self {
         let stage = Self::with_workers(limits, 1);
-        stage.expect(Event::Open, Step::Succeed);
+        stage.expect(&Event::Open, Step::Succeed);
         stage
     }
 
@@ -130,8 +130,8 @@ impl Stage {
         self.events.recv_timeout(LONG).expect("the store is asked for something")
     }
 
-    fn expect(&self, event: Event, step: Step) {
-        assert_eq!(self.next(), event);
+    fn expect(&self, event: &Event, step: Step) {
+        assert_eq!(self.next(), *event);
         self.steps[0].send(step).unwrap();
     }
 
@@ -170,7 +170,7 @@ fn jobs_that_wait_are_committed_together_and_answered_afterwards() {
     assert!(!first.is_finished(), "no answer goes before the commit");
     stage.steps[0].send(Step::Succeed).unwrap();
     assert_eq!(stage.answers(vec![first]), [Ok(1)]);
-    stage.expect(Event::Commit(vec![2, 3, 4]), Step::Succeed);
+    stage.expect(&Event::Commit(vec![2, 3, 4]), Step::Succeed);
     assert_eq!(stage.answers(waiting), [Ok(2), Ok(3), Ok(4)]);
 }
 
@@ -190,12 +190,12 @@ fn after_a_failed_commit_its_callers_know_nothing_and_the_queued_that_nothing_wa
 fn nothing_is_taken_on_until_the_store_was_read_back() {
     let stage = Stage::new(Limits::default());
     let first = stage.send(1);
-    stage.expect(Event::Commit(vec![1]), Step::Fail { on_disk: false });
+    stage.expect(&Event::Commit(vec![1]), Step::Fail { on_disk: false });
     assert_eq!(stage.answers(vec![first]), [Err(Failure::OutcomeUnknown)]);
     // It cannot be opened, then not be read, and then all is well.
-    stage.expect(Event::Open, Step::Fail { on_disk: false });
-    stage.expect(Event::Open, Step::Succeed);
-    stage.expect(Event::ReadBack, Step::Fail { on_disk: false });
+    stage.expect(&Event::Open, Step::Fail { on_disk: false });
+    stage.expect(&Event::Open, Step::Succeed);
+    stage.expect(&Event::ReadBack, Step::Fail { on_disk: false });
     assert_eq!(stage.next(), Event::Open);
     assert!(!stage.healthy());
     assert_eq!(stage.answers(vec![stage.send(2)]), [Err(Failure::Recovering)]);
@@ -207,7 +207,7 @@ fn nothing_is_taken_on_until_the_store_was_read_back() {
     let mut healthy = stage.group.healthy();
     assert!(stage.runtime.block_on(healthy.wait_for(|healthy| *healthy)).is_ok());
     let fourth = stage.send(4);
-    stage.expect(Event::Commit(vec![4]), Step::Succeed);
+    stage.expect(&Event::Commit(vec![4]), Step::Succeed);
     assert_eq!(stage.answers(vec![fourth]), [Ok(4)]);
     assert_eq!(*stage.disk.lock().unwrap(), [4]);
 }
@@ -256,7 +256,7 @@ fn a_full_group_refuses_and_a_closed_one_too() {
     assert!(!stage.group.close(Duration::ZERO), "the store is at work");
     assert_eq!(stage.answers(vec![stage.send(5)]), [Err(Failure::Closing)]);
     stage.steps[0].send(Step::Succeed).unwrap();
-    stage.expect(Event::Commit(vec![2, 3]), Step::Succeed);
+    stage.expect(&Event::Commit(vec![2, 3]), Step::Succeed);
     assert!(stage.group.close(LONG), "what was queued is committed");
     assert_eq!(stage.answers(vec![first]), [Ok(1)]);
     assert_eq!(stage.answers(waiting), [Ok(2), Ok(3)]);
@@ -270,7 +270,7 @@ fn a_batch_ends_at_its_jobs_and_once_it_has_its_bytes() {
     waiting.extend(stage.queue(&[1, 1, 1, 1, 4, 4, 99, 2]));
     stage.steps[0].send(Step::Succeed).unwrap();
     for batch in [vec![1, 1, 1], vec![1, 4, 4], vec![99], vec![2]] {
-        stage.expect(Event::Commit(batch), Step::Succeed);
+        stage.expect(&Event::Commit(batch), Step::Succeed);
     }
     assert!(stage.answers(waiting).iter().all(Result::is_ok));
 }
@@ -278,7 +278,7 @@ fn a_batch_ends_at_its_jobs_and_once_it_has_its_bytes() {
 #[test]
 fn closing_does_not_wait_for_a_store_that_cannot_be_opened() {
     let stage = Stage::with_workers(Limits::default(), 1);
-    stage.expect(Event::Open, Step::Fail { on_disk: false });
+    stage.expect(&Event::Open, Step::Fail { on_disk: false });
     assert!(stage.group.close(LONG));
 }
 
@@ -303,7 +303,7 @@ fn a_caller_that_gave_up_is_not_charged() {
     abandoned.abort();
     assert!(stage.runtime.block_on(abandoned).unwrap_err().is_cancelled());
     stage.steps[0].send(Step::Succeed).unwrap();
-    stage.expect(Event::Commit(vec![3]), Step::Succeed);
+    stage.expect(&Event::Commit(vec![3]), Step::Succeed);
     assert_eq!(stage.answers(waiting), [Ok(3)]);
     assert_eq!(stage.answers(vec![first]), [Ok(1)]);
 }
