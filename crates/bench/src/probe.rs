@@ -230,7 +230,7 @@ impl Method {
 
 impl Reading {
     /// What was counted since `earlier`, by all methods or by one (`/package.Service/Method`); none if the server was
-    /// started anew in between. A method that the server does not count by name has no calls here. The CPU time is the
+    /// restarted in between. A method that the server does not count by name has no calls here. The CPU time is the
     /// whole process's, that of making this reading included.
     pub fn since(&self, earlier: &Self, method: Option<&str>) -> Option<ServerSide> {
         #[expect(clippy::float_cmp, reason = "the same process writes the same digits")]

@@ -69,7 +69,7 @@ constructors! {
 codes! {
     Ok = 0 "OK" "It worked.";
     Cancelled = 1 "CANCELLED" "The caller gave up.";
-    Unknown = 2 "UNKNOWN" "An error nobody classified.";
+    Unknown = 2 "UNKNOWN" "An error that no one classified.";
     InvalidArgument = 3 "INVALID_ARGUMENT" "The request is wrong whatever the state of the system.";
     DeadlineExceeded = 4 "DEADLINE_EXCEEDED" "Time was up first.";
     NotFound = 5 "NOT_FOUND" "What was asked for does not exist.";

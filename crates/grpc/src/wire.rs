@@ -165,7 +165,7 @@ pub fn put_delimited(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends text or bytes; nothing if there are none, as a field without presence wants it.
+/// Appends text or bytes. Appends nothing if they are empty, as a field without presence requires.
 #[inline]
 pub fn put_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
     if !bytes.is_empty() {
@@ -186,7 +186,7 @@ pub fn put_double(field: u8, number: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends packed numbers of eight bytes; nothing if there are none.
+/// Appends packed numbers of eight bytes. Appends nothing if the list is empty.
 pub fn put_packed(field: u8, numbers: &[u64], out: &mut Vec<u8>) {
     if !numbers.is_empty() {
         put_length(field, numbers.len() * 8, out);

@@ -253,7 +253,7 @@ async fn a_watch_begins_with_a_word_and_ends_with_a_reason() {
     let version = client.create(request).await.unwrap().get_ref().version;
     let event = watch.message().await.unwrap().unwrap();
     assert_eq!((event.kind(), &event.value[..], event.version), (WatchEventKind::Put, &b"v"[..], version));
-    // Far more than its windows take while nobody reads.
+    // Far more than the windows take while the client does not read.
     let value = vec![7; 1 << 20];
     for _ in 0..40 {
         let update = UpdateRequest { key: b"k"[..].into(), value: value.clone().into(), ..UpdateRequest::default() };

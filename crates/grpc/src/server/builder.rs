@@ -63,7 +63,7 @@ impl Builder {
         self
     }
 
-    /// Calls `method` for every path that no service has; reports name it as the method is named.
+    /// Calls `method` for every path that no service has; call reports carry that method's name.
     pub fn fallback(mut self, method: Method) -> Self {
         self.routes.set_fallback(method);
         self

@@ -232,7 +232,7 @@ async fn work_on_one_key_delays_no_other_call_in_the_concurrent_store() {
 #[tokio::test]
 async fn work_holds_the_lock_for_the_whole_call_in_the_mutex_store() {
     let (kv, task) = slow(StoreKind::Mutex).await;
-    assert_eq!(kv.read_now(b"other", |_| ()), None, "somebody has the lock");
+    assert_eq!(kv.read_now(b"other", |_| ()), None, "another call holds the lock");
     let waiting = kv.clone();
     let read = tokio::spawn(async move { waiting.retrieve(b"other").await.map(|_| ()) });
     tokio::task::yield_now().await;

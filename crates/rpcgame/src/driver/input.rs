@@ -70,7 +70,7 @@ impl Input {
         Self { skipped: lines - pairs.len(), pairs }
     }
 
-    /// Pairs made otherwise; none if there are none.
+    /// Takes pairs that are in memory already; `None` for an empty list.
     pub fn new(pairs: Vec<Pair>) -> Option<Self> {
         (!pairs.is_empty()).then_some(Self { pairs, skipped: 0 })
     }
@@ -129,7 +129,7 @@ mod tests {
             (b"\r\xef\xbb\xbfa,5", b"\r\xef\xbb\xbfa", 5),
             (b"a\0b,5\x006", b"a\0b", 5),
             (b"\xff\xfe\xc0,9\xff", b"\xff\xfe\xc0", 9),
-            // The digits of other scripts are none.
+            // Digits of other scripts do not count.
             (b"a,1\xd9\xa1", b"a", 1),
             (b"a,00000000000000000000000000042", b"a", 42),
             (b"a,18446744073709551615", b"a", u64::MAX),

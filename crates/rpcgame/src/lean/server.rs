@@ -54,7 +54,7 @@ impl Server {
         &self.games
     }
 
-    /// Accepts connections until `shutdown` is ready, on `workers` in turn (on this runtime if there are none); then
+    /// Accepts connections until `shutdown` is ready, on `workers` in turn (on this runtime if the list is empty); then
     /// games under way may end.
     pub async fn serve(
         &self,

@@ -236,7 +236,7 @@ fn a_client_that_takes_no_values_is_not_read_from() {
     session.advance(session.output().len());
     session.receive(&mut input).unwrap();
     assert!(input.is_empty());
-    // The window is counted anew once the values are on their way.
+    // The window is counted from zero once the values are on their way.
     session.advance(session.output().len());
     for serial in 3..20 {
         session.receive(&mut &message(serial)[..]).unwrap();

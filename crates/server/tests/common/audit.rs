@@ -14,7 +14,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Reads everything from a server that nobody buys from meanwhile, and checks for each book that its entries
+    /// Reads everything from a server from which no one buys meanwhile, and checks for each book that its entries
     /// follow from each other and lead to its stock.
     pub(crate) async fn of(server: &Server) -> Self {
         let admin = server.admin();

@@ -98,7 +98,7 @@ async fn codes(server: &Server, authorization: Option<&'static str>) -> Vec<Code
 }
 
 #[tokio::test]
-async fn a_server_with_a_token_lets_in_whoever_sends_it_and_nobody_else() {
+async fn a_server_with_a_token_admits_only_callers_that_send_it() {
     let folder = folder();
     let server = Start::default().variable("QUIRE_ADMIN_TOKEN", TOKEN).serve(folder.path());
     assert_eq!(codes(&server, Some("Bearer sixteen letters and more")).await, [Code::Ok; 5]);

@@ -1,4 +1,4 @@
-//! Calls that the types let through and the store does not: each refused by name, and nobody else notices.
+//! Calls that the types let through and the store does not: each refused by name, and no other client notices.
 
 use bookstore::grpc::wire::{
     BookTopicRequest, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,

@@ -192,7 +192,7 @@ fn a_connection_is_used_for_many_requests() {
 }
 
 #[tokio::test]
-async fn bytes_that_mean_nothing_disturb_nobody() {
+async fn bytes_that_mean_nothing_disturb_no_one() {
     let folder = folder();
     let server = Server::start(folder.path());
     let shop = server.shop();

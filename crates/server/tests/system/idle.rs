@@ -1,4 +1,4 @@
-//! Ten thousand connections that are open and say nothing more: little memory each, and nobody else notices.
+//! Ten thousand connections that are open and say nothing more: little memory each, and no other client notices.
 
 use std::{fs, io::Write as _, net::TcpStream};
 
@@ -37,7 +37,7 @@ pub(super) fn resident_kibibytes(process: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn ten_thousand_idle_connections_cost_little_and_disturb_nobody() {
+async fn ten_thousand_idle_connections_cost_little_and_disturb_no_one() {
     if files_max() < CONNECTIONS + 2000 {
         return eprintln!("left out: {} open files are allowed, too few for {CONNECTIONS} connections", files_max());
     }

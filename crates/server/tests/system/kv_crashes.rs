@@ -120,8 +120,8 @@ async fn damage_stops_the_key_value_service_alone_and_is_named_everywhere() {
         put(&client(&server), &format!("key {number}")).await;
     }
     server.kill();
-    let (path, sound) = log(folder.path());
-    let mut damaged = sound.clone();
+    let (path, intact) = log(folder.path());
+    let mut damaged = intact.clone();
     let place = damaged.windows(5).position(|window| window == b"key 4").expect("the key is in the log");
     damaged[place] ^= 1;
     fs::write(&path, &damaged).expect("written");
@@ -162,7 +162,7 @@ async fn damage_stops_the_key_value_service_alone_and_is_named_everywhere() {
     server.stop();
     assert!(fs::read(&path).expect("the log") == damaged, "nothing was changed");
 
-    fs::write(&path, &sound).expect("written");
+    fs::write(&path, &intact).expect("written");
     let server = durable().serve(folder.path());
     for number in 0..10 {
         assert!(has(&client(&server), &format!("key {number}")).await, "{number}");

@@ -78,7 +78,7 @@ async fn a_call_too_many_is_refused_while_those_in_flight_go_on() {
 async fn a_purchase_too_many_in_the_queue_is_refused_while_others_are_answered() {
     let folder = folder();
     let server = Start::default().set("limits.purchases_queued=4").serve(folder.path());
-    // Whoever holds the file's write lock lets purchases pile up.
+    // Purchases pile up while another connection holds the file's write lock.
     let other = store::other_program(folder.path());
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let mut tasks = JoinSet::new();
@@ -136,7 +136,7 @@ async fn a_follower_of_the_log_too_many_is_refused() {
 }
 
 #[test]
-fn a_peer_that_never_reads_holds_up_nobody() {
+fn a_peer_that_never_reads_delays_no_one() {
     let folder = folder();
     let server = Server::start(folder.path());
     let mut deaf = TcpStream::connect(server.address).expect("a connection");

@@ -36,8 +36,8 @@ async fn difference_of_two_readings_is_what_was_called_between_them() {
     let address = server.address;
     server.stop();
     let again = Start::default().flag(&format!("--listen={address}")).serve(folder.path());
-    let anew = probe.read().expect("a reading");
-    assert!(anew.since(&before, None).is_none(), "another process has counted anew");
+    let restarted = probe.read().expect("a reading");
+    assert!(restarted.since(&before, None).is_none(), "another process has counted from zero");
     again.stop();
 }
 

@@ -27,7 +27,7 @@ fn ports(server: &Server) -> (String, String) {
     (port("grpc"), port("lean"))
 }
 
-/// Twenty pairs, one of them without a name, and two lines that are none.
+/// Twenty pairs, one of them without a name, and two lines that are no pairs.
 fn write_input(folder: &Path) {
     let mut lines = String::from(",5\nno pair\n");
     for number in 0..19_u32 {

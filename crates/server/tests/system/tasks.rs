@@ -223,7 +223,7 @@ fn ten_thousand_connections_that_all_ask_hold_a_bounded_number_of_requests() {
 }
 
 #[test]
-fn ten_thousand_idle_connections_cost_little_and_disturb_nobody() {
+fn ten_thousand_idle_connections_cost_little_and_disturb_no_one() {
     if files_max() < CONNECTIONS + 2000 {
         return eprintln!("left out: {} open files are allowed, too few for {CONNECTIONS} connections", files_max());
     }

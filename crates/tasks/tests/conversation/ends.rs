@@ -173,7 +173,7 @@ async fn a_client_that_never_reads_holds_little_and_is_sent_away() {
     // A read of 8 KiB is cut until 16 KiB of replies wait, some 70 bytes each.
     assert!(taken < 16 * 1024 + PIPE_BYTES, "{taken} lines were taken");
     other.send("0:41\n").await;
-    assert_eq!(other.receive(1).await, [137], "nobody else notices");
+    assert_eq!(other.receive(1).await, [137], "no other client notices");
     assert_eq!(deaf.closed().await, "unread");
     assert!(start.elapsed() < Duration::from_secs(6));
 }
@@ -188,7 +188,7 @@ async fn what_is_in_flight_is_answered_when_the_server_stops() {
         let start = Instant::now();
         lab.stop.send_replace(true);
         assert_eq!(idle.end().await, (vec![], "drained"));
-        assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for a client that is just there");
+        assert_eq!(start.elapsed(), Duration::ZERO, "no one waits for a client that is merely connected");
         client.send("1:1\n").await;
         assert_eq!(client.end().await, (vec![io(42).0], "drained"), "{concurrency:?}");
     }

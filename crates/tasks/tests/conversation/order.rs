@@ -95,7 +95,7 @@ async fn without_the_cache_equal_requests_are_computed_each() {
 async fn who_waits_for_a_task_of_a_client_that_vanished_takes_it_over() {
     let lab = Lab::new(&Settings::default());
     let (mut first, mut second) = (lab.client(), lab.client());
-    // The first reply finds nobody, and the connection ends with what it was computing.
+    // The first reply finds the client gone, and the connection ends with what it was computing.
     first.send("1:0\n1:1\n").await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     second.send("1:1\n").await;
