@@ -295,15 +295,19 @@ def broken_by_a_stale_read(history):
 
 
 def broken_by_a_lost_write(history):
-    # Everybody who read it was mistaken, and the writer was told that it was done.
+    # Its readers were mistaken, and its writer was told that it was done.
     read = next(entry for entry in history if entry["op"] == "retrieve" and entry["result"] == "ok")
     return [entry for entry in history
             if entry["version"] != read["version"] or entry["op"] == "retrieve"] if read.get("version") else None
 
 
 def broken_by_two_winners(history):
-    loser = next(entry for entry in history if entry["op"] == "create" and entry["result"] == "exists")
-    return [dict(entry, result="ok", version=10**9) if entry is loser else entry for entry in history]
+    # A single false winner may fit between a deletion and a creation by others that ran meanwhile; all together do not.
+    def won(place, entry):
+        is_loser = entry["op"] == "create" and entry["result"] == "exists"
+        return dict(entry, result="ok", version=10**9 + place) if is_loser else entry
+
+    return [won(place, entry) for place, entry in enumerate(history)]
 
 
 @pytest.mark.parametrize("breaking", [broken_by_a_stale_read, broken_by_a_lost_write, broken_by_two_winners])
