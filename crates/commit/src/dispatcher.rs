@@ -63,13 +63,16 @@ fn place_of(runtime: &Handle) -> usize {
 
 /// Calls `deliver` at a home, or here if its runtime has ended.
 pub(crate) fn dispatch(home: Home, deliver: impl FnOnce() + Send + 'static) {
+    if let Err(undelivered) = send(home, Box::new(deliver)) {
+        undelivered();
+    }
+}
+
+/// Hands it back if there is no dispatcher. Runs nothing itself: what a caller's waker does must not happen under the lock.
+fn send(home: Home, deliver: Delivery) -> Result<(), Delivery> {
     let dispatchers = DISPATCHERS.read().unwrap_or_else(PoisonError::into_inner);
     match home.and_then(|place| dispatchers.get(place)) {
-        Some((_, dispatcher)) => {
-            if let Err(undelivered) = dispatcher.send(Box::new(deliver)) {
-                undelivered.0();
-            }
-        }
-        None => deliver(),
+        Some((_, dispatcher)) => dispatcher.send(deliver).map_err(|undelivered| undelivered.0),
+        None => Err(deliver),
     }
 }
