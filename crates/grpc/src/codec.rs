@@ -196,7 +196,7 @@ impl fmt::Debug for Encoded {
     }
 }
 
-/// A received message that is thrown away, whatever it is.
+/// A received message of any type, discarded unread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored;
 

@@ -113,7 +113,7 @@ impl KeyValue {
         Some(found)
     }
 
-    /// Replaces a value whatever its version, without an expiry. Returns `None` and changes nothing if the call would have to
+    /// Replaces a value of any version, without an expiry. Returns `None` and changes nothing if the call would have to
     /// wait or would be refused.
     #[inline]
     pub fn update_now(&self, key: &[u8], value: &[u8]) -> Option<Version> {

@@ -186,7 +186,7 @@ impl Table {
         }
     }
 
-    /// Takes over an entry from disk, whatever the limits say.
+    /// Takes over an entry from disk, even beyond the limits.
     pub(crate) fn found(&self, key: Key, entry: Entry) {
         if let (_, Some(bytes)) = self.present(&key) {
             self.usage.free(bytes);

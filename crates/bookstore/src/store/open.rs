@@ -199,7 +199,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenErro
 }
 
 fn configure(connection: &Connection, settings: &Settings) -> rusqlite::Result<()> {
-    // Switching a new file to WAL does not wait for a lock, whatever the busy timeout.
+    // Switching a new file to WAL does not wait for a lock; the busy timeout has no effect on it.
     let deadline = Instant::now() + settings.busy_timeout;
     while let Err(error) = connection.pragma_update(None, "journal_mode", "WAL") {
         if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) || Instant::now() > deadline {

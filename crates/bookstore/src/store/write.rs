@@ -53,7 +53,7 @@ impl<'c> Writer<'c> {
             data_version: connection.prepare("PRAGMA data_version")?,
             log_pages: connection.prepare("PRAGMA wal_checkpoint(NOOP)")?,
             set_meta: connection.prepare("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?,
-            // The comparison makes sure that nothing is sold from stale memory, whatever the ledger has missed.
+            // The comparison makes sure that nothing is sold from stale memory, even if the ledger missed a change.
             change_book: connection.prepare(
                 "UPDATE book SET stock = ?2, price_cents = ?3 WHERE id = ?1 AND stock = ?4 AND price_cents = ?5",
             )?,

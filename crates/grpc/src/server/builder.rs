@@ -85,7 +85,7 @@ impl Builder {
         self
     }
 
-    /// Whom the server tells what happens.
+    /// Sets what is told of connections, calls and refusals.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self

@@ -94,7 +94,7 @@ impl Method {
         Self::whole::<Req, One<Fut>>(name, move |incoming| call(&service, incoming))
     }
 
-    /// Fails with the same status whatever comes in.
+    /// Fails every call with this status.
     pub(super) fn refused(name: &'static str, status: Arc<Status>) -> Self {
         Self::streamed::<Ignored, One<Ready<Result<Response<Encoded>, Status>>>>(name, move |_| {
             ready(Err(Status::clone(&status)))

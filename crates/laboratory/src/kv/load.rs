@@ -28,8 +28,8 @@ const KEY_BYTES_MIN: usize = 8;
 const VALUE_BYTES_MAX: usize = (4 << 20) - (8 << 10);
 
 /// How many creations lie between a key's creation and its first use, and how many deletions between its last use and
-/// its own deletion. One call in four creates, so these are four times as many calls as are in flight: in whatever
-/// order a server takes those, it finds the keys that it is asked for.
+/// its own deletion. One call in four creates, so these are four times as many calls as are in flight: in any
+/// order of them, the server finds the keys that it is asked for.
 const CALLS_APART: usize = CALLS_IN_FLIGHT;
 /// Keys that exist before the published load begins: those to be deleted first, those that stand in until the first
 /// created keys may be used, and some to draw from.
