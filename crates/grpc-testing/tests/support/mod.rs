@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use grpc::client::{Channel, Settings};
 use grpc::server::{Builder, CallReport, Observer, Refusal};
-use grpc::{Limits, Server};
+use grpc::{Limits, Server, Streaming, unfold};
 use grpc_testing::proto::Message;
 use grpc_testing::proto::echo_client::EchoClient;
 use grpc_testing::proto::echo_server::EchoServer;
 use grpc_testing::{EchoService, PlainHttp};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
@@ -178,4 +179,14 @@ pub(crate) fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+/// No test lasts as long as an answer to this takes.
+pub(crate) const NEVER: Message = Message { payload: Vec::new(), delay_ms: 3_600_000, fail: 0, count: 0 };
+
+/// A call that the server has begun, and that lasts as long as its sender.
+pub(crate) async fn open(client: &EchoClient) -> (Sender<Message>, Streaming<Message>) {
+    let (sender, receiver) = channel(1);
+    let outgoing = unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    (sender, client.each(outgoing).await.unwrap().into_inner())
 }
