@@ -10,7 +10,7 @@ fn main() -> std::io::Result<()> {
             println!("cargo:rerun-if-changed={path}");
         }
     }
-    grpc_build::Builder::default().server(false).client(false).compile(&["reflection.proto"], &["../grpc/proto"])
+    quire_rpc_build::Builder::default().server(false).client(false).compile(&["reflection.proto"], &["../rpc/proto"])
 }
 
 /// As git describes it; `unknown` in a tree without git.

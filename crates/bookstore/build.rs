@@ -1,7 +1,7 @@
 //! Makes the messages and the service traits from `proto/`, with no compiler to install.
 
 fn main() -> std::io::Result<()> {
-    grpc_build::Builder::default()
+    quire_rpc_build::Builder::default()
         .descriptors("bookstore.bin")
         .bytes("bookstore.BookStore.Lookup")
         .bytes("bookstore.BookStore.Search")

@@ -1,7 +1,7 @@
 //! Makes the messages and the service traits from `proto/`.
 
 fn main() -> std::io::Result<()> {
-    grpc_build::Builder::default()
+    quire_rpc_build::Builder::default()
         .descriptors("records.bin")
         .bytes("ReaderService.GetRecord")
         .bytes("ReaderService.GetRecordString")

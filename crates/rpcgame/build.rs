@@ -1,7 +1,7 @@
-//! Makes the services from `proto/`. Messages of the hot path are read where they lie, by `grpc::messages`.
+//! Makes the services from `proto/`. Messages of the hot path are read where they lie, by `quire_rpc::messages`.
 
 fn main() -> std::io::Result<()> {
-    grpc_build::Builder::default()
+    quire_rpc_build::Builder::default()
         .descriptors("rpcgame.bin")
         .bytes("RPCGame.Try")
         .bytes("RPCGameStream.Play")

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey};
 use libfuzzer_sys::fuzz_target;
+use quire_http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey};
 
 struct End {
     connection: Connection,

@@ -1,8 +1,8 @@
 //! Any bytes after the preface, to either side: no panic, and every cut of them means the same.
 #![no_main]
 
-use http2::{Config, Connection, PREFACE, Side};
 use libfuzzer_sys::fuzz_target;
+use quire_http2::{Config, Connection, PREFACE, Side};
 
 fn run(side: Side, data: &[u8], cut: usize) -> (Vec<String>, bool) {
     let mut connection = Connection::new(side, Config::default(), 0);

@@ -1,8 +1,8 @@
 //! Any bytes as header blocks of a server's requests: no panic, and memory stays within the table and list limits.
 #![no_main]
 
-use http2::{Config, Connection, Event, PREFACE, Side};
 use libfuzzer_sys::fuzz_target;
+use quire_http2::{Config, Connection, Event, PREFACE, Side};
 
 fuzz_target!(|data: &[u8]| {
     let config = Config { header_list_bytes_max: 4096, ..Config::default() };
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
             Ok(Some(Event::Headers { stream, head, .. })) => {
                 let bytes: usize = head.fields().iter().map(|f| f.name().len() + f.value().len() + 32).sum();
                 assert!(bytes <= 4096);
-                connection.reset(stream, http2::ErrorCode::CANCEL);
+                connection.reset(stream, quire_http2::ErrorCode::CANCEL);
             }
             Ok(_) => {}
             Err(_) => return,

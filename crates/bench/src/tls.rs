@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use grpc::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use grpc::rustls::crypto::CryptoProvider;
-use grpc::rustls::pki_types::pem::PemObject;
-use grpc::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use grpc::rustls::{
+use quire_rpc::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use quire_rpc::rustls::crypto::CryptoProvider;
+use quire_rpc::rustls::pki_types::pem::PemObject;
+use quire_rpc::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use quire_rpc::rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     crypto,
 };

@@ -13,7 +13,7 @@ use bench::template::Turn;
 use bench::workload::{Answer, Ending, Session, Traffic, Workload};
 
 /// A service that our own tree describes, by its file.
-const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../grpc/proto/health.proto");
+const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rpc/proto/health.proto");
 
 /// A service that answers at once, except that it stops for `stall` at every multiple of `every`.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// A service that our own tree describes, by its file.
-const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../grpc/proto/health.proto");
+const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rpc/proto/health.proto");
 
 /// Bytes of an answer, without what its protocol puts around it.
 const ANSWER_BYTES: usize = 1000;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use grpc::server::Builder;
 use hosting::{Access, Error, Host, Open, Service, metrics};
+use quire_rpc::server::Builder;
 use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{

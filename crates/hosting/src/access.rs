@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use grpc::{Metadata, Status};
+use quire_rpc::{Metadata, Status};
 
 /// Which callers may use the services of operators.
 #[derive(Clone, Debug)]

@@ -4,12 +4,12 @@
 use std::{any::Any, future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, routing::MethodRouter};
-use grpc::{
+use prometheus_client::registry::Registry;
+use quire_rpc::{
     Limits,
     rustls::ServerConfig,
     server::{Builder, Observer},
 };
-use prometheus_client::registry::Registry;
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 mod support;
 
-use http2::{Config, Connection, ErrorCode, PREFACE, Rate, Side};
+use quire_http2::{Config, Connection, ErrorCode, PREFACE, Rate, Side};
 use support::*;
 
 const SMALL: Rate = Rate { burst_max: 10, per_second_max: 1 };
@@ -24,7 +24,10 @@ fn resets_after_finished_calls_are_forgiven() {
         let cancelled = server.open(i * 4 + 1);
         let answered = server.open(i * 4 + 3);
         server.feed(&frame(DATA, END_STREAM, answered.id(), b"")).unwrap();
-        server.connection.send_head(answered, true, |put| put(b":status", b"200", http2::Indexing::Literal)).unwrap();
+        server
+            .connection
+            .send_head(answered, true, |put| put(b":status", b"200", quire_http2::Indexing::Literal))
+            .unwrap();
         server.feed(&frame(RST_STREAM, 0, cancelled.id(), &[0, 0, 0, 8])).unwrap();
     }
 }
@@ -34,7 +37,10 @@ fn resets_behind_whole_answers_are_no_abuse() {
     let mut server = Peer::server(Config { resets: SMALL, ..Config::default() });
     for i in 0..100 {
         let answered = server.open(i * 2 + 1);
-        server.connection.send_head(answered, true, |put| put(b":status", b"404", http2::Indexing::Literal)).unwrap();
+        server
+            .connection
+            .send_head(answered, true, |put| put(b":status", b"404", quire_http2::Indexing::Literal))
+            .unwrap();
         let seen = server.feed(&frame(RST_STREAM, 0, answered.id(), &[0, 0, 0, 8])).unwrap();
         assert_eq!(seen, [Seen::Reset(answered, ErrorCode::CANCEL, false)]);
     }
@@ -103,7 +109,7 @@ fn header_bomb_is_cut_at_the_list_limit() {
     block.extend([0xbe; 10_000]);
     let mut input = &frame(HEADERS, 5, 1, &block)[..];
     match server.connection.receive(&mut input, 0).unwrap() {
-        Some(http2::Event::Headers { head, .. }) => {
+        Some(quire_http2::Event::Headers { head, .. }) => {
             assert!(head.is_oversized());
             assert!(head.fields().len() < 4);
         }

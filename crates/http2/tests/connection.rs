@@ -3,8 +3,8 @@
 mod support;
 
 use bytes::Bytes;
-use http2::{CachedBlock, Config, Connection, ErrorCode, Indexing, Side, StreamError};
 use proptest::prelude::*;
+use quire_http2::{CachedBlock, Config, Connection, ErrorCode, Indexing, Side, StreamError};
 use support::*;
 
 fn pair(config: &Config) -> (Peer, Peer) {

@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grpc::{
-    Code, Status,
-    client::{Channel, Settings},
-};
 use kv::grpc::wire::{
     CreateRequest, DeleteRequest, RetrieveRequest, UpdateRequest, key_value_service_client::KeyValueServiceClient,
+};
+use quire_rpc::{
+    Code, Status,
+    client::{Channel, Settings},
 };
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256StarStar;

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use grpc::{
+use hosting::{Access, Error, Host, Open, Service, Serving, metrics};
+use quire_rpc::{
     Status,
     server::{Builder, RefusedService},
 };
-use hosting::{Access, Error, Host, Open, Service, Serving, metrics};
 use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{

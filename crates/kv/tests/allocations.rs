@@ -7,7 +7,6 @@
 use std::{alloc::System, future::pending, path::Path};
 
 use bytes::Bytes;
-use grpc::Server;
 use kv::{
     Clock, KeyValue, Settings, Value,
     grpc::{
@@ -16,6 +15,7 @@ use kv::{
     },
 };
 use prost::Message;
+use quire_rpc::Server;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
@@ -69,11 +69,11 @@ async fn connect() -> DuplexStream {
     kv.create(b"sixteen bytes 02", Value::copied(&vec![7; LARGE_BYTES]), None).await.unwrap();
     let server = Server::builder().add_service(KeyValueServiceServer::new(PairsService::new(kv))).build();
     let (mut io, theirs) = tokio::io::duplex(64 * 1024);
-    tokio::spawn(async move { server.serve_connection(theirs, grpc::Peer::default(), pending()).await });
+    tokio::spawn(async move { server.serve_connection(theirs, quire_rpc::Peer::default(), pending()).await });
     // Settings with a window of 16 MiB for each stream, and as much more for the connection.
     let settings = frame(4, 0, 0, &[0, 4, 1, 0, 0, 0]);
     let window = frame(8, 0, 0, &(1u32 << 30).to_be_bytes());
-    io.write_all(&[&grpc::http2::PREFACE[..], &settings, &window].concat()).await.unwrap();
+    io.write_all(&[&quire_rpc::http2::PREFACE[..], &settings, &window].concat()).await.unwrap();
     io
 }
 

@@ -3,7 +3,6 @@
 use std::{alloc::System, future::pending, path::Path, time::Duration};
 
 use bytes::Bytes;
-use grpc::Server;
 use kv::{
     Clock, KeyValue, Limits, Settings, Value,
     grpc::{
@@ -15,6 +14,7 @@ use kv::{
     },
 };
 use prost::Message;
+use quire_rpc::Server;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
@@ -61,8 +61,8 @@ fn open() -> (KeyValue, Server) {
 async fn connect(server: &Server) -> DuplexStream {
     let (mut io, theirs) = tokio::io::duplex(64 * 1024);
     let server = server.clone();
-    tokio::spawn(async move { server.serve_connection(theirs, grpc::Peer::default(), pending()).await });
-    io.write_all(&[&grpc::http2::PREFACE[..], &frame(4, 0, 0, &[])].concat()).await.unwrap();
+    tokio::spawn(async move { server.serve_connection(theirs, quire_rpc::Peer::default(), pending()).await });
+    io.write_all(&[&quire_rpc::http2::PREFACE[..], &frame(4, 0, 0, &[])].concat()).await.unwrap();
     io
 }
 

@@ -3,10 +3,6 @@
 use std::{net::SocketAddr, path::Path};
 
 use bytes::Bytes;
-use grpc::{
-    Code, Encoding, Server, Status,
-    client::{Channel, Settings as ChannelSettings},
-};
 use kv::{
     Clock, KeyValue, Limits, Settings,
     grpc::{
@@ -19,6 +15,10 @@ use kv::{
     },
 };
 use prost::Message;
+use quire_rpc::{
+    Code, Encoding, Server, Status,
+    client::{Channel, Settings as ChannelSettings},
+};
 use tokio::net::TcpListener;
 
 async fn serve(settings: Settings) -> (KeyValue, SocketAddr) {
@@ -197,7 +197,7 @@ async fn post(address: SocketAddr, path: &str, body: &[u8]) {
     let mut io = tokio::net::TcpStream::connect(address).await.unwrap();
     let head =
         [&[0x83, 0x86, 0x44, u8::try_from(path.len()).unwrap()][..], path.as_bytes(), &[0x5f, 16], b"application/grpc"];
-    let mut sent = [&grpc::http2::PREFACE[..], &frame(4, 0, 0, &[]), &frame(1, 4, 1, &head.concat())].concat();
+    let mut sent = [&quire_rpc::http2::PREFACE[..], &frame(4, 0, 0, &[]), &frame(1, 4, 1, &head.concat())].concat();
     let mut chunks = body.chunks(16_384).peekable();
     while let Some(chunk) = chunks.next() {
         sent.extend(frame(0, u8::from(chunks.peek().is_none()), 1, chunk));

@@ -1,7 +1,7 @@
 //! The record queries as a service of a server: opened, served and loaded again. Must not hold a rule.
 
-use grpc::server::Builder;
 use hosting::{Error, Host, Open, Pending, Service, Site, metrics};
+use quire_rpc::server::Builder;
 use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{

@@ -3,13 +3,13 @@
 
 use std::{future, net::SocketAddr};
 
-use grpc::{
+use hosting::{Error, Host, Open, Pending, Route, Service, Serving, listen_beside, metrics};
+use quire_rpc::{
     Server,
     health::{self, HealthReporter},
     reflection::Reflection,
     server::Builder,
 };
-use hosting::{Error, Host, Open, Pending, Route, Service, Serving, listen_beside, metrics};
 use tokio::net::TcpListener;
 
 use crate::{

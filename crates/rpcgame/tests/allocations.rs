@@ -8,7 +8,7 @@ use std::alloc::System;
 use std::future::pending;
 use std::time::Duration;
 
-use grpc::Server;
+use quire_rpc::Server;
 use rpcgame::driver::{Input, Options, Pair, Transport, play};
 use rpcgame::grpc::messages::Try;
 use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
@@ -72,8 +72,8 @@ async fn a_message_in_order_allocates_nothing() {
     let service = GameService::new(Games::new(GameLimits::default()));
     let server = Server::builder().add_service(RpcGameServer::new(service)).build();
     let (mut io, theirs) = tokio::io::duplex(64 * 1024);
-    tokio::spawn(async move { server.serve_connection(theirs, grpc::Peer::default(), pending()).await });
-    io.write_all(&[&grpc::http2::PREFACE[..], &frame(4, 0, 0, &[])].concat()).await.unwrap();
+    tokio::spawn(async move { server.serve_connection(theirs, quire_rpc::Peer::default(), pending()).await });
+    io.write_all(&[&quire_rpc::http2::PREFACE[..], &frame(4, 0, 0, &[])].concat()).await.unwrap();
     let settings = io.read(&mut [0; 1024]).await.unwrap();
     assert!(settings > 0);
     let (warm, counted) = (requests(1..100), requests(100..1100));

@@ -9,9 +9,9 @@ use std::{
 
 use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use grpc::Limits;
 use hosting::{Access, Choice, Error, Host, Service, metrics::Refusals};
 use prometheus_client::registry::Registry;
+use quire_rpc::Limits;
 use tokio::{runtime::Builder, signal::unix, sync::watch, task::JoinHandle};
 
 use crate::{

@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_level_is_one_of_six_or_belongs_to_a_module() {
         for filter in
-            ["error", "WARN", "off", "info,kv=debug", "quire=trace", "warn,grpc::server=debug", "[call]=debug"]
+            ["error", "WARN", "off", "info,kv=debug", "quire=trace", "warn,quire_rpc::server=debug", "[call]=debug"]
         {
             assert_eq!(check(filter), Ok(()), "{filter}");
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use grpc::client::Settings;
-use grpc::{Encoding, Metadata};
 use prost_reflect::MethodDescriptor;
+use quire_rpc::client::Settings;
+use quire_rpc::{Encoding, Metadata};
 
 use super::exit::Exit;
 use super::input;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use grpc::server::{Answer, Call, Method};
-use grpc::{Encoded, Ignored, Limits, Response, Server, Status, Streaming};
 use prost::Message as _;
+use quire_rpc::server::{Answer, Call, Method};
+use quire_rpc::{Encoded, Ignored, Limits, Response, Server, Status, Streaming};
 use tokio::runtime::Handle;
 
 /// Largest answer: what gRPC clients accept by default.
@@ -60,8 +60,8 @@ pub(super) fn server(answer_bytes: usize, streams: bool, delay: Duration, worker
     let message = Filler::of(answer_bytes).unwrap_or_default();
     let answerer = Arc::new(Answerer { message: message.encode_to_vec().into(), delay });
     let method = if streams {
-        Method::bidi_streaming(NAME, answerer, |own, request: grpc::Request<Streaming<Ignored>>| async {
-            Ok(Response::new(grpc::unfold((own, request.into_inner()), |state| Box::pin(next(state)))))
+        Method::bidi_streaming(NAME, answerer, |own, request: quire_rpc::Request<Streaming<Ignored>>| async {
+            Ok(Response::new(quire_rpc::unfold((own, request.into_inner()), |state| Box::pin(next(state)))))
         })
     } else {
         Method::bytes(NAME, answerer, |own: &Arc<Answerer>, call: Call<'_, ()>| {

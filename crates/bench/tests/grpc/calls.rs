@@ -9,13 +9,13 @@ use bench::template::Turn;
 use bench::tls::TlsArgs;
 use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, REST, Requests, Shape, Target};
 use bench::workload::{Ending, Session as _, Workload as _};
-use grpc::reflection::Reflection;
-use grpc::server::{Answer, Call, Later};
-use grpc::{Request, Response, Server, Status, Streaming};
-use grpc_testing::DESCRIPTORS;
-use grpc_testing::proto::Message;
-use grpc_testing::proto::echo_server::{Echo, EchoServer};
 use prost::Message as _;
+use quire_rpc::reflection::Reflection;
+use quire_rpc::server::{Answer, Call, Later};
+use quire_rpc::{Request, Response, Server, Status, Streaming};
+use rpc_testing::DESCRIPTORS;
+use rpc_testing::proto::Message;
+use rpc_testing::proto::echo_server::{Echo, EchoServer};
 
 use crate::support::{
     Certified, Proxy, arguments, echo, ending, everything, once, one_stream_at_a_time, proto, refusal, serve, turn,
@@ -217,7 +217,7 @@ async fn encoded_messages_are_sent_and_answers_told_apart_by_their_bytes() {
 async fn each_call_of_a_mix_goes_to_its_own_method() {
     let address = serve(echo()).await;
     let target = Target::parse(&address.to_string(), &TlsArgs::default()).unwrap();
-    let paths = ["/testing.Echo/Call", "/testing.Echo/Nothing"].map(grpc::client::Path::named);
+    let paths = ["/testing.Echo/Call", "/testing.Echo/Nothing"].map(quire_rpc::client::Path::named);
     let make = move |turn: Turn| (paths[usize::try_from(turn.number % 2).unwrap()], Vec::new().into());
     let workload = GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Mixed(Arc::new(make)));
     let session = workload.open(0).await.unwrap();

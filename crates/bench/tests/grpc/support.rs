@@ -11,16 +11,16 @@ use bench::template::Turn;
 use bench::workload::grpc::{GrpcSession, GrpcWorkload};
 use bench::workload::{Answer, Session as _, Workload as _};
 use clap::Parser;
-use grpc::health::{self, HealthReporter};
-use grpc::reflection::Reflection;
-use grpc::rustls::pki_types::PrivateKeyDer;
-use grpc::rustls::server::WebPkiClientVerifier;
-use grpc::rustls::{RootCertStore, ServerConfig};
-use grpc::server::Builder;
-use grpc::{Limits, Server};
-use grpc_testing::interop_proto::test_service_server::TestServiceServer;
-use grpc_testing::proto::echo_server::EchoServer;
-use grpc_testing::{DESCRIPTORS, EchoService, InteropService};
+use quire_rpc::health::{self, HealthReporter};
+use quire_rpc::reflection::Reflection;
+use quire_rpc::rustls::pki_types::PrivateKeyDer;
+use quire_rpc::rustls::server::WebPkiClientVerifier;
+use quire_rpc::rustls::{RootCertStore, ServerConfig};
+use quire_rpc::server::Builder;
+use quire_rpc::{Limits, Server};
+use rpc_testing::interop_proto::test_service_server::TestServiceServer;
+use rpc_testing::proto::echo_server::EchoServer;
+use rpc_testing::{DESCRIPTORS, EchoService, InteropService};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -140,7 +140,7 @@ pub(crate) async fn ending(address: impl ToString, method: &str, flags: &[&str])
 }
 
 pub(crate) fn proto() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../grpc-testing/proto/echo.proto")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../rpc-testing/proto/echo.proto")
 }
 
 fn pem(kind: &str, der: &[u8]) -> String {

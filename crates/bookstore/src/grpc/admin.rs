@@ -2,9 +2,9 @@
 
 use std::pin::Pin;
 
-use ::grpc::{Request, Response, Status};
 use futures_util::{Stream, StreamExt as _, stream};
 use hosting::Access;
+use quire_rpc::{Request, Response, Status};
 
 use super::token::page_size;
 use super::wire::{

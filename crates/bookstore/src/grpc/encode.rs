@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ::grpc::wire;
+use quire_rpc::wire;
 
 use crate::{catalogue::Book, money::Cents};
 

@@ -7,8 +7,8 @@ mod shop;
 mod token;
 pub mod wire;
 
-use ::grpc::{Code, Status};
 pub use admin::AdminService;
+use quire_rpc::{Code, Status};
 pub use shop::ShopService;
 
 use crate::{catalogue, fault::Fault};

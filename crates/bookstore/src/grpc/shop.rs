@@ -2,12 +2,12 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use ::grpc::{
+use futures_util::{Stream, stream};
+use quire_rpc::{
     Encode, Encoded, Request, Response, Status,
     server::{Answer, Call, Later},
     wire::delimited_len,
 };
-use futures_util::{Stream, stream};
 
 use super::{
     encode,

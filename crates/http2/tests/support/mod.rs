@@ -1,7 +1,7 @@
 //! A server connection and the raw frames to feed it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use http2::{Config, Connection, ConnectionError, ErrorCode, Event, HEAD_BYTES, PREFACE, Side, StreamKey};
+use quire_http2::{Config, Connection, ConnectionError, ErrorCode, Event, HEAD_BYTES, PREFACE, Side, StreamKey};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;

@@ -2,9 +2,9 @@
 
 use std::{num::NonZeroU64, pin::Pin};
 
-use ::grpc::{Request, Response, Status};
 use futures_util::{Stream, stream};
 use hosting::Access;
+use quire_rpc::{Request, Response, Status};
 
 use super::wire::{SnapshotChunk, SnapshotEntry, SnapshotRequest, key_admin_service_server::KeyAdminService};
 use crate::{

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use ::grpc::{
+use bytes::Bytes;
+use quire_rpc::{
     Encoded,
     wire::{self, Fields, Value},
 };
-use bytes::Bytes;
 
 use crate::entry::Entry;
 

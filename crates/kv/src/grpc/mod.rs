@@ -6,9 +6,9 @@ mod pairs;
 mod range;
 pub mod wire;
 
-use ::grpc::{Code, Status};
 pub use admin::AdminService;
 pub use pairs::PairsService;
+use quire_rpc::{Code, Status};
 pub use range::RangeService;
 
 use crate::fault::Fault;

@@ -1,6 +1,6 @@
 //! `io.grpc.KeyValueService`: the four calls on one key.
 
-use ::grpc::{
+use quire_rpc::{
     Encoded, Request, Response, Status,
     server::{Answer, Call, Later},
 };

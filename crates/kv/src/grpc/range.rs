@@ -2,12 +2,12 @@
 
 use std::{ops::ControlFlow, pin::Pin};
 
-use ::grpc::{
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use quire_rpc::{
     Encoded, Request, Response, Status,
     server::{Answer, Call, Later},
 };
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{
     encode::{Parts, fits_usual_message, time_to_live},

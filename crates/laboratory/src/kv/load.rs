@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bench::template::Turn;
 use bench::workload::grpc::Requests;
 use bytes::Bytes;
-use grpc::client::Path;
 use kv::grpc::wire::{PutRequest, RetrieveRequest};
 use prost::Message;
+use quire_rpc::client::Path;
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 

@@ -7,8 +7,8 @@ use bench::template::Sources;
 use bench::workload::Workload;
 use bench::workload::grpc::Requests;
 use bench::workload::http::{self, HttpWorkload, dialer};
-use grpc::Encoding;
 use prost::Message as _;
+use quire_rpc::Encoding;
 use records::grpc::wire::ReaderRequest;
 
 use crate::lab::{calls, closed, measure};

@@ -1,6 +1,6 @@
 //! Rows as field 1 of `ReaderResponse`. Must agree to the byte with what prost makes of the same message.
 
-use ::grpc::wire::{bytes_len, delimited_len, put_bytes, put_delimited, put_length};
+use quire_rpc::wire::{bytes_len, delimited_len, put_bytes, put_delimited, put_length};
 
 /// `records`, `fields` and `key` alike.
 const FIRST: u8 = 1;

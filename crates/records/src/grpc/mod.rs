@@ -5,7 +5,7 @@ mod shape;
 mod stream;
 pub mod wire;
 
-use ::grpc::Status;
+use quire_rpc::Status;
 
 pub use self::{reader::ReaderGrpc, stream::StreamGrpc};
 use crate::fault::Fault;

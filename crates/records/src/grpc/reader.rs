@@ -1,6 +1,6 @@
 //! `ReaderService`: an answer in one message.
 
-use ::grpc::{
+use quire_rpc::{
     Encoded, Encoding, Request, Response, Status,
     server::{Answer, Call, Later},
 };

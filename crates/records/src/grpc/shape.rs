@@ -1,8 +1,8 @@
 //! The messages that answer: around rows that lie ready, and made of columns by prost. Both agree to the byte.
 
-use ::grpc::wire::{put_length, put_number};
 use bytes::Bytes;
 use prost::Message as _;
+use quire_rpc::wire::{put_length, put_number};
 
 use super::wire::{Field, ReaderResponse, ReaderResponseString, Record};
 use crate::{encode::Format, records::Shape, selection::Selection};

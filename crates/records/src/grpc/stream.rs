@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use ::grpc::{Encoded, Request, Response, Status, Stream, unfold};
+use quire_rpc::{Encoded, Request, Response, Status, Stream, unfold};
 
 use super::{
     shape::RECORDS,

@@ -1,7 +1,7 @@
 //! The same rows by every way of asking, finding and encoding.
 
-use grpc::Code;
 use proptest::{prelude::*, test_runner::TestRunner};
+use quire_rpc::Code;
 use records::{Encode, Keep, Scan, Settings};
 
 use crate::common::{ask, encoded, get, lines_of, objects_of, reader, refused, rows_of, serve};

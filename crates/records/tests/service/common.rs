@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
 
-use grpc::{
+use quire_rpc::{
     Code, Server, Status,
     client::{Channel, Settings as ChannelSettings},
 };

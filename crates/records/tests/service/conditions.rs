@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use grpc::client::Channel;
+use quire_rpc::client::Channel;
 use records::{Limits, Settings};
 
 use crate::common::{ask, get, http, reader, serve};

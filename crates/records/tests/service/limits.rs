@@ -1,6 +1,6 @@
 //! Bounds on answers and on work.
 
-use grpc::Code;
+use quire_rpc::Code;
 use records::{Encode, Limits, Scan, Settings, grpc::wire::ReaderRequest};
 
 use crate::common::{ask, get, reader, refused, serve};

@@ -1,6 +1,6 @@
 //! Answers in many messages.
 
-use grpc::Code;
+use quire_rpc::Code;
 use records::{
     Encode, Limits, Settings,
     grpc::wire::{ReaderResponse, StreamRequest},

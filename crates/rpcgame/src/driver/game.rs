@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-use ::grpc::Status;
-use ::grpc::client::ConnectError;
+use quire_rpc::Status;
+use quire_rpc::client::ConnectError;
 
 use super::silence::Standing;
 use crate::checksum::{Checksum, Sums};

@@ -11,7 +11,7 @@ mod silence;
 mod stream;
 mod unary;
 
-use ::grpc::client::{Channel, Settings};
+use quire_rpc::client::{Channel, Settings};
 use tokio::time::{Instant as Deadline, timeout_at};
 
 pub use game::{Failure, LeanFailure, Options, Outcome, PROGRESS_MESSAGES, Progress, Transport};

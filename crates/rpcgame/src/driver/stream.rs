@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ::grpc::client::Channel;
-use ::grpc::{Code, Encoded, Ignored, Request, Status, Stream};
+use quire_rpc::client::Channel;
+use quire_rpc::{Code, Encoded, Ignored, Request, Status, Stream};
 use tokio::time::timeout;
 
 use super::game::{Failure, Options, Outcome, Progress, Received, checksum};
@@ -185,7 +185,7 @@ mod tests {
     async fn a_server_says_whether_it_has_the_stream() {
         for has_stream in [true, false] {
             let games = Games::new(GameLimits::default());
-            let server = ::grpc::Server::builder().add_service(RpcGameServer::new(GameService::new(games.clone())));
+            let server = quire_rpc::Server::builder().add_service(RpcGameServer::new(GameService::new(games.clone())));
             let server = if has_stream {
                 server.add_service(RpcGameStreamServer::new(StreamService::new(games)))
             } else {

@@ -7,8 +7,8 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ::grpc::client::Channel;
-use ::grpc::{Code, Request, Response, Status};
+use quire_rpc::client::Channel;
+use quire_rpc::{Code, Request, Response, Status};
 use tokio::time::Instant;
 
 use super::game::{Failure, Options, Outcome, Progress, Received, Transport, checksum};

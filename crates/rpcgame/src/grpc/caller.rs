@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use ::grpc::{Metadata, Peer, Request};
+use quire_rpc::{Metadata, Peer, Request};
 
 use crate::checksum::Sums;
 use crate::refusal::Refusal;

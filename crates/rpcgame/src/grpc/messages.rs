@@ -1,7 +1,9 @@
 //! The contract's messages, read where they lie and written by hand. Must agree with what prost makes of them.
 
-use ::grpc::wire::{Fields, Malformed, Value, bytes_len, number_len, put_bytes, put_delimited, put_number, put_packed};
-use ::grpc::{Decode, Encode, Payload, Status};
+use quire_rpc::wire::{
+    Fields, Malformed, Value, bytes_len, number_len, put_bytes, put_delimited, put_number, put_packed,
+};
+use quire_rpc::{Decode, Encode, Payload, Status};
 
 use crate::number::{self, DIGITS_MAX};
 use crate::refusal::{Field, Refusal};

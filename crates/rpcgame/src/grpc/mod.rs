@@ -6,7 +6,7 @@ mod stream;
 mod unary;
 pub mod wire;
 
-use ::grpc::{Code, Status};
+use quire_rpc::{Code, Status};
 
 pub use caller::GAME_METADATA;
 pub use stream::StreamService;

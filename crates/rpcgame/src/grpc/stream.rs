@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::grpc::{Encoded, Metadata, Peer, Request, Response, Status, Stream, Streaming, unfold};
+use quire_rpc::{Encoded, Metadata, Peer, Request, Response, Status, Stream, Streaming, unfold};
 
 use super::caller;
 use super::messages::{Play, Played, digits};

@@ -1,8 +1,8 @@
 //! `RPCGame`: one message a call. What comes in order is answered where it lies; what comes early waits as a future.
 
-use ::grpc::server::{Answer, Call, Later};
-use ::grpc::{Encoded, Request, Response, Status};
 use bytes::Bytes;
+use quire_rpc::server::{Answer, Call, Later};
+use quire_rpc::{Encoded, Request, Response, Status};
 
 use super::caller;
 use super::messages::{Try, digits, write_value};

@@ -1,6 +1,6 @@
 //! Which callers play one game, and in which order messages may come.
 
-use grpc::Code;
+use quire_rpc::Code;
 use rpcgame::grpc::wire::DoneRequest;
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
 use rpcgame::{GameLimits, Group, Sums};
@@ -79,7 +79,7 @@ async fn a_named_game_is_played_over_many_connections() {
         client.r#try(request).await.unwrap();
     }
     send(&stranger, 1, "one", 1).await.unwrap();
-    let mut request = grpc::Request::new(DoneRequest {});
+    let mut request = quire_rpc::Request::new(DoneRequest {});
     request.metadata_mut().insert("quire-game", "ours").unwrap();
     let sums = first.done(request).await.unwrap().into_inner();
     assert_eq!(sums.client_checksum, format!("{:016x}", expected_of(100).client).into_bytes());

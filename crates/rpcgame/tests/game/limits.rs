@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grpc::{Code, Status};
+use quire_rpc::{Code, Status};
 use rpcgame::game::EARLY_BYTES;
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
 use rpcgame::{GameLimits, Group};

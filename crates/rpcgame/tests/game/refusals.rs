@@ -1,6 +1,6 @@
 //! What a message may not be; after each refusal the game goes on.
 
-use grpc::{Code, Status};
+use quire_rpc::{Code, Status};
 use rpcgame::GameLimits;
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;
 

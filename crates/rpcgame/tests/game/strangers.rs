@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use grpc::server::{Answer, Call, Later};
-use grpc::{Encoded, Request, Response, Status};
+use quire_rpc::server::{Answer, Call, Later};
+use quire_rpc::{Encoded, Request, Response, Status};
 use rpcgame::driver::{Failure, Input, Options, Outcome, Pair, Progress, SILENCE, Standing, Transport, play};
 use rpcgame::grpc::StreamService;
 use rpcgame::grpc::wire::rpc_game_server::{RpcGame, RpcGameServer};
@@ -96,7 +96,7 @@ impl Blocking {
     async fn serve(self) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(grpc::Server::builder().add_service(RpcGameServer::new(self)).serve(listener, pending()));
+        tokio::spawn(quire_rpc::Server::builder().add_service(RpcGameServer::new(self)).serve(listener, pending()));
         address
     }
 }
@@ -196,7 +196,7 @@ async fn a_server_without_the_game_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = RpcGameStreamServer::new(StreamService::new(Games::new(GameLimits::default())));
-    tokio::spawn(grpc::Server::builder().add_service(service).serve(listener, pending()));
+    tokio::spawn(quire_rpc::Server::builder().add_service(service).serve(listener, pending()));
     for transport in [Transport::Unary, Transport::Windowed] {
         let unserved = play_at(address, transport, 10).await.unwrap_err();
         says(&unserved, ["does not serve the RPC game", "name the address of a server that does"]);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use grpc::client::Channel;
-use grpc::{Code, Encoded, Request, Status, Streaming};
+use quire_rpc::client::Channel;
+use quire_rpc::{Code, Encoded, Request, Status, Streaming};
 use rpcgame::GameLimits;
 use rpcgame::grpc::messages::{Played, write_play};
 use rpcgame::grpc::wire::rpc_game_client::RpcGameClient;

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use grpc::client::{Channel, Settings as ChannelSettings};
-use grpc::wire::put_delimited;
-use grpc::{Encoded, Encoding, Request, Response, Status};
+use quire_rpc::client::{Channel, Settings as ChannelSettings};
+use quire_rpc::wire::put_delimited;
+use quire_rpc::{Encoded, Encoding, Request, Response, Status};
 use rpcgame::grpc::wire::rpc_game_client::{RpcGameClient, TRY};
 use rpcgame::grpc::wire::rpc_game_server::RpcGameServer;
 use rpcgame::grpc::wire::rpc_game_stream_server::RpcGameStreamServer;
@@ -27,7 +27,7 @@ pub(crate) fn input_path() -> PathBuf {
 /// Serves games over gRPC on a port of their own.
 pub(crate) async fn serve(settings: GameLimits) -> (SocketAddr, Games) {
     let games = Games::new(settings);
-    let server = grpc::Server::builder()
+    let server = quire_rpc::Server::builder()
         .add_service(RpcGameServer::new(GameService::new(games.clone())))
         .add_service(RpcGameStreamServer::new(StreamService::new(games.clone())));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -13,12 +13,12 @@ use ::kv::{
     grpc::wire::{SnapshotChunk, SnapshotRequest, key_admin_service_client::KeyAdminServiceClient},
 };
 use anyhow::{Context as _, bail, ensure};
-use grpc::{
+use hosting::address::Target;
+use quire_rpc::{
     Request,
     client::{Channel, Settings},
     prost::{self, Message as _},
 };
-use hosting::address::Target;
 
 use super::{
     archive::Entries,
@@ -109,7 +109,7 @@ fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) ->
     taken.with_context(cannot)
 }
 
-fn told(status: &grpc::Status) -> anyhow::Error {
+fn told(status: &quire_rpc::Status) -> anyhow::Error {
     anyhow::anyhow!("{:?}, {}", status.code(), status.message())
 }
 

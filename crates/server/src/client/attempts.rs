@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grpc::{Code, Reach, Response, Status, client::Channel};
+use quire_rpc::{Code, Reach, Response, Status, client::Channel};
 use serde_json::{Value, json};
 
 use crate::{cli::ConnectionArgs, exit::Exit, screen};

@@ -13,7 +13,7 @@ use bookstore::{
         ListTopicsRequest, book_store_client::BookStoreClient,
     },
 };
-use grpc::{Code, Request, Status, Streaming, client::Channel};
+use quire_rpc::{Code, Request, Status, Streaming, client::Channel};
 use rand_core::{OsRng, RngCore as _};
 use serde_json::{Value, json};
 

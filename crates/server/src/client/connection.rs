@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use grpc::client::{Channel, Settings};
 use hosting::address::Target;
+use quire_rpc::client::{Channel, Settings};
 
 use crate::{cli::ConnectionArgs, config, screen, transport::tls};
 

@@ -6,8 +6,8 @@ mod sources;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use grpc::Limits;
 use hosting::{Choice, Layers, Open, Reader, Refused};
+use quire_rpc::Limits;
 
 use self::sources::Sources;
 use crate::{

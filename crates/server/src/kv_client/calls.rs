@@ -11,7 +11,7 @@ use ::kv::grpc::wire::{
     key_value_service_client::KeyValueServiceClient,
 };
 use bytes::Bytes;
-use grpc::{Code, Request, client::Channel};
+use quire_rpc::{Code, Request, client::Channel};
 use serde_json::{Value, json};
 
 use super::{command::Command, text::Form};

@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use grpc::Code;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::ConstCounter},
     registry::Unit,
 };
+use quire_rpc::Code;
 
 /// What calls of methods that do not exist are counted as.
 const OTHER: &str = "other";

@@ -1,7 +1,7 @@
 //! Health checks over gRPC: each service's health under the names of its gRPC services. Must not know any service.
 
-use grpc::health::HealthReporter;
 use hosting::Service;
+use quire_rpc::health::HealthReporter;
 use tokio::{sync::watch, task::JoinSet};
 
 /// The name of the server as a whole.

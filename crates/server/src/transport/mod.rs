@@ -12,18 +12,18 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use grpc::{
+use hosting::{
+    Error, Observe, Route, Service, Serving, Site,
+    metrics::{self, Refusals},
+};
+use prometheus_client::registry::Registry;
+use quire_rpc::{
     Limits, Server,
     health::{DESCRIPTORS, HealthReporter},
     reflection::Reflection,
     rustls::ServerConfig,
     server::Builder,
 };
-use hosting::{
-    Error, Observe, Route, Service, Serving, Site,
-    metrics::{self, Refusals},
-};
-use prometheus_client::registry::Registry;
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
 use self::{counts::Counts, health::Health, threads::Threads, watch::Watch};
@@ -135,7 +135,7 @@ fn observer(counts: Counts, refusals: Refusals) -> Observe {
 
 /// Registers what the transport counts.
 fn count(registry: &mut Registry, counts: &Counts, server: &Arc<OnceLock<Server>>, refusals: &Refusals) {
-    refusals.show(watch::LIMITS.map(grpc::server::Refusal::name));
+    refusals.show(watch::LIMITS.map(quire_rpc::server::Refusal::name));
     let ours = registry.sub_registry_with_prefix("quire");
     ours.register_collector(Box::new(counts.clone()));
     let server = Arc::clone(server);

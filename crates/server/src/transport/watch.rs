@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use grpc::server::{CallReport, Observer, Refusal};
 use hosting::metrics::Refusals;
+use quire_rpc::server::{CallReport, Observer, Refusal};
 
 use super::counts::MethodCounts;
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::{admin_client::AdminClient, book_store_client::BookStoreClient};
-use grpc::client::{Channel, Settings};
+use quire_rpc::client::{Channel, Settings};
 
 use super::{lost_pages::LostPages, wait_for};
 

@@ -3,7 +3,7 @@
 use bookstore::grpc::wire::{
     ListRequest, LogEntryKind, LogRequest, RestockRequest, TailLogRequest, UpdatePriceRequest,
 };
-use grpc::{Code, Request, Status};
+use quire_rpc::{Code, Request, Status};
 
 use crate::common::{
     process::{self, Server, Start},

@@ -3,7 +3,7 @@
 use bookstore::grpc::wire::{
     BookTopicRequest, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,
 };
-use grpc::{Code, Status};
+use quire_rpc::{Code, Status};
 
 use crate::common::{
     audit::Audit,

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use grpc::{Code, Request};
+use quire_rpc::{Code, Request};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::{BuyBookReply, ItemNumberRequest, RestockRequest};
-use grpc::{Code, Status};
+use quire_rpc::{Code, Status};
 
 use crate::common::{
     PATIENCE,

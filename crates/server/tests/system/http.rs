@@ -8,7 +8,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::HelloRequest;
-use grpc::{Request, client::Path};
+use quire_rpc::{Request, client::Path};
 
 use crate::common::{
     PATIENCE, http, poll,

@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use grpc::{Code, Status, client::Channel};
 use kv::grpc::wire::{
     CreateRequest, DeleteRequest, RetrieveRequest, UpdateRequest, WatchRequest,
     key_range_service_client::KeyRangeServiceClient, key_value_service_client::KeyValueServiceClient,
 };
+use quire_rpc::{Code, Status, client::Channel};
 use rand_core::{OsRng, RngCore as _};
 use tokio::task::JoinSet;
 
@@ -276,7 +276,7 @@ async fn simulated_work_takes_its_time_and_a_deadline_ends_the_wait() {
     let server = Start::default().set("kv.read_delay_ms=60000").set("kv.write_delay_ms=5").serve(folder.path());
     let client = client(server.channel());
     client.create(create("k", b"v".to_vec())).await.expect("created");
-    let mut read = grpc::Request::new(RetrieveRequest { key: "k".into(), want_details: false });
+    let mut read = quire_rpc::Request::new(RetrieveRequest { key: "k".into(), want_details: false });
     read.set_timeout(Duration::from_millis(50));
     let late = client.retrieve(read).await.expect_err("the work takes a minute");
     assert_eq!(late.code(), Code::DeadlineExceeded);

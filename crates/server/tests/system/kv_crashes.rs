@@ -10,14 +10,14 @@ use std::{
     },
 };
 
-use grpc::{
-    Code,
-    health::{HealthCheckRequest, HealthClient},
-};
 use kv::grpc::wire::{
     CreateRequest, RetrieveRequest, ScanRequest, SnapshotRequest, UpdateRequest, WatchRequest,
     key_admin_service_client::KeyAdminServiceClient, key_range_service_client::KeyRangeServiceClient,
     key_value_service_client::KeyValueServiceClient,
+};
+use quire_rpc::{
+    Code,
+    health::{HealthCheckRequest, HealthClient},
 };
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::{BookTopicRequest, HelloRequest, ListRequest, TailLogRequest};
-use grpc::{Code, Status};
+use quire_rpc::{Code, Status};
 use tokio::task::JoinSet;
 
 use crate::common::{

@@ -8,7 +8,7 @@ use bookstore::grpc::wire::{
     ListTopicsRequest, Topic,
     book_store_server::{BookStore, BookStoreServer},
 };
-use grpc::{
+use quire_rpc::{
     Encoded, Request, Response, Server, Status, Stream,
     server::{Answer, Call, Later},
 };

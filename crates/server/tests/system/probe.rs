@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bench::probe::Probe;
 use bookstore::grpc::wire::BookTopicRequest;
-use grpc::rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
+use quire_rpc::rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 
 use crate::common::{
     process::{Server, Start},

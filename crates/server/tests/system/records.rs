@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use grpc::Code;
+use quire_rpc::Code;
 use records::grpc::wire::record_stream_service_client::RecordStreamServiceClient;
 use records::grpc::wire::{ReaderRequest, StreamRequest, reader_service_client::ReaderServiceClient};
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, net::TcpListener, path::Path, process::Output};
 
-use grpc::{
+use quire_rpc::{
     Request,
     client::Channel,
     health::{HealthCheckRequest, HealthClient},
@@ -160,7 +160,7 @@ async fn a_game_that_is_not_enabled_is_not_served_anywhere() {
     let folder = folder();
     let server = Start::default().set("rpcgame.enabled=false").serve(folder.path());
     let status = RpcGameClient::new(server.channel()).done(DoneRequest {}).await.expect_err("no such service");
-    assert_eq!(status.code(), grpc::Code::Unimplemented);
+    assert_eq!(status.code(), quire_rpc::Code::Unimplemented);
     assert!(!server.log.text().contains("RPC game"), "{}", server.log.text());
 }
 

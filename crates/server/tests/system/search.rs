@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bookstore::grpc::wire::{BookListReply, BookTopicRequest, ListTopicsReply, ListTopicsRequest};
-use grpc::Code;
+use quire_rpc::Code;
 
 use crate::common::{
     http, poll,
@@ -172,7 +172,7 @@ async fn topics_are_listed_by_pages_and_found_by_a_text_near_them() {
     let server = Server::start(folder.path());
     let ask = async |page_size, page_token: &str, near: &str| {
         let request = ListTopicsRequest { page_size, page_token: page_token.to_owned(), near: near.to_owned() };
-        server.shop().list_topics(request).await.map(grpc::Response::into_inner)
+        server.shop().list_topics(request).await.map(quire_rpc::Response::into_inner)
     };
     let names = |reply: &ListTopicsReply| -> Vec<(String, i64)> {
         reply.topics.iter().map(|topic| (topic.name.clone(), topic.books)).collect()

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::{HelloRequest, TailLogRequest};
-use grpc::health::{HealthCheckRequest, HealthClient};
+use quire_rpc::health::{HealthCheckRequest, HealthClient};
 use tokio::task::JoinSet;
 
 use crate::common::{

@@ -9,7 +9,7 @@ use bookstore::grpc::wire::{
     BuyBookReply, BuyOutcome, ItemNumberRequest, LogEntryKind, RestockRequest, UpdatePriceRequest,
     book_store_client::BookStoreClient,
 };
-use grpc::Status;
+use quire_rpc::Status;
 use tokio::task::JoinSet;
 
 use crate::common::{
@@ -33,7 +33,7 @@ async fn rush(
     let mut tasks = JoinSet::new();
     for place in 0..buyers {
         let (shop, wish) = (shops[place % shops.len()].clone(), wish(place));
-        tasks.spawn(async move { shop.buy(wish).await.map(grpc::Response::into_inner) });
+        tasks.spawn(async move { shop.buy(wish).await.map(quire_rpc::Response::into_inner) });
     }
     tasks.join_all().await
 }

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use grpc::client::{Channel, Path, Settings, WireMessage};
-use grpc::{Code, Decode, Encoded, Ignored, Metadata, Request, Status, Stream};
+use quire_rpc::client::{Channel, Path, Settings, WireMessage};
+use quire_rpc::{Code, Decode, Encoded, Ignored, Metadata, Request, Status, Stream};
 
 use super::endings::{DATA, Endings, ending_of};
 use super::payload::Requests;

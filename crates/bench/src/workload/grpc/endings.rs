@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grpc::Code;
+use quire_rpc::Code;
 
 use super::outcome::{OutcomeField, VALUES_MAX};
 use crate::workload::{ENDINGS_MAX, Ending};

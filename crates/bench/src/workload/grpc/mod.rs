@@ -18,8 +18,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grpc::Metadata;
-use grpc::client::{Path, Settings};
+use quire_rpc::Metadata;
+use quire_rpc::client::{Path, Settings};
 
 pub use call::{GrpcSession, REST};
 pub use endings::{Classify, Endings, OWN_ENDINGS_FIRST};
@@ -57,7 +57,7 @@ impl GrpcWorkload {
     pub fn new(target: Target, path: &str, shape: Shape, requests: Requests) -> Self {
         let defaults = Settings::default();
         let settings = Settings {
-            http2: grpc::http2::Config {
+            http2: quire_rpc::http2::Config {
                 stream_window_bytes: STREAM_WINDOW_BYTES,
                 connection_window_bytes: CONNECTION_WINDOW_BYTES,
                 frame_bytes_max: FRAME_BYTES_MAX,
@@ -99,13 +99,13 @@ impl GrpcWorkload {
 
     /// Compresses requests, however short, where that makes them shorter.
     #[must_use]
-    pub fn compression(self, encoding: Option<grpc::Encoding>) -> Self {
+    pub fn compression(self, encoding: Option<quire_rpc::Encoding>) -> Self {
         self.change(|shared| shared.settings.compression = encoding.map(|encoding| (encoding, 0)))
     }
 
     /// What answers may be compressed with, as the server is told.
     #[must_use]
-    pub fn accepts(self, encodings: &[grpc::Encoding]) -> Self {
+    pub fn accepts(self, encodings: &[quire_rpc::Encoding]) -> Self {
         self.change(|shared| shared.settings.accepts = encodings.to_vec())
     }
 

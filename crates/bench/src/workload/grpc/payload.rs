@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
-use grpc::client::Path;
 use prost::Message as _;
 use prost_reflect::MessageDescriptor;
+use quire_rpc::client::Path;
 use serde_json::Value;
 
 use super::fit::{Misfit, message_from_json};

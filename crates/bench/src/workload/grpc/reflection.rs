@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, anyhow, bail};
-use grpc::client::{Channel, Path};
-use grpc::{Code, Request, Status, Stream};
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use protox::file::{FileResolver, GoogleFileResolver};
+use quire_rpc::client::{Channel, Path};
+use quire_rpc::{Code, Request, Status, Stream};
 
 use proto::ServerReflectionRequest;
 use proto::server_reflection_request::MessageRequest;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use grpc::client::Channel;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
+use quire_rpc::client::Channel;
 
 use super::nearest::listed;
 use super::reflection;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use grpc::client::{Channel, Settings};
-use grpc::rustls::ClientConfig;
+use quire_rpc::client::{Channel, Settings};
+use quire_rpc::rustls::ClientConfig;
 
 use crate::probe::Probe;
 use crate::tls::TlsArgs;

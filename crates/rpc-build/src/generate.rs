@@ -1,0 +1,302 @@
+//! The text of a service: a trait, the server around it, and the client.
+
+use prost_build::{Method, Service};
+
+pub(crate) struct Generator {
+    pub(crate) server: bool,
+    pub(crate) client: bool,
+    /// `package.Service.Method` of the methods whose messages stay bytes on the server.
+    pub(crate) bytes: Vec<String>,
+}
+
+impl prost_build::ServiceGenerator for Generator {
+    fn generate(&mut self, service: Service, out: &mut String) {
+        if self.server {
+            out.push_str(&server(&service, &self.bytes));
+        }
+        if self.client {
+            out.push_str(&client(&service));
+        }
+    }
+}
+
+/// A type as a module below the messages' own names it.
+fn outer(path: &str) -> String {
+    let absolute = path.starts_with("::") || path.starts_with("crate::") || path.starts_with('(');
+    if absolute { path.to_owned() } else { format!("super::{path}") }
+}
+
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    let letters: Vec<char> = name.chars().collect();
+    for (position, letter) in letters.iter().enumerate() {
+        let after_lower = position > 0 && !letters[position - 1].is_uppercase();
+        let before_lower = position > 0 && letters.get(position + 1).is_some_and(|next| next.is_lowercase());
+        if letter.is_uppercase() && (after_lower || before_lower) && !out.ends_with('_') {
+            out.push('_');
+        }
+        out.extend(letter.to_lowercase());
+    }
+    out
+}
+
+fn full_name(service: &Service) -> String {
+    if service.package.is_empty() {
+        service.proto_name.clone()
+    } else {
+        format!("{}.{}", service.package, service.proto_name)
+    }
+}
+
+fn docs(comments: &prost_build::Comments, indent: &str, fallback: &str) -> String {
+    if comments.leading.is_empty() {
+        return format!("{indent}/// {fallback}\n");
+    }
+    let mut out = String::new();
+    for line in &comments.leading {
+        out.extend([format!("{indent}///{line}\n")]);
+    }
+    out
+}
+
+const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications, dead_code)]\n";
+
+fn server(service: &Service, bytes: &[String]) -> String {
+    let name = &service.name;
+    let full_name = full_name(service);
+    let (mut methods, mut table, mut paths) = (String::new(), String::new(), String::new());
+    for method in &service.methods {
+        let is_bytes = bytes.contains(&format!("{full_name}.{}", method.proto_name));
+        methods.push_str(&trait_method(method, is_bytes));
+        table.push_str(&table_entry(method, is_bytes));
+        paths.extend([format!("\"/{full_name}/{}\", ", method.proto_name)]);
+    }
+    let docs = docs(&service.comments, "    ", "A service.");
+    format!(
+        "/// Server of `{full_name}`.\n{ALLOW}pub mod {module}_server {{
+    /// The service's full name.
+    pub const NAME: &str = \"{full_name}\";
+
+    /// The paths of its methods, in the order of the contract.
+    pub const METHODS: [&str; {count}] = [{paths}];
+
+{docs}    pub trait {name}: Send + Sync + Sized + 'static {{
+{methods}    }}
+
+    /// Serves an implementation of [`{name}`].
+    #[derive(Debug)]
+    pub struct {name}Server<T> {{
+        service: ::std::sync::Arc<T>,
+    }}
+
+    impl<T> Clone for {name}Server<T> {{
+        fn clone(&self) -> Self {{
+            Self {{ service: ::std::sync::Arc::clone(&self.service) }}
+        }}
+    }}
+
+    impl<T: {name}> {name}Server<T> {{
+        /// The service's full name.
+        pub const NAME: &'static str = NAME;
+
+        /// Serves `service`.
+        pub fn new(service: T) -> Self {{
+            Self {{ service: ::std::sync::Arc::new(service) }}
+        }}
+
+        /// Serves a service that is shared.
+        pub fn from_arc(service: ::std::sync::Arc<T>) -> Self {{
+            Self {{ service }}
+        }}
+    }}
+
+    impl<T: {name}> ::quire_rpc::server::Service for {name}Server<T> {{
+        fn name(&self) -> &'static str {{
+            Self::NAME
+        }}
+
+        fn methods(self) -> ::std::vec::Vec<::quire_rpc::server::Method> {{
+            ::std::vec![
+{table}            ]
+        }}
+    }}
+}}
+",
+        module = snake(name),
+        count = service.methods.len(),
+    )
+}
+
+/// Request and reply type of a method as its trait has them.
+fn types(method: &Method, is_bytes: bool) -> (String, String) {
+    let (input, output) = (outer(&method.input_type), outer(&method.output_type));
+    let encoded = || String::from("::quire_rpc::Encoded");
+    let request = match (method.client_streaming, is_bytes) {
+        (false, _) => input,
+        (true, false) => format!("::quire_rpc::Streaming<{input}>"),
+        (true, true) => format!("::quire_rpc::Streaming<{}>", encoded()),
+    };
+    (request, if is_bytes { encoded() } else { output })
+}
+
+fn stream_name(method: &Method) -> String {
+    format!("{}Stream", method.proto_name)
+}
+
+/// A unary method of bytes has its own form: it may answer at once.
+fn is_call(method: &Method, is_bytes: bool) -> bool {
+    is_bytes && shape(method) == "unary"
+}
+
+fn trait_method(method: &Method, is_bytes: bool) -> String {
+    let (request, output) = types(method, is_bytes);
+    let name = &method.name;
+    let docs = docs(&method.comments, "        ", "A method.");
+    if is_call(method, is_bytes) {
+        return format!(
+            "{docs}        fn {name}(
+            &self,
+            call: ::quire_rpc::server::Call<'_, {request}>,
+        ) -> ::quire_rpc::server::Answer<impl ::quire_rpc::server::Later + use<Self>>;
+"
+        );
+    }
+    let mut out = String::new();
+    let reply = if method.server_streaming {
+        let stream = stream_name(method);
+        out.extend([format!(
+            "        /// What [`Self::{name}`] answers with.
+        type {stream}: ::quire_rpc::Stream<Item = ::std::result::Result<{output}, ::quire_rpc::Status>> + Send + 'static;
+"
+        )]);
+        format!("Self::{stream}")
+    } else {
+        output
+    };
+    out.extend([format!(
+        "{docs}        fn {name}(
+            &self,
+            request: ::quire_rpc::Request<{request}>,
+        ) -> impl ::std::future::Future<Output = ::std::result::Result<::quire_rpc::Response<{reply}>, ::quire_rpc::Status>> + Send;
+"
+    )]);
+    out
+}
+
+fn table_entry(method: &Method, is_bytes: bool) -> String {
+    let (request, _) = types(method, is_bytes);
+    let (name, proto_name) = (&method.name, &method.proto_name);
+    let (shape, call) = if is_call(method, is_bytes) {
+        (
+            "bytes",
+            format!(
+                "|service: &::std::sync::Arc<T>, call: ::quire_rpc::server::Call<'_, {request}>| service.{name}(call)"
+            ),
+        )
+    } else {
+        let call = format!(
+            "|service: ::std::sync::Arc<T>, request: ::quire_rpc::Request<{request}>| async move {{
+                        service.{name}(request).await
+                    }}"
+        );
+        (shape(method), call)
+    };
+    format!(
+        "                ::quire_rpc::server::Method::{shape}(
+                    \"{proto_name}\",
+                    ::std::sync::Arc::clone(&self.service),
+                    {call},
+                ),
+"
+    )
+}
+
+fn shape(method: &Method) -> &'static str {
+    match (method.client_streaming, method.server_streaming) {
+        (false, false) => "unary",
+        (false, true) => "server_streaming",
+        (true, false) => "client_streaming",
+        (true, true) => "bidi_streaming",
+    }
+}
+
+fn client(service: &Service) -> String {
+    let name = &service.name;
+    let full_name = full_name(service);
+    let (mut methods, mut paths) = (String::new(), String::new());
+    for method in &service.methods {
+        let constant = method.name.trim_start_matches("r#").to_uppercase();
+        let proto_name = &method.proto_name;
+        paths.extend([format!(
+            "    /// The path of `{proto_name}`, for calls with other types than the contract's.
+    pub static {constant}: ::quire_rpc::client::Path = ::quire_rpc::client::Path::new(\"/{full_name}/{proto_name}\");\n"
+        )]);
+        methods.push_str(&client_method(method, &constant));
+    }
+    let docs = docs(&service.comments, "    ", "A service's client.");
+    format!(
+        "/// Client of `{full_name}`.\n{ALLOW}pub mod {module}_client {{
+{paths}
+{docs}    #[derive(Clone, Debug)]
+    pub struct {name}Client {{
+        channel: ::quire_rpc::client::Channel,
+    }}
+
+    impl {name}Client {{
+        /// Calls through `channel`.
+        pub fn new(channel: ::quire_rpc::client::Channel) -> Self {{
+            Self {{ channel }}
+        }}
+
+        /// The channel, with its settings for calls.
+        pub fn channel(&self) -> &::quire_rpc::client::Channel {{
+            &self.channel
+        }}
+
+{methods}    }}
+}}
+",
+        module = snake(name),
+    )
+}
+
+fn client_method(method: &Method, constant: &str) -> String {
+    let (input, output) = (outer(&method.input_type), outer(&method.output_type));
+    let name = &method.name;
+    let shape = shape(method);
+    let docs = docs(&method.comments, "        ", "A method.");
+    let request = if method.client_streaming {
+        format!("impl ::quire_rpc::client::IntoStreamingRequest<Message = {input}>")
+    } else {
+        format!("impl ::std::convert::Into<::quire_rpc::Request<{input}>>")
+    };
+    let convert = if method.client_streaming { "into_streaming_request" } else { "into" };
+    let reply = if method.server_streaming { format!("::quire_rpc::Streaming<{output}>") } else { output };
+    format!(
+        "{docs}        pub async fn {name}(
+            &self,
+            request: {request},
+        ) -> ::std::result::Result<::quire_rpc::Response<{reply}>, ::quire_rpc::Status> {{
+            self.channel.{shape}(&{constant}, request.{convert}()).await
+        }}
+
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::snake;
+
+    #[test]
+    fn names_become_modules_as_rust_writes_them() {
+        for (name, expected) in [
+            ("BookStore", "book_store"),
+            ("KeyValueService", "key_value_service"),
+            ("RPCGame", "rpc_game"),
+            ("V1", "v1"),
+        ] {
+            assert_eq!(snake(name), expected);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Our channel's connections to our server: how many there may be, how they end, and which calls move to the next one.
+
+mod support;
+
+use std::task::Poll;
+use std::time::Duration;
+
+use quire_rpc::client::{Channel, RetryPolicy, Settings};
+use quire_rpc::{Code, Limits, Request};
+use rpc_testing::proto::Message;
+use rpc_testing::proto::echo_client::EchoClient;
+use support::{NEVER, Running, begin, open, text};
+
+#[tokio::test]
+async fn too_many_calls_are_refused_and_later_ones_served() {
+    let server = Running::new(Limits { calls_max: 2, ..Limits::default() }).await;
+    let client = server.client().await;
+    let held = [open(&client).await, open(&client).await];
+    assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::ResourceExhausted);
+    for (sender, mut echoes) in held {
+        drop(sender);
+        assert!(echoes.message().await.unwrap().is_none());
+    }
+    client.call(text("x")).await.unwrap();
+    assert_eq!(server.stopped().await.get("refused Calls"), 1);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_so() {
+    let server = Running::new(Limits { connections_max: 1, ..Limits::default() }).await;
+    let first = server.client().await;
+    first.call(text("x")).await.unwrap();
+    let second = server.client().await;
+    assert_eq!(second.call(text("x")).await.unwrap_err().code(), Code::ResourceExhausted);
+    first.call(text("x")).await.unwrap();
+}
+
+#[tokio::test]
+async fn drain_finishes_calls_and_the_channel_moves_to_the_next_server() {
+    let mut server = Running::new(Limits::default()).await;
+    let address = server.address;
+    let client = server.client().await;
+    let (sender, mut echoes) = open(&client).await;
+    server.stop();
+    let listener = loop {
+        match tokio::net::TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
+        }
+        tokio::task::yield_now().await;
+    };
+    let next = Running::on(listener, Limits::default(), |builder| builder);
+    // The server's farewell stands before this echo.
+    sender.send(text("under way")).await.unwrap();
+    assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"under way");
+    let mut request = Request::new(text("new"));
+    request.set_wait_for_ready(true);
+    client.call(request).await.unwrap();
+    sender.send(text("done")).await.unwrap();
+    assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"done");
+    drop(sender);
+    assert!(echoes.message().await.unwrap().is_none());
+    server.stopped().await;
+    assert_eq!(next.counts.get("/testing.Echo/Call OK"), 1);
+}
+
+#[tokio::test]
+async fn drain_gives_up_on_calls_that_never_end() {
+    let limits = Limits { drain_timeout: Duration::from_millis(200), ..Limits::default() };
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    let slow = client.clone();
+    let slow = begin(&client, async move { slow.late(NEVER).await }).await;
+    server.stopped().await;
+    assert_eq!(slow.await.unwrap().unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn connections_end_at_their_age_without_a_failed_call() {
+    let limits = Limits { connection_age_max: Some(Duration::from_millis(50)), ..Limits::default() };
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    let calls = async {
+        loop {
+            let mut request = Request::new(text("x"));
+            request.set_wait_for_ready(true);
+            client.call(request).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = calls => {}
+        () = server.counts.until(|counts| counts.get("opened") > 2) => {}
+    }
+}
+
+#[tokio::test]
+async fn dead_peer_is_found_by_keepalive() {
+    let limits = Limits {
+        keepalive_interval: Some(Duration::from_millis(50)),
+        keepalive_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let server = Running::new(limits).await;
+    let live = server.client().await;
+    let mut dead = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut dead, &support::greeting()).await.unwrap();
+    server.counts.until(|counts| counts.get("closed: no answer to a keepalive ping") == 1).await;
+    live.call(text("x")).await.unwrap();
+    assert_eq!(server.counts.get("opened"), 2);
+}
+
+#[tokio::test]
+async fn unreachable_server_fails_calls_unless_they_wait() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let channel = Channel::builder(&format!("http://{address}")).unwrap().connect_lazy().unwrap();
+    let client = EchoClient::new(channel);
+    assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
+    let waiting = client.clone();
+    let waiting = tokio::spawn(async move {
+        let mut request = Request::new(text("patient"));
+        request.set_wait_for_ready(true);
+        waiting.call(request).await
+    });
+    // The first of these takes its turn behind the one that waits.
+    for _ in 0..2 {
+        assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
+    }
+    assert!(!waiting.is_finished());
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let _server = Running::on(listener, Limits::default(), |builder| builder);
+    assert_eq!(waiting.await.unwrap().unwrap().get_ref().payload, b"patient");
+}
+
+#[tokio::test]
+async fn only_calls_that_are_safe_are_tried_again() {
+    let server = Running::new(Limits::default()).await;
+    let retry =
+        RetryPolicy { codes: vec![Code::Aborted], backoff_first: Duration::from_millis(1), ..RetryPolicy::default() };
+    let settings = Settings { retry: Some(retry), ..Settings::default() };
+    let client = EchoClient::new(server.channel(settings).await);
+    let failing = || Request::new(Message { fail: 10, ..Message::default() });
+    client.call(failing()).await.unwrap_err();
+    assert_eq!(server.counts.get("/testing.Echo/Call ABORTED"), 1);
+    let mut safe = failing();
+    safe.set_safe_to_retry(true);
+    client.call(safe).await.unwrap_err();
+    assert_eq!(server.counts.get("/testing.Echo/Call ABORTED"), 4);
+}
+
+#[tokio::test]
+async fn closed_channel_lets_calls_finish_and_takes_no_more() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings { connections: 3, ..Settings::default() }).await;
+    let client = EchoClient::new(channel.clone());
+    let (sender, mut echoes) = open(&client).await;
+    let mut closing = std::pin::pin!(channel.close());
+    assert!(std::future::poll_fn(|cx| Poll::Ready(closing.as_mut().poll(cx))).await.is_pending());
+    sender.send(text("last")).await.unwrap();
+    assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"last");
+    drop(sender);
+    assert!(echoes.message().await.unwrap().is_none());
+    closing.await;
+    assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn dropped_channel_closes_its_connections() {
+    let server = Running::new(Limits::default()).await;
+    let client = server.client().await;
+    client.call(text("x")).await.unwrap();
+    drop(client);
+    server.counts.until(|counts| counts.get("closed") == 1).await;
+}
+
+#[tokio::test]
+async fn client_keeps_to_the_servers_stream_limit() {
+    let mut limits = Limits::default();
+    limits.http2.concurrent_streams_max = 3;
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.late(Message { delay_ms: 5, ..Message::default() }).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn http1_and_plain_http2_reach_the_http_service() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Running::new(Limits::default()).await;
+    let mut http1 = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    http1
+        .write_all(b"POST /one HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    http1.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("hello /one\nbody"), "{answer}");
+
+    let mut http2 = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let head = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
+    http2.write_all(&[support::greeting(), support::frame(1, 5, 1, &head)].concat()).await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.windows(8).any(|window| window == b"hello /\n") {
+        assert_ne!(http2.read_buf(&mut seen).await.unwrap(), 0);
+    }
+}

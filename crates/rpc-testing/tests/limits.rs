@@ -1,0 +1,147 @@
+//! The limits of server and channel that the other files do not reach, each reached.
+
+mod support;
+
+use std::time::Duration;
+
+use quire_rpc::client::Settings;
+use quire_rpc::{Code, Limits, unfold};
+use rpc_testing::proto::Message;
+use rpc_testing::proto::echo_client::EchoClient;
+use support::{Running, greeting, text};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+fn slow(client: &EchoClient, delay_ms: u32) -> tokio::task::JoinHandle<Result<(), quire_rpc::Status>> {
+    let client = client.clone();
+    tokio::spawn(async move { client.late(Message { delay_ms, ..Message::default() }).await.map(|_| ()) })
+}
+
+#[tokio::test]
+async fn beyond_the_refusals_connections_are_closed_without_a_word() {
+    let server = Running::new(Limits { connections_max: 0, refusals_max: 1, ..Limits::default() }).await;
+    let mut refused = TcpStream::connect(server.address).await.unwrap();
+    refused.write_all(&greeting()).await.unwrap();
+    assert!(refused.read(&mut [0; 64]).await.unwrap() > 0);
+    let mut closed = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(closed.read(&mut [0; 64]).await.unwrap(), 0);
+    assert_eq!(server.counts.get("refused Refusals"), 1);
+}
+
+#[tokio::test]
+async fn http1_connection_too_many_is_told_to_come_back() {
+    let server = Running::new(Limits { connections_max: 0, ..Limits::default() }).await;
+    let mut http1 = TcpStream::connect(server.address).await.unwrap();
+    http1.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    http1.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.to_lowercase().contains("retry-after: 1"), "{answer}");
+}
+
+#[tokio::test]
+async fn http1_head_over_the_limit_is_refused() {
+    let server = Running::new(Limits { http1_head_bytes_max: 8 * 1024, ..Limits::default() }).await;
+    let mut http1 = TcpStream::connect(server.address).await.unwrap();
+    let head = format!("GET / HTTP/1.1\r\nhost: a\r\nlarge: {}\r\n\r\n", "x".repeat(20_000));
+    let _ = http1.write_all(head.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = http1.read_to_end(&mut answer).await;
+    assert!(answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn idle_connection_is_drained() {
+    let limits = Limits { connection_idle_max: Some(Duration::from_millis(100)), ..Limits::default() };
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    slow(&client, 300).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(server.server.connections(), 0);
+    client.call(text("again")).await.unwrap();
+}
+
+#[tokio::test]
+async fn unread_messages_hold_the_stream_and_nothing_else() {
+    let mut limits = Limits { unread_bytes_max: 1000, ..Limits::default() };
+    limits.http2.stream_window_bytes = 1000;
+    let server = Running::new(limits).await;
+    let client = server.client().await;
+    // `Each` answers with what it reads, and the answers are not read, so it soon reads no more.
+    let endless = unfold((), |()| async { Some((text(&"x".repeat(500)), ())) });
+    let mut settings = Settings::default();
+    settings.http2.stream_window_bytes = 1000;
+    let narrow = EchoClient::new(server.channel(Settings { unread_bytes_max: 1000, ..settings }).await);
+    let mut echoes = narrow.each(endless).await.unwrap().into_inner();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for _ in 0..20 {
+        narrow.call(text("others")).await.unwrap();
+        client.call(text("others")).await.unwrap();
+    }
+    for _ in 0..200 {
+        assert_eq!(echoes.message().await.unwrap().unwrap().payload.len(), 500);
+    }
+}
+
+#[tokio::test]
+async fn calls_beyond_a_connections_share_wait_and_beyond_the_queue_fail() {
+    let server = Running::new(Limits::default()).await;
+    let settings = Settings { calls_per_connection_max: 1, waiting_calls_max: 3, ..Settings::default() };
+    let client = EchoClient::new(server.channel(settings).await);
+    let calls: Vec<_> = (0..20).map(|_| slow(&client, 20)).collect();
+    let mut refused = 0;
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(()) => {}
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted);
+                refused += 1;
+            }
+        }
+    }
+    assert!((1..=17).contains(&refused), "{refused} refused");
+}
+
+#[tokio::test]
+async fn channel_finds_a_dead_server_by_keepalive() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let dead = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&support::frame(4, 0, 0, &[])).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    });
+    let settings = Settings {
+        keepalive_interval: Some(Duration::from_millis(50)),
+        keepalive_timeout: Duration::from_millis(50),
+        ..Settings::default()
+    };
+    let builder = quire_rpc::client::Channel::builder(&format!("http://{address}")).unwrap().settings(settings);
+    let client = EchoClient::new(builder.connect().await.unwrap());
+    let call = tokio::time::timeout(Duration::from_secs(5), client.call(text("x"))).await.expect("fails in time");
+    assert_eq!(call.unwrap_err().code(), Code::Unavailable);
+    dead.abort();
+}
+
+#[test]
+fn connections_are_shared_out_to_worker_runtimes() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    for _ in 0..2 {
+        let send = send.clone();
+        std::thread::spawn(move || {
+            let runtime = runtime();
+            send.send(runtime.handle().clone()).unwrap();
+            runtime.block_on(std::future::pending::<()>());
+        });
+    }
+    let workers: Vec<_> = receive.iter().take(2).collect();
+    runtime().block_on(async {
+        let server = Running::with(Limits::default(), |builder| builder.workers(workers)).await;
+        let client = EchoClient::new(server.channel(Settings { connections: 4, ..Settings::default() }).await);
+        for _ in 0..20 {
+            client.call(text("x")).await.unwrap();
+        }
+        assert_eq!(server.counts.get("opened"), 4);
+        assert_eq!(server.stopped().await.get("/testing.Echo/Call OK"), 20);
+    });
+}

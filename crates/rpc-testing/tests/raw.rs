@@ -1,0 +1,131 @@
+//! What tools need of the channel: messages as bytes, paths known at run time, times and bytes on the wire.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prost::Message as _;
+use quire_rpc::client::{Path, Settings};
+use quire_rpc::{Code, Encoded, Encoding, Ignored, Limits, Request, unfold};
+use rpc_testing::proto::Message;
+use support::{Running, text};
+
+#[test]
+fn one_text_is_one_path() {
+    let (first, second) = (Path::named("/a.B/C"), Path::named(&["/a.B", "C"].join("/")));
+    assert!(std::ptr::eq(first, second));
+    assert!(!std::ptr::eq(first, Path::named("/a.B/D")));
+}
+
+#[tokio::test]
+async fn encoded_message_is_sent_any_number_of_times_and_its_answer_is_timed() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let path = Path::named("/testing.Echo/Call");
+    for payload in [1, 100_000] {
+        let message = text(&"x".repeat(payload)).encode_to_vec();
+        let wire = channel.wire_message(&message);
+        for _ in 0..3 {
+            let began = Instant::now();
+            let answer = channel.unary_raw(path, Request::new(wire.clone())).await;
+            let head_at = answer.head_at.unwrap();
+            assert!(began <= head_at && head_at <= Instant::now());
+            assert_eq!(answer.reply.unwrap().message().unwrap(), message);
+        }
+    }
+}
+
+#[tokio::test]
+async fn refusal_is_timed_too_and_failure_without_an_answer_is_not() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let failing = channel.wire_message(&Message { fail: 5, ..Message::default() }.encode_to_vec());
+    let answer = channel.unary_raw(Path::named("/testing.Echo/Call"), Request::new(failing)).await;
+    assert_eq!(answer.reply.unwrap_err().code(), Code::NotFound);
+    assert!(answer.head_at.is_some());
+    let late = channel.wire_message(&Message { delay_ms: 3_600_000, ..Message::default() }.encode_to_vec());
+    let mut request = Request::new(late);
+    request.set_timeout(Duration::from_millis(5));
+    let answer = channel.unary_raw(Path::named("/testing.Echo/Late"), request).await;
+    assert_eq!(answer.reply.unwrap_err().code(), Code::DeadlineExceeded);
+    assert!(answer.head_at.is_none());
+}
+
+#[tokio::test]
+async fn wire_message_is_compressed_as_the_channel_says() {
+    let server = Running::with(Limits::default(), |builder| builder.compress(Encoding::Zstd, 0)).await;
+    let message = text(&"x".repeat(100_000)).encode_to_vec();
+    for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        let channel = server.channel(Settings { compression: Some((encoding, 0)), ..Settings::default() }).await;
+        let wire = channel.wire_message(&message);
+        let answer = channel.unary_raw(Path::named("/testing.Echo/Call"), Request::new(wire)).await;
+        assert_eq!(answer.reply.unwrap().message().unwrap(), message);
+        let traffic = channel.traffic();
+        assert!(traffic.sent_bytes < 10_000 && traffic.received_bytes < 10_000, "{traffic:?}");
+    }
+}
+
+#[tokio::test]
+async fn streams_carry_encoded_messages_and_may_leave_answers_unread() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let path = Path::named("/testing.Echo/Each");
+    let messages: Arc<[Bytes]> = ["", "a", "bc"].map(|payload| text(payload).encode_to_vec().into()).into();
+    let stream = |messages: Arc<[Bytes]>| {
+        unfold((messages, 0), |(messages, next): (Arc<[Bytes]>, usize)| async move {
+            Some((Encoded::from(messages.get(next)?.clone()), (messages, next + 1)))
+        })
+    };
+    let replies = channel.bidi_streaming::<_, Encoded>(path, Request::new(stream(Arc::clone(&messages)))).await;
+    let mut replies = replies.unwrap().into_inner();
+    for message in &*messages {
+        assert_eq!(replies.message().await.unwrap().unwrap().into_bytes(), message);
+    }
+    assert!(replies.message().await.unwrap().is_none());
+    let replies = channel.bidi_streaming::<_, Ignored>(path, Request::new(stream(messages))).await;
+    let mut replies = replies.unwrap().into_inner();
+    for _ in 0..3 {
+        assert_eq!(replies.message().await.unwrap(), Some(Ignored));
+    }
+    assert!(replies.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn traffic_is_what_both_sockets_carried() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings { connections: 2, ..Settings::default() }).await;
+    let before = channel.traffic();
+    assert!(before.sent_bytes >= 2 * 24, "the prefaces: {before:?}");
+    let wire = channel.wire_message(&text(&"x".repeat(10_000)).encode_to_vec());
+    for _ in 0..10 {
+        let answer = channel.unary_raw(Path::named("/testing.Echo/Call"), Request::new(wire.clone())).await;
+        answer.reply.unwrap();
+    }
+    let after = channel.traffic();
+    for (before, after) in [(before.sent_bytes, after.sent_bytes), (before.received_bytes, after.received_bytes)] {
+        assert!((100_000..103_000).contains(&(after - before)), "{before} {after}");
+    }
+}
+
+#[tokio::test]
+async fn abandoned_answer_makes_room_for_a_call_that_waits() {
+    let mut limits = Limits::default();
+    limits.http2.concurrent_streams_max = 1;
+    let server = Running::new(limits).await;
+    let channel = server.channel(Settings::default()).await;
+    let endless = unfold((), |()| std::future::pending::<Option<(Encoded, ())>>());
+    let call = channel.bidi_streaming::<_, Ignored>(Path::named("/testing.Echo/Each"), Request::new(endless)).await;
+    // The next call is handed over before the connection has seen that the first one's answer is dropped.
+    let mut next =
+        std::pin::pin!(channel.unary_raw(Path::named("/testing.Echo/Call"), Request::new(channel.wire_message(&[]))));
+    std::future::poll_fn(|cx| {
+        assert!(next.as_mut().poll(cx).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    drop(call.unwrap());
+    let answer = tokio::time::timeout(Duration::from_secs(20), next).await.expect("the first call makes room");
+    answer.reply.unwrap();
+}

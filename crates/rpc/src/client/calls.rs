@@ -1,0 +1,270 @@
+//! The calls of one client connection: commands in, requests out, and what the connection brings.
+//!
+//! Must not know the transport.
+//!
+//! Implements: gRPC over HTTP/2, "Requests", the client's side.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use quire_http2::{
+    CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, Head, Indexing, Side, StreamKey,
+};
+use tokio::time::Instant;
+
+use super::command::{Body, Command, Outgoing, ReplyTo, Start};
+use super::settings::Settings;
+use super::target::Target;
+use crate::compression::{self, Encoding};
+use crate::message::{Assembler, Framed};
+use crate::status::Status;
+use crate::streaming::Inbox;
+use crate::timeout;
+use crate::wake::WakeSet;
+
+/// Calls begun before the server has said how many it takes; RFC 9113 section 6.5.2 asks for no less than this.
+const STREAMS_UNASKED: usize = 100;
+
+/// A message up to this is copied between the frames; a longer one is sent from where it lies.
+const COPIED_BYTES_MAX: usize = 8 * 1024;
+
+const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
+
+pub(super) enum Reply {
+    Unary {
+        to: ReplyTo,
+        message: Option<Framed<Bytes>>,
+    },
+    /// The caller is told when the head comes; until then it waits at `to`.
+    Stream {
+        to: Option<ReplyTo>,
+        inbox: Arc<Inbox>,
+    },
+}
+
+pub(super) struct Active {
+    number: u64,
+    pub(super) stream: StreamKey,
+    pub(super) reply: Reply,
+    deadline: Option<Instant>,
+    pub(super) head: Option<(Arc<Head>, Option<Encoding>)>,
+    pub(super) is_timed: bool,
+    pub(super) head_at: Option<std::time::Instant>,
+    pub(super) assembler: Assembler,
+    pub(super) outgoing: Option<Box<dyn Outgoing>>,
+    pub(super) unreleased: usize,
+}
+
+pub(super) struct Calls {
+    pub(super) connection: Connection,
+    target: Arc<Target>,
+    /// What `grpc-accept-encoding` says.
+    accepted: String,
+    pub(super) settings: Arc<Settings>,
+    pub(super) slots: Vec<Option<Active>>,
+    pub(super) wakes: Arc<WakeSet>,
+    pub(super) wakers: Vec<Waker>,
+    /// Head blocks by the number of the path, each without and with compression named.
+    heads: Vec<[CachedBlock; 2]>,
+    /// Calls beyond what the server allows at once.
+    waiting: VecDeque<Start>,
+    /// Streams with more to send than there is room.
+    pub(super) blocked: Vec<StreamKey>,
+    pub(super) scratch: Vec<u8>,
+    epoch: Instant,
+    pub(super) now: Instant,
+    /// When the read that is being taken in came, if a call has asked.
+    pub(super) read_at: Option<std::time::Instant>,
+    pub(super) pong_seen: bool,
+}
+
+impl Calls {
+    pub(super) fn new(target: Arc<Target>, settings: Arc<Settings>) -> Self {
+        let now = Instant::now();
+        let config: Config = settings.http2.clone();
+        Self {
+            connection: Connection::new(Side::Client, config, 0),
+            target,
+            accepted: compression::accepted(&settings.accepts),
+            slots: Vec::new(),
+            wakes: WakeSet::new(settings.calls_per_connection_max),
+            wakers: Vec::new(),
+            heads: Vec::new(),
+            waiting: VecDeque::new(),
+            blocked: Vec::new(),
+            scratch: Vec::new(),
+            epoch: now,
+            now,
+            read_at: None,
+            pong_seen: false,
+            settings,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.connection.live_streams() == 0 && self.waiting.is_empty()
+    }
+
+    pub(super) fn drain(&mut self) {
+        if self.waiting.is_empty() {
+            self.connection.drain();
+        }
+    }
+
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::Connect => {}
+            Command::Start(start) if self.waiting.len() >= self.settings.waiting_calls_max => {
+                start.reply_to.fail(Status::resource_exhausted("too many calls wait for their turn"), true);
+            }
+            Command::Start(start) => {
+                self.waiting.push_back(start);
+                self.start_waiting();
+            }
+            Command::Cancel(number) => {
+                self.waiting.retain(|start| start.number != number);
+                let found = self.slots.iter().flatten().find(|active| active.number == number);
+                if let Some(stream) = found.map(|active| active.stream) {
+                    self.slots[stream.index()] = None;
+                    self.connection.reset(stream, ErrorCode::CANCEL);
+                    self.start_waiting();
+                }
+            }
+        }
+    }
+
+    /// Opens as many of the waiting calls as the server and our own limit allow.
+    pub(super) fn start_waiting(&mut self) {
+        let most = if self.connection.is_awaiting_peer() { STREAMS_UNASKED } else { usize::MAX };
+        let most = most.min(self.settings.calls_per_connection_max);
+        while self.connection.live_streams() < most && self.connection.can_open().is_ok() {
+            let Some(start) = self.waiting.pop_front() else { return };
+            self.start(start);
+        }
+    }
+
+    /// Calls that were not begun, for another connection.
+    pub(super) fn take_waiting(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.waiting).into_iter().map(Command::Start).collect()
+    }
+
+    fn start(&mut self, start: Start) {
+        let Start { number, path, metadata, deadline, compression, is_timed, is_unread, body, reply_to, .. } = start;
+        let timeout = match deadline.map(|deadline| deadline.checked_duration_since(self.now)) {
+            Some(None) => return reply_to.fail(Status::deadline_exceeded("time was up before the call began"), true),
+            Some(left) => left,
+            None => None,
+        };
+        let head_number = path.number();
+        if self.heads.len() <= head_number {
+            self.heads.resize_with(head_number + 1, Default::default);
+        }
+        let plain = metadata.is_empty() && timeout.is_none();
+        let mut uncached = CachedBlock::default();
+        let cache =
+            if plain { &mut self.heads[head_number][usize::from(compression.is_some())] } else { &mut uncached };
+        let (target, accepted) = (&self.target, &self.accepted);
+        let scheme: &[u8] = if target.tls.is_some() { b"https" } else { b"http" };
+        let opened = self.connection.open(cache, false, |put| {
+            put(b":method", b"POST", Indexing::Insert);
+            put(b":scheme", scheme, Indexing::Insert);
+            put(b":path", path.text.as_bytes(), Indexing::Insert);
+            put(b":authority", target.authority.as_bytes(), Indexing::Insert);
+            put(b"te", b"trailers", Indexing::Insert);
+            put(b"content-type", b"application/grpc", Indexing::Insert);
+            put(b"user-agent", USER_AGENT, Indexing::Insert);
+            put(b"grpc-accept-encoding", accepted.as_bytes(), Indexing::Insert);
+            if let Some(encoding) = compression {
+                put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
+            }
+            if let Some(timeout) = timeout {
+                put(b"grpc-timeout", timeout::format(timeout).as_bytes(), Indexing::Literal);
+            }
+            for field in metadata.wire() {
+                let secret = matches!(field.name(), b"authorization" | b"cookie");
+                put(field.name(), field.value(), if secret { Indexing::Never } else { Indexing::Literal });
+            }
+        });
+        let Ok(stream) = opened else {
+            return reply_to.fail(Status::unavailable("the connection takes no more calls"), true);
+        };
+        self.make_room(stream);
+        let outgoing = match body {
+            Body::Message(framed) => {
+                self.send_framed(stream, framed);
+                None
+            }
+            Body::Shared(framed) => {
+                self.send_framed(stream, framed);
+                None
+            }
+            Body::Messages(outgoing) => Some(outgoing),
+        };
+        let reply = match reply_to {
+            to @ ReplyTo::Unary(_) => Reply::Unary { to, message: None },
+            to @ ReplyTo::Stream(_) => {
+                let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.settings.unread_bytes_max);
+                Reply::Stream { to: Some(to), inbox }
+            }
+        };
+        if outgoing.is_some() {
+            self.wakes.mark(stream.index());
+        }
+        let assembler = if is_unread { Assembler::unread() } else { Assembler::default() };
+        let (head, head_at, unreleased) = (None, None, 0);
+        let active =
+            Active { number, stream, reply, deadline, head, is_timed, head_at, assembler, outgoing, unreleased };
+        self.slots[stream.index()] = Some(active);
+    }
+
+    /// Sends the only message of a request.
+    fn send_framed(&mut self, stream: StreamKey, framed: impl AsRef<[u8]> + Into<Bytes>) {
+        let _ = if framed.as_ref().len() <= COPIED_BYTES_MAX {
+            self.connection.send_slice(stream, framed.as_ref(), true)
+        } else {
+            self.connection.send_bytes(stream, framed.into(), true)
+        };
+    }
+
+    fn make_room(&mut self, stream: StreamKey) {
+        while self.slots.len() <= stream.index() {
+            self.wakers.push(self.wakes.waker(self.slots.len()));
+            self.slots.push(None);
+        }
+    }
+
+    pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
+        let elapsed = self.now.duration_since(self.epoch).as_millis();
+        let now_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        self.read_at = None;
+        while let Some(event) = self.connection.receive(input, now_ms)? {
+            match event {
+                Event::Headers { stream, head, end } => self.head(stream, head, end),
+                Event::Data { stream, data, end } => self.data(stream, data, end),
+                Event::Trailers { stream, head } => self.finish(stream, &head),
+                Event::Reset { stream, code, by_us } => {
+                    let untouched = code == ErrorCode::REFUSED_STREAM && !by_us;
+                    let status = self.deadline_kept(stream, code).unwrap_or_else(|| Status::from_reset(code));
+                    self.fail(stream, status, untouched);
+                }
+                Event::Pong(_) => self.pong_seen = true,
+                Event::GoAway { .. } => {}
+            }
+        }
+        self.start_waiting();
+        Ok(())
+    }
+
+    pub(super) fn active(&mut self, stream: StreamKey) -> Option<&mut Active> {
+        self.slots.get_mut(stream.index())?.as_mut().filter(|active| active.stream == stream)
+    }
+
+    /// A server keeps the deadline too and cancels the stream; its clock may be looked at before the caller's.
+    fn deadline_kept(&mut self, stream: StreamKey, code: ErrorCode) -> Option<Status> {
+        let deadline = self.active(stream)?.deadline?;
+        let is_kept = code == ErrorCode::CANCEL && Instant::now() >= deadline;
+        is_kept.then(|| Status::deadline_exceeded("time is up; the server cancelled the call"))
+    }
+}

@@ -1,0 +1,118 @@
+//! What callers ask of a connection, and what comes back.
+//!
+//! Must not know how a connection does it.
+//!
+//! Implements: no specification.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use quire_http2::Head;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::path::Path;
+use crate::compression::Encoding;
+use crate::message::Framed;
+use crate::metadata::Metadata;
+use crate::status::{Reach, Status};
+use crate::streaming::Inbox;
+
+/// A failure, and whether the server is known to have done nothing.
+pub(super) struct Failure {
+    pub(super) status: Status,
+    pub(super) untouched: bool,
+    /// As [`RawReply::head_at`].
+    pub(super) head_at: Option<std::time::Instant>,
+}
+
+impl Failure {
+    pub(super) fn new(status: Status, untouched: bool) -> Self {
+        let status = if untouched { status.with_reach(Reach::Untouched) } else { status };
+        Self { status, untouched, head_at: None }
+    }
+}
+
+/// The answer to a unary call, not yet decoded.
+#[derive(Debug)]
+pub(super) struct RawReply {
+    pub(super) head: Arc<Head>,
+    pub(super) encoding: Option<Encoding>,
+    pub(super) message: Framed<Bytes>,
+    pub(super) trailers: Arc<Head>,
+    /// When the head was read, if the call asked for that.
+    pub(super) head_at: Option<std::time::Instant>,
+}
+
+/// The beginning of an answer that is a stream.
+pub(super) struct RawStream {
+    pub(super) head: Option<Arc<Head>>,
+    pub(super) encoding: Option<Encoding>,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+/// Messages on their way out, made as there is room for them.
+pub(super) trait Outgoing: Send {
+    /// Appends the next message, framed; `false` at the end.
+    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool>;
+}
+
+pub(super) enum ReplyTo {
+    Unary(oneshot::Sender<Result<RawReply, Failure>>),
+    Stream(oneshot::Sender<Result<RawStream, Failure>>),
+}
+
+pub(super) enum Body {
+    Message(Vec<u8>),
+    /// A message that others may send too.
+    Shared(Bytes),
+    Messages(Box<dyn Outgoing>),
+}
+
+/// A call for a connection to make.
+pub(super) struct Start {
+    pub(super) number: u64,
+    pub(super) path: &'static Path,
+    pub(super) metadata: Metadata,
+    pub(super) deadline: Option<Instant>,
+    pub(super) waits_for_ready: bool,
+    pub(super) compression: Option<Encoding>,
+    /// The caller wants to know when the head of the answer was read.
+    pub(super) is_timed: bool,
+    /// The answer's message is not wanted; it comes out empty.
+    pub(super) is_unread: bool,
+    pub(super) body: Body,
+    pub(super) reply_to: ReplyTo,
+}
+
+/// What callers ask of a connection.
+pub(super) enum Command {
+    /// Only connect.
+    Connect,
+    Start(Start),
+    /// The caller no longer waits for the answer.
+    Cancel(u64),
+}
+
+impl Command {
+    pub(super) fn waits_for_ready(&self) -> bool {
+        matches!(self, Self::Start(start) if start.waits_for_ready)
+    }
+
+    pub(super) fn fail(self, status: &Status, untouched: bool) {
+        if let Self::Start(start) = self {
+            start.reply_to.fail(status.clone(), untouched);
+        }
+    }
+}
+
+impl ReplyTo {
+    pub(super) fn fail(self, status: Status, untouched: bool) {
+        // If the caller is gone, the failure is dropped.
+        match self {
+            Self::Unary(to) => drop(to.send(Err(Failure::new(status, untouched)))),
+            Self::Stream(to) => drop(to.send(Err(Failure::new(status, untouched)))),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The task of one client connection: takes calls from its lane, reads, writes, keeps alive.
+//!
+//! Implements: RFC 9113 sections 3.4 (preface), 6.7 (PING, for keepalive) and 9.1 (connection management).
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use quire_http2::ConnectionError;
+use tokio::io::AsyncWrite;
+use tokio::time::{Instant, Sleep};
+
+use super::calls::Calls;
+use super::command::Command;
+use super::lane::{Lane, State};
+use super::settings::Settings;
+use super::target::{Target, Transport};
+use crate::io::{Inlet, poll_write};
+use crate::status::Status;
+
+/// Rounds in one poll before other tasks have their turn.
+const ROUNDS_MAX: usize = 16;
+const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
+
+pub(super) struct Connection {
+    io: Pin<Box<dyn Transport>>,
+    inlet: Inlet,
+    calls: Calls,
+    lane: Arc<Lane>,
+    settings: Arc<Settings>,
+    commands: VecDeque<Command>,
+    failure: Option<ConnectionError>,
+    is_ready: bool,
+    timer: Pin<Box<Sleep>>,
+    opened_at: Instant,
+    read_at: Instant,
+    ping_sent_at: Option<Instant>,
+    /// The server takes no more calls: the lane has another connection, and this one only finishes what it began.
+    is_retired: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        io: Pin<Box<dyn Transport>>,
+        lane: Arc<Lane>,
+        target: Arc<Target>,
+        settings: Arc<Settings>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            io,
+            inlet: Inlet::default(),
+            calls: Calls::new(target, Arc::clone(&settings)),
+            lane,
+            settings,
+            commands: VecDeque::new(),
+            failure: None,
+            is_ready: false,
+            timer: Box::pin(tokio::time::sleep_until(now)),
+            opened_at: now,
+            read_at: now,
+            ping_sent_at: None,
+            is_retired: false,
+        }
+    }
+
+    /// Whether the server ever spoke: then the next connection is tried at once.
+    pub(super) fn was_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// Runs to the end of the connection; what was not begun goes back to the lane for the next.
+    pub(super) async fn run(&mut self) -> String {
+        let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
+        if !self.is_retired {
+            self.fail_calls(&reason);
+        }
+        let waiting = self.calls.take_waiting().into_iter().chain(std::mem::take(&mut self.commands));
+        if self.is_ready {
+            waiting.for_each(|command| self.lane.push(command));
+        } else {
+            waiting.for_each(|command| match command {
+                command if command.waits_for_ready() => self.lane.push(command),
+                command => command.fail(&Status::unavailable(reason.clone()), true),
+            });
+        }
+        reason
+    }
+
+    /// Calls are under way that end on this connection, while others begin on the next.
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired
+    }
+
+    /// Lets the last calls end.
+    pub(super) async fn finish(mut self) {
+        let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
+        self.fail_calls(&reason);
+    }
+
+    fn fail_calls(&mut self, reason: &str) {
+        let status = Status::unavailable(format!("the connection ended: {reason}"));
+        self.calls.fail_all(&status);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        if !self.is_retired {
+            self.lane.register(cx.waker());
+        }
+        self.calls.wakes.register(cx.waker());
+        self.calls.now = Instant::now();
+        for round in 0.. {
+            match self.round(cx) {
+                Ok(true) if round < ROUNDS_MAX => {}
+                Ok(true) => {
+                    cx.waker().wake_by_ref();
+                    break;
+                }
+                Ok(false) => break,
+                Err(reason) => return Poll::Ready(reason),
+            }
+        }
+        if !self.is_retired && self.calls.connection.is_going_away() && !self.lane.is_closing() {
+            self.is_retired = true;
+            return Poll::Ready("the server takes no more calls".to_owned());
+        }
+        self.poll_clock(cx)
+    }
+
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        let mut progress = self.read(cx)?;
+        if !self.is_retired {
+            progress |= self.take_commands();
+        }
+        progress |= self.calls.poll_woken();
+        progress |= self.write(cx)?;
+        Ok(progress)
+    }
+
+    fn take_commands(&mut self) -> bool {
+        self.lane.take(&mut self.commands);
+        let any = !self.commands.is_empty();
+        while let Some(command) = self.commands.pop_front() {
+            self.calls.command(command);
+        }
+        if self.lane.is_closing() {
+            self.calls.drain();
+        }
+        any
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        let calls = &mut self.calls;
+        let frame_bytes_max = self.settings.http2.frame_bytes_max as usize;
+        let polled = self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, |input| calls.take_in(input));
+        match polled {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Err(error)) => Err(error.to_string()),
+            Poll::Ready(Ok((0, _))) => Err("closed by the server".to_owned()),
+            Poll::Ready(Ok((_, taken))) => {
+                self.read_at = self.calls.now;
+                self.ping_sent_at = self.ping_sent_at.filter(|_| !std::mem::take(&mut self.calls.pong_seen));
+                self.failure = self.failure.or(taken.err());
+                if !self.is_ready && !self.calls.connection.is_awaiting_peer() && self.failure.is_none() {
+                    self.is_ready = true;
+                    self.lane.set_state(State::Ready);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        let mut progress = false;
+        loop {
+            self.calls.connection.pump();
+            progress |= self.calls.unblock();
+            let output = self.calls.connection.output();
+            if output.is_empty() {
+                break;
+            }
+            match poll_write(&mut self.io, cx, output) {
+                Poll::Ready(Ok(0)) | Poll::Pending => return Ok(progress),
+                Poll::Ready(Ok(_)) => progress = true,
+                Poll::Ready(Err(error)) => return Err(error.to_string()),
+            }
+        }
+        if let Some(error) = self.failure {
+            return Err(error.to_string());
+        }
+        if self.calls.connection.is_drained() && self.calls.is_idle() {
+            let _ = Pin::new(&mut self.io).poll_shutdown(cx);
+            return Err("drained".to_owned());
+        }
+        Ok(progress)
+    }
+
+    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        loop {
+            let now = self.calls.now;
+            let handshake_ends = (!self.is_ready).then(|| self.opened_at + self.settings.connect_timeout);
+            if handshake_ends.is_some_and(|at| at <= now) {
+                return Poll::Ready("no answer from the server in time".to_owned());
+            }
+            let answer_due = self.ping_sent_at.map(|at| at + self.settings.keepalive_timeout);
+            if answer_due.is_some_and(|at| at <= now) {
+                return Poll::Ready("no answer to a keepalive ping".to_owned());
+            }
+            let interval = self.settings.keepalive_interval.filter(|_| self.ping_sent_at.is_none());
+            let ping_due = interval.filter(|_| !self.calls.is_idle()).map(|interval| self.read_at + interval);
+            if ping_due.is_some_and(|at| at <= now) {
+                self.calls.connection.ping(KEEPALIVE);
+                self.ping_sent_at = Some(now);
+                if let Err(reason) = self.write(cx) {
+                    return Poll::Ready(reason);
+                }
+                continue;
+            }
+            let soonest = [handshake_ends, answer_due, ping_due].into_iter().flatten().min();
+            let wake_at = soonest.unwrap_or(now + Duration::from_hours(1));
+            if wake_at < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(wake_at);
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.calls.now = Instant::now();
+        }
+    }
+}

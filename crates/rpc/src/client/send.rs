@@ -1,0 +1,89 @@
+//! Streams on their way out, a message at a time as there is room; and calls whose caller is gone.
+//!
+//! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", and RFC 9113 section 6.4 (resets) for cancelling.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use quire_http2::{ErrorCode, StreamKey};
+
+use super::calls::{Calls, Reply};
+use super::command::Outgoing;
+
+/// Messages a stream may send in one poll before other calls have their turn.
+const MESSAGES_PER_POLL_MAX: usize = 64;
+
+impl Calls {
+    /// Polls the streams that woke up; returns whether there were any.
+    pub(super) fn poll_woken(&mut self) -> bool {
+        let wakes = Arc::clone(&self.wakes);
+        let mut any = false;
+        wakes.take(|index| {
+            any = true;
+            self.poll_slot(index);
+        });
+        any
+    }
+
+    fn poll_slot(&mut self, index: usize) {
+        let Some(Some(active)) = self.slots.get_mut(index) else { return };
+        let stream = active.stream;
+        if let Reply::Stream { to: None, inbox } = &active.reply
+            && inbox.is_abandoned()
+        {
+            self.slots[index] = None;
+            self.connection.reset(stream, ErrorCode::CANCEL);
+            return self.start_waiting();
+        }
+        if let Some(mut outgoing) = active.outgoing.take()
+            && self.send(stream, outgoing.as_mut())
+            && let Some(active) = self.active(stream)
+        {
+            active.outgoing = Some(outgoing);
+        }
+        self.release(stream);
+    }
+
+    /// Sends what there is room for; returns whether there may be more.
+    fn send(&mut self, stream: StreamKey, outgoing: &mut dyn Outgoing) -> bool {
+        let waker = self.wakers[stream.index()].clone();
+        let mut cx = Context::from_waker(&waker);
+        for _ in 0..MESSAGES_PER_POLL_MAX {
+            if !self.has_room(stream) {
+                self.blocked.push(stream);
+                return true;
+            }
+            self.scratch.clear();
+            match outgoing.poll_next(&mut cx, &mut self.scratch) {
+                Poll::Pending => return true,
+                Poll::Ready(false) => {
+                    let _ = self.connection.send_slice(stream, &[], true);
+                    return false;
+                }
+                Poll::Ready(true) => {
+                    let _ = self.connection.send_slice(stream, &self.scratch, false);
+                }
+            }
+        }
+        waker.wake_by_ref();
+        true
+    }
+
+    fn has_room(&mut self, stream: StreamKey) -> bool {
+        self.connection.queued_bytes(stream) == 0 && self.connection.output().len() < self.settings.output_bytes_max
+    }
+
+    /// Marks the streams for which there is room again; returns whether there are any.
+    pub(super) fn unblock(&mut self) -> bool {
+        let mut any = false;
+        for position in (0..self.blocked.len()).rev() {
+            let stream = self.blocked[position];
+            if self.has_room(stream) {
+                self.blocked.swap_remove(position);
+                self.wakes.mark(stream.index());
+                any = true;
+            }
+        }
+        any
+    }
+}

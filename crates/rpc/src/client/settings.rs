@@ -1,0 +1,92 @@
+//! What a channel allows and does, with defaults for a small machine.
+//!
+//! Must not know connections.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::retry::RetryPolicy;
+use crate::compression::Encoding;
+use crate::status::{Reach, Status};
+
+/// What a channel allows and does.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Limits of each connection's HTTP/2.
+    pub http2: quire_http2::Config,
+    /// Connections to the server.
+    pub connections: usize,
+    /// Calls at once on a connection, if the server allows as many; further ones wait for their turn.
+    pub calls_per_connection_max: usize,
+    /// Calls that wait for a connection or their turn on it; further ones fail with `RESOURCE_EXHAUSTED`.
+    pub waiting_calls_max: usize,
+    /// A received message, after decompression too.
+    pub message_bytes_max: usize,
+    /// Messages of a stream that wait for their reader; above, the stream's window stays closed.
+    pub unread_bytes_max: usize,
+    /// Output of a connection above which streams make no more messages.
+    pub output_bytes_max: usize,
+    /// TCP, TLS and the server's first frame.
+    pub connect_timeout: Duration,
+    /// Pause after the first failure to connect; doubles with each.
+    pub reconnect_first: Duration,
+    /// Longest pause between tries to connect.
+    pub reconnect_max: Duration,
+    /// Silence after which a connection with calls is pinged; none: never.
+    pub keepalive_interval: Option<Duration>,
+    /// How long the answer to that ping may take.
+    pub keepalive_timeout: Duration,
+    /// Which calls are tried again, and how.
+    pub retry: Option<RetryPolicy>,
+    /// Compresses requests of at least so many bytes.
+    pub compression: Option<(Encoding, usize)>,
+    /// What answers may be compressed with, as the server is told. An answer that is compressed all the same is read.
+    pub accepts: Vec<Encoding>,
+    /// Calls without a deadline of their own get this one.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            http2: quire_http2::Config {
+                stream_window_bytes: 1024 * 1024,
+                connection_window_bytes: 4 * 1024 * 1024,
+                ..quire_http2::Config::default()
+            },
+            connections: 1,
+            calls_per_connection_max: 1024,
+            waiting_calls_max: 100_000,
+            message_bytes_max: 4 * 1024 * 1024,
+            unread_bytes_max: 256 * 1024,
+            output_bytes_max: 1024 * 1024,
+            connect_timeout: Duration::from_secs(10),
+            reconnect_first: Duration::from_millis(100),
+            reconnect_max: Duration::from_secs(10),
+            keepalive_interval: None,
+            keepalive_timeout: Duration::from_secs(20),
+            retry: None,
+            compression: None,
+            accepts: vec![Encoding::Gzip, Encoding::Zstd],
+            timeout: None,
+        }
+    }
+}
+
+/// The address is invalid, or the server cannot be reached.
+#[derive(Debug)]
+pub struct ConnectError(pub(super) String);
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+impl From<ConnectError> for Status {
+    fn from(error: ConnectError) -> Self {
+        Self::unavailable(error.0).with_reach(Reach::Untouched)
+    }
+}

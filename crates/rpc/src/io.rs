@@ -1,0 +1,117 @@
+//! Reads and writes of a connection, the same for both sides: whole batches in, whole batches out.
+//!
+//! The read buffer belongs to the thread, not to the connection: ten thousand idle connections hold none. What a read
+//! leaves over, part of a frame, is kept until the next.
+//!
+//! Implements: RFC 9113 section 4 leaves reads and writes to us.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use quire_http2::{HEAD_BYTES, Output};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Room for a read; more would only be worth it if the kernel's buffer were larger.
+const READ_BYTES: usize = 64 * 1024;
+/// Segments of one vectored write.
+const SLICES_MAX: usize = 32;
+/// A kept buffer beyond this is given back when it is empty.
+const KEEP_BYTES_MAX: usize = 4 * 1024;
+
+thread_local! {
+    /// Taken for the time of a read, so that a handler which reads another connection in the meantime gets its own.
+    static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Bytes that were read and are not yet a whole frame.
+#[derive(Debug, Default)]
+pub(crate) struct Inlet {
+    left: Vec<u8>,
+}
+
+impl Inlet {
+    /// Starts with bytes that were read to find out the protocol.
+    pub(crate) fn new(left: Vec<u8>) -> Self {
+        Self { left }
+    }
+
+    /// Reads once and hands all there is to `take`, which leaves what is no whole frame. `Ok(0)` is the end.
+    pub(crate) fn poll_read<T: AsyncRead + Unpin, E>(
+        &mut self,
+        io: &mut T,
+        cx: &mut Context<'_>,
+        frame_bytes_max: usize,
+        take: impl FnOnce(&mut &[u8]) -> Result<(), E>,
+    ) -> Poll<io::Result<(usize, Result<(), E>)>> {
+        let mut buffer = READ_BUFFER.take();
+        let wanted = READ_BYTES.max(2 * (frame_bytes_max + HEAD_BYTES));
+        if buffer.len() < wanted {
+            buffer.resize(wanted, 0);
+        }
+        let kept = self.left.len();
+        let mut read = ReadBuf::new(&mut buffer[kept..]);
+        let polled = Pin::new(io).poll_read(cx, &mut read);
+        let count = read.filled().len();
+        let result = polled.map_ok(|()| {
+            buffer[..kept].copy_from_slice(&self.left);
+            let mut input = &buffer[..kept + count];
+            let taken = take(&mut input);
+            self.keep(input);
+            (count, taken)
+        });
+        READ_BUFFER.set(buffer);
+        result
+    }
+
+    /// Hands over what was read before the first read of this inlet.
+    pub(crate) fn begin<E>(&mut self, take: impl FnOnce(&mut &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let left = std::mem::take(&mut self.left);
+        let mut input = &left[..];
+        let taken = take(&mut input);
+        self.keep(input);
+        taken
+    }
+
+    fn keep(&mut self, rest: &[u8]) {
+        self.left.clear();
+        if rest.is_empty() && self.left.capacity() > KEEP_BYTES_MAX {
+            self.left = Vec::new();
+        }
+        self.left.extend_from_slice(rest);
+    }
+}
+
+/// Writes until all is written or the transport takes no more; returns how much it took.
+pub(crate) fn poll_write<T: AsyncWrite + Unpin>(
+    io: &mut T,
+    cx: &mut Context<'_>,
+    output: &mut Output,
+) -> Poll<io::Result<usize>> {
+    let mut total = 0;
+    while !output.is_empty() {
+        let polled = if let Some(bytes) = output.contiguous() {
+            Pin::new(&mut *io).poll_write(cx, bytes)
+        } else {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let filled = output.slices(&mut slices);
+            Pin::new(&mut *io).poll_write_vectored(cx, &slices[..filled])
+        };
+        match polled {
+            Poll::Pending => break,
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(Ok(count)) => {
+                output.advance(count);
+                total += count;
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+        }
+    }
+    if total > 0
+        && let Poll::Ready(Err(error)) = Pin::new(io).poll_flush(cx)
+    {
+        return Poll::Ready(Err(error));
+    }
+    Poll::Ready(Ok(total))
+}

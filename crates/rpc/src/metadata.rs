@@ -1,0 +1,232 @@
+//! Metadata of a call (gRPC over HTTP/2, "Custom-Metadata"): names with text or, for names that end in `-bin`, bytes.
+//!
+//! Received metadata is a view of the head it came in; it is copied only to be changed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use quire_http2::{Field, Head};
+
+/// Unpadded when written, either when read, as the protocol asks.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Why an entry was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetadataError {
+    /// Names are lower case letters, digits, `_`, `-` and `.`, and not the protocol's own.
+    Name,
+    /// Text is printable ASCII without blanks at its ends; other values need a name that ends in `-bin`.
+    Value,
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "not a name for metadata: use a-z, 0-9, '_', '-' and '.', and no name of the protocol's own",
+            Self::Value => "not a value for this name: use printable ASCII, or bytes with a name that ends in -bin",
+        })
+    }
+}
+
+impl std::error::Error for MetadataError {}
+
+/// Names and values beside a message, in their order; a name may come more than once.
+#[derive(Clone, Default)]
+pub struct Metadata {
+    received: Option<Arc<Head>>,
+    /// In wire form: bytes are base64 already.
+    added: Vec<Field>,
+}
+
+impl Metadata {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn received(head: Arc<Head>) -> Self {
+        Self { received: Some(head), added: Vec::new() }
+    }
+
+    /// Entries in wire form, the protocol's own left out.
+    pub(crate) fn wire(&self) -> impl Iterator<Item = &Field> {
+        let received = self.received.iter().flat_map(|head| head.fields()).filter(|field| !is_reserved(field.name()));
+        received.chain(&self.added)
+    }
+
+    /// Names and values as text, in order; values of `-bin` names as the base64 they travel in.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.wire().filter_map(|f| Some((std::str::from_utf8(f.name()).ok()?, std::str::from_utf8(f.value()).ok()?)))
+    }
+
+    /// Whether both are the very same received block, so that what was read off one holds for the other. False says
+    /// nothing.
+    pub fn is_same_block(&self, other: &Self) -> bool {
+        match (&self.received, &other.received) {
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) && self.added.is_empty() && other.added.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The first text of a name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let field = self.wire().find(|field| field.name() == name.as_bytes())?;
+        std::str::from_utf8(field.value()).ok()
+    }
+
+    /// Every text of a name.
+    pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.values(name).filter_map(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The first bytes of a `-bin` name.
+    pub fn get_bin(&self, name: &str) -> Option<Vec<u8>> {
+        self.get_all_bin(name).next()
+    }
+
+    /// Every value of a `-bin` name; those that are no base64 are left out.
+    pub fn get_all_bin<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Vec<u8>> + 'a {
+        let parts = self.values(name).flat_map(|value| value.split(|byte| *byte == b','));
+        parts.filter_map(|part| BASE64.decode(part.trim_ascii()).ok())
+    }
+
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + 'a {
+        self.wire().filter(move |field| field.name() == name.as_bytes()).map(Field::value)
+    }
+
+    /// Adds a text.
+    pub fn append(&mut self, name: &str, value: &str) -> Result<(), MetadataError> {
+        check_name(name)?;
+        let legal = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim_ascii() == value;
+        if !legal || name.ends_with("-bin") {
+            return Err(MetadataError::Value);
+        }
+        self.added.push(Field::new(name.as_bytes(), value.as_bytes()));
+        Ok(())
+    }
+
+    /// Adds bytes, under a name that ends in `-bin`.
+    pub fn append_bin(&mut self, name: &str, value: &[u8]) -> Result<(), MetadataError> {
+        check_name(name)?;
+        if !name.ends_with("-bin") {
+            return Err(MetadataError::Name);
+        }
+        self.added.push(Field::new(name.as_bytes(), encode_bytes(value).as_bytes()));
+        Ok(())
+    }
+
+    /// Adds bytes that are in base64 already, under a name that ends in `-bin`.
+    pub fn append_encoded(&mut self, name: &str, base64: &str) -> Result<(), MetadataError> {
+        let bytes = decode_bytes(base64.as_bytes()).ok_or(MetadataError::Value)?;
+        self.append_bin(name, &bytes)
+    }
+
+    /// Replaces every value of a name by one text.
+    pub fn insert(&mut self, name: &str, value: &str) -> Result<(), MetadataError> {
+        self.remove(name);
+        self.append(name, value)
+    }
+
+    /// Replaces every value of a `-bin` name by one.
+    pub fn insert_bin(&mut self, name: &str, value: &[u8]) -> Result<(), MetadataError> {
+        self.remove(name);
+        self.append_bin(name, value)
+    }
+
+    /// Removes every value of a name.
+    pub fn remove(&mut self, name: &str) {
+        self.added = self.wire().filter(|field| field.name() != name.as_bytes()).cloned().collect();
+        self.received = None;
+    }
+
+    /// Adds everything of another.
+    pub fn extend(&mut self, other: &Self) {
+        let fields: Vec<Field> = other.wire().cloned().collect();
+        self.added.extend(fields);
+    }
+
+    /// Nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.wire().next().is_none()
+    }
+}
+
+impl fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+pub(crate) fn encode_bytes(value: &[u8]) -> String {
+    BASE64.encode(value)
+}
+
+pub(crate) fn decode_bytes(value: &[u8]) -> Option<Vec<u8>> {
+    BASE64.decode(value).ok()
+}
+
+fn check_name(name: &str) -> Result<(), MetadataError> {
+    let legal = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.'));
+    if legal && !name.is_empty() && !is_reserved(name.as_bytes()) { Ok(()) } else { Err(MetadataError::Name) }
+}
+
+/// What the protocol itself sends, and what HTTP/2 forbids.
+fn is_reserved(name: &[u8]) -> bool {
+    const FOR_SERVICES: [&[u8]; 4] =
+        [b"grpc-trace-bin", b"grpc-tags-bin", b"grpc-previous-rpc-attempts", b"grpc-retry-pushback-ms"];
+    name.starts_with(b"grpc-") && !FOR_SERVICES.contains(&name)
+        || matches!(
+            name,
+            b"content-type"
+                | b"te"
+                | b"connection"
+                | b"keep-alive"
+                | b"proxy-connection"
+                | b"transfer-encoding"
+                | b"upgrade"
+                | b"content-length"
+                | b"host"
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_bytes_are_kept_in_order() {
+        let mut metadata = Metadata::new();
+        metadata.append("a", "1").unwrap();
+        metadata.append("a", "2").unwrap();
+        metadata.append_bin("b-bin", &[0xab, 0xab, 0xab]).unwrap();
+        assert_eq!(metadata.get_all("a").collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(metadata.get_bin("b-bin").unwrap(), [0xab, 0xab, 0xab]);
+        metadata.insert("a", "3").unwrap();
+        assert_eq!(metadata.get_all("a").collect::<Vec<_>>(), ["3"]);
+    }
+
+    #[test]
+    fn joined_and_padded_bytes_are_read() {
+        let mut metadata = Metadata::new();
+        metadata.added.push(Field::new(b"b-bin", b"AQ==,Ag, Aw=="));
+        assert_eq!(metadata.get_all_bin("b-bin").collect::<Vec<_>>(), [[1], [2], [3]]);
+    }
+
+    #[test]
+    fn entries_that_would_break_the_protocol_are_refused() {
+        let mut metadata = Metadata::new();
+        for name in ["", "A", "a b", ":path", "grpc-status", "te", "content-type"] {
+            assert_eq!(metadata.append(name, "x"), Err(MetadataError::Name), "{name}");
+        }
+        for value in ["\n", " x", "é"] {
+            assert_eq!(metadata.append("a", value), Err(MetadataError::Value), "{value}");
+        }
+        assert!(metadata.append("a-bin", "x").is_err() && metadata.append_bin("a", b"x").is_err());
+    }
+}

@@ -1,0 +1,265 @@
+//! The calls of one connection: events in, handlers polled, answers out.
+//!
+//! A handler is polled at once, inside the read that completed its request; only if it waits does it get a slot of its
+//! own. Must not know the transport: bytes come in by `take_in` and leave through the connection's output.
+//!
+//! Implements: gRPC over HTTP/2, "Requests", the server's side.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey};
+use tokio::time::Instant;
+
+use super::http_calls::{self, Unserved};
+use super::method::Intake;
+use super::observer::Refusal;
+use super::plan::{CallPlan, Plan};
+use super::reply::{ReplyState, Templates};
+use super::running::Running;
+use super::shared::Shared;
+use super::slot::{Ended, Feed, Gathering, Phase, Slot};
+use crate::envelope::Peer;
+use crate::message::Assembler;
+use crate::metadata::Metadata;
+use crate::status::{Code, Status};
+use crate::streaming::Inbox;
+use crate::wake::WakeSet;
+
+/// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
+const NUDGE: [u8; 8] = *b"answered";
+
+pub(crate) struct Calls {
+    pub(super) connection: Connection,
+    pub(super) shared: Arc<Shared>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) spares: Vec<Vec<Box<dyn Running>>>,
+    pub(super) templates: Templates,
+    pub(super) wakes: Arc<WakeSet>,
+    pub(super) wakers: Vec<Waker>,
+    /// Calls that have more to say than there is room.
+    pub(super) blocked: Vec<StreamKey>,
+    /// Answered calls whose request went on for too long, while the answer waits for windows.
+    pub(super) closing: Vec<StreamKey>,
+    pub(super) gathered_bytes: usize,
+    epoch: Instant,
+    pub(super) now: Instant,
+    pub(super) earliest_deadline: Option<Instant>,
+    /// Answered, and not yet reported.
+    pub(super) ended: Vec<Ended>,
+    pub(super) pong_seen: bool,
+    /// A request ended behind its answer.
+    pub(super) nudge_due: bool,
+    /// The connection is one too many: every call is refused.
+    refusing: bool,
+}
+
+impl Calls {
+    pub(crate) fn new(shared: Arc<Shared>, peer: Arc<Peer>, refusing: bool) -> Self {
+        let now = Instant::now();
+        let config = shared.limits.http2.clone();
+        let wakes = WakeSet::new(config.concurrent_streams_max as usize);
+        let mut spares = Vec::new();
+        spares.resize_with(shared.routes.table.len(), Vec::new);
+        Self {
+            connection: Connection::new(quire_http2::Side::Server, config, 0),
+            peer,
+            slots: Vec::new(),
+            spares,
+            templates: Templates::default(),
+            wakes,
+            wakers: Vec::new(),
+            blocked: Vec::new(),
+            closing: Vec::new(),
+            gathered_bytes: 0,
+            epoch: now,
+            now,
+            earliest_deadline: None,
+            ended: Vec::new(),
+            pong_seen: false,
+            nudge_due: false,
+            refusing,
+            shared,
+        }
+    }
+
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.now.duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Handles every whole frame of `input` and leaves the rest there.
+    pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
+        let now_ms = self.elapsed_ms();
+        while let Some(event) = self.connection.receive(input, now_ms)? {
+            match event {
+                Event::Headers { stream, head, end } => self.begin(stream, &head, end),
+                Event::Data { stream, data, end } => self.data(stream, data, end),
+                Event::Trailers { stream, .. } => self.data(stream, &[], true),
+                Event::Reset { stream, .. } => self.cancel(stream),
+                Event::Pong(_) => self.pong_seen = true,
+                Event::GoAway { .. } => {}
+            }
+        }
+        if std::mem::take(&mut self.nudge_due) {
+            self.connection.ping(NUDGE);
+        }
+        Ok(())
+    }
+
+    fn slot(&mut self, stream: StreamKey) -> &mut Slot {
+        let index = stream.index();
+        while self.slots.len() <= index {
+            self.wakers.push(self.wakes.waker(self.slots.len()));
+            self.slots.push(Slot { stream, phase: Phase::Free, started_at: self.now });
+        }
+        &mut self.slots[index]
+    }
+
+    #[inline]
+    fn begin(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
+        let now = self.now;
+        let slot = self.slot(stream);
+        slot.stream = stream;
+        slot.started_at = now;
+        slot.phase = Phase::Free;
+        if head.is_oversized() {
+            self.shared.observer.refused(Refusal::HeaderBytes);
+            let status = self.shared.limits.refusal(Refusal::HeaderBytes);
+            return self.refuse(stream, None, &status);
+        }
+        let shared = Arc::clone(&self.shared);
+        match head.memo(|| Plan::read(head, &shared.routes)) {
+            Some(Plan::Call(plan)) if self.refusing => {
+                let status = self.shared.limits.refusal(Refusal::Connections);
+                self.refuse(stream, Some(plan.method), &status);
+            }
+            Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
+            Some(Plan::Fail(status)) => {
+                let status = status.clone();
+                self.refuse(stream, None, &status);
+            }
+            Some(Plan::Unsupported) => self.refuse_http(stream, Unserved::Unsupported),
+            Some(Plan::Http) if self.refusing => self.refuse_http(stream, Unserved::TooMany),
+            Some(Plan::Http) | None => self.begin_http(stream, head, end),
+        }
+    }
+
+    fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
+        if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
+            self.shared.observer.refused(Refusal::UnsentBytes);
+            let status = self.shared.limits.refusal(Refusal::UnsentBytes);
+            return self.refuse(stream, Some(plan.method), &status);
+        }
+        if self.shared.routes.table[plan.method].is_streaming_in {
+            let index = stream.index();
+            let inbox = Inbox::new(self.wakers[index].clone(), self.shared.limits.unread_bytes_max);
+            if end {
+                inbox.end(Ok(Metadata::new()));
+            }
+            let feed = Feed::Messages(Arc::clone(&inbox), Assembler::default());
+            return self.start(stream, plan, head, Intake::Stream(inbox), feed);
+        }
+        if end {
+            let status = Status::unimplemented("the call takes one message and none came");
+            return self.refuse(stream, Some(plan.method), &status);
+        }
+        let allowed = self.shared.limits.request_timeout;
+        let allowed = plan.timeout.map_or(allowed, |timeout| timeout.min(allowed));
+        let expires_at = self.now.checked_add(allowed).unwrap_or(self.now);
+        let gathering =
+            Gathering { plan, head: Arc::clone(head), assembler: Assembler::default(), message: None, expires_at };
+        self.slots[stream.index()].phase = Phase::Gathering(gathering);
+        // Not only when data comes: a caller may send its head and never another byte.
+        self.note_deadline(Some(expires_at));
+    }
+
+    fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
+        let Some(service) = self.shared.http.clone() else {
+            return self.refuse_http(stream, Unserved::Unsupported);
+        };
+        let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
+        if end {
+            inbox.end(Ok(Metadata::new()));
+        }
+        let Some(request) = http_calls::request(head, Arc::clone(&inbox), &self.peer) else {
+            return self.refuse_http(stream, Unserved::Malformed);
+        };
+        let running = Box::new(http_calls::HttpRunning::new(service.call(request)));
+        let reply = ReplyState::new(None);
+        self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
+    }
+
+    fn refuse_http(&mut self, stream: StreamKey, why: Unserved) {
+        http_calls::refuse(&mut self.reply_with(stream, &mut ReplyState::new(None)), why);
+        self.finish(stream, None, Code::Ok);
+    }
+
+    #[inline]
+    fn data(&mut self, stream: StreamKey, data: &[u8], end: bool) {
+        let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) else { return };
+        match &mut slot.phase {
+            Phase::Gathering(_) => {
+                self.gather(stream, data, end);
+                if !end {
+                    self.connection.release(stream, data.len());
+                }
+            }
+            Phase::Active(active) => {
+                let marked = active.feed(data, end, self.shared.limits.message_bytes_max);
+                active.unreleased += data.len();
+                if marked {
+                    self.wakes.mark(stream.index());
+                }
+                self.release(stream);
+            }
+            Phase::Discarding(_) => self.discard(stream, data.len(), end),
+            Phase::Free => {}
+        }
+    }
+
+    /// Drops what the slot holds, whatever it is; returns the method that was called.
+    pub(super) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
+        let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
+        match std::mem::take(&mut slot.phase) {
+            Phase::Gathering(gathering) => {
+                self.gathered_bytes -= gathering.held_bytes();
+                Some(gathering.plan.method)
+            }
+            Phase::Active(active) => {
+                self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+                self.retire(active.method, active.running);
+                active.method
+            }
+            Phase::Free | Phase::Discarding(_) => None,
+        }
+    }
+
+    /// Gives the stream's window back, unless its reader has enough unread.
+    pub(super) fn release(&mut self, stream: StreamKey) {
+        let Some(slot) = self.slots.get_mut(stream.index()) else { return };
+        let Phase::Active(active) = &mut slot.phase else { return };
+        let stalled = match &active.feed {
+            Feed::None => false,
+            Feed::Messages(inbox, _) | Feed::Chunks(inbox) => inbox.stall(),
+        };
+        if !stalled && active.unreleased > 0 {
+            self.connection.release(stream, std::mem::take(&mut active.unreleased));
+        }
+    }
+
+    /// The peer reset the stream, or broke a rule on it.
+    fn cancel(&mut self, stream: StreamKey) {
+        let Some(slot) = self.slots.get(stream.index()).filter(|slot| slot.stream == stream) else { return };
+        let method = match &slot.phase {
+            Phase::Gathering(gathering) => Some(gathering.plan.method),
+            Phase::Active(active) => active.method,
+            Phase::Free | Phase::Discarding(_) => None,
+        };
+        self.forget(stream);
+        if method.is_some() {
+            self.ended(stream, method, Code::Cancelled);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The task of one connection: read, handle, write, and the clock.
+//!
+//! One round reads what there is, handles every frame of it, polls the handlers that became ready, and writes all
+//! answers at once. Must not know what a call is.
+//!
+//! Implements: RFC 9113 sections 6.7 (PING, for keepalive) and 6.8 (GOAWAY, for the drain).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use quire_http2::ConnectionError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep};
+
+use super::calls::Calls;
+use super::limits::Limits;
+use crate::io::{Inlet, poll_write};
+
+/// Rounds in one poll before other connections have their turn.
+const ROUNDS_MAX: usize = 16;
+/// After our last byte the peer has so long to close, so that it can read what we said.
+const LINGER: Duration = Duration::from_secs(1);
+/// Payload of our keepalive PING.
+const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
+
+enum Stage {
+    Open,
+    /// Everything is written; the peer is given time to close.
+    Lingering(Instant),
+}
+
+pub(super) struct Driver<T> {
+    io: T,
+    inlet: Inlet,
+    calls: Calls,
+    limits: Arc<Limits>,
+    stage: Stage,
+    failure: Option<ConnectionError>,
+    timer: Pin<Box<Sleep>>,
+    draining: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    opened_at: Instant,
+    read_at: Instant,
+    busy_at: Instant,
+    ping_sent_at: Option<Instant>,
+    /// Since when output waits without any of it being taken.
+    stuck_since: Option<Instant>,
+    /// When a drain's time is up.
+    cut_at: Option<Instant>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
+    pub(super) fn new(
+        io: T,
+        first_bytes: Vec<u8>,
+        calls: Calls,
+        limits: Arc<Limits>,
+        draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            io,
+            inlet: Inlet::new(first_bytes),
+            calls,
+            limits,
+            stage: Stage::Open,
+            failure: None,
+            timer: Box::pin(tokio::time::sleep_until(now)),
+            draining: Some(draining),
+            opened_at: now,
+            read_at: now,
+            busy_at: now,
+            ping_sent_at: None,
+            stuck_since: None,
+            cut_at: None,
+        }
+    }
+
+    /// Runs the connection to its end; the answer is the reason, for a log.
+    pub(super) async fn run(mut self) -> String {
+        let first = self.inlet.begin(|input| self.calls.take_in(input));
+        self.failure = first.err();
+        std::future::poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        self.calls.wakes.register(cx.waker());
+        self.calls.now = Instant::now();
+        if let Some(draining) = &mut self.draining
+            && draining.as_mut().poll(cx).is_ready()
+        {
+            self.draining = None;
+            self.drain();
+        }
+        for round in 0.. {
+            match self.round(cx) {
+                Ok(true) if round < ROUNDS_MAX => {}
+                Ok(true) => {
+                    cx.waker().wake_by_ref();
+                    break;
+                }
+                Ok(false) => break,
+                Err(reason) => return Poll::Ready(reason),
+            }
+        }
+        self.poll_clock(cx)
+    }
+
+    /// Returns whether anything happened.
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        let mut progress = self.read(cx)?;
+        progress |= self.calls.poll_woken();
+        progress |= self.write(cx)?;
+        Ok(progress)
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        // A peer that does not read our answers is not asked for more questions.
+        if self.calls.connection.output().len() >= self.limits.output_bytes_max {
+            return Ok(false);
+        }
+        let (calls, failed) = (&mut self.calls, self.failure.is_some());
+        let frame_bytes_max = self.limits.http2.frame_bytes_max as usize;
+        let polled = self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, |input| {
+            if failed {
+                *input = &[];
+                return Ok(());
+            }
+            // Later rounds of a poll, and the read itself, would else count as time of the calls it brought.
+            calls.now = Instant::now();
+            calls.take_in(input)
+        });
+        match polled {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Err(error)) => Err(format!("read: {error}")),
+            Poll::Ready(Ok((0, _))) => Err("closed by the peer".to_owned()),
+            Poll::Ready(Ok((_, taken))) => {
+                self.read_at = self.calls.now;
+                self.ping_sent_at = self.ping_sent_at.filter(|_| !std::mem::take(&mut self.calls.pong_seen));
+                self.failure = self.failure.or(taken.err());
+                Ok(true)
+            }
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        let mut progress = false;
+        self.calls.report();
+        loop {
+            self.calls.connection.pump();
+            progress |= self.calls.poll_unblocked();
+            let output = self.calls.connection.output();
+            if output.is_empty() {
+                self.stuck_since = None;
+                break;
+            }
+            match poll_write(&mut self.io, cx, output) {
+                Poll::Ready(Ok(0)) | Poll::Pending => {
+                    self.stuck_since.get_or_insert(self.calls.now);
+                    return Ok(progress);
+                }
+                Poll::Ready(Ok(_)) => {
+                    progress = true;
+                    self.stuck_since = None;
+                }
+                Poll::Ready(Err(error)) => return Err(format!("write: {error}")),
+            }
+        }
+        if matches!(self.stage, Stage::Open) && (self.failure.is_some() || self.calls.connection.is_drained()) {
+            if Pin::new(&mut self.io).poll_shutdown(cx).is_ready() {
+                self.stage = Stage::Lingering(self.calls.now + LINGER);
+            }
+            progress = true;
+        }
+        Ok(progress)
+    }
+
+    fn drain(&mut self) {
+        if self.cut_at.is_none() {
+            self.calls.connection.drain();
+            self.cut_at = self.calls.now.checked_add(self.limits.drain_timeout);
+        }
+    }
+
+    /// Does what time asks for, and sleeps until the next time it may.
+    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        loop {
+            if let Err(reason) = self.clock().and_then(|()| self.write(cx)) {
+                return Poll::Ready(reason);
+            }
+            let wake_at = self.next_time();
+            if wake_at < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(wake_at);
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.calls.now = Instant::now();
+        }
+    }
+
+    fn clock(&mut self) -> Result<(), String> {
+        let now = self.calls.now;
+        let reached = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if let Stage::Lingering(until) = self.stage {
+            return if until <= now { Err(self.reason()) } else { Ok(()) };
+        }
+        if reached(self.cut_at) {
+            return Err("cut off when the drain's time was up".to_owned());
+        }
+        if reached(after(self.stuck_since, self.limits.write_timeout)) {
+            return Err("the peer does not read".to_owned());
+        }
+        if reached(after(self.ping_sent_at, self.limits.keepalive_timeout)) {
+            return Err("no answer to a keepalive ping".to_owned());
+        }
+        if !self.calls.is_idle() {
+            self.busy_at = now;
+        }
+        self.calls.expire();
+        let now_ms = self.calls.elapsed_ms();
+        if let Err(error) = self.calls.connection.tick(now_ms) {
+            self.failure = self.failure.or(Some(error));
+        }
+        if reached(self.ping_due()) {
+            self.calls.connection.ping(KEEPALIVE);
+            self.ping_sent_at = Some(now);
+            self.calls.connection.output().shrink();
+        }
+        let too_old = reached(after(Some(self.opened_at), self.limits.connection_age_max));
+        let too_idle = self.calls.is_idle() && reached(after(Some(self.busy_at), self.limits.connection_idle_max));
+        if too_old || too_idle {
+            self.drain();
+        }
+        Ok(())
+    }
+
+    fn ping_due(&self) -> Option<Instant> {
+        if self.ping_sent_at.is_some() {
+            return None;
+        }
+        after(Some(self.read_at), self.limits.keepalive_interval)
+    }
+
+    fn next_time(&self) -> Instant {
+        if let Stage::Lingering(until) = self.stage {
+            return until;
+        }
+        let handshake = Duration::from_millis(self.limits.http2.handshake_ms_max / 2 + 1);
+        let open = self.cut_at.is_none();
+        let times = [
+            self.cut_at,
+            after(self.stuck_since, self.limits.write_timeout),
+            after(self.ping_sent_at, self.limits.keepalive_timeout),
+            self.ping_due(),
+            self.calls.earliest_deadline,
+            self.calls.connection.is_awaiting_peer().then(|| self.calls.now + handshake),
+            after(Some(self.opened_at), self.limits.connection_age_max).filter(|_| open),
+            after(Some(self.busy_at), self.limits.connection_idle_max).filter(|_| open),
+        ];
+        let far = self.calls.now + Duration::from_hours(1);
+        let soonest = times.into_iter().flatten().min().unwrap_or(far);
+        // An idle time that lies behind us is looked at again when the calls may have ended.
+        soonest.max(self.calls.now + Duration::from_millis(1))
+    }
+
+    fn reason(&self) -> String {
+        match self.failure {
+            Some(error) => error.to_string(),
+            None => "drained".to_owned(),
+        }
+    }
+}
+
+fn after(start: Option<Instant>, allowed: impl Into<Option<Duration>>) -> Option<Instant> {
+    start?.checked_add(allowed.into()?)
+}

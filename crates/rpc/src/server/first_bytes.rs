@@ -1,0 +1,218 @@
+//! Which protocol a connection speaks, told by its first bytes; and HTTP/1.1, which is handed to hyper.
+//!
+//! Implements: RFC 9113 sections 3.3 and 3.4 (prior knowledge, preface), RFC 9112 section 3 (request line).
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper_util::rt::{TokioIo, TokioTimer};
+use quire_http2::PREFACE;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+use super::calls::Calls;
+use super::driver::Driver;
+use super::http_calls::{AnyBody, BodyFailed};
+use super::shared::Shared;
+use crate::body::Body;
+use crate::envelope::Peer;
+
+/// A peer that is hung up on has so long, and so many reads, to do the same.
+const LINGER: Duration = Duration::from_secs(1);
+const HANG_UP_READS_MAX: usize = 64;
+
+type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Serves a connection, whatever it speaks, to its end; the answer is the reason, for a log.
+pub(super) async fn serve<T>(
+    mut io: T,
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    mut draining: Draining,
+    refusing: bool,
+) -> String
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut first = Vec::with_capacity(PREFACE.len());
+    let look = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first));
+    // A peer that has sent nothing has nothing to finish.
+    let Some(looked) = before(look, &mut draining).await else { return "drained".to_owned() };
+    match looked {
+        Err(_) => "no first bytes in time".to_owned(),
+        Ok(Err(error)) => format!("read: {error}"),
+        Ok(Ok(true)) => {
+            let limits = Arc::clone(&shared.limits);
+            let calls = Calls::new(shared, peer, refusing);
+            Driver::new(io, first, calls, limits, draining).run().await
+        }
+        Ok(Ok(false)) if first.is_empty() => "closed by the peer".to_owned(),
+        Ok(Ok(false)) if !may_be_http1(&first) => {
+            let _ = tokio::time::timeout(LINGER, hang_up(&mut io)).await;
+            "neither HTTP/2 nor HTTP/1.1".to_owned()
+        }
+        Ok(Ok(false)) => http1(Rewound { first, taken: 0, io }, shared, peer, draining, refusing).await,
+    }
+}
+
+/// What a future yields, unless the drain begins first.
+pub(super) async fn before<F: Future>(future: F, draining: &mut Draining) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => draining.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
+/// Reads until the bytes are the preface of HTTP/2 or cannot become it.
+async fn look<T: AsyncRead + Unpin>(io: &mut T, first: &mut Vec<u8>) -> io::Result<bool> {
+    while first.len() < PREFACE.len() {
+        let mut buffer = [0; 24];
+        let wanted = PREFACE.len() - first.len();
+        let count = io.read(&mut buffer[..wanted]).await?;
+        first.extend_from_slice(&buffer[..count]);
+        if count == 0 || !PREFACE.starts_with(first) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Closes our side and reads the other to its end: closing with bytes unread would be a reset.
+async fn hang_up<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T) {
+    let mut buffer = [0; 256];
+    let _ = io.shutdown().await;
+    for _ in 0..HANG_UP_READS_MAX {
+        if !matches!(io.read(&mut buffer).await, Ok(1..)) {
+            break;
+        }
+    }
+}
+
+/// A request line has a method, a blank and a target (RFC 9112 section 3); what cannot be one is not answered.
+fn may_be_http1(first: &[u8]) -> bool {
+    match first.iter().position(|byte| *byte == b' ') {
+        Some(0) => false,
+        Some(blank) => first.get(blank + 1).is_none_or(|byte| matches!(byte, b'/' | b'*' | b'h' | b'H')),
+        None => first.iter().all(u8::is_ascii_graphic),
+    }
+}
+
+async fn http1<T>(io: Rewound<T>, shared: Arc<Shared>, peer: Arc<Peer>, draining: Draining, refusing: bool) -> String
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(http) = shared.http.clone() else { return "HTTP/1.1, which nothing here serves".to_owned() };
+    let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let mut request = request.map(Body::http1);
+        request.extensions_mut().insert(Arc::clone(&peer));
+        let answering = (!refusing).then(|| http.call(request));
+        async move {
+            let answer = match answering {
+                Some(answering) => answering.await,
+                None => return Ok(bare(http::StatusCode::SERVICE_UNAVAILABLE)),
+            };
+            Ok::<_, Infallible>(answer.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR)))
+        }
+    });
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.limits.handshake_timeout)
+        .max_buf_size(shared.limits.http1_head_bytes_max.max(8 * 1024));
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
+    let mut draining = Some(draining);
+    let ended = std::future::poll_fn(|cx| {
+        if draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready()) {
+            draining = None;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    });
+    match ended.await {
+        Ok(()) => "closed".to_owned(),
+        Err(error) => format!("HTTP/1.1: {error}"),
+    }
+}
+
+/// A last answer without a body.
+fn bare(status: http::StatusCode) -> http::Response<AnyBody> {
+    let mut response = http::Response::new(Box::pin(Nothing) as AnyBody);
+    *response.status_mut() = status;
+    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+    response
+}
+
+struct Nothing;
+
+impl http_body::Body for Nothing {
+    type Data = bytes::Bytes;
+    type Error = BodyFailed;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, BodyFailed>>> {
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        true
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(0)
+    }
+}
+
+/// A transport of which some bytes were read already.
+struct Rewound<T> {
+    first: Vec<u8>,
+    taken: usize,
+    io: T,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let left = &self.first[self.taken..];
+        if left.is_empty() {
+            return Pin::new(&mut self.io).poll_read(cx, buffer);
+        }
+        let count = left.len().min(buffer.remaining());
+        buffer.put_slice(&left[..count]);
+        self.taken += count;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}

@@ -1,0 +1,250 @@
+//! HTTP/2 requests that are not gRPC (RFC 9113 section 8), handed to the HTTP service and back.
+//!
+//! Must not know what the service is: a tower service erased to a function.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use quire_http2::{Head, Indexing};
+use tower_service::Service;
+
+use super::reply::Reply;
+use super::running::Running;
+use crate::body::{Body, BoxError};
+use crate::envelope::Peer;
+use crate::streaming::Inbox;
+
+pub(crate) type AnyBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyFailed> + Send>>;
+
+/// Why a body broke off.
+#[derive(Debug)]
+pub(crate) struct BodyFailed(BoxError);
+
+impl std::fmt::Display for BodyFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for BodyFailed {}
+
+type Answering = Pin<Box<dyn Future<Output = Result<http::Response<AnyBody>, BoxError>> + Send>>;
+
+/// Chunks a body may send in one poll before other calls have their turn.
+const CHUNKS_PER_POLL_MAX: usize = 32;
+
+/// A tower service whose types are erased.
+pub(crate) trait HttpService: Send + Sync {
+    fn call(&self, request: http::Request<Body>) -> Answering;
+}
+
+pub(crate) struct Erased<S>(pub(crate) S);
+
+impl<S, B> HttpService for Erased<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    fn call(&self, request: http::Request<Body>) -> Answering {
+        let mut service = self.0.clone();
+        Box::pin(async move {
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+            let response = service.call(request).await.map_err(Into::into)?;
+            Ok(response.map(|body| Box::pin(ErasedBody(Box::pin(body))) as AnyBody))
+        })
+    }
+}
+
+struct ErasedBody<B>(Pin<Box<B>>);
+
+impl<B> http_body::Body for ErasedBody<B>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BodyFailed;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyFailed>>> {
+        self.0.as_mut().poll_frame(cx).map_err(|error| BodyFailed(error.into()))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.0.size_hint()
+    }
+}
+
+/// The request as the `http` crate has it; `None` if it cannot be one.
+pub(super) fn request(head: &Head, inbox: Arc<Inbox>, peer: &Arc<Peer>) -> Option<http::Request<Body>> {
+    let mut uri = http::Uri::builder().path_and_query(head.path());
+    if !head.authority().is_empty() {
+        uri = uri.scheme(head.scheme()).authority(head.authority());
+    }
+    let mut request = http::Request::new(Body::http2(inbox));
+    *request.method_mut() = http::Method::from_bytes(head.method()).ok()?;
+    *request.uri_mut() = uri.build().ok()?;
+    *request.version_mut() = http::Version::HTTP_2;
+    for field in head.fields() {
+        let name = http::HeaderName::from_bytes(field.name()).ok()?;
+        let value = http::HeaderValue::from_bytes(field.value()).ok()?;
+        request.headers_mut().append(name, value);
+    }
+    request.extensions_mut().insert(Arc::clone(peer));
+    Some(request)
+}
+
+type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
+
+fn put_status(code: u16, put: Put<'_>) {
+    put(b":status", code.to_string().as_bytes(), Indexing::Insert);
+}
+
+/// Why a request gets no further than the connection.
+#[derive(Clone, Copy)]
+pub(super) enum Unserved {
+    /// It has no URI, or fields that the `http` crate does not take.
+    Malformed,
+    Unsupported,
+    Failed,
+    TooMany,
+}
+
+impl Unserved {
+    fn answer(self) -> (u16, &'static str) {
+        match self {
+            Self::Malformed => (400, "the request's path or fields are malformed\n"),
+            Self::Unsupported => (415, "not served here; a gRPC call has content-type application/grpc\n"),
+            Self::Failed => (500, "the server failed to answer\n"),
+            Self::TooMany => (503, "too many connections; try again later\n"),
+        }
+    }
+}
+
+pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
+    let (code, words) = why.answer();
+    reply.state.is_over = true;
+    let _ = reply.connection.send_head(reply.stream, false, |put| {
+        put_status(code, put);
+        put(b"content-type", b"text/plain; charset=utf-8", Indexing::Literal);
+        if let Unserved::TooMany = why {
+            put(b"retry-after", b"1", Indexing::Literal);
+        }
+    });
+    let _ = reply.connection.send_slice(reply.stream, words.as_bytes(), true);
+}
+
+/// An HTTP request in the hands of the service.
+pub(super) struct HttpRunning {
+    answering: Option<Answering>,
+    body: Option<AnyBody>,
+}
+
+impl HttpRunning {
+    pub(super) fn new(answering: Answering) -> Self {
+        Self { answering: Some(answering), body: None }
+    }
+}
+
+/// Fields that belong to a connection of HTTP/1.1 (RFC 9113 section 8.2.2).
+fn is_hop_by_hop(name: &http::HeaderName) -> bool {
+    matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade")
+}
+
+fn send_head(reply: &mut Reply<'_>, head: &http::response::Parts, end: bool) {
+    // curl 7 reads no more once it has as many bytes as were announced, not even the windows that its upload waits for.
+    let is_early = !reply.connection.is_receive_closed(reply.stream);
+    let is_left_out = |name| is_hop_by_hop(name) || (is_early && *name == http::header::CONTENT_LENGTH);
+    let _ = reply.connection.send_head(reply.stream, end, |put| {
+        put_status(head.status.as_u16(), put);
+        for (name, value) in head.headers.iter().filter(|(name, _)| !is_left_out(name)) {
+            put(name.as_str().as_bytes(), value.as_bytes(), Indexing::Literal);
+        }
+    });
+}
+
+impl Running for HttpRunning {
+    fn poll(&mut self, cx: &mut Context<'_>, reply: &mut Reply<'_>) -> Poll<()> {
+        if let Some(answering) = &mut self.answering {
+            let answer = ready!(answering.as_mut().poll(cx));
+            self.answering = None;
+            let Ok(response) = answer else {
+                refuse(reply, Unserved::Failed);
+                return Poll::Ready(());
+            };
+            let (head, body) = response.into_parts();
+            let end = body.is_end_stream();
+            send_head(reply, &head, end);
+            if end {
+                return Poll::Ready(());
+            }
+            self.body = Some(body);
+        }
+        let Some(body) = &mut self.body else { return Poll::Ready(()) };
+        for _ in 0..CHUNKS_PER_POLL_MAX {
+            if !reply.has_room() {
+                return Poll::Pending;
+            }
+            match ready!(body.as_mut().poll_frame(cx)) {
+                None => {
+                    let _ = reply.connection.send_bytes(reply.stream, Bytes::new(), true);
+                    return Poll::Ready(());
+                }
+                Some(Err(_)) => {
+                    reply.connection.reset(reply.stream, quire_http2::ErrorCode::INTERNAL_ERROR);
+                    return Poll::Ready(());
+                }
+                Some(Ok(frame)) => {
+                    if send_frame(reply, frame, body.is_end_stream()) {
+                        return Poll::Ready(());
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn clear(&mut self) {
+        self.answering = None;
+        self.body = None;
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Returns whether that was the last.
+fn send_frame(reply: &mut Reply<'_>, frame: http_body::Frame<Bytes>, last: bool) -> bool {
+    match frame.into_data() {
+        Ok(data) => {
+            let _ = reply.connection.send_bytes(reply.stream, data, last);
+            last
+        }
+        Err(frame) => {
+            if let Ok(trailers) = frame.into_trailers() {
+                let _ = reply.connection.send_head(reply.stream, true, |put| {
+                    for (name, value) in &trailers {
+                        put(name.as_str().as_bytes(), value.as_bytes(), Indexing::Literal);
+                    }
+                });
+                return true;
+            }
+            false
+        }
+    }
+}

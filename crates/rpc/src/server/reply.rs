@@ -1,0 +1,290 @@
+//! A call's answer on its way out (gRPC over HTTP/2, "Responses"): head, messages, trailers.
+//!
+//! The plain success, which is nearly every answer, is copied from blocks encoded before. Must not know handlers.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use quire_http2::{CachedBlock, Connection, Indexing, StreamKey};
+
+use crate::codec::{Chunks, Encode, Encoded};
+use crate::compression::{ACCEPTED, Encoding};
+use crate::message::{self, PREFIX_BYTES};
+use crate::metadata::{Metadata, encode_bytes};
+use crate::status::{Code, Status, encode_message};
+
+/// Messages up to this size are copied into the connection's output; larger ones go there by reference.
+const COPY_BYTES_MAX: usize = 8 * 1024;
+
+/// Chunks that an answer may send in one poll, before they are written and other calls have their turn.
+const CHUNKS_PER_POLL_MAX: usize = 4;
+
+/// What all answers of a connection share.
+#[derive(Default)]
+pub(crate) struct Templates {
+    head: CachedBlock,
+    trailers: CachedBlock,
+    /// The message that is being written, behind room for its prefix.
+    scratch: Vec<u8>,
+}
+
+/// What one answer has to remember between polls.
+#[derive(Debug)]
+pub(crate) struct ReplyState {
+    pub(crate) compression: Option<(Encoding, usize)>,
+    pub(crate) code: Code,
+    pub(crate) head_sent: bool,
+    pub(crate) is_over: bool,
+}
+
+impl ReplyState {
+    pub(crate) fn new(compression: Option<(Encoding, usize)>) -> Self {
+        Self { compression, code: Code::Ok, head_sent: false, is_over: false }
+    }
+}
+
+/// A message that is made while it is sent.
+pub(crate) struct Source {
+    left_bytes: usize,
+    chunks: Box<dyn Iterator<Item = Bytes> + Send>,
+}
+
+/// An answer in the making.
+pub(crate) struct Reply<'a> {
+    pub(crate) connection: &'a mut Connection,
+    pub(crate) stream: StreamKey,
+    pub(crate) templates: &'a mut Templates,
+    pub(crate) state: &'a mut ReplyState,
+    pub(crate) output_bytes_max: usize,
+}
+
+type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
+
+fn put_plain_head(put: Put<'_>) {
+    put(b":status", b"200", Indexing::Insert);
+    put(b"content-type", b"application/grpc", Indexing::Insert);
+}
+
+fn put_metadata(metadata: &Metadata, put: Put<'_>) {
+    for field in metadata.wire() {
+        put(field.name(), field.value(), Indexing::Literal);
+    }
+}
+
+fn put_status(status: &Status, put: Put<'_>) {
+    let code = status.code() as u8;
+    let digits = [b'0' + code / 10, b'0' + code % 10];
+    put(b"grpc-status", if code < 10 { &digits[1..] } else { &digits }, Indexing::Insert);
+    if !status.message().is_empty() {
+        put(b"grpc-message", &encode_message(status.message()), Indexing::Literal);
+    }
+    if !status.details().is_empty() {
+        put(b"grpc-status-details-bin", encode_bytes(status.details()).as_bytes(), Indexing::Literal);
+    }
+    put_metadata(status.metadata(), put);
+}
+
+impl Reply<'_> {
+    /// The same answer, for a shorter time.
+    #[inline]
+    pub(crate) fn reborrow(&mut self) -> Reply<'_> {
+        Reply {
+            connection: self.connection,
+            stream: self.stream,
+            templates: self.templates,
+            state: self.state,
+            output_bytes_max: self.output_bytes_max,
+        }
+    }
+
+    /// Whether another message should be made now, or would only wait.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.connection.queued_bytes(self.stream) == 0 && self.connection.output().len() < self.output_bytes_max
+    }
+
+    #[inline]
+    pub(crate) fn head(&mut self, metadata: &Metadata) {
+        if std::mem::replace(&mut self.state.head_sent, true) {
+            return;
+        }
+        let compression = self.state.compression;
+        // The only error is that the stream is gone; an event of its own tells its end.
+        let _ = if compression.is_none() && metadata.is_empty() {
+            self.connection.send_head_cached(self.stream, &mut self.templates.head, false, put_plain_head)
+        } else {
+            self.connection.send_head(self.stream, false, |put| {
+                put_plain_head(put);
+                if let Some((encoding, _)) = compression {
+                    put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
+                }
+                put_metadata(metadata, put);
+            })
+        };
+    }
+
+    /// Begins a message that [`Reply::send_message`] sends.
+    #[inline]
+    pub(crate) fn begin_message(&mut self) {
+        self.templates.scratch.clear();
+        self.templates.scratch.extend_from_slice(&[0; PREFIX_BYTES]);
+    }
+
+    /// Where the bytes of the message that was begun are appended.
+    #[inline]
+    pub(crate) fn message_out(&mut self) -> &mut Vec<u8> {
+        &mut self.templates.scratch
+    }
+
+    /// Sends the message that was begun.
+    #[inline]
+    pub(crate) fn send_message(&mut self) {
+        let scratch = &mut self.templates.scratch;
+        message::seal(scratch, 0, self.state.compression);
+        let _ = if scratch.len() <= COPY_BYTES_MAX {
+            self.connection.send_slice(self.stream, scratch, false)
+        } else {
+            self.connection.send_bytes(self.stream, std::mem::take(scratch).into(), false)
+        };
+    }
+
+    /// Sends a message.
+    #[inline]
+    pub(crate) fn message<T: Encode>(&mut self, message: T) {
+        match message.into_encoded() {
+            Err(message) => self.plain(message),
+            Ok(encoded) => self.encoded(encoded),
+        }
+    }
+
+    #[inline]
+    fn plain<T: Encode>(&mut self, message: T) {
+        let length = message.encoded_len() + PREFIX_BYTES;
+        if length > COPY_BYTES_MAX {
+            // What the connection keeps for small messages stays small.
+            let mut framed = Vec::with_capacity(length);
+            message::encode(message, self.state.compression, &mut framed);
+            let _ = self.connection.send_bytes(self.stream, Bytes::from(framed), false);
+            return;
+        }
+        self.begin_message();
+        message.encode(self.message_out());
+        self.send_message();
+    }
+
+    fn encoded(&mut self, encoded: Encoded) {
+        let packs = self.state.compression.is_some_and(|(_, bytes_min)| encoded.length >= bytes_min);
+        if packs || encoded.length <= COPY_BYTES_MAX {
+            return self.plain(encoded);
+        }
+        // Small parts gather until a large one comes, so that frames are not cut into crumbs.
+        let mut small = message::prefix(encoded.length, false).to_vec();
+        let mut send = |part: Bytes| {
+            if part.len() <= COPY_BYTES_MAX {
+                return small.extend_from_slice(&part);
+            }
+            let _ = self.connection.send_bytes(self.stream, Bytes::from(std::mem::take(&mut small)), false);
+            let _ = self.connection.send_bytes(self.stream, part, false);
+        };
+        match encoded.chunks {
+            Chunks::Whole(bytes) => send(bytes),
+            Chunks::Parts(parts) => parts.into_iter().for_each(send),
+            Chunks::Made(chunks) => chunks.for_each(send),
+        }
+        if !small.is_empty() {
+            let _ = self.connection.send_bytes(self.stream, Bytes::from(small), false);
+        }
+    }
+
+    /// Sends the head and the one message of an answer. What comes back is to be sent with [`Reply::go_on`].
+    #[inline]
+    pub(crate) fn only_message<T: Encode>(&mut self, metadata: &Metadata, message: T) -> Option<Source> {
+        match message.into_encoded() {
+            Err(message) => {
+                self.head(metadata);
+                self.plain(message);
+                None
+            }
+            Ok(encoded) => self.only_encoded(metadata, encoded),
+        }
+    }
+
+    fn only_encoded(&mut self, metadata: &Metadata, encoded: Encoded) -> Option<Source> {
+        let Encoded { length, encoding, chunks } = encoded;
+        let is_final = encoding.is_some() || matches!(chunks, Chunks::Made(_));
+        if !is_final {
+            self.head(metadata);
+            self.encoded(Encoded { length, encoding, chunks });
+            return None;
+        }
+        // No other compression than the one it has.
+        self.state.compression = encoding.map(|encoding| (encoding, usize::MAX));
+        self.head(metadata);
+        let _ = self.connection.send_slice(self.stream, &message::prefix(length, encoding.is_some()), false);
+        let chunks = match chunks {
+            Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
+            Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
+            Chunks::Made(chunks) => chunks,
+        };
+        Some(Source { left_bytes: length, chunks })
+    }
+
+    /// Sends what there is room for.
+    pub(crate) fn go_on(&mut self, source: &mut Source, cx: &Context<'_>) -> Poll<Result<(), Status>> {
+        for _ in 0..CHUNKS_PER_POLL_MAX {
+            if !self.has_room() {
+                return Poll::Pending;
+            }
+            match source.chunks.next() {
+                Some(chunk) if chunk.len() <= source.left_bytes => {
+                    source.left_bytes -= chunk.len();
+                    let _ = self.connection.send_bytes(self.stream, chunk, false);
+                }
+                None if source.left_bytes == 0 => return Poll::Ready(Ok(())),
+                _ => {
+                    let status = Status::internal("the answer has not the length it was said to have");
+                    return Poll::Ready(Err(status));
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Ends the answer well.
+    #[inline]
+    pub(crate) fn finish_ok(&mut self, trailers: &Metadata) {
+        if !trailers.is_empty() {
+            let mut status = Status::ok();
+            *status.metadata_mut() = trailers.clone();
+            return self.finish(&status);
+        }
+        self.state.is_over = true;
+        let _ = self.connection.send_head_cached(self.stream, &mut self.templates.trailers, true, |put| {
+            put(b"grpc-status", b"0", Indexing::Insert);
+        });
+    }
+
+    /// Ends the answer, with trailers only if nothing was sent yet.
+    pub(crate) fn finish(&mut self, status: &Status) {
+        if std::mem::replace(&mut self.state.is_over, true) {
+            return;
+        }
+        self.state.code = status.code();
+        let head_sent = std::mem::replace(&mut self.state.head_sent, true);
+        let _ = self.connection.send_head(self.stream, true, |put| {
+            if !head_sent {
+                put_plain_head(put);
+                if status.code() == Code::Unimplemented {
+                    put(b"grpc-accept-encoding", ACCEPTED.as_bytes(), Indexing::Insert);
+                }
+            }
+            put_status(status, put);
+        });
+    }
+}
+
+impl std::fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reply({:?}, {:?})", self.stream, self.state)
+    }
+}

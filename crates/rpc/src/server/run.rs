@@ -1,0 +1,307 @@
+//! Calls under way: started, polled, timed out, finished.
+//!
+//! A handler that panics fails its own call with `INTERNAL`; the connection and its other calls go on.
+//!
+//! Implements: gRPC over HTTP/2, "Timeout" and "Status".
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use quire_http2::{ErrorCode, Head, StreamKey};
+use tokio::time::Instant;
+
+use super::calls::Calls;
+use super::method::{Incoming, Intake, Started};
+use super::observer::Refusal;
+use super::plan::CallPlan;
+use super::reply::{Reply, ReplyState};
+use super::running::Running;
+use super::slot::{Active, Feed, Phase};
+use crate::compression::Encoding;
+use crate::envelope::Request;
+use crate::metadata::Metadata;
+use crate::status::{Code, Status};
+
+/// Boxes kept per method for the next calls.
+const SPARES_MAX: usize = 128;
+
+impl Calls {
+    #[inline]
+    pub(super) fn start(
+        &mut self,
+        stream: StreamKey,
+        plan: CallPlan,
+        head: &Arc<Head>,
+        intake: Intake<'_>,
+        feed: Feed,
+    ) {
+        let slot = &mut self.slots[stream.index()];
+        slot.phase = Phase::Free;
+        let deadline = plan.timeout.and_then(|timeout| slot.started_at.checked_add(timeout));
+        if deadline.is_some_and(|deadline| deadline <= self.now) {
+            return self.refuse(stream, Some(plan.method), &Status::deadline_exceeded("time was up before work began"));
+        }
+        if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
+            self.shared.observer.refused(Refusal::Calls);
+            let status = self.shared.limits.refusal(Refusal::Calls);
+            return self.refuse(stream, Some(plan.method), &status);
+        }
+        let metadata = Metadata::received(Arc::clone(head));
+        let incoming = Incoming {
+            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)).accepting(plan.accepted),
+            intake,
+            encoding: plan.encoding,
+            message_bytes_max: self.shared.limits.message_bytes_max,
+        };
+        let mut reply = ReplyState::new(self.compression_for(plan));
+        let spare = self.spares[plan.method].pop();
+        let handler = &self.shared.routes.table[plan.method].handler;
+        let mut out = Reply {
+            connection: &mut self.connection,
+            stream,
+            templates: &mut self.templates,
+            state: &mut reply,
+            output_bytes_max: self.shared.limits.output_bytes_max,
+        };
+        let started = catch_unwind(AssertUnwindSafe(|| handler.start(spare, incoming, &mut out)));
+        match started {
+            Ok(Started::Running(running)) => self.activate(stream, Some(plan.method), running, reply, feed, deadline),
+            Ok(Started::Done(spare)) => {
+                if let Some(spare) = spare {
+                    self.retire(Some(plan.method), spare);
+                }
+                self.finish(stream, Some(plan.method), reply.code);
+            }
+            Err(_) => {
+                out.finish(&panicked());
+                self.finish(stream, Some(plan.method), Code::Internal);
+            }
+        }
+    }
+
+    fn compression_for(&self, plan: CallPlan) -> Option<(Encoding, usize)> {
+        let (encoding, bytes_min) = self.shared.compression?;
+        plan.accepted.has(encoding).then_some((encoding, bytes_min))
+    }
+
+    /// Polls a call for the first time, and gives it a slot if it waits.
+    #[inline]
+    pub(super) fn activate(
+        &mut self,
+        stream: StreamKey,
+        method: Option<usize>,
+        mut running: Box<dyn Running>,
+        mut reply: ReplyState,
+        feed: Feed,
+        deadline: Option<Instant>,
+    ) {
+        match self.poll_running(stream, &mut running, &mut reply) {
+            Poll::Ready(()) => {
+                self.retire(method, running);
+                self.finish(stream, method, reply.code);
+            }
+            Poll::Pending => {
+                self.shared.calls.fetch_add(1, Ordering::Relaxed);
+                self.slots[stream.index()].phase =
+                    Phase::Active(Active { method, running, reply, feed, unreleased: 0, deadline });
+                self.note_deadline(deadline);
+            }
+        }
+    }
+
+    #[inline]
+    fn poll_running(&mut self, stream: StreamKey, running: &mut Box<dyn Running>, state: &mut ReplyState) -> Poll<()> {
+        let mut cx = Context::from_waker(&self.wakers[stream.index()]);
+        let mut reply = Reply {
+            connection: &mut self.connection,
+            stream,
+            templates: &mut self.templates,
+            state,
+            output_bytes_max: self.shared.limits.output_bytes_max,
+        };
+        match catch_unwind(AssertUnwindSafe(|| running.poll(&mut cx, &mut reply))) {
+            Ok(Poll::Pending) => {
+                if !reply.has_room() && !self.blocked.contains(&stream) {
+                    self.blocked.push(stream);
+                }
+                Poll::Pending
+            }
+            Ok(Poll::Ready(())) => Poll::Ready(()),
+            Err(_) => {
+                reply.finish(&panicked());
+                Poll::Ready(())
+            }
+        }
+    }
+
+    /// Polls the calls whose wakers were called since the last time; returns whether there were any.
+    pub(super) fn poll_woken(&mut self) -> bool {
+        let wakes = Arc::clone(&self.wakes);
+        let mut any = false;
+        wakes.take(|index| {
+            any = true;
+            self.poll_slot(index);
+        });
+        any
+    }
+
+    fn poll_slot(&mut self, index: usize) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let stream = slot.stream;
+        if !matches!(slot.phase, Phase::Active(_)) {
+            return;
+        }
+        let Phase::Active(mut active) = std::mem::take(&mut slot.phase) else { return };
+        match self.poll_running(stream, &mut active.running, &mut active.reply) {
+            Poll::Pending => {
+                self.slots[index].phase = Phase::Active(active);
+                self.release(stream);
+            }
+            Poll::Ready(()) => {
+                let (method, code) = (active.method, active.reply.code);
+                self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+                self.retire(method, active.running);
+                self.finish(stream, method, code);
+                self.connection.release(stream, active.unreleased);
+            }
+        }
+    }
+
+    /// Keeps a box for the next call of its method.
+    pub(super) fn retire(&mut self, method: Option<usize>, mut running: Box<dyn Running>) {
+        // What a future holds may panic when it is dropped, too.
+        if catch_unwind(AssertUnwindSafe(|| running.clear())).is_err() {
+            return;
+        }
+        if let Some(spares) = method.and_then(|method| self.spares.get_mut(method))
+            && spares.len() < SPARES_MAX
+        {
+            spares.push(running);
+        }
+    }
+
+    /// The answer is given. What the request still brings is dropped.
+    #[inline]
+    pub(super) fn finish(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
+        if !self.connection.is_receive_closed(stream) {
+            self.begin_discarding(stream);
+        }
+        if method.is_some() {
+            self.ended(stream, method, code);
+        }
+    }
+
+    /// Answers without a handler; there may be no such method.
+    pub(super) fn refuse(&mut self, stream: StreamKey, method: Option<usize>, status: &Status) {
+        self.reply_with(stream, &mut ReplyState::new(None)).finish(status);
+        self.slots[stream.index()].phase = Phase::Free;
+        if method.is_none() {
+            self.ended(stream, None, status.code());
+        }
+        self.finish(stream, method, status.code());
+    }
+
+    pub(super) fn reply_with<'a>(&'a mut self, stream: StreamKey, state: &'a mut ReplyState) -> Reply<'a> {
+        Reply {
+            connection: &mut self.connection,
+            stream,
+            templates: &mut self.templates,
+            state,
+            output_bytes_max: self.shared.limits.output_bytes_max,
+        }
+    }
+
+    /// Goes on with what waited for room; call it when output was written or windows grew.
+    pub(super) fn poll_unblocked(&mut self) -> bool {
+        let mut any = false;
+        for position in (0..self.blocked.len()).rev() {
+            let stream = self.blocked[position];
+            let room = self.connection.queued_bytes(stream) == 0
+                && self.connection.output().len() < self.shared.limits.output_bytes_max;
+            if room {
+                self.blocked.swap_remove(position);
+                self.wakes.mark(stream.index());
+                any = true;
+            }
+        }
+        for position in (0..self.closing.len()).rev() {
+            let stream = self.closing[position];
+            if !self.connection.is_sending(stream) {
+                self.closing.swap_remove(position);
+                any |= self.connection.is_live(stream);
+                self.connection.reset(stream, ErrorCode::NO_ERROR);
+            }
+        }
+        any
+    }
+
+    pub(super) fn note_deadline(&mut self, deadline: Option<Instant>) {
+        if let Some(deadline) = deadline {
+            self.earliest_deadline = Some(self.earliest_deadline.map_or(deadline, |other| other.min(deadline)));
+        }
+    }
+
+    /// Ends the calls whose time is up.
+    pub(super) fn expire(&mut self) {
+        if self.earliest_deadline.is_none_or(|deadline| deadline > self.now) {
+            return;
+        }
+        self.earliest_deadline = None;
+        for index in 0..self.slots.len() {
+            let slot = &self.slots[index];
+            let deadline = match &slot.phase {
+                Phase::Gathering(gathering) => Some(gathering.expires_at),
+                Phase::Active(active) => active.deadline,
+                Phase::Discarding(rest) => Some(rest.expires_at),
+                Phase::Free => None,
+            };
+            if deadline.is_some_and(|deadline| deadline <= self.now) {
+                self.expire_call(slot.stream);
+            } else {
+                self.note_deadline(deadline);
+            }
+        }
+    }
+
+    fn expire_call(&mut self, stream: StreamKey) {
+        let (method, mut state, unreleased) = match std::mem::take(&mut self.slots[stream.index()].phase) {
+            Phase::Active(active) => {
+                self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+                self.retire(active.method, active.running);
+                (active.method, active.reply, active.unreleased)
+            }
+            Phase::Gathering(gathering) => {
+                self.gathered_bytes -= gathering.held_bytes();
+                (Some(gathering.plan.method), ReplyState::new(None), 0)
+            }
+            Phase::Discarding(_) => return self.closing.push(stream),
+            Phase::Free => return,
+        };
+        if self.connection.queued_bytes(stream) > 0 {
+            self.connection.reset(stream, ErrorCode::CANCEL);
+        } else {
+            self.reply_with(stream, &mut state).finish(&Status::deadline_exceeded("time is up"));
+        }
+        self.finish(stream, method, Code::DeadlineExceeded);
+        self.connection.release(stream, unreleased);
+    }
+
+    /// Calls that have not been answered yet.
+    pub(super) fn is_idle(&self) -> bool {
+        self.connection.live_streams() == 0
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.report();
+        let active = self.slots.iter().filter(|slot| matches!(slot.phase, Phase::Active(_))).count();
+        self.shared.calls.fetch_sub(active, Ordering::Relaxed);
+    }
+}
+
+fn panicked() -> Status {
+    Status::internal("the handler panicked")
+}

@@ -1,0 +1,124 @@
+//! What a connection keeps of each call, from its head to its end.
+//!
+//! Must not know what is done with it.
+//!
+//! Implements: no specification.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quire_http2::{Head, StreamKey};
+use tokio::time::Instant;
+
+use super::plan::CallPlan;
+use super::reply::ReplyState;
+use super::running::Running;
+use crate::message::{Assembler, Framed};
+use crate::metadata::Metadata;
+use crate::status::{Code, Status};
+use crate::streaming::Inbox;
+
+/// A request that the handler needs whole, still coming.
+pub(super) struct Gathering {
+    pub(super) plan: CallPlan,
+    pub(super) head: Arc<Head>,
+    pub(super) assembler: Assembler,
+    pub(super) message: Option<Framed<Bytes>>,
+    pub(super) expires_at: Instant,
+}
+
+/// How the rest of a request reaches its handler while that runs.
+pub(super) enum Feed {
+    /// Not at all: the handler had it whole.
+    None,
+    Messages(Arc<Inbox>, Assembler),
+    Chunks(Arc<Inbox>),
+}
+
+pub(super) struct Active {
+    /// The method's number; `None` for HTTP that is not gRPC.
+    pub(super) method: Option<usize>,
+    pub(super) running: Box<dyn Running>,
+    pub(super) reply: ReplyState,
+    pub(super) feed: Feed,
+    /// Received, and not yet given back to the stream's window.
+    pub(super) unreleased: usize,
+    pub(super) deadline: Option<Instant>,
+}
+
+#[derive(Default)]
+pub(super) enum Phase {
+    #[default]
+    Free,
+    Gathering(Gathering),
+    Active(Active),
+    /// Answered, while the peer still sends.
+    Discarding(Rest),
+}
+
+pub(super) struct Slot {
+    pub(super) stream: StreamKey,
+    pub(super) phase: Phase,
+    pub(super) started_at: Instant,
+}
+
+/// What may still come of a request after its answer.
+pub(super) struct Rest {
+    pub(super) left_bytes: usize,
+    pub(super) expires_at: Instant,
+}
+
+/// An answered call that is not reported yet.
+pub(super) struct Ended {
+    /// `None` for a method that does not exist.
+    pub(super) method: Option<usize>,
+    pub(super) code: Code,
+    pub(super) started_at: Instant,
+}
+
+impl Gathering {
+    pub(super) fn held_bytes(&self) -> usize {
+        self.assembler.held_bytes() + self.message.as_ref().map_or(0, |message| message.bytes.len())
+    }
+}
+
+impl Active {
+    /// Hands body bytes on; returns whether the call itself is to be polled.
+    pub(super) fn feed(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
+        match &mut self.feed {
+            Feed::None => false,
+            Feed::Chunks(inbox) => {
+                let mut marked = false;
+                if !data.is_empty() {
+                    marked |= inbox.push(Framed { compressed: false, bytes: Bytes::copy_from_slice(data) });
+                }
+                if end {
+                    marked |= inbox.end(Ok(Metadata::new()));
+                }
+                marked
+            }
+            Feed::Messages(inbox, assembler) => {
+                let mut marked = false;
+                loop {
+                    match assembler.next(&mut data, message_bytes_max) {
+                        Ok(Some(framed)) => {
+                            let bytes = framed.bytes.into_bytes();
+                            marked |= inbox.push(Framed { compressed: framed.compressed, bytes });
+                        }
+                        Ok(None) => break,
+                        Err(status) => {
+                            marked |= inbox.end(Err(status));
+                            break;
+                        }
+                    }
+                }
+                if end {
+                    let whole = assembler.is_empty();
+                    let last = Status::internal("the request ends inside a message");
+                    marked |= inbox.end(if whole { Ok(Metadata::new()) } else { Err(last) });
+                }
+                marked
+            }
+        }
+    }
+}

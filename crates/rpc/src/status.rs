@@ -1,0 +1,272 @@
+//! The outcome of a call: a code, a message, details and metadata (gRPC over HTTP/2, "Status" and "Responses").
+//!
+//! Must not know which side it is on. The wire form of the message is percent-encoding, of the details base64.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use quire_http2::ErrorCode;
+
+use crate::metadata::Metadata;
+
+macro_rules! codes {
+    ($($name:ident = $value:literal $text:literal $doc:literal;)*) => {
+        /// The closed list of outcomes a call can have.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Code { $(#[doc = $doc] $name = $value,)* }
+
+        impl Code {
+            /// Every code, in the order of their numbers.
+            pub const ALL: [Self; 17] = [$(Self::$name,)*];
+
+            /// The code of a number; numbers without a name are `Unknown`.
+            pub fn from_number(number: u32) -> Self {
+                match number { $($value => Self::$name,)* _ => Self::Unknown }
+            }
+
+            /// The name as the protocol documents write it.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+macro_rules! constructors {
+    ($($function:ident $code:ident,)*) => {
+        impl Status {
+            $(
+                #[doc = concat!("A failure with [`Code::", stringify!($code), "`].")]
+                pub fn $function(message: impl Into<Cow<'static, str>>) -> Self {
+                    Self::new(Code::$code, message)
+                }
+            )*
+        }
+    };
+}
+
+constructors! {
+    cancelled Cancelled,
+    unknown Unknown,
+    invalid_argument InvalidArgument,
+    deadline_exceeded DeadlineExceeded,
+    not_found NotFound,
+    already_exists AlreadyExists,
+    permission_denied PermissionDenied,
+    resource_exhausted ResourceExhausted,
+    failed_precondition FailedPrecondition,
+    aborted Aborted,
+    out_of_range OutOfRange,
+    unimplemented Unimplemented,
+    internal Internal,
+    unavailable Unavailable,
+    data_loss DataLoss,
+    unauthenticated Unauthenticated,
+}
+
+codes! {
+    Ok = 0 "OK" "It worked.";
+    Cancelled = 1 "CANCELLED" "The caller gave up.";
+    Unknown = 2 "UNKNOWN" "An error that no one classified.";
+    InvalidArgument = 3 "INVALID_ARGUMENT" "The request is wrong whatever the state of the system.";
+    DeadlineExceeded = 4 "DEADLINE_EXCEEDED" "Time was up first.";
+    NotFound = 5 "NOT_FOUND" "What was asked for does not exist.";
+    AlreadyExists = 6 "ALREADY_EXISTS" "What was to be made exists.";
+    PermissionDenied = 7 "PERMISSION_DENIED" "The caller is known and may not.";
+    ResourceExhausted = 8 "RESOURCE_EXHAUSTED" "A limit was reached; trying later may work.";
+    FailedPrecondition = 9 "FAILED_PRECONDITION" "The system is not in the state the request needs.";
+    Aborted = 10 "ABORTED" "A conflict with another call; the whole may be tried again.";
+    OutOfRange = 11 "OUT_OF_RANGE" "Beyond the valid range, which may grow.";
+    Unimplemented = 12 "UNIMPLEMENTED" "No such method here.";
+    Internal = 13 "INTERNAL" "An invariant of the system is broken.";
+    Unavailable = 14 "UNAVAILABLE" "Not reachable now; trying again is right.";
+    DataLoss = 15 "DATA_LOSS" "Data is lost for good.";
+    Unauthenticated = 16 "UNAUTHENTICATED" "The caller is not known.";
+}
+
+/// How far a failed call is known to have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// The server may have acted on the call; it did not say.
+    #[default]
+    Unanswered,
+    /// The server has done nothing: the call was not sent, or was refused before it began.
+    Untouched,
+    /// The server answered with this status.
+    Answered,
+}
+
+/// A call that failed, or the trailing word of one that did not.
+#[derive(Clone)]
+pub struct Status {
+    code: Code,
+    reach: Reach,
+    message: Cow<'static, str>,
+    details: Bytes,
+    metadata: Metadata,
+}
+
+impl Status {
+    /// A status without details.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            reach: Reach::default(),
+            message: message.into(),
+            details: Bytes::new(),
+            metadata: Metadata::new(),
+        }
+    }
+
+    /// Success.
+    pub fn ok() -> Self {
+        Self::new(Code::Ok, "")
+    }
+
+    /// With an encoded `google.rpc.Status` that machines can read.
+    pub fn with_details(code: Code, message: impl Into<Cow<'static, str>>, details: Bytes) -> Self {
+        Self { details, ..Self::new(code, message) }
+    }
+
+    /// The outcome.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// How far the call came, for its caller.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The same with another reach.
+    #[must_use]
+    pub fn with_reach(self, reach: Reach) -> Self {
+        Self { reach, ..self }
+    }
+
+    /// For people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// An encoded `google.rpc.Status`, or empty.
+    pub fn details(&self) -> &[u8] {
+        &self.details
+    }
+
+    /// What the trailers hold besides the status.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// As [`Status::metadata`], to add to.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.metadata
+    }
+
+    /// What the reset of a stream means to its call (gRPC over HTTP/2, "HTTP2 Transport Mapping", "Errors").
+    pub(crate) fn from_reset(code: ErrorCode) -> Self {
+        let outcome = match code {
+            ErrorCode::REFUSED_STREAM => Code::Unavailable,
+            ErrorCode::CANCEL => Code::Cancelled,
+            ErrorCode::ENHANCE_YOUR_CALM => Code::ResourceExhausted,
+            ErrorCode::INADEQUATE_SECURITY => Code::PermissionDenied,
+            _ => Code::Internal,
+        };
+        Self::new(outcome, format!("the stream was reset: {code}"))
+    }
+
+    /// What an HTTP status means when there is no gRPC status (gRPC's "HTTP to gRPC Status Code Mapping").
+    pub(crate) fn from_http(http_status: u16) -> Self {
+        let outcome = match http_status {
+            400 => Code::Internal,
+            401 => Code::Unauthenticated,
+            403 => Code::PermissionDenied,
+            404 => Code::Unimplemented,
+            429 | 502 | 503 | 504 => Code::Unavailable,
+            _ => Code::Unknown,
+        };
+        Self::new(outcome, format!("the peer answered HTTP {http_status} and no gRPC status"))
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Status({}: {:?}, {} bytes of details)", self.code.name(), self.message, self.details.len())
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.name(), self.message)
+    }
+}
+
+impl std::error::Error for Status {}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+/// Percent-encodes a message for `grpc-message`; borrowed when nothing needs it.
+pub(crate) fn encode_message(message: &str) -> Cow<'_, [u8]> {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'%';
+    let trims = message.starts_with(' ') || message.ends_with(' ');
+    if message.as_bytes().iter().all(plain) && !trims {
+        return Cow::Borrowed(message.as_bytes());
+    }
+    let mut out = Vec::with_capacity(message.len() * 3);
+    for byte in message.as_bytes() {
+        // A blank at either end would make the field illegal, so all are encoded once one is there.
+        if plain(byte) && !(trims && *byte == b' ') {
+            out.push(*byte);
+        } else {
+            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The opposite; what is no valid escape stays as it came.
+pub(crate) fn decode_message(value: &[u8]) -> String {
+    let digit =
+        |byte: Option<&u8>| byte.and_then(|byte| (*byte as char).to_digit(16)).and_then(|d| u8::try_from(d).ok());
+    let mut out = Vec::with_capacity(value.len());
+    let mut position = 0;
+    while let Some(&byte) = value.get(position) {
+        let escaped = (byte, digit(value.get(position + 1)), digit(value.get(position + 2)));
+        if let (b'%', Some(high), Some(low)) = escaped {
+            out.push(high << 4 | low);
+            position += 3;
+        } else {
+            out.push(byte);
+            position += 1;
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_codes_agree() {
+        for (number, code) in (0u32..).zip(Code::ALL) {
+            assert_eq!(code as u32, number);
+            assert_eq!(Code::from_number(number), code);
+        }
+        assert_eq!(Code::from_number(17), Code::Unknown);
+    }
+
+    #[test]
+    fn any_message_survives_its_wire_form() {
+        for message in ["plain", "100% sure", "\ttest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈\t\n", " ", ""]
+        {
+            let coded = encode_message(message);
+            assert!(coded.iter().all(|byte| matches!(byte, b' '..=b'~')));
+            assert_eq!(decode_message(&coded), message);
+        }
+        assert_eq!(decode_message(b"%zz%4"), "%zz%4");
+    }
+}
