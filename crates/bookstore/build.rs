@@ -2,7 +2,6 @@
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()
-        .descriptors("bookstore.bin")
         .bytes("bookstore.BookStore.Lookup")
         .bytes("bookstore.BookStore.Search")
         .bytes("bookstore.BookStore.SearchStream")

@@ -2,7 +2,6 @@
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()
-        .descriptors("kv.bin")
         .messages(|messages| {
             messages.bytes(["."]);
         })

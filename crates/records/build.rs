@@ -2,7 +2,6 @@
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()
-        .descriptors("records.bin")
         .bytes("ReaderService.GetRecord")
         .bytes("ReaderService.GetRecordString")
         .bytes("RecordStreamService.StreamRecords")

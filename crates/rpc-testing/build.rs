@@ -6,7 +6,6 @@ fn main() -> std::io::Result<()> {
         .server(false)
         .compile(&["health.proto", "reflection.proto"], &["../rpc/proto"])?;
     quire_rpc_build::Builder::default()
-        .descriptors("testing.bin")
         .bytes("testing.Echo.Same")
         .compile(&["echo.proto", "interop.proto", "conformance.proto"], &["proto"])
 }

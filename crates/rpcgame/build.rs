@@ -2,7 +2,6 @@
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()
-        .descriptors("rpcgame.bin")
         .bytes("RPCGame.Try")
         .bytes("RPCGameStream.Play")
         .compile(&["rpcgame.proto"], &["../../proto"])

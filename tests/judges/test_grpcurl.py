@@ -29,7 +29,8 @@ def test_describe_shows_the_contract(ask):
         ("Lookup", "ItemNumberRequest", "BookInfoReply"),
         ("Buy", "ItemNumberRequest", "BuyBookReply"),
     ]:
-        assert f"rpc {rpc} ( .bookstore.{request} ) returns ( .bookstore.{reply} );" in shown
+        end = ";" if rpc == "Buy" else " {\n    option idempotency_level = NO_SIDE_EFFECTS;\n  }"
+        assert f"rpc {rpc} ( .bookstore.{request} ) returns ( .bookstore.{reply} ){end}" in shown
     assert "double price = 5;" in ask("describe", "bookstore.Book")
 
 

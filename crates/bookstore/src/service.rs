@@ -10,7 +10,7 @@ use crate::{
     bookstore::Bookstore,
     grpc::{
         AdminService, ShopService,
-        wire::{DESCRIPTORS, admin_server::AdminServer, book_store_server::BookStoreServer},
+        wire::{admin_server::AdminServer, book_store_server::BookStoreServer},
     },
     metrics::{Metrics, write},
     settings::Settings,
@@ -58,10 +58,6 @@ impl Service for BookstoreService {
         builder
             .add_service(BookStoreServer::new(ShopService::new(self.store.clone())))
             .add_service(AdminServer::new(AdminService::new(self.store.clone(), self.access.clone())))
-    }
-
-    fn descriptors(&self) -> &'static [u8] {
-        DESCRIPTORS
     }
 
     fn healthy(&self) -> watch::Receiver<bool> {

@@ -123,11 +123,6 @@ pub trait Service: Any + Send + Sync {
         builder
     }
 
-    /// The contracts of the gRPC services, for reflection: an encoded `FileDescriptorSet`.
-    fn descriptors(&self) -> &'static [u8] {
-        &[]
-    }
-
     /// What is answered over HTTP/1.1.
     fn http(&self) -> Site {
         Site::default()

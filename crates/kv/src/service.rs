@@ -86,17 +86,14 @@ impl Service for KvService {
                 .add_service(KeyAdminServiceServer::new(AdminService::new(store.clone(), self.access.clone()))),
             Err(reason) => {
                 let status = Status::unavailable(reason.to_string());
-                let refused = |name, methods| RefusedService { name, methods, status: status.clone() };
+                let refused =
+                    |name, methods| RefusedService { name, methods, descriptors: DESCRIPTORS, status: status.clone() };
                 builder
                     .add_service(refused(key_value_service_server::NAME, &key_value_service_server::METHODS))
                     .add_service(refused(key_range_service_server::NAME, &key_range_service_server::METHODS))
                     .add_service(refused(key_admin_service_server::NAME, &key_admin_service_server::METHODS))
             }
         }
-    }
-
-    fn descriptors(&self) -> &'static [u8] {
-        DESCRIPTORS
     }
 
     fn start(&mut self, serving: &mut Serving) -> Result<(), Error> {

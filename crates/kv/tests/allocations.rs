@@ -14,8 +14,8 @@ use kv::{
         wire::{RetrieveRequest, UpdateRequest, key_value_service_server::KeyValueServiceServer},
     },
 };
-use prost::Message;
 use quire_rpc::Server;
+use quire_rpc::prost::Message;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},

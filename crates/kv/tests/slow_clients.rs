@@ -13,8 +13,8 @@ use kv::{
         },
     },
 };
-use prost::Message;
 use quire_rpc::Server;
+use quire_rpc::prost::Message;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 

@@ -14,7 +14,7 @@ use kv::{
         },
     },
 };
-use prost::Message;
+use quire_rpc::prost::Message;
 use quire_rpc::{
     Code, Encoding, Server, Status,
     client::{Channel, Settings as ChannelSettings},

@@ -7,10 +7,7 @@ use tokio::{sync::watch, task::spawn_blocking};
 use crate::{
     grpc::{
         ReaderGrpc, StreamGrpc,
-        wire::{
-            DESCRIPTORS, reader_service_server::ReaderServiceServer,
-            record_stream_service_server::RecordStreamServiceServer,
-        },
+        wire::{reader_service_server::ReaderServiceServer, record_stream_service_server::RecordStreamServiceServer},
     },
     metrics::write,
     records::Records,
@@ -42,10 +39,6 @@ impl Service for RecordsService {
         builder
             .add_service(ReaderServiceServer::new(ReaderGrpc::new(self.records.clone())))
             .add_service(RecordStreamServiceServer::new(StreamGrpc::new(self.records.clone())))
-    }
-
-    fn descriptors(&self) -> &'static [u8] {
-        DESCRIPTORS
     }
 
     fn http(&self) -> Site {

@@ -7,6 +7,8 @@ pub(crate) struct Generator {
     pub(crate) client: bool,
     /// `package.Service.Method` of the methods whose messages stay bytes on the server.
     pub(crate) bytes: Vec<String>,
+    /// The file beside the generated ones that has the encoded descriptors.
+    pub(crate) descriptors: String,
 }
 
 impl prost_build::ServiceGenerator for Generator {
@@ -17,6 +19,12 @@ impl prost_build::ServiceGenerator for Generator {
         if self.client {
             out.push_str(&client(&service));
         }
+    }
+
+    fn finalize_package(&mut self, _package: &str, out: &mut String) {
+        let docs = "/// The contracts and all files they import: an encoded `FileDescriptorSet`, with the comments.";
+        let name = &self.descriptors;
+        out.extend([format!("{docs}\npub const DESCRIPTORS: &[u8] = include_bytes!({name:?});\n")]);
     }
 }
 
@@ -59,8 +67,6 @@ fn docs(comments: &prost_build::Comments, indent: &str, fallback: &str) -> Strin
     out
 }
 
-const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, missing_docs, unused_qualifications, dead_code)]\n";
-
 fn server(service: &Service, bytes: &[String]) -> String {
     let name = &service.name;
     let full_name = full_name(service);
@@ -73,7 +79,7 @@ fn server(service: &Service, bytes: &[String]) -> String {
     }
     let docs = docs(&service.comments, "    ", "A service.");
     format!(
-        "/// Server of `{full_name}`.\n{ALLOW}pub mod {module}_server {{
+        "/// Server of `{full_name}`.\npub mod {module}_server {{
     /// The service's full name.
     pub const NAME: &str = \"{full_name}\";
 
@@ -118,6 +124,10 @@ fn server(service: &Service, bytes: &[String]) -> String {
         fn methods(self) -> ::std::vec::Vec<::quire_rpc::server::Method> {{
             ::std::vec![
 {table}            ]
+        }}
+
+        fn descriptors(&self) -> &'static [u8] {{
+            super::DESCRIPTORS
         }}
     }}
 }}
@@ -201,12 +211,14 @@ fn table_entry(method: &Method, is_bytes: bool) -> String {
         );
         (shape(method), call)
     };
+    let level = method.options.idempotency_level().as_str_name();
+    let mark = if level == "NO_SIDE_EFFECTS" { ".without_side_effects()" } else { "" };
     format!(
         "                ::quire_rpc::server::Method::{shape}(
                     \"{proto_name}\",
                     ::std::sync::Arc::clone(&self.service),
                     {call},
-                ),
+                ){mark},
 "
     )
 }
@@ -235,7 +247,7 @@ fn client(service: &Service) -> String {
     }
     let docs = docs(&service.comments, "    ", "A service's client.");
     format!(
-        "/// Client of `{full_name}`.\n{ALLOW}pub mod {module}_client {{
+        "/// Client of `{full_name}`.\npub mod {module}_client {{
 {paths}
 {docs}    #[derive(Clone, Debug)]
     pub struct {name}Client {{

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use generate::Generator;
-use prost::Message;
+use prost_build::Module;
+use prost_types::FileDescriptorSet;
 
 /// What to generate.
 #[derive(Debug)]
@@ -16,14 +17,15 @@ use prost::Message;
 pub struct Builder {
     server: bool,
     client: bool,
-    descriptors: Option<String>,
     bytes: Vec<String>,
     messages: prost_build::Config,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { server: true, client: true, descriptors: None, bytes: Vec::new(), messages: prost_build::Config::new() }
+        let mut messages = prost_build::Config::new();
+        messages.prost_path("::quire_rpc::prost").prost_types_path("::quire_rpc::prost_types");
+        Self { server: true, client: true, bytes: Vec::new(), messages }
     }
 }
 
@@ -40,12 +42,6 @@ impl Builder {
         self
     }
 
-    /// Writes the encoded file descriptors to this name in `OUT_DIR`, for reflection.
-    pub fn descriptors(mut self, file_name: &str) -> Self {
-        self.descriptors = Some(file_name.to_owned());
-        self
-    }
-
     /// Has the server's trait hand out a method's messages as bytes: `package.Service.Method`. A unary method then takes a
     /// `quire_rpc::server::Call`, which it may answer at once; streams carry `quire_rpc::Encoded`.
     pub fn bytes(mut self, method: &str) -> Self {
@@ -53,14 +49,16 @@ impl Builder {
         self
     }
 
-    /// Settings of prost's own generator, as attributes or `bytes` fields.
+    /// Settings of prost's own generator, such as attributes or `bytes` fields.
     pub fn messages(mut self, change: impl FnOnce(&mut prost_build::Config)) -> Self {
         change(&mut self.messages);
         self
     }
 
-    /// Generates into `OUT_DIR`, a file for each package, and tells cargo what to watch.
-    pub fn compile(mut self, protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io::Result<()> {
+    /// Generates into `OUT_DIR` and tells cargo what to watch. Each package becomes a file of its name for
+    /// `quire_rpc::include_proto!`; the descriptors of all files, imported ones too, become a file named after the first
+    /// of `protos`.
+    pub fn compile(self, protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io::Result<()> {
         for proto in protos {
             for include in includes {
                 let path = include.as_ref().join(proto.as_ref());
@@ -69,28 +67,55 @@ impl Builder {
                 }
             }
         }
-        let files = protox::compile(protos, includes).map_err(io::Error::other)?;
+        let directory = env::var_os("OUT_DIR").map(PathBuf::from).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "OUT_DIR is not set: call this from a build script")
+        })?;
+        let first = protos.first().and_then(|proto| proto.as_ref().file_stem()).ok_or(io::ErrorKind::InvalidInput)?;
+        let descriptors = format!("{}.descriptors", first.to_string_lossy());
+        let mut compiler = protox::Compiler::new(includes).map_err(io::Error::other)?;
+        compiler.include_source_info(true).include_imports(true).open_files(protos).map_err(io::Error::other)?;
+        fs::write(directory.join(&descriptors), compiler.encode_file_descriptor_set())?;
+        let files = compiler.file_descriptor_set();
+        self.check_bytes(&files)?;
+        let Self { server, client, bytes, mut messages } = self;
+        messages.service_generator(Box::new(Generator { server, client, bytes, descriptors }));
+        let files = files.file.into_iter().map(|file| (Module::from_protobuf_package_name(file.package()), file));
+        for (package, text) in messages.generate(files.collect())? {
+            fs::write(directory.join(package.to_file_name_or("_")), without_lints(&text))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a name given to [`bytes`](Self::bytes) that no method has.
+    fn check_bytes(&self, files: &FileDescriptorSet) -> io::Result<()> {
         let methods = files.file.iter().flat_map(|file| {
             let services = file.service.iter();
             services.flat_map(|it| it.method.iter().map(|method| full_name(file.package(), it.name(), method.name())))
         });
         let methods: Vec<String> = methods.collect();
-        if let Some(unknown) = self.bytes.iter().find(|method| !methods.contains(method)) {
-            return Err(io::Error::other(format!(
+        match self.bytes.iter().find(|method| !methods.contains(method)) {
+            None => Ok(()),
+            Some(unknown) => Err(io::Error::other(format!(
                 "{unknown} is no method of these contracts; write package.Service.Method"
-            )));
+            ))),
         }
-        if let Some(name) = &self.descriptors {
-            let directory = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(io::ErrorKind::NotFound)?;
-            fs::write(directory.join(name), files.encode_to_vec())?;
-        }
-        self.messages.service_generator(Box::new(Generator {
-            server: self.server,
-            client: self.client,
-            bytes: self.bytes,
-        }));
-        self.messages.compile_fds(files)
     }
+}
+
+/// Generated code is checked by its generator's tests and documented by its contract.
+const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, clippy::nursery, missing_docs, unreachable_pub, \
+                     unused_qualifications, dead_code, reason = \"generated\")]\n";
+
+/// The generated text with [`ALLOW`] at every item. (A file to be included cannot begin with `#![allow(…)]`.)
+fn without_lints(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 2);
+    for line in text.split_inclusive('\n') {
+        if ["pub const ", "pub struct ", "pub enum ", "pub mod ", "impl "].iter().any(|item| line.starts_with(item)) {
+            out.push_str(ALLOW);
+        }
+        out.push_str(line);
+    }
+    out
 }
 
 fn full_name(package: &str, service: &str, method: &str) -> String {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 
-use prost::Message;
-use prost_types::Any;
+use quire_rpc::prost::Message;
+use quire_rpc::prost_types::Any;
 use quire_rpc::{Code, Metadata, Request, Response, Status, Stream, Streaming, unfold};
 use tokio::time::Instant;
 

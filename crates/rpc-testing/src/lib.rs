@@ -13,22 +13,16 @@ pub use interop::InteropService;
 pub use plain_http::PlainHttp;
 
 /// Generated from `echo.proto`.
-#[allow(missing_docs, clippy::pedantic, reason = "generated")]
 pub mod proto {
-    include!(concat!(env!("OUT_DIR"), "/testing.rs"));
+    quire_rpc::include_proto!("testing");
 }
 
 /// Generated from `interop.proto`.
-#[allow(missing_docs, clippy::pedantic, reason = "generated")]
 pub mod interop_proto {
-    include!(concat!(env!("OUT_DIR"), "/grpc.testing.rs"));
+    quire_rpc::include_proto!("grpc.testing");
 }
 
 /// Generated from `conformance.proto`.
-#[allow(missing_docs, clippy::pedantic, reason = "generated")]
 pub mod conformance_proto {
-    include!(concat!(env!("OUT_DIR"), "/connectrpc.conformance.v1.rs"));
+    quire_rpc::include_proto!("connectrpc.conformance.v1");
 }
-
-/// Encoded descriptors of the test services.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/testing.bin"));

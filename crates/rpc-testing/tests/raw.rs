@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prost::Message as _;
 use quire_rpc::client::{Path, Settings};
+use quire_rpc::prost::Message as _;
 use quire_rpc::{Code, Encoded, Encoding, Ignored, Limits, Request, unfold};
 use rpc_testing::proto::Message;
 use support::{Running, text};

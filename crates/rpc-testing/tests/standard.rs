@@ -7,24 +7,26 @@ use std::time::Duration;
 
 use quire_rpc::client::{Channel, Settings};
 use quire_rpc::health::HealthReporter;
-use quire_rpc::reflection::Reflection;
+use quire_rpc::prost::Message as _;
+use quire_rpc::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use quire_rpc::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use quire_rpc::rustls::server::WebPkiClientVerifier;
 use quire_rpc::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use quire_rpc::server::{Builder, Method, Service as _};
 use quire_rpc::{Code, Limits};
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
-use rpc_testing::DESCRIPTORS;
+use rpc_testing::conformance_proto::conformance_service_server::ConformanceServiceServer;
 use rpc_testing::proto::echo_client::EchoClient;
+use rpc_testing::proto::echo_server::EchoServer;
+use rpc_testing::{Conformance, EchoService};
 use support::{Running, text};
 
 mod health {
-    #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
-    include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
+    quire_rpc::include_proto!("grpc.health.v1");
 }
 
 mod reflection {
-    #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
-    include!(concat!(env!("OUT_DIR"), "/grpc.reflection.v1.rs"));
+    quire_rpc::include_proto!("grpc.reflection.v1");
 }
 
 use health::health_check_response::ServingStatus;
@@ -86,8 +88,7 @@ async fn health_is_checked_and_watched() {
 
 #[tokio::test]
 async fn reflection_lists_services_and_gives_their_files() {
-    let (v1, alpha) = Reflection::new().descriptors(DESCRIPTORS).unwrap().services();
-    let server = Running::with(Limits::default(), |builder| builder.add_service(v1).add_service(alpha)).await;
+    let server = Running::with(Limits::default(), Builder::reflection).await;
     assert!(server.server.services().iter().any(|name| name == "grpc.reflection.v1alpha.ServerReflection"));
     let client = ServerReflectionClient::new(server.channel(Settings::default()).await);
     let asked = [
@@ -117,4 +118,23 @@ async fn reflection_lists_services_and_gives_their_files() {
         MessageResponse::ErrorResponse(error) => assert_eq!(error.error_code, Code::NotFound as i32),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_service_carries_its_contract_with_imported_files_and_comments() {
+    let set = FileDescriptorSet::decode(EchoServer::new(EchoService).descriptors()).unwrap();
+    let names: Vec<&str> = set.file.iter().map(FileDescriptorProto::name).collect();
+    for name in ["echo.proto", "conformance.proto", "google/protobuf/any.proto"] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+    let echo = set.file.iter().find(|file| file.name() == "echo.proto").unwrap();
+    let places = &echo.source_code_info.as_ref().unwrap().location;
+    assert!(places.iter().any(|place| place.leading_comments().contains("Answers `count` times")), "{places:?}");
+}
+
+#[test]
+fn methods_that_change_nothing_are_known_by_their_contract() {
+    let methods = ConformanceServiceServer::new(Conformance).methods();
+    let unchanging: Vec<&str> = methods.iter().filter(|it| !it.has_side_effects()).map(Method::name).collect();
+    assert_eq!(unchanging, ["IdempotentUnary"]);
 }

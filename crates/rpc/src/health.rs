@@ -15,9 +15,6 @@ pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::status::Status;
 use crate::unfold::unfold;
 
-/// The contract in the form that [`Reflection`](crate::reflection::Reflection) takes.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/health.bin"));
-
 /// Services beyond this many are not watched before they are registered: strangers choose those names.
 const UNREGISTERED_MAX: usize = 1_000;
 

@@ -14,7 +14,7 @@ pub mod health;
 mod io;
 mod message;
 mod metadata;
-pub mod reflection;
+mod reflection;
 pub mod server;
 mod status;
 mod streaming;
@@ -30,6 +30,7 @@ pub use envelope::{Peer, Request, Response};
 pub use futures_core::Stream;
 pub use metadata::{Metadata, MetadataError};
 pub use prost;
+pub use prost_types;
 pub use quire_http2 as http2;
 pub use server::{Limits, Server};
 pub use status::{Code, Reach, Status};
@@ -37,15 +38,31 @@ pub use streaming::Streaming;
 pub use tokio_rustls::rustls;
 pub use unfold::{Unfold, unfold};
 
+/// The code that `quire_rpc_build` made of a package, in the module that calls this: messages, services, clients, and
+/// `DESCRIPTORS`, the contracts. The name of a contract without a package is empty.
+///
+/// ```ignore
+/// pub mod greeter {
+///     quire_rpc::include_proto!("greeter.v1");
+/// }
+/// ```
+#[macro_export]
+macro_rules! include_proto {
+    ("") => {
+        $crate::include_proto!("_");
+    };
+    ($package:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
+    };
+}
+
 /// Generated from `proto/`.
 mod proto {
-    #[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
     pub(crate) mod health {
-        include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
+        include_proto!("grpc.health.v1");
     }
 
-    #[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
     pub(crate) mod reflection {
-        include!(concat!(env!("OUT_DIR"), "/grpc.reflection.v1.rs"));
+        include_proto!("grpc.reflection.v1");
     }
 }

@@ -1,12 +1,12 @@
-//! The reflection service (gRPC's "Server Reflection Protocol"), v1 and v1alpha, from encoded file descriptors.
+//! The reflection service (gRPC's "Server Reflection Protocol"), v1 and v1alpha, from the contracts of a server's services.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_core::Stream;
-use prost::Message;
+use prost::{DecodeError, Message};
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 
 use crate::envelope::{Request, Response};
@@ -17,7 +17,7 @@ use crate::proto::reflection::{
     ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
     ServerReflectionResponse, ServiceResponse,
 };
-use crate::server::{Method, Service};
+use crate::server::{Builder, Contracts, Method, Service};
 use crate::status::{Code, Status};
 use crate::streaming::Streaming;
 use crate::unfold::unfold;
@@ -29,19 +29,46 @@ struct EncodedFiles {
     file: Vec<Bytes>,
 }
 
-#[derive(Clone)]
 struct File {
     encoded: Bytes,
     dependencies: Vec<String>,
 }
 
-/// What a server knows of its contracts.
-#[derive(Clone, Debug, Default)]
-pub struct Reflection {
-    tables: Arc<Tables>,
+/// Answers from the contracts of one server.
+struct Reflection {
+    contracts: Contracts,
+    /// Made at the first request, when all services have been added.
+    tables: OnceLock<Result<Tables, Status>>,
 }
 
-#[derive(Clone, Default)]
+impl Builder {
+    /// Adds the reflection service in both versions, v1 and v1alpha. It shows the contracts of all services of this
+    /// server, whether they are added before or after it.
+    pub fn reflection(self) -> Self {
+        let reflection = Reflection { contracts: self.contracts(), tables: OnceLock::new() };
+        let server = ServerReflectionServer::new(Arc::new(reflection));
+        let versions = ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+        versions.into_iter().fold(self, |builder, name| builder.add_service(Version { name, server: server.clone() }))
+    }
+}
+
+/// The service under one of its names. It has no contract, so that it does not show itself.
+struct Version {
+    name: &'static str,
+    server: ServerReflectionServer<Arc<Reflection>>,
+}
+
+impl Service for Version {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn methods(self) -> Vec<Method> {
+        self.server.methods()
+    }
+}
+
+#[derive(Default)]
 struct Tables {
     files: HashMap<String, File>,
     /// File of each full name.
@@ -51,36 +78,18 @@ struct Tables {
     services: BTreeSet<String>,
 }
 
-impl std::fmt::Debug for Tables {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.services)
-    }
-}
-
-impl Reflection {
-    /// Knows nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds an encoded `FileDescriptorSet`, as `quire_rpc_build::Builder::descriptors` writes it.
-    pub fn descriptors(mut self, encoded: &[u8]) -> Result<Self, prost::DecodeError> {
-        for encoded in EncodedFiles::decode(encoded)?.file {
-            let file = FileDescriptorProto::decode(&encoded[..])?;
-            Arc::make_mut(&mut self.tables).add(&file, encoded);
-        }
-        Ok(self)
-    }
-
-    /// The two services to add to the server: v1 and v1alpha.
-    pub fn services(self) -> (impl Service, impl Service) {
-        let service = Arc::new(self);
-        let v1 = ServerReflectionServer::from_arc(Arc::clone(&service));
-        (v1, Alpha(ServerReflectionServer::from_arc(service)))
-    }
-}
-
 impl Tables {
+    fn read(sets: &[&'static [u8]]) -> Result<Self, DecodeError> {
+        let mut tables = Self::default();
+        for set in sets {
+            for encoded in EncodedFiles::decode(Bytes::from_static(set))?.file {
+                let file = FileDescriptorProto::decode(&encoded[..])?;
+                tables.add(&file, encoded);
+            }
+        }
+        Ok(tables)
+    }
+
     fn add(&mut self, file: &FileDescriptorProto, encoded: Bytes) {
         let name = file.name();
         let scope = file.package();
@@ -177,53 +186,46 @@ fn unknown(what: &str, name: &str) -> Status {
     Status::not_found(format!("unknown {what} {name}"))
 }
 
-fn respond(reflection: &Tables, request: ServerReflectionRequest) -> ServerReflectionResponse {
-    let answer = match &request.message_request {
-        Some(asked) => reflection.answer(asked),
-        None => Err(Status::new(Code::InvalidArgument, "an empty request")),
-    };
-    let message_response = answer.unwrap_or_else(|status| {
-        let (error_code, error_message) = (status.code() as i32, status.message().to_owned());
-        MessageResponse::ErrorResponse(ErrorResponse { error_code, error_message })
-    });
-    ServerReflectionResponse {
-        valid_host: request.host.clone(),
-        original_request: Some(request),
-        message_response: Some(message_response),
+impl Reflection {
+    fn answer(&self, asked: Option<&MessageRequest>) -> Result<MessageResponse, Status> {
+        let tables = self.tables.get_or_init(|| {
+            let damaged = |error| Status::internal(format!("a service's descriptors cannot be read: {error}"));
+            Tables::read(&self.contracts.sets()).map_err(damaged)
+        });
+        let asked = asked.ok_or_else(|| Status::new(Code::InvalidArgument, "an empty request"))?;
+        tables.as_ref().map_err(Status::clone)?.answer(asked)
+    }
+
+    fn respond(&self, request: ServerReflectionRequest) -> ServerReflectionResponse {
+        let message_response = self.answer(request.message_request.as_ref()).unwrap_or_else(|status| {
+            let (error_code, error_message) = (status.code() as i32, status.message().to_owned());
+            MessageResponse::ErrorResponse(ErrorResponse { error_code, error_message })
+        });
+        ServerReflectionResponse {
+            valid_host: request.host.clone(),
+            original_request: Some(request),
+            message_response: Some(message_response),
+        }
     }
 }
 
 type Answers = Pin<Box<dyn Stream<Item = Result<ServerReflectionResponse, Status>> + Send>>;
 
-/// One handle for both versions.
-impl ServerReflection for Reflection {
+impl ServerReflection for Arc<Reflection> {
     type ServerReflectionInfoStream = Answers;
 
     async fn server_reflection_info(
         &self,
         request: Request<Streaming<ServerReflectionRequest>>,
     ) -> Result<Response<Answers>, Status> {
-        let reflection = Arc::clone(&self.tables);
+        let reflection = Arc::clone(self);
         let stream = unfold((request.into_inner(), reflection), |(mut requests, reflection)| async move {
             match requests.message().await {
                 Ok(None) => None,
-                Ok(Some(request)) => Some((Ok(respond(&reflection, request)), (requests, reflection))),
+                Ok(Some(request)) => Some((Ok(reflection.respond(request)), (requests, reflection))),
                 Err(status) => Some((Err(status), (requests, reflection))),
             }
         });
         Ok(Response::new(Box::pin(stream)))
-    }
-}
-
-/// The older name of the same service.
-struct Alpha(ServerReflectionServer<Reflection>);
-
-impl Service for Alpha {
-    fn name(&self) -> &'static str {
-        "grpc.reflection.v1alpha.ServerReflection"
-    }
-
-    fn methods(self) -> Vec<Method> {
-        self.0.methods()
     }
 }

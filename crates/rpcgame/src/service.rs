@@ -4,18 +4,13 @@
 use std::{future, net::SocketAddr};
 
 use hosting::{Error, Host, Open, Pending, Route, Service, Serving, listen_beside, metrics};
-use quire_rpc::{
-    Server,
-    health::{self, HealthReporter},
-    reflection::Reflection,
-    server::Builder,
-};
+use quire_rpc::{Server, health::HealthReporter, server::Builder};
 use tokio::net::TcpListener;
 
 use crate::{
     grpc::{
         GameService, StreamService,
-        wire::{DESCRIPTORS, rpc_game_server::RpcGameServer, rpc_game_stream_server::RpcGameStreamServer},
+        wire::{rpc_game_server::RpcGameServer, rpc_game_stream_server::RpcGameStreamServer},
     },
     lean,
     metrics::write,
@@ -69,10 +64,6 @@ impl Service for RpcGameService {
             .add_service(RpcGameStreamServer::new(StreamService::new(self.games.clone())))
     }
 
-    fn descriptors(&self) -> &'static [u8] {
-        DESCRIPTORS
-    }
-
     fn ports(&self) -> Vec<Route<SocketAddr>> {
         let ports = [(&self.grpc, "the RPC game over gRPC"), (&self.lean, "the RPC game by the lean protocol")];
         ports.into_iter().filter_map(|(listener, what)| Some((listener.as_ref()?.local_addr().ok()?, what))).collect()
@@ -93,7 +84,7 @@ impl Service for RpcGameService {
             serving.tasks.spawn(async move { Ok(server.serve(listener, workers, stopped).await?) });
         }
         if let Some(listener) = self.grpc.take() {
-            self.serve_grpc(listener, serving)?;
+            self.serve_grpc(listener, serving);
         }
         Ok(())
     }
@@ -111,19 +102,17 @@ impl Service for RpcGameService {
 
 impl RpcGameService {
     /// Serves the game alone, with health and reflection, on its own port for gRPC.
-    fn serve_grpc(&self, listener: TcpListener, serving: &mut Serving) -> Result<(), Error> {
+    fn serve_grpc(&self, listener: TcpListener, serving: &mut Serving) {
         let (health, health_service) = HealthReporter::new();
         let builder = self.grpc(Server::builder());
         for service in builder.services() {
             health.set_serving(service, true);
         }
-        let contracts = Reflection::new().descriptors(health::DESCRIPTORS)?.descriptors(DESCRIPTORS)?;
-        let (reflection, reflection_alpha) = contracts.services();
         let mut limits = serving.limits.clone();
         limits.http2.concurrent_streams_max = CALLS_PER_CONNECTION;
         limits.http2.stream_window_bytes = STREAM_WINDOW_BYTES;
         limits.http2.connection_window_bytes = CONNECTION_WINDOW_BYTES;
-        let builder = builder.add_service(health_service).add_service(reflection).add_service(reflection_alpha);
+        let builder = builder.add_service(health_service).reflection();
         let observer = (serving.observer)(&builder);
         let builder = builder.limits(limits).observer(observer).workers(serving.workers.clone());
         let server = match serving.tls.clone() {
@@ -139,6 +128,5 @@ impl RpcGameService {
             };
             Ok(server.serve(listener, stopping).await?)
         });
-        Ok(())
     }
 }

@@ -10,10 +10,8 @@ use bench::tls::TlsArgs;
 use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, REST, Requests, Shape, Target};
 use bench::workload::{Ending, Session as _, Workload as _};
 use prost::Message as _;
-use quire_rpc::reflection::Reflection;
-use quire_rpc::server::{Answer, Call, Later};
+use quire_rpc::server::{Answer, Call, Later, RefusedService};
 use quire_rpc::{Request, Response, Server, Status, Streaming};
-use rpc_testing::DESCRIPTORS;
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_server::{Echo, EchoServer};
 
@@ -275,8 +273,13 @@ async fn certificate_is_shown_to_a_server_that_asks_for_one() {
 
 #[tokio::test]
 async fn older_reflection_is_asked_where_there_is_no_newer() {
-    let (_, v1_alpha) = Reflection::new().descriptors(DESCRIPTORS).unwrap().services();
-    let address = serve(echo().add_service(v1_alpha)).await;
+    let older = RefusedService {
+        name: "grpc.reflection.v1.ServerReflection",
+        methods: &["/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"],
+        descriptors: &[],
+        status: Status::unimplemented("unknown service"),
+    };
+    let address = serve(echo().reflection().add_service(older)).await;
     assert_eq!(ending(address, "testing.Echo/Call", &["--data", "{}"]).await, "OK");
     let refused = refusal(address, "testing.Nothing/Call", &["--data", "{}"]).await;
     assert!(

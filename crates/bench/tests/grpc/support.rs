@@ -11,8 +11,7 @@ use bench::template::Turn;
 use bench::workload::grpc::{GrpcSession, GrpcWorkload};
 use bench::workload::{Answer, Session as _, Workload as _};
 use clap::Parser;
-use quire_rpc::health::{self, HealthReporter};
-use quire_rpc::reflection::Reflection;
+use quire_rpc::health::HealthReporter;
 use quire_rpc::rustls::pki_types::PrivateKeyDer;
 use quire_rpc::rustls::server::WebPkiClientVerifier;
 use quire_rpc::rustls::{RootCertStore, ServerConfig};
@@ -20,7 +19,7 @@ use quire_rpc::server::Builder;
 use quire_rpc::{Limits, Server};
 use rpc_testing::interop_proto::test_service_server::TestServiceServer;
 use rpc_testing::proto::echo_server::EchoServer;
-use rpc_testing::{DESCRIPTORS, EchoService, InteropService};
+use rpc_testing::{EchoService, InteropService};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -32,13 +31,7 @@ pub(crate) fn echo() -> Builder {
 /// Echo, interop and health, with reflection in both versions.
 pub(crate) fn everything() -> Builder {
     let (_, health_service) = HealthReporter::new();
-    let contracts = Reflection::new().descriptors(DESCRIPTORS).unwrap().descriptors(health::DESCRIPTORS).unwrap();
-    let (v1, v1_alpha) = contracts.services();
-    echo()
-        .add_service(TestServiceServer::new(InteropService))
-        .add_service(health_service)
-        .add_service(v1)
-        .add_service(v1_alpha)
+    echo().add_service(TestServiceServer::new(InteropService)).add_service(health_service).reflection()
 }
 
 /// Serves until the test's runtime ends.

@@ -85,7 +85,7 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
-    use prost::Message as _;
+    use quire_rpc::prost::Message as _;
 
     use super::{super::wire, book_info, book_list, next_page_token};
     use crate::{catalogue::Book, domain::BookId, money::Cents};

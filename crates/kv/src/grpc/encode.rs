@@ -133,7 +133,7 @@ mod tests {
     use std::num::NonZeroU64;
 
     use proptest::prelude::*;
-    use prost::Message as _;
+    use quire_rpc::prost::Message as _;
 
     use super::{super::wire, *};
     use crate::{

@@ -62,7 +62,7 @@ impl RowEncoder {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use prost::Message as _;
+    use quire_rpc::prost::Message as _;
 
     use super::*;
     use crate::grpc::wire;

@@ -1,7 +1,7 @@
 //! The messages that answer: around rows that lie ready, and made of columns by prost. Both agree to the byte.
 
 use bytes::Bytes;
-use prost::Message as _;
+use quire_rpc::prost::Message as _;
 use quire_rpc::wire::{put_length, put_number};
 
 use super::wire::{Field, ReaderResponse, ReaderResponseString, Record};

@@ -49,7 +49,7 @@ async fn messages_are_bounded_in_bytes_but_hold_at_least_a_row() {
         assert_eq!(messages.iter().map(|message| message.records.len()).sum::<usize>(), 67);
         for message in &messages {
             let rows = ReaderResponse { num_record: 0, num_matching: 0, ..message.clone() };
-            let bytes = prost::Message::encoded_len(&rows);
+            let bytes = quire_rpc::prost::Message::encoded_len(&rows);
             assert!((1..=most).contains(&message.records.len()), "{} rows", message.records.len());
             assert!(bytes <= page_bytes || message.records.len() == 1, "{bytes}");
         }

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io::Cursor;
 use std::sync::Arc;
 
-use prost::Message;
+use quire_rpc::prost::Message;
 use quire_rpc::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use quire_rpc::rustls::server::WebPkiClientVerifier;
 use quire_rpc::rustls::{RootCertStore, ServerConfig};

@@ -4,9 +4,8 @@ use std::future::pending;
 
 use quire_rpc::Server;
 use quire_rpc::health::HealthReporter;
-use quire_rpc::reflection::Reflection;
+use rpc_testing::InteropService;
 use rpc_testing::interop_proto::test_service_server::TestServiceServer;
-use rpc_testing::{DESCRIPTORS, InteropService};
 use tokio::net::TcpListener;
 
 #[tokio::main(flavor = "current_thread")]
@@ -14,12 +13,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:10000".to_owned());
     let listener = TcpListener::bind(address).await?;
     let (_reporter, health) = HealthReporter::new();
-    let (reflection, reflection_alpha) = Reflection::new().descriptors(DESCRIPTORS)?.services();
     Server::builder()
         .add_service(TestServiceServer::new(InteropService))
         .add_service(health)
-        .add_service(reflection)
-        .add_service(reflection_alpha)
+        .reflection()
         .serve(listener, pending())
         .await?;
     Ok(())

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::net::TcpListener;
@@ -33,6 +33,7 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             routes: Routes::default(),
+            contracts: Contracts::default(),
             limits: Limits::default(),
             observer: Arc::new(NoObserver),
             http: None,
@@ -43,10 +44,30 @@ impl Server {
     }
 }
 
+/// The contracts of a builder's services, each an encoded `FileDescriptorSet`. Shared, so that a service can know those
+/// of services that are added after it.
+#[derive(Clone, Default)]
+pub(crate) struct Contracts(Arc<Mutex<Vec<&'static [u8]>>>);
+
+impl Contracts {
+    fn add(&self, set: &'static [u8]) {
+        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+
+    /// Those added so far, each once.
+    pub(crate) fn sets(&self) -> Vec<&'static [u8]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Puts a server together.
 #[must_use]
 pub struct Builder {
     routes: Routes,
+    contracts: Contracts,
     limits: Limits,
     observer: Arc<dyn Observer>,
     http: Option<Arc<dyn HttpService>>,
@@ -59,6 +80,7 @@ impl Builder {
     /// Adds a service.
     pub fn add_service(mut self, service: impl Service) -> Self {
         let name = service.name();
+        self.contracts.add(service.descriptors());
         self.routes.add(name, service.methods());
         self
     }
@@ -67,6 +89,11 @@ impl Builder {
     pub fn fallback(mut self, method: Method) -> Self {
         self.routes.set_fallback(method);
         self
+    }
+
+    /// The contracts of the services, those added later too.
+    pub(crate) fn contracts(&self) -> Contracts {
+        self.contracts.clone()
     }
 
     /// Names of the services added so far, in their order.

@@ -54,6 +54,7 @@ pub(crate) trait Handler: Send + Sync {
 pub struct Method {
     pub(crate) name: &'static str,
     pub(crate) handler: Arc<dyn Handler>,
+    has_side_effects: bool,
 }
 
 impl std::fmt::Debug for Method {
@@ -63,6 +64,22 @@ impl std::fmt::Debug for Method {
 }
 
 impl Method {
+    /// Says that a call changes nothing, so that it may be made as a GET; in a contract, `idempotency_level = NO_SIDE_EFFECTS`.
+    #[must_use]
+    pub fn without_side_effects(self) -> Self {
+        Self { has_side_effects: false, ..self }
+    }
+
+    /// Its name in the contract.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether a call may change something; true unless the contract says otherwise.
+    pub fn has_side_effects(&self) -> bool {
+        self.has_side_effects
+    }
+
     /// One message in, one out.
     pub fn unary<S, Req, Res, Fut>(
         name: &'static str,
@@ -150,18 +167,22 @@ impl Method {
         Self::streamed::<Req, Many<Fut, St>>(name, move |request| call(Arc::clone(&service), request))
     }
 
+    fn new(name: &'static str, handler: Arc<dyn Handler>) -> Self {
+        Self { name, handler, has_side_effects: true }
+    }
+
     fn whole<Req: 'static, R: Drive>(
         name: &'static str,
         begin: impl for<'a> Fn(Call<'a, Req>) -> Answer<R::Future> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, handler: Arc::new(Whole { begin, types: PhantomData::<fn(Req) -> R> }) }
+        Self::new(name, Arc::new(Whole { begin, types: PhantomData::<fn(Req) -> R> }))
     }
 
     fn streamed<Req: Decode + 'static, R: Drive>(
         name: &'static str,
         begin: impl Fn(Request<Streaming<Req>>) -> R::Future + Send + Sync + 'static,
     ) -> Self {
-        Self { name, handler: Arc::new(Streamed { begin, types: PhantomData::<fn(Req) -> R> }) }
+        Self::new(name, Arc::new(Streamed { begin, types: PhantomData::<fn(Req) -> R> }))
     }
 }
 

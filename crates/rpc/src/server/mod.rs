@@ -26,6 +26,7 @@ mod shared;
 mod slot;
 
 pub use builder::Builder;
+pub(crate) use builder::Contracts;
 pub use call::{Answer, Answered, Call, Later};
 pub use limits::Limits;
 pub use listen::Server;

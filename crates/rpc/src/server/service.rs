@@ -15,6 +15,11 @@ pub trait Service {
     fn name(&self) -> &'static str;
     /// Its methods.
     fn methods(self) -> Vec<Method>;
+    /// Its contract and all files that it imports: an encoded `FileDescriptorSet`. Empty if there is none; reflection and
+    /// JSON then do not know the service.
+    fn descriptors(&self) -> &'static [u8] {
+        &[]
+    }
 }
 
 /// A service that cannot serve: every call of it fails with the same status.
@@ -24,6 +29,8 @@ pub struct RefusedService {
     pub name: &'static str,
     /// The paths of its methods.
     pub methods: &'static [&'static str],
+    /// Its contract, as [`Service::descriptors`] has it.
+    pub descriptors: &'static [u8],
     /// What every caller is told.
     pub status: Status,
 }
@@ -37,5 +44,9 @@ impl Service for RefusedService {
         let status = Arc::new(self.status);
         let names = self.methods.iter().filter_map(|path| path.rsplit('/').next());
         names.map(|name| Method::refused(name, Arc::clone(&status))).collect()
+    }
+
+    fn descriptors(&self) -> &'static [u8] {
+        self.descriptors
     }
 }

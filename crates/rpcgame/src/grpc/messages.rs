@@ -222,7 +222,7 @@ pub(super) fn digits(checksum: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use prost::Message;
+    use quire_rpc::prost::Message;
 
     use super::super::wire::{PlayRequest, PlayResponse, TryRequest, TryResponse};
     use super::*;

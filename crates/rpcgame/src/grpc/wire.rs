@@ -1,14 +1,3 @@
 //! The messages and services of `proto/rpcgame.proto`.
 
-#![allow(
-    missing_docs,
-    clippy::pedantic,
-    unreachable_pub,
-    unused_qualifications,
-    reason = "generated from the contract, which has the comments"
-)]
-
-include!(concat!(env!("OUT_DIR"), "/_.rs"));
-
-/// The contract in the form that reflection serves.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rpcgame.bin"));
+quire_rpc::include_proto!("");

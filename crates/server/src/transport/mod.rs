@@ -17,13 +17,7 @@ use hosting::{
     metrics::{self, Refusals},
 };
 use prometheus_client::registry::Registry;
-use quire_rpc::{
-    Limits, Server,
-    health::{DESCRIPTORS, HealthReporter},
-    reflection::Reflection,
-    rustls::ServerConfig,
-    server::Builder,
-};
+use quire_rpc::{Limits, Server, health::HealthReporter, rustls::ServerConfig, server::Builder};
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
 use self::{counts::Counts, health::Health, threads::Threads, watch::Watch};
@@ -61,7 +55,7 @@ impl Transport {
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
         let Front { mut services, limits, mut metrics, refusals, tls, threads } = front;
         let threads = Threads::start(threads)?;
-        let (builder, health) = grpc(&services)?;
+        let (builder, health) = grpc(&services);
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
         count(&mut metrics, &counts, &server, &refusals);
@@ -113,19 +107,16 @@ impl Transport {
 }
 
 /// The services with health and reflection.
-fn grpc(services: &[Box<dyn Service>]) -> Result<(Builder, Health), Error> {
+fn grpc(services: &[Box<dyn Service>]) -> (Builder, Health) {
     let (reporter, health_service) = HealthReporter::new();
     let mut health = Health::new(reporter);
-    let mut contracts = Reflection::new().descriptors(DESCRIPTORS)?;
     let mut builder = Server::builder();
     for service in services {
         let before = builder.services().len();
         builder = service.grpc(builder);
         health.watch(&**service, &builder.services()[before..]);
-        contracts = contracts.descriptors(service.descriptors())?;
     }
-    let (reflection, reflection_alpha) = contracts.services();
-    Ok((builder.add_service(health_service).add_service(reflection).add_service(reflection_alpha), health))
+    (builder.add_service(health_service).reflection(), health)
 }
 
 /// Makes observers that count into `counts`.

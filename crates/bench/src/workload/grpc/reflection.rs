@@ -15,9 +15,8 @@ use proto::ServerReflectionRequest;
 use proto::server_reflection_request::MessageRequest;
 use proto::server_reflection_response::MessageResponse;
 
-#[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
 mod proto {
-    include!(concat!(env!("OUT_DIR"), "/grpc.reflection.v1.rs"));
+    quire_rpc::include_proto!("grpc.reflection.v1");
 }
 
 /// Files of one contract, so that a server that always names another one is not asked without end.
