@@ -56,15 +56,31 @@ fn full_name(service: &Service) -> String {
     }
 }
 
-fn docs(comments: &prost_build::Comments, indent: &str, fallback: &str) -> String {
-    if comments.leading.is_empty() {
-        return format!("{indent}/// {fallback}\n");
-    }
+/// The contract's comment, and below it what the generator knows.
+fn docs(comments: &prost_build::Comments, depth: u8, fact: &str) -> String {
     let mut out = String::new();
-    for line in &comments.leading {
-        out.extend([format!("{indent}///{line}\n")]);
+    comments.append_with_indent(depth, &mut out);
+    let indent = "    ".repeat(depth.into());
+    if !out.is_empty() {
+        out.extend([format!("{indent}///\n")]);
     }
-    out
+    out + &format!("{indent}/// {fact}\n")
+}
+
+/// A method's kind and path, as its documentation has them.
+fn fact(service: &str, method: &Method) -> String {
+    let kind = match (method.client_streaming, method.server_streaming) {
+        (false, false) => "Unary",
+        (false, true) => "Server streaming",
+        (true, false) => "Client streaming",
+        (true, true) => "Bidirectional streaming",
+    };
+    let changes = if has_side_effects(method) { "" } else { "; without side effects" };
+    format!("{kind}: `/{service}/{}`{changes}.", method.proto_name)
+}
+
+fn has_side_effects(method: &Method) -> bool {
+    method.options.idempotency_level().as_str_name() != "NO_SIDE_EFFECTS"
 }
 
 fn server(service: &Service, bytes: &[String]) -> String {
@@ -73,11 +89,12 @@ fn server(service: &Service, bytes: &[String]) -> String {
     let (mut methods, mut table, mut paths) = (String::new(), String::new(), String::new());
     for method in &service.methods {
         let is_bytes = bytes.contains(&format!("{full_name}.{}", method.proto_name));
-        methods.push_str(&trait_method(method, is_bytes));
+        methods.push_str(&trait_method(&full_name, method, is_bytes));
         table.push_str(&table_entry(method, is_bytes));
         paths.extend([format!("\"/{full_name}/{}\", ", method.proto_name)]);
     }
-    let docs = docs(&service.comments, "    ", "A service.");
+    let fact = format!("Implement this and serve it by [`{name}Server`].");
+    let docs = docs(&service.comments, 1, &fact);
     format!(
         "/// Server of `{full_name}`.\npub mod {module}_server {{
     /// The service's full name.
@@ -158,10 +175,10 @@ fn is_call(method: &Method, is_bytes: bool) -> bool {
     is_bytes && shape(method) == "unary"
 }
 
-fn trait_method(method: &Method, is_bytes: bool) -> String {
+fn trait_method(service: &str, method: &Method, is_bytes: bool) -> String {
     let (request, output) = types(method, is_bytes);
     let name = &method.name;
-    let docs = docs(&method.comments, "        ", "A method.");
+    let docs = docs(&method.comments, 2, &fact(service, method));
     if is_call(method, is_bytes) {
         return format!(
             "{docs}        fn {name}(
@@ -175,7 +192,8 @@ fn trait_method(method: &Method, is_bytes: bool) -> String {
     let reply = if method.server_streaming {
         let stream = stream_name(method);
         out.extend([format!(
-            "        /// What [`Self::{name}`] answers with.
+            "        /// What [`Self::{name}`] answers with: any `Stream` of these items, such as
+        /// `Pin<Box<dyn Stream<Item = Result<…, Status>> + Send>>` around one made by `quire_rpc::unfold`.
         type {stream}: ::quire_rpc::Stream<Item = ::std::result::Result<{output}, ::quire_rpc::Status>> + Send + 'static;
 "
         )]);
@@ -211,8 +229,7 @@ fn table_entry(method: &Method, is_bytes: bool) -> String {
         );
         (shape(method), call)
     };
-    let level = method.options.idempotency_level().as_str_name();
-    let mark = if level == "NO_SIDE_EFFECTS" { ".without_side_effects()" } else { "" };
+    let mark = if has_side_effects(method) { "" } else { ".without_side_effects()" };
     format!(
         "                ::quire_rpc::server::Method::{shape}(
                     \"{proto_name}\",
@@ -243,9 +260,9 @@ fn client(service: &Service) -> String {
             "    /// The path of `{proto_name}`, for calls with other types than the contract's.
     pub static {constant}: ::quire_rpc::client::Path = ::quire_rpc::client::Path::new(\"/{full_name}/{proto_name}\");\n"
         )]);
-        methods.push_str(&client_method(method, &constant));
+        methods.push_str(&client_method(&full_name, method, &constant));
     }
-    let docs = docs(&service.comments, "    ", "A service's client.");
+    let docs = docs(&service.comments, 1, "Calls the service through a channel; clones share it.");
     format!(
         "/// Client of `{full_name}`.\npub mod {module}_client {{
 {paths}
@@ -272,11 +289,11 @@ fn client(service: &Service) -> String {
     )
 }
 
-fn client_method(method: &Method, constant: &str) -> String {
+fn client_method(service: &str, method: &Method, constant: &str) -> String {
     let (input, output) = (outer(&method.input_type), outer(&method.output_type));
     let name = &method.name;
     let shape = shape(method);
-    let docs = docs(&method.comments, "        ", "A method.");
+    let docs = docs(&method.comments, 2, &fact(service, method));
     let request = if method.client_streaming {
         format!("impl ::quire_rpc::client::IntoStreamingRequest<Message = {input}>")
     } else {
@@ -298,7 +315,35 @@ fn client_method(method: &Method, constant: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::snake;
+    use prost_build::{Comments, Method};
+
+    use super::{docs, fact, snake};
+
+    #[test]
+    fn a_methods_docs_have_the_contracts_comment_its_kind_and_its_path() {
+        let comments = Comments {
+            leading_detached: Vec::new(),
+            leading: vec![" Tells [news], see https://example.com".to_owned()],
+            trailing: Vec::new(),
+        };
+        let mut method = Method {
+            name: "watch".to_owned(),
+            proto_name: "Watch".to_owned(),
+            comments,
+            input_type: String::new(),
+            output_type: String::new(),
+            input_proto_type: String::new(),
+            output_proto_type: String::new(),
+            options: prost_types::MethodOptions::default(),
+            client_streaming: false,
+            server_streaming: true,
+        };
+        let shown = docs(&method.comments, 1, &fact("a.News", &method));
+        let comment = "    /// Tells \\[news\\], see <https://example.com>\n    ///\n";
+        assert_eq!(shown, format!("{comment}    /// Server streaming: `/a.News/Watch`.\n"));
+        method.options.idempotency_level = Some(1);
+        assert_eq!(fact("a.News", &method), "Server streaming: `/a.News/Watch`; without side effects.");
+    }
 
     #[test]
     fn names_become_modules_as_rust_writes_them() {

@@ -1,49 +1,65 @@
-//! Streams made of an async function, for methods that answer with a stream.
+//! Streams made of an async function, for methods that answer with a stream and for calls that send one.
 //!
 //! Implements: no specification.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
-type Step<S, T> = Pin<Box<dyn Future<Output = Option<(T, S)>> + Send>>;
-
 /// What [`unfold`] returns.
-pub struct Unfold<S, T, F> {
+pub struct Unfold<F, Fut> {
     step: F,
-    running: Option<Step<S, T>>,
+    /// Empty after the end. The box is used again for each step.
+    running: Pin<Box<Option<Fut>>>,
 }
 
-/// A stream that calls `step` with a state for each item and goes on with the state it gives back; `None` ends it.
-pub fn unfold<S, T, F, Fut>(state: S, step: F) -> Unfold<S, T, impl FnMut(S) -> Step<S, T> + Send + Unpin>
+/// A stream that calls `step` with a state for each item; `step` returns the item and the next state, or `None` at the
+/// end. It allocates once, however many items there are.
+///
+/// ```
+/// use quire_rpc::{Status, Stream, unfold};
+///
+/// /// From a channel, which another task fills.
+/// fn received(receiver: tokio::sync::mpsc::Receiver<u32>) -> impl Stream<Item = Result<u32, Status>> + Send {
+///     unfold(receiver, |mut receiver| async move { Some((Ok(receiver.recv().await?), receiver)) })
+/// }
+///
+/// /// From an iterator.
+/// fn counted(to: u32) -> impl Stream<Item = Result<u32, Status>> + Send {
+///     unfold(0..to, |mut numbers| async move { Some((Ok(numbers.next()?), numbers)) })
+/// }
+/// ```
+pub fn unfold<S, T, F, Fut>(state: S, mut step: F) -> Unfold<F, Fut>
 where
-    F: FnMut(S) -> Fut + Send + Unpin,
-    Fut: Future<Output = Option<(T, S)>> + Send + 'static,
+    F: FnMut(S) -> Fut + Unpin,
+    Fut: Future<Output = Option<(T, S)>>,
 {
-    let mut step = step;
-    let mut step = move |state| Box::pin(step(state)) as Step<S, T>;
-    let running = Some(step(state));
+    let running = Box::pin(Some(step(state)));
     Unfold { step, running }
 }
 
-impl<S, T, F: FnMut(S) -> Step<S, T> + Unpin> Stream for Unfold<S, T, F> {
+impl<S, T, F, Fut> Stream for Unfold<F, Fut>
+where
+    F: FnMut(S) -> Fut + Unpin,
+    Fut: Future<Output = Option<(T, S)>>,
+{
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let Some(running) = &mut self.running else { return Poll::Ready(None) };
-        let step = ready!(running.as_mut().poll(cx));
-        self.running = None;
-        Poll::Ready(step.map(|(item, state)| {
-            self.running = Some((self.step)(state));
-            item
-        }))
+        let Self { step, running } = &mut *self;
+        let Some(future) = running.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let (item, next) =
+            ready!(future.poll(cx)).map_or((None, None), |(item, state)| (Some(item), Some(step(state))));
+        running.set(next);
+        Poll::Ready(item)
     }
 }
 
-impl<S, T, F> std::fmt::Debug for Unfold<S, T, F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<F, Fut> fmt::Debug for Unfold<F, Fut> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Unfold")
     }
 }
