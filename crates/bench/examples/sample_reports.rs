@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use bench::measurement::{FORMAT, Finish, Interval, Load, Machine, Report, Run, ServerSide, Verdict};
-use bench::report::page::{Column, Figure, Page, Table, Value};
+use bench::report::page::{Column, Page, Table, Value};
 use bench::report::pending::Pending;
 use bench::report::plot::{Across, Axis, Chart, Colour, Rule, Series, Shape, Unit};
 use bench::report::{html, json, units};
@@ -277,19 +277,24 @@ fn answers() -> String {
     let around =
         |points: &[(f64, f64)]| Shape::ErrorBars(points.iter().map(|&(x, y)| (x, y * 0.93, y * 1.08)).collect());
     let [buys, searches] = [curve(465.0, 250.0).collect::<Vec<_>>(), curve(499.0, 66.0).collect()];
-    let mean = Chart {
-        x: Axis::linear("clients", Unit::Count).from(0.0),
-        y: Axis::linear("mean time of a request", Unit::Micros).from(0.0),
-        series: vec![
+    let axes = (
+        Axis::linear("clients", Unit::Count).from(0.0),
+        Axis::linear("mean time of a request", Unit::Micros).from(0.0),
+    );
+    let mean = Chart::new(
+        "Mean time by clients",
+        "Bars are 95% confidence intervals over runs.",
+        axes,
+        [
             Series::new("", Colour::Series(0), around(&buys)),
             Series::new("", Colour::Series(1), around(&searches)),
             Series::new("buy", Colour::Series(0), Shape::Line(buys)),
             Series::new("search", Colour::Series(1), Shape::Line(searches)),
             Series::new("", Colour::Muted, Shape::ErrorBars(vec![(10.0, 240.0, 290.0)])),
         ],
-        rules: vec![Rule { across: Across::Y, at: 263.2, label: "published, buy with 10 clients".to_owned() }],
-        ..Chart::default()
-    };
+    );
+    let mean =
+        mean.rules(vec![Rule { across: Across::Y, at: 263.2, label: "published, buy with 10 clients".to_owned() }]);
     let finish = (0..10_u8).map(|client| {
         let mut at = 0.0;
         let points = (0..500).map(|turn| {
@@ -298,18 +303,18 @@ fn answers() -> String {
         });
         Series::new(format!("client {client}"), Colour::Series(usize::from(client)), Shape::Points(points.collect()))
     });
-    let finish = Chart {
-        x: Axis::linear("finished at", Unit::Seconds).from(0.0),
-        y: Axis::linear("requests finished by this client", Unit::Count).from(0.0),
-        series: finish.collect(),
-        ..Chart::default()
-    };
+    let axes = (
+        Axis::linear("finished at", Unit::Seconds).from(0.0),
+        Axis::linear("requests finished by this client", Unit::Count).from(0.0),
+    );
+    let finish = Chart::new("Finish time of each request", "A colour a client.", axes, finish);
     let rates: Vec<(f64, f64)> = clients().map(|clients| (clients, 9e4 * clients / (clients + 4.0))).collect();
     let (first, last) = (rates[0], rates[rates.len() - 1]);
-    let throughput = Chart {
-        x: Axis::linear("clients", Unit::Count),
-        y: Axis::linear("requests a second", Unit::Count).from(0.0),
-        series: vec![
+    let throughput = Chart::new(
+        "Throughput by clients",
+        "An arrow is an interval that goes on beyond the chart.",
+        (Axis::linear("clients", Unit::Count), Axis::linear("requests a second", Unit::Count).from(0.0)),
+        [
             // Two runs: an interval may be a hundred times as wide as the curve is high.
             Series::new(
                 "95% interval",
@@ -318,30 +323,13 @@ fn answers() -> String {
             ),
             Series::new("measured", Colour::Series(0), Shape::Line(rates)),
         ],
-        ..Chart::default()
-    };
+    );
     Page::new("Four questions about a bookstore")
         .lead("Made-up figures, to see how the page looks.")
         .origin("Measured 2026-09-21 13:46:40 UTC · quire-bench 0.1.0 · Example CPU @ 2.60GHz · 2 cores · Linux 6.1.0")
         .paragraph("How much does a purchase cost beside a search, and what do more clients change?")
         .table(table)
-        .charts(vec![
-            Figure {
-                title: "Mean time by clients".to_owned(),
-                caption: "Bars are 95% confidence intervals over runs.".to_owned(),
-                chart: mean,
-            },
-            Figure {
-                title: "Finish time of each request".to_owned(),
-                caption: "A colour a client.".to_owned(),
-                chart: finish,
-            },
-            Figure {
-                title: "Throughput by clients".to_owned(),
-                caption: "An arrow is an interval that goes on beyond the chart.".to_owned(),
-                chart: throughput,
-            },
-        ])
+        .charts(vec![mean, finish, throughput])
         .finish()
 }
 

@@ -4,20 +4,23 @@
 //! bytes, because nothing else runs while a reading is taken.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+use bytes::Bytes;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::measurement::ServerSide;
+use crate::values::host_and_port;
+use crate::workload::http::get;
+use crate::workload::socket::{Dialer, reach};
 
 /// Deadline of an answer, connecting included; a server that is not ours may never answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer that is read; ours are some 30 KiB.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// The family that tells a server of ours from others that have metrics.
 const DURATION: &str = "quire_grpc_call_duration_seconds";
 const CALLS: &str = "quire_grpc_calls_total";
@@ -67,89 +70,29 @@ impl Probe {
     /// What it has counted until now.
     pub fn read(&self) -> anyhow::Result<Reading> {
         let began = Instant::now();
-        let answer = self.get().with_context(|| format!("cannot read http://{}/metrics", self.address))?;
+        let answer = within_deadline(self.get());
+        let answer = answer.with_context(|| format!("cannot read http://{}/metrics", self.address))?;
         let answered = Instant::now();
-        let reading = parse(body(&answer).with_context(|| format!("{} is not a Quire server", self.address))?)?;
+        let reading = parse(std::str::from_utf8(&answer)?)?;
         Ok(Reading { asked_at: Some((began, answered)), ..reading })
     }
 
-    fn get(&self) -> anyhow::Result<Vec<u8>> {
-        let socket = Bounded::connect(&self.address, Instant::now() + ANSWER_TIMEOUT)?;
-        // 1.0, so that the body is neither chunked nor followed by anything.
-        let request = format!("GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
-        let Some(tls) = &self.tls else { return exchange(socket, &request) };
-        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
-        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
-        exchange(StreamOwned::new(ClientConnection::new(Arc::clone(tls), name)?, socket), &request)
+    async fn get(&self) -> anyhow::Result<Bytes> {
+        let (host, port) = host_and_port(&self.address)?;
+        let stream = reach(&host, port).await?;
+        let dialer = Dialer::new(stream.peer_addr()?, &host, self.tls.clone())?;
+        let transport = dialer.wrap(stream, Arc::default()).await?;
+        get(transport, &self.address, "/metrics", ANSWER_BYTES_MAX).await
     }
 }
 
-/// A socket whose reads and writes end at the deadline.
-struct Bounded {
-    socket: TcpStream,
-    deadline: Instant,
-}
-
-impl Bounded {
-    fn connect(address: &str, deadline: Instant) -> io::Result<Self> {
-        let mut failed = io::Error::other("the name has no address");
-        for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, left(deadline)?) {
-                Ok(socket) => return Ok(Self { socket, deadline }),
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
-}
-
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-impl Read for Bounded {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(left(self.deadline)?))?;
-        self.socket.read(bytes)
-    }
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(left(self.deadline)?))?;
-        self.socket.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
-    }
-}
-
-/// Sends the request and reads the answer to its end.
-fn exchange(mut stream: impl Read + Write, request: &str) -> anyhow::Result<Vec<u8>> {
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    match stream.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer) {
-        // A server may close TLS without notice after its answer; a body that was cut has no `# EOF`.
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
-        _ => {}
-    }
-    if answer.len() as u64 > ANSWER_BYTES_MAX {
-        bail!("its answer is larger than {ANSWER_BYTES_MAX} bytes");
-    }
-    Ok(answer)
-}
-
-/// The body of a good answer.
-fn body(answer: &[u8]) -> anyhow::Result<&str> {
-    let answer = std::str::from_utf8(answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("its answer is not HTTP")?;
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    if !head.starts_with("HTTP/1.") || status != "200" {
-        bail!("it answers /metrics with '{}'", head.lines().next().unwrap_or_default());
-    }
-    Ok(body)
+/// Waits on a thread apart, because the caller's may run a runtime already.
+fn within_deadline<T: Send>(work: impl Future<Output = anyhow::Result<T>> + Send) -> anyhow::Result<T> {
+    let wait = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, work).await? })
+    };
+    thread::scope(|scope| scope.spawn(wait).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Reads the parts of a page in `OpenMetrics` that are asked for here; every other line is passed over.
@@ -260,8 +203,8 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, TcpListener};
-    use std::thread;
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
 
     use super::*;
 
@@ -345,10 +288,14 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
         server(move |mut socket| {
             let mut request = [0; 1024];
             let count = socket.read(&mut request).unwrap();
-            assert!(request[..count].starts_with(b"GET /metrics HTTP/1.0\r\n"));
+            assert!(request[..count].starts_with(b"GET /metrics HTTP/1.1\r\n"));
             // A client that has enough hangs up.
             let _ = socket.write_all(answer.as_bytes());
         })
+    }
+
+    fn unchecked(address: SocketAddr) -> Probe {
+        Probe { address: address.to_string(), tls: None }
     }
 
     #[test]
@@ -379,9 +326,11 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
     fn an_answer_without_end_is_read_to_the_largest_size() {
         let endless = server(|mut socket| {
             let line = "x".repeat(1 << 16);
+            let _ = socket.read(&mut [0; 1024]);
+            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
             while socket.write_all(line.as_bytes()).is_ok() {}
         });
-        let probe = Probe { address: endless.to_string(), tls: None };
+        let probe = unchecked(endless);
         let error = format!("{:#}", probe.read().unwrap_err());
         assert!(error.contains("larger than 1048576 bytes"), "{error}");
     }
@@ -389,7 +338,7 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
     #[test]
     fn a_server_that_says_nothing_is_given_up() {
         let silent = server(std::mem::forget);
-        let probe = Probe { address: silent.to_string(), tls: None };
+        let probe = unchecked(silent);
         // The deadline is not looked at by a clock here: without it the test would not end.
         assert!(probe.read().is_err());
     }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
 
-use random::Draws;
+use rand_core::RngCore as _;
+use rand_xoshiro::SplitMix64;
+
 pub use rows::{ROWS_BYTES_MAX, Rows};
 
 /// Most random bytes that one `{{hex N}}` makes.
@@ -109,14 +111,14 @@ impl Template {
     }
 
     fn write(&self, turn: Turn, out: &mut impl Write) -> fmt::Result {
-        let mut draws = Draws::new(self.seed, turn.number);
+        let mut draws = random::draws(self.seed, turn.number);
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(text) => out.write_str(text)?,
                 Piece::Number { first } => write!(out, "{}", first.wrapping_add(turn.number))?,
                 Piece::Client => write!(out, "{}", turn.client)?,
                 Piece::Worker => write!(out, "{}", turn.worker)?,
-                Piece::Random { low, high } => write!(out, "{}", draws.between(*low, *high))?,
+                Piece::Random { low, high } => write!(out, "{}", random::between(&mut draws, *low, *high))?,
                 Piece::Hex { count } => write_hex(*count, &mut draws, out)?,
                 Piece::Cell { column } => {
                     if let Some(rows) = &self.rows {
@@ -164,14 +166,14 @@ fn cell(column: &str, sources: &Sources) -> Result<Piece, String> {
     }
 }
 
-fn write_hex(count: usize, draws: &mut Draws, out: &mut impl Write) -> fmt::Result {
+fn write_hex(count: usize, draws: &mut SplitMix64, out: &mut impl Write) -> fmt::Result {
     const BYTES: usize = size_of::<u64>();
     for _ in 0..count / BYTES {
-        write!(out, "{:016x}", draws.next().swap_bytes())?;
+        write!(out, "{:016x}", draws.next_u64().swap_bytes())?;
     }
     let rest = count % BYTES;
     if rest > 0 {
-        out.write_str(&format!("{:016x}", draws.next().swap_bytes())[..rest * 2])?;
+        out.write_str(&format!("{:016x}", draws.next_u64().swap_bytes())[..rest * 2])?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bench::plan::End;
-use bench::report::page::{Card, Figure, Page, Table, Value};
+use bench::report::page::{Card, Page, Table, Value};
 use bench::report::plot::{Axis, Chart, Colour, Series, Shape, Unit};
 use bench::report::units;
 use bench::workload::grpc::{Endings, GrpcWorkload, Requests};
@@ -18,7 +18,7 @@ use bookstore::grpc::wire::{BookTopicRequest, ItemNumberRequest, RestockRequest}
 use prost::Message;
 
 use crate::findings::{
-    Findings, RUN_COLUMNS, Summary, card, fixed, lines, page, ratio_cells, requests_csv, row, runs_csv, table,
+    Findings, RUN_COLUMNS, Summary, card, fixed, page, ratio_cells, requests_csv, row, runs_csv, table,
 };
 use crate::lab::{Lab, calls, closed, measure, prepare};
 use crate::results::{Observed, Results};
@@ -275,34 +275,29 @@ fn limited(results: &Results) -> Table {
 }
 
 /// When each request of ten clients finished, in the first round.
-fn finishes(results: &Results, subject: &str, name: &str) -> Figure {
+fn finishes(results: &Results, subject: &str, name: &str) -> Chart {
     let finishes = results.of("buy_10", subject).next().map_or(&[][..], |one| &one.seen.finishes);
     let series = (0..10).map(|client| {
         let own = finishes.iter().filter(|finish| usize::try_from(finish.client) == Ok(client));
         let points = own.map(|finish| (finish.at_seconds, units::float(finish.turn))).collect();
         Series::new(format!("client {client}"), Colour::Series(client), Shape::Points(points))
     });
-    Figure {
-        title: format!("{name}: finish time of each purchase, ten clients"),
-        caption: "A dot is a purchase: to the right the time it finished, upwards its number among its client's."
-            .to_owned(),
-        chart: Chart {
-            x: Axis::linear("finished at", Unit::Seconds).from(0.0),
-            y: Axis::linear("purchase of its client", Unit::Count).from(0.0),
-            series: series.collect(),
-            ..Chart::default()
-        },
-    }
+    let axes = (
+        Axis::linear("finished at", Unit::Seconds).from(0.0),
+        Axis::linear("purchase of its client", Unit::Count).from(0.0),
+    );
+    let caption = "A dot is a purchase: to the right the time it finished, upwards its number among its client's.";
+    Chart::new(format!("{name}: finish time of each purchase, ten clients"), caption, axes, series)
 }
 
 /// Mean time against number of clients.
-fn curve(results: &Results, method: &str, title: &str) -> Figure {
+fn curve(results: &Results, method: &str, title: &str) -> Chart {
     let point = |subject: &str, clients| {
         let mean = results.median(&point_name(method, clients), subject, "mean_us");
         (units::float(clients as u64), mean)
     };
     let axes = (Axis::linear("clients", Unit::Count).from(0.0), Axis::log("mean response time", Unit::Micros));
-    lines(
+    Chart::of_lines(
         format!("{title}: mean time against number of clients"),
         "Mean response time; medians over the rounds.",
         axes,

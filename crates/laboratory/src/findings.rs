@@ -5,8 +5,7 @@
 
 use anyhow::Context as _;
 use bench::report::origin;
-use bench::report::page::{Banner, Card, Figure, Page, Table, Tone, Value};
-use bench::report::plot::{Axis, Chart, Colour, Series, Shape};
+use bench::report::page::{Banner, Card, Page, Table, Tone, Value};
 use bench::stats::interval::Interval;
 
 use crate::results::{Measured, Results};
@@ -31,8 +30,7 @@ pub fn warning(page: Page, key: &str, title: &str, words: &str, reasons: Vec<Str
     if reasons.is_empty() {
         return page;
     }
-    let (key, title, words) = (key.to_owned(), title.to_owned(), words.to_owned());
-    page.banner(Banner { tone: Tone::Warning, key, title, words, reasons })
+    page.banner(Banner::new(Tone::Warning, [key, title, words], reasons))
 }
 
 /// How a figure is written.
@@ -96,18 +94,6 @@ pub fn ratio_cells(key: String, ratio: Option<Interval>) -> [Value; 2] {
 /// A headline figure.
 pub fn card(name: &str, value: Value, note: impl Into<String>) -> Card {
     Card { name: name.to_owned(), value, note: note.into(), tone: Tone::Main }
-}
-
-/// A chart of lines.
-pub fn lines<'a>(
-    title: impl Into<String>,
-    caption: &str,
-    (x, y): (Axis, Axis),
-    series: impl IntoIterator<Item = (&'a str, Vec<(f64, f64)>)>,
-) -> Figure {
-    let line = |(colour, (name, points))| Series::new(name, Colour::Series(colour), Shape::Line(points));
-    let series = series.into_iter().enumerate().map(line).collect();
-    Figure { title: title.into(), caption: caption.to_owned(), chart: Chart { x, y, series, ..Chart::default() } }
 }
 
 /// Named figures, in order.

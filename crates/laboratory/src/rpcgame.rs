@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use bench::report::page::{Card, Figure, Page, Table, Value};
-use bench::report::plot::{Axis, Unit};
+use bench::report::page::{Card, Page, Table, Value};
+use bench::report::plot::{Axis, Chart, Unit};
 use bench::report::units::{self, float};
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -20,7 +20,7 @@ use rpcgame::{Checksum, Sums, hash};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 
-use crate::findings::{Findings, Summary, card, lines, page, ratio_cells, row, runs_csv, table, value};
+use crate::findings::{Findings, Summary, card, page, ratio_cells, row, runs_csv, table, value};
 use crate::lab::{Cores, Lab};
 use crate::random::{below, exponential};
 use crate::results::{Observed, Results};
@@ -330,14 +330,14 @@ fn peers(results: &Results) -> Table {
     table("Messages a second", heads, rows)
 }
 
-fn curve(results: &Results) -> Figure {
+fn curve(results: &Results) -> Chart {
     let caption = "The window is how many messages may be sent and not yet answered; medians over the rounds.";
     let axes = (Axis::log("window", Unit::Count), Axis::log("messages a second", Unit::Count));
     let series = CURVED.map(|name| {
         let rate = |window| results.median(&window_name(window), name, "per_second");
         (name, WINDOWS.map(|window| (float(window), rate(window))).to_vec())
     });
-    lines("Messages a second against the window", caption, axes, series)
+    Chart::of_lines("Messages a second against the window", caption, axes, series)
 }
 
 fn summary(results: &Results, subjects: &[Subject]) -> Summary {

@@ -9,15 +9,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use bench::report::page::{Card, Figure, Table, Tone, Value};
-use bench::report::plot::{Axis, Unit};
+use bench::report::page::{Card, Table, Tone, Value};
+use bench::report::plot::{Axis, Chart, Unit};
 use bench::report::units;
-use bench::stats::interval::{median, number};
+use bench::stats::interval::median;
 use tasks::Concurrency;
 use tasks::chain::{self, Forecast, Outcome, Plan};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::findings::{Findings, Summary, card, fixed, lines, page, row, runs_csv, table, value};
+use crate::findings::{Findings, Summary, card, fixed, page, row, runs_csv, table, value};
 use crate::lab::Lab;
 use crate::results::{Observed, Results};
 use crate::server::{Server, on_core};
@@ -319,17 +319,18 @@ fn warm_table(warm: &Results) -> Table {
     table("Warm runs", heads, rows)
 }
 
-fn warm_chart(warm: &Results) -> Figure {
+fn warm_chart(warm: &Results) -> Chart {
     let axes =
         (Axis::linear("part of the runs", Unit::Share).from(0.0).to(1.0), Axis::log("time of a run", Unit::Micros));
     let caption =
         format!("The time within which this part of the runs ended; {WARM_RUNS} of each in a round, in turns.");
     let series = [(QUIRE, "cached results"), (FLOOR, "only answers")].map(|(subject, name)| {
         let times = sorted(warm, subject, "elapsed_us");
-        let points = times.iter().enumerate().map(|(place, us)| (number(place + 1) / number(times.len()), *us));
+        let points =
+            times.iter().enumerate().map(|(place, us)| (units::real(place + 1) / units::real(times.len()), *us));
         (name, points.collect())
     });
-    lines("Warm runs, from the quickest to the slowest", &caption, axes, series)
+    Chart::of_lines("Warm runs, from the quickest to the slowest", caption, axes, series)
 }
 
 fn summary(cold: &Results, warm: &Results) -> Summary {

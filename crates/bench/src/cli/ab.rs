@@ -6,7 +6,6 @@ use clap::Args;
 use super::child::{Children, CommandLine, Interrupt, Measured};
 use super::comparison::{Comparison, FORMAT};
 use super::exit::Exit;
-use super::shown;
 use crate::stats::compare::{CONFIDENCE, Design, Sides, compare};
 use crate::stats::interval::{geometric_mean, mean};
 use crate::stats::metric::Metric;
@@ -30,9 +29,8 @@ pub(crate) struct AbArgs {
     /// Number of rounds; each runs both commands once
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) rounds: usize,
-    /// What is compared: rate, p50, p90, p99, p99.9, mean, errors, client-cpu, server-cpu, wall, cpu [default: rate, p50
-    /// and p99 of loads, wall and cpu of other commands]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// What is compared [default: rate, p50 and p99 of loads, wall and cpu of other commands]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     pub(crate) metric: Vec<Metric>,
     /// Seed of the order within the rounds
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -130,12 +128,7 @@ impl Plan {
     fn progress(&self, number: usize, round: &[Measured; 2]) -> anyhow::Result<String> {
         let metric = self.metrics[0];
         let [a, b] = [self.value(metric, round, 0)?, self.value(metric, round, 1)?];
-        Ok(format!(
-            "round {number} of {}: {metric} A {}, B {}",
-            self.rounds,
-            shown::value(metric, a),
-            shown::value(metric, b)
-        ))
+        Ok(format!("round {number} of {}: {metric} A {}, B {}", self.rounds, metric.show(a), metric.show(b)))
     }
 
     /// A side's figure of a round; of a load that was run several times, the mean of its runs.

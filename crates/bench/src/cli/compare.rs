@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 
 use super::comparison::{Comparison, FORMAT};
 use super::exit::Exit;
@@ -35,9 +35,9 @@ pub(crate) fn command(args: &CompareArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn effects(a: &Path, b: &Path) -> anyhow::Result<Comparison> {
     let (report_a, report_b) = (read(a)?, read(b)?);
-    let sides: Vec<Sides> = Metric::ALL
-        .into_iter()
-        .filter_map(|metric| {
+    let sides: Vec<Sides> = Metric::value_variants()
+        .iter()
+        .filter_map(|&metric| {
             // A metric counts only where every run has it: some of the runs would be another sample.
             let values = |report: &Report| report.runs.iter().map(|run| metric.of(run)).collect::<Option<Vec<f64>>>();
             Some(Sides { metric, a: values(&report_a)?, b: values(&report_b)? })

@@ -7,7 +7,6 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::shown;
 use crate::report::table::table;
 use crate::report::units;
 use crate::stats::compare::{Design, Effect, Verdict};
@@ -70,8 +69,8 @@ impl Comparison {
         let rows = self.effects.iter().map(|effect| {
             [
                 effect.metric.name().to_owned(),
-                shown::value(effect.metric, effect.a),
-                shown::value(effect.metric, effect.b),
+                effect.metric.show(effect.a),
+                effect.metric.show(effect.b),
                 change(effect),
                 effect.interval().map_or_else(|| "none".to_owned(), |interval| show_interval(effect, interval)),
                 words(effect),
@@ -113,7 +112,7 @@ fn ratio(value: f64) -> String {
 
 fn difference(effect: &Effect, value: f64) -> String {
     let sign = if value < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", shown::value(effect.metric, value.abs()))
+    format!("{sign}{}", effect.metric.show(value.abs()))
 }
 
 fn words(effect: &Effect) -> String {

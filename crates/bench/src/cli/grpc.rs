@@ -1,12 +1,12 @@
 //! `quire-bench grpc`: flags into a workload, with everything that can be wrong found before a load runs.
 
-use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use prost_reflect::MethodDescriptor;
 use quire_rpc::client::Settings;
 use quire_rpc::{Encoding, Metadata};
@@ -50,8 +50,8 @@ pub struct GrpcArgs {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Request")]
     pub deadline: Option<Duration>,
     /// Compress requests
-    #[arg(long, value_enum, help_heading = "Request")]
-    pub compression: Option<CompressionArg>,
+    #[arg(long, help_heading = "Request", value_parser = PossibleValuesParser::new(["gzip", "zstd"]).map(|name| encoding(&name)))]
+    pub compression: Option<Encoding>,
     /// Count answers by the value of this field (of a stream's last message), as in success or order.state
     #[arg(long, value_name = "FIELD", help_heading = "Request")]
     pub outcome: Option<String>,
@@ -75,22 +75,8 @@ pub struct GrpcArgs {
     pub load: LoadArgs,
 }
 
-/// How requests are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompressionArg {
-    /// RFC 1952
-    Gzip,
-    /// RFC 8878
-    Zstd,
-}
-
-impl From<CompressionArg> for Encoding {
-    fn from(arg: CompressionArg) -> Self {
-        match arg {
-            CompressionArg::Gzip => Self::Gzip,
-            CompressionArg::Zstd => Self::Zstd,
-        }
-    }
+fn encoding(name: &str) -> Encoding {
+    if name == "gzip" { Encoding::Gzip } else { Encoding::Zstd }
 }
 
 /// Finds the method, checks the data and everything else; needs a tokio runtime around it. What it fails with is one
@@ -119,7 +105,7 @@ pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     let workload = GrpcWorkload::new(target.clone(), &path, shape, requests)
         .metadata(metadata)
         .deadline(args.deadline)
-        .compression(args.compression.map(Encoding::from))
+        .compression(args.compression)
         .endings(endings);
     let workload = match args.load.in_flight {
         Some(in_flight) => workload.in_flight_max(in_flight),
@@ -160,7 +146,7 @@ fn load(args: &GrpcArgs, target: &Target, method: &MethodDescriptor) -> Load {
     let names: Vec<&str> = args.metadata.iter().filter_map(|entry| Some(entry.split_once(':')?.0)).collect();
     load.set("metadata", (!names.is_empty()).then(|| names.join(",")));
     load.set("deadline", args.deadline.map(humantime::format_duration));
-    load.set("compression", args.compression.map(|encoding| Encoding::from(encoding).name()));
+    load.set("compression", args.compression.map(Encoding::name));
     load.set("outcome", args.outcome.as_ref());
     load.set("authority", args.authority.as_ref());
     load.set("insecure", args.tls.insecure.then_some(true));
@@ -197,21 +183,7 @@ fn requests(
 }
 
 fn read_data(data: &str) -> anyhow::Result<String> {
-    let read = |mut source: Box<dyn Read>| -> std::io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        source.by_ref().take(DATA_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = match data.strip_prefix('@') {
-        Some(path) => {
-            File::open(path).and_then(|file| read(Box::new(file))).with_context(|| format!("--data @{path}"))?
-        }
-        None if data == "-" => read(Box::new(std::io::stdin())).context("--data -")?,
-        None => return Ok(data.to_owned()),
-    };
-    if bytes.len() as u64 > DATA_BYTES_MAX {
-        bail!("--data {data}: more than {DATA_BYTES_MAX} bytes");
-    }
+    let bytes = input::data(data, DATA_BYTES_MAX)?;
     String::from_utf8(bytes).with_context(|| format!("--data {data} is not text in UTF-8"))
 }
 

@@ -13,8 +13,11 @@ use super::measure::measure;
 use crate::measurement::Load;
 use crate::probe::Probe;
 use crate::tls::TlsArgs;
-use crate::workload::http::{Asked, HttpWorkload, Requests, dialer, probe};
-use crate::workload::socket;
+use crate::workload::http::{Asked, HttpWorkload, Requests, probe};
+use crate::workload::socket::{self, Dialer};
+
+/// Most bytes of a `--data @FILE`.
+const DATA_BYTES_MAX: u64 = 256 << 20;
 
 /// An HTTP load.
 #[derive(Clone, Debug, Args)]
@@ -30,8 +33,8 @@ pub struct HttpArgs {
     /// A header, as 'Name: value'; placeholders in the value
     #[arg(short = 'H', long, value_name = "HEADER", help_heading = "Request")]
     pub header: Vec<String>,
-    /// Body, or @FILE; placeholders are filled in; its type is application/json unless --header says otherwise
-    #[arg(long, value_name = "TEXT|@FILE", help_heading = "Request")]
+    /// Body, @FILE or - for standard input; placeholders are filled in; its type is application/json unless --header says otherwise
+    #[arg(long, value_name = "TEXT|@FILE|-", help_heading = "Request")]
     pub data: Option<String>,
     /// CSV file with a header row, for {{row.column}}
     #[arg(long, value_name = "FILE", help_heading = "Request")]
@@ -55,7 +58,7 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
         url: args.url.clone(),
         method: args.method.clone(),
         headers: args.header.clone(),
-        data: args.data.as_deref().map(input::data).transpose()?,
+        data: args.data.as_deref().map(|data| input::data(data, DATA_BYTES_MAX)).transpose()?,
         http2: args.http2,
     };
     let requests = Requests::new(&asked, &sources)?;
@@ -63,7 +66,7 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
     let tls = tls(args, &requests, protocol)?;
     let dialer = input::block_on(async {
         let stream = socket::reach(requests.host(), requests.port()).await?;
-        let dialer = dialer(&requests, stream.peer_addr()?, tls)?;
+        let dialer = Dialer::new(stream.peer_addr()?, requests.host(), tls)?;
         probe(stream, &dialer, args.http2).await?;
         Ok(dialer)
     })?;

@@ -1,7 +1,7 @@
 //! What flags of several loads name: rows for templates, and data given as text or as a file.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use anyhow::Context as _;
 
 use crate::template::{Rows, Sources};
 
-/// Most bytes of a `--data @FILE`.
-pub(crate) const DATA_BYTES_MAX: u64 = 256 << 20;
-
 /// What placeholders take their values from.
 pub(crate) fn sources(seed: u64, rows: Option<&Path>) -> anyhow::Result<Sources> {
     let rows = rows.map(Rows::read).transpose()?.map(Arc::new);
     Ok(Sources { seed, rows })
 }
 
-/// The argument itself, or what the file holds that it names with `@`.
-pub(crate) fn data(argument: &str) -> anyhow::Result<Vec<u8>> {
-    let Some(path) = argument.strip_prefix('@') else { return Ok(argument.as_bytes().to_vec()) };
-    let cannot_read = || format!("cannot read --data @{path}");
+/// The argument itself, or what is in the file that it names with `@`, or for `-` standard input.
+pub(crate) fn data(argument: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    let named = || format!("--data {argument}");
+    let from: Box<dyn Read> = match argument.strip_prefix('@') {
+        Some(path) => Box::new(File::open(path).with_context(named)?),
+        None if argument == "-" => Box::new(std::io::stdin()),
+        None => return Ok(argument.as_bytes().to_vec()),
+    };
     let mut bytes = Vec::new();
-    let file = File::open(path).with_context(cannot_read)?;
-    file.take(DATA_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot_read)?;
-    anyhow::ensure!(bytes.len() as u64 <= DATA_BYTES_MAX, "--data @{path} is larger than {DATA_BYTES_MAX} bytes");
+    from.take(bytes_max + 1).read_to_end(&mut bytes).with_context(named)?;
+    anyhow::ensure!(bytes.len() as u64 <= bytes_max, "{}: more than {bytes_max} bytes", named());
     Ok(bytes)
 }
 

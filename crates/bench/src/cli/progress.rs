@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::report::{figures, units};
+use crate::report::units;
 use crate::run::Progress;
 
 const PARTS: u64 = 1000;
@@ -54,7 +54,7 @@ fn line(name: &str, progress: &Progress) -> String {
     let left = left
         .or_else(|| Duration::try_from_secs_f64(progress.elapsed.as_secs_f64() * (1.0 / done(progress) - 1.0)).ok());
     let left = left.map(|left| format!("  {} s left", left.as_secs_f64().ceil())).unwrap_or_default();
-    let (rate, p50, p99) = (figures::rate(progress.rate), time(progress.p50_us), time(progress.p99_us));
+    let (rate, p50, p99) = (units::rate(progress.rate), time(progress.p50_us), time(progress.p99_us));
     format!("{name}: {rate}  p50 {p50}  p99 {p99}  {errors}{left}")
 }
 

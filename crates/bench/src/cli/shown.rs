@@ -1,29 +1,13 @@
-//! Compared figures and judged objectives in words.
+//! Judged objectives in words.
 
-use crate::report::{figures, units};
-use crate::stats::metric::Metric;
+use crate::report::units;
 use crate::stats::slo::{Judged, Measure, Outcome};
-
-pub(crate) fn value(metric: Metric, value: f64) -> String {
-    match metric {
-        Metric::Rate => figures::rate(value),
-        Metric::Errors => units::percent(value),
-        Metric::Wall | Metric::Cpu => time(value * 1e6),
-        Metric::P50
-        | Metric::P90
-        | Metric::P99
-        | Metric::P999
-        | Metric::Mean
-        | Metric::ClientCpu
-        | Metric::ServerCpu => time(value),
-    }
-}
 
 /// An objective, what was seen with its interval, and what became of it, as a line.
 pub(crate) fn judged(judged: &Judged) -> String {
     let show = |value: f64| match judged.objective.measure {
         Measure::Errors => units::percent(value),
-        Measure::Rate => figures::rate(value),
+        Measure::Rate => units::rate(value),
         Measure::Quantile(_) | Measure::Mean | Measure::Max => time(value),
     };
     let outcome = match judged.outcome {
@@ -50,15 +34,6 @@ mod tests {
     use crate::measurement::Distribution;
     use crate::measurement::Run;
     use crate::stats::slo::{judge, parse};
-
-    #[test]
-    fn values_are_shown_in_the_unit_that_suits_them() {
-        assert_eq!(value(Metric::P99, 12.5), "12.5 µs");
-        assert_eq!(value(Metric::P99, 1_234.5), "1.23 ms");
-        assert_eq!(value(Metric::Rate, 123_456.7), "123,457 /s");
-        assert_eq!(value(Metric::Errors, 0.001), "0.100%");
-        assert_eq!(value(Metric::Wall, 2.0), "2.00 s");
-    }
 
     #[test]
     fn an_objective_is_a_line_with_what_was_seen_and_why_it_is_open() {

@@ -3,7 +3,6 @@
 //! Must not know how a chart is drawn or where on the page it stands.
 
 use super::figures::{self, merged};
-use super::page::Figure;
 use super::plot::{Across, Axis, Bar, Chart, Colour, Rule, Series, Shape, Unit};
 use super::units;
 use crate::measurement::{Distribution, Interval, Load, Run};
@@ -18,7 +17,7 @@ const POINTS_A_DECADE: u32 = 40;
 const ROWS_MAX: u32 = 24;
 
 /// Every chart that the runs have data for.
-pub(crate) fn all(load: &Load, runs: &[Run]) -> Vec<Figure> {
+pub(crate) fn all(load: &Load, runs: &[Run]) -> Vec<Chart> {
     let charts = [
         distribution(runs),
         percentiles(runs),
@@ -28,12 +27,16 @@ pub(crate) fn all(load: &Load, runs: &[Run]) -> Vec<Figure> {
         lag(runs),
         server(runs),
     ];
-    charts.into_iter().filter(|figure| !figure.chart.is_empty()).collect()
+    charts.into_iter().filter(|chart| !chart.is_empty()).collect()
 }
 
 /// The name of one of several runs.
 fn name(index: usize) -> String {
     format!("run {}", index + 1)
+}
+
+fn since_beginning() -> Axis {
+    Axis::linear("since the beginning", Unit::Seconds).from(0.0)
 }
 
 /// A figure of a part of a run.
@@ -45,29 +48,23 @@ fn each_run(runs: &[Run], shape: impl Fn(&Run) -> Shape) -> Vec<Series> {
     series.map(|(index, run)| Series::new(name(index), Colour::Series(index), shape(run))).collect()
 }
 
-fn distribution(runs: &[Run]) -> Figure {
+fn distribution(runs: &[Run]) -> Chart {
     let all = merged(runs, |run| &run.response);
     let together = if runs.len() > 1 { ", all runs together" } else { "" };
     let caption = format!("Share of the {} requests by their response time{together}.", units::count(all.count()));
     times("Response times", caption, "response time", 0, histogram(&all))
 }
 
-fn lag(runs: &[Run]) -> Figure {
+fn lag(runs: &[Run]) -> Chart {
     let caption = "How long after it was due a request was sent: the load generator's own delay, and waiting for a free \
                    place on a connection.";
     times("Send lag", caption.to_owned(), "send lag", 1, histogram(&merged(runs, |run| &run.lag)))
 }
 
 /// Shares of requests by a time.
-fn times(title: &str, caption: String, time: &str, colour: usize, (bars, rules): (Vec<Bar>, Vec<Rule>)) -> Figure {
-    let chart = Chart {
-        x: Axis::log(time, Unit::Micros),
-        y: Axis::linear("share of requests", Unit::Share).from(0.0),
-        series: vec![Series::new("", Colour::Series(colour), Shape::Bars(bars))],
-        rules,
-        ..Chart::default()
-    };
-    Figure { title: title.to_owned(), caption, chart }
+fn times(title: &str, caption: String, time: &str, colour: usize, (bars, rules): (Vec<Bar>, Vec<Rule>)) -> Chart {
+    let axes = (Axis::log(time, Unit::Micros), Axis::linear("share of requests", Unit::Share).from(0.0));
+    Chart::new(title, caption, axes, [Series::new("", Colour::Series(colour), Shape::Bars(bars))]).rules(rules)
 }
 
 /// A distribution in bars of equal ratio, and its percentiles as lines across.
@@ -97,7 +94,7 @@ fn histogram(distribution: &Distribution) -> (Vec<Bar>, Vec<Rule>) {
     (bars.collect(), rules.into())
 }
 
-fn percentiles(runs: &[Run]) -> Figure {
+fn percentiles(runs: &[Run]) -> Chart {
     let line = |distribution: &Distribution| Shape::Line(curve(distribution));
     let several = runs.len() > 1;
     let mut series = each_run(runs, |run| line(&run.response));
@@ -117,16 +114,8 @@ fn percentiles(runs: &[Run]) -> Figure {
     } else {
         "The time that this share of the requests needed at most."
     };
-    Figure {
-        title: "Percentiles".to_owned(),
-        caption: caption.to_owned(),
-        chart: Chart {
-            x: Axis::log("share of requests", Unit::Count).from(1.0).ticks(shares(count)),
-            y: Axis::log("time at most", Unit::Micros),
-            series,
-            ..Chart::default()
-        },
-    }
+    let x = Axis::log("share of requests", Unit::Count).from(1.0).ticks(shares(count));
+    Chart::new("Percentiles", caption, (x, Axis::log("time at most", Unit::Micros)), series)
 }
 
 /// Ticks of the axis on which 90%, 99% and 99.9% are equally far apart, as far as the requests tell them apart.
@@ -152,7 +141,7 @@ fn curve(distribution: &Distribution) -> Vec<(f64, f64)> {
     points
 }
 
-fn percentiles_over_time(runs: &[Run]) -> Figure {
+fn percentiles_over_time(runs: &[Run]) -> Chart {
     let line = |run: &Run, of: OfPart| {
         Shape::Line(run.series.iter().map(|part| (part.at_seconds + part.seconds / 2.0, of(part))).collect())
     };
@@ -174,23 +163,17 @@ fn percentiles_over_time(runs: &[Run]) -> Figure {
         let lines = each_run(runs, |run| line(run, |part| part.p99_us));
         (lines, "99th percentile of the response times in each part of a run; a line a run.")
     };
-    Figure {
-        title: if runs.len() > 1 { "p99 over time" } else { "Percentiles over time" }.to_owned(),
-        caption: caption.to_owned(),
-        chart: Chart {
-            x: Axis::linear("since the beginning", Unit::Seconds).from(0.0),
-            y: Axis::log("response time", Unit::Micros),
-            series: if runs.iter().any(|run| run.series.iter().any(|part| part.max_us > 0.0)) {
-                series
-            } else {
-                Vec::new()
-            },
-            ..Chart::default()
-        },
-    }
+    let is_empty = runs.iter().all(|run| run.series.iter().all(|part| part.max_us <= 0.0));
+    let title = if runs.len() > 1 { "p99 over time" } else { "Percentiles over time" };
+    Chart::new(
+        title,
+        caption,
+        (since_beginning(), Axis::log("response time", Unit::Micros)),
+        if is_empty { Vec::new() } else { series },
+    )
 }
 
-fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
+fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Chart {
     let steps = |run: &Run, of: fn(&Interval) -> u64| -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> =
             run.series.iter().map(|part| (part.at_seconds, units::float(of(part)) / part.seconds)).collect();
@@ -220,16 +203,8 @@ fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Figure {
     };
     series.extend(errors);
     series.extend(asked_over_time(asked_for, runs));
-    Figure {
-        title: "Throughput".to_owned(),
-        caption: caption.to_owned(),
-        chart: Chart {
-            x: Axis::linear("since the beginning", Unit::Seconds).from(0.0),
-            y: Axis::linear("requests a second", Unit::Count).from(0.0),
-            series,
-            ..Chart::default()
-        },
-    }
+    let y = Axis::linear("requests a second", Unit::Count).from(0.0);
+    Chart::new("Throughput", caption, (since_beginning(), y), series)
 }
 
 /// The rate asked for in each part of the longest run, as steps: a ramp rises beside the rate that was reached.
@@ -245,12 +220,12 @@ fn asked_over_time(asked_for: Option<f64>, runs: &[Run]) -> Option<Series> {
     }
     points.push((end, points.last()?.1));
     (end > 0.0).then(|| {
-        Series::new(format!("asked for, {} on average", figures::rate(rate)), Colour::Muted, Shape::Steps(points))
+        Series::new(format!("asked for, {} on average", units::rate(rate)), Colour::Muted, Shape::Steps(points))
     })
 }
 
 /// A row a client, or a connection; in its row a request stands the higher, the longer it took.
-fn finishes(load: &Load, runs: &[Run]) -> Figure {
+fn finishes(load: &Load, runs: &[Run]) -> Chart {
     let owner = if load.is_open() { "connection" } else { "client" };
     let finishes = runs.first().map_or(&[][..], |run| &run.finishes);
     let times = || finishes.iter().map(|finish| finish.response_us.max(0.001).ln()).filter(|time| time.is_finite());
@@ -280,19 +255,12 @@ fn finishes(load: &Load, runs: &[Run]) -> Figure {
             "A dot is a finished request at the height of its {owner}'s number. A gap is a time in which nothing finished."
         )
     };
-    Figure {
-        title: format!("Finish times by {owner}"),
-        caption: format!("{caption}{which}"),
-        chart: Chart {
-            x: Axis::linear("finished at", Unit::Seconds).from(0.0),
-            y: Axis::linear(owner, Unit::Count).from(-0.6).to(f64::from(rows.max(1)) - 0.4).ticks(ticks),
-            series: series.collect(),
-            ..Chart::default()
-        },
-    }
+    let y = Axis::linear(owner, Unit::Count).from(-0.6).to(f64::from(rows.max(1)) - 0.4).ticks(ticks);
+    let axes = (Axis::linear("finished at", Unit::Seconds).from(0.0), y);
+    Chart::new(format!("Finish times by {owner}"), format!("{caption}{which}"), axes, series)
 }
 
-fn server(runs: &[Run]) -> Figure {
+fn server(runs: &[Run]) -> Chart {
     let buckets = figures::server_latency(runs);
     let calls: u64 = buckets.iter().map(|bucket| bucket.1).sum();
     let first = buckets.iter().map(|bucket| bucket.0).find(|bound| *bound > 0.0 && bound.is_finite()).unwrap_or(1e-3);
@@ -313,9 +281,9 @@ fn server(runs: &[Run]) -> Figure {
         "Share of the {} calls by the time that the server counted for them, in its own buckets.",
         units::count(calls)
     );
-    let mut figure = times("The server's own latency", caption, "time in the server", 6, (bars, Vec::new()));
-    "share of calls".clone_into(&mut figure.chart.y.label);
-    figure
+    let mut chart = times("The server's own latency", caption, "time in the server", 6, (bars, Vec::new()));
+    "share of calls".clone_into(&mut chart.y.label);
+    chart
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never below 0, and clamped by its user")]

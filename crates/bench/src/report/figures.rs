@@ -8,6 +8,8 @@ use hdrhistogram::Histogram;
 
 use super::units;
 use crate::measurement::{Distribution, Run, histogram};
+use crate::stats::interval::median;
+use crate::stats::metric::Metric;
 
 pub(crate) struct Figure {
     pub(crate) key: &'static str,
@@ -19,22 +21,32 @@ pub(crate) struct Figure {
 
 /// All of them, the most wanted first.
 pub(crate) const FIGURES: [Figure; 11] = [
-    Figure { key: "rate", name: "rate", of: |run| Some(run.rate), show: rate },
-    Figure { key: "p50_us", name: "p50", of: |run| response(run, 0.5), show: units::micros },
-    Figure { key: "p90_us", name: "p90", of: |run| response(run, 0.9), show: units::micros },
-    Figure { key: "p99_us", name: "p99", of: |run| response(run, 0.99), show: units::micros },
-    Figure { key: "p999_us", name: "p99.9", of: |run| response(run, 0.999), show: units::micros },
-    Figure { key: "max_us", name: "max", of: |run| some(run, run.response.max_us()), show: units::micros },
-    Figure { key: "mean_us", name: "mean", of: |run| some(run, run.response.mean_us()), show: units::micros },
+    Figure { key: "rate", name: "rate", of: |run| Metric::Rate.of(run), show: units::rate },
+    Figure { key: "p50_us", name: "p50", of: |run| Metric::P50.of(run), show: units::micros },
+    Figure { key: "p90_us", name: "p90", of: |run| Metric::P90.of(run), show: units::micros },
+    Figure { key: "p99_us", name: "p99", of: |run| Metric::P99.of(run), show: units::micros },
+    Figure { key: "p999_us", name: "p99.9", of: |run| Metric::P999.of(run), show: units::micros },
+    Figure { key: "max_us", name: "max", of: max_us, show: units::micros },
+    Figure { key: "mean_us", name: "mean", of: |run| Metric::Mean.of(run), show: units::micros },
     Figure { key: "errors", name: "errors", of: |run| Some(units::float(run.errors)), show: whole },
-    Figure { key: "client_cpu_us", name: "client CPU a request", of: client_cpu_us, show: units::micros },
+    Figure {
+        key: "client_cpu_us",
+        name: "client CPU a request",
+        of: |run| Metric::ClientCpu.of(run),
+        show: units::micros,
+    },
     Figure {
         key: "client_busy_max",
         name: "busiest worker",
         of: |run| Some(run.client_busy_max),
         show: units::percent,
     },
-    Figure { key: "server_cpu_us", name: "server CPU a call", of: server_cpu_us, show: units::micros },
+    Figure {
+        key: "server_cpu_us",
+        name: "server CPU a call",
+        of: |run| Metric::ServerCpu.of(run),
+        show: units::micros,
+    },
 ];
 
 /// A kind of time of which a run has a distribution.
@@ -66,12 +78,9 @@ pub(crate) struct Range {
 
 /// The figure over the runs that have it.
 pub(crate) fn range(figure: &Figure, runs: &[Run]) -> Option<Range> {
-    let mut values: Vec<f64> = runs.iter().filter_map(figure.of).collect();
-    values.sort_by(f64::total_cmp);
-    let (&low, &high) = (values.first()?, values.last()?);
-    let middle = values.len() / 2;
-    let median = if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) };
-    Some(Range { median, low, high, runs: values.len() })
+    let values: Vec<f64> = runs.iter().filter_map(figure.of).collect();
+    let (low, high) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
+    Some(Range { median: median(&values), low, high, runs: values.len() })
 }
 
 /// The requests of all runs in one distribution: percentiles are never averaged.
@@ -114,30 +123,13 @@ pub(crate) fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
     buckets
 }
 
-pub(crate) fn rate(value: f64) -> String {
-    format!("{} /s", units::number(value))
+/// None if no request ended.
+fn max_us(run: &Run) -> Option<f64> {
+    (run.response.count() > 0).then(|| run.response.max_us())
 }
 
 fn whole(value: f64) -> String {
     units::number(value).trim_end_matches(".00").trim_end_matches(".0").to_owned()
-}
-
-fn response(run: &Run, share: f64) -> Option<f64> {
-    some(run, run.response.quantile_us(share))
-}
-
-/// A time, unless no request ended.
-fn some(run: &Run, value: f64) -> Option<f64> {
-    (run.response.count() > 0).then_some(value)
-}
-
-fn client_cpu_us(run: &Run) -> Option<f64> {
-    (run.completed > 0).then(|| run.client_cpu_seconds * 1e6 / units::float(run.completed))
-}
-
-fn server_cpu_us(run: &Run) -> Option<f64> {
-    let server = run.server.as_ref().filter(|server| server.calls > 0)?;
-    Some(server.cpu_seconds * 1e6 / units::float(server.calls))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn lead(report: &Report) -> String {
     let Report { load, runs, .. } = report;
     let pace = match (load.pace.as_str(), load.rate) {
         ("closed", _) | (_, None) => format!("{} loop", load.pace),
-        (pace, Some(rate)) => format!("open loop, {pace} arrivals, {}", figures::rate(rate)),
+        (pace, Some(rate)) => format!("open loop, {pace} arrivals, {}", units::rate(rate)),
     };
     let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let mut parts = vec![
@@ -89,20 +89,14 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         let said = runs.iter().enumerate().flat_map(|(index, run)| of(run).iter().map(move |words| (index + 1, words)));
         said.map(|(run, words)| if several { format!("run {run}: {words}") } else { words.clone() }).collect()
     };
-    let banner = |tone, key: &str, title: &str, words: &str, reasons| Banner {
-        tone,
-        key: key.to_owned(),
-        title: title.to_owned(),
-        words: words.to_owned(),
-        reasons,
-    };
-    let mut banners = Vec::new();
     let (reasons, doubts) = (of_all(|run| &run.verdict.reasons), of_all(|run| &run.verdict.doubts));
+    let mut banners = Vec::new();
     if !reasons.is_empty() {
-        banners.push(banner(Tone::Bad, "invalid", "INVALID", "Do not trust these figures:", reasons));
+        banners.push(Banner::new(Tone::Bad, ["invalid", "INVALID", "Do not trust these figures:"], reasons));
     }
     if !doubts.is_empty() {
-        banners.push(banner(Tone::Warning, "doubtful", "DOUBTFUL", "Read these figures with care:", doubts));
+        let words = ["doubtful", "DOUBTFUL", "Read these figures with care:"];
+        banners.push(Banner::new(Tone::Warning, words, doubts));
     }
     let cut = runs.iter().enumerate().filter(|(_, run)| run.interrupted).map(|(index, _)| (index + 1).to_string());
     let cut: Vec<String> = cut.collect();
@@ -112,15 +106,15 @@ fn banners(runs: &[Run]) -> Vec<Banner> {
         } else {
             "The run was interrupted; the figures are of the time until then.".to_owned()
         };
-        banners.push(banner(Tone::Warning, "interrupted", "INTERRUPTED", &words, Vec::new()));
+        banners.push(Banner::new(Tone::Warning, ["interrupted", "INTERRUPTED", &words], Vec::new()));
     }
     if runs.iter().all(|run| run.requests == 0) {
-        let words = "No request was made within the measured time.";
-        banners.push(banner(Tone::Warning, "empty", "NOTHING MEASURED", words, Vec::new()));
+        let words = ["empty", "NOTHING MEASURED", "No request was made within the measured time."];
+        banners.push(Banner::new(Tone::Warning, words, Vec::new()));
     }
     if banners.is_empty() {
-        let words = "The load generator found nothing wrong with this measurement.";
-        banners.push(banner(Tone::Good, "valid", "VALID", words, Vec::new()));
+        let words = ["valid", "VALID", "The load generator found nothing wrong with this measurement."];
+        banners.push(Banner::new(Tone::Good, words, Vec::new()));
     }
     banners
 }
@@ -148,7 +142,7 @@ fn note(report: &Report, figure: &figures::Figure, range: Range) -> String {
     let (requests, errors) =
         report.runs.iter().fold((0, 0), |(requests, errors), run| (requests + run.requests, errors + run.errors));
     match (figure.key, report.load.rate) {
-        ("rate", Some(rate)) => format!("of {} asked for", figures::rate(rate)),
+        ("rate", Some(rate)) => format!("of {} asked for", units::rate(rate)),
         ("rate", None) => format!("{} requests", units::count(requests)),
         ("errors", _) => format!("{} of {}", units::percent(units::share(errors, requests)), units::count(requests)),
         ("client_busy_max", _) => "of one core".to_owned(),
@@ -263,7 +257,7 @@ fn settings(load: &Load) -> Table {
         ("target", load.target.clone()),
         ("request", load.what.clone()),
         ("pace", load.pace.clone()),
-        ("rate asked for", load.rate.map(figures::rate).unwrap_or_default()),
+        ("rate asked for", load.rate.map(units::rate).unwrap_or_default()),
         ("connections", load.connections.to_string()),
         (if load.is_open() { "in flight on each, at most" } else { "in flight on each" }, load.in_flight.to_string()),
         ("workers", load.workers.to_string()),

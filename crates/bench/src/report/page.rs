@@ -79,6 +79,13 @@ pub struct Banner {
     pub reasons: Vec<String>,
 }
 
+impl Banner {
+    /// All of it.
+    pub fn new(tone: Tone, [key, title, words]: [&str; 3], reasons: Vec<String>) -> Self {
+        Self { tone, key: key.to_owned(), title: title.to_owned(), words: words.to_owned(), reasons }
+    }
+}
+
 /// What is shown in one place: words, and where they stand for a figure its key and its value in full.
 #[derive(Clone, Debug, Default)]
 pub struct Value {
@@ -200,17 +207,6 @@ impl Table {
     }
 }
 
-/// A chart with its title and what to see in it.
-#[derive(Clone, Debug, Default)]
-pub struct Figure {
-    /// Above the chart.
-    pub title: String,
-    /// Below the title; may be empty.
-    pub caption: String,
-    /// The chart; its own title may stay empty.
-    pub chart: Chart,
-}
-
 struct Drawn {
     title: String,
     caption: String,
@@ -280,20 +276,17 @@ impl Page {
 
     /// With a chart.
     #[must_use]
-    pub fn chart(self, figure: Figure) -> Self {
-        self.charts(vec![figure])
+    pub fn chart(self, chart: Chart) -> Self {
+        self.charts(vec![chart])
     }
 
     /// With charts beside each other where there is room.
     #[must_use]
-    pub fn charts(mut self, figures: Vec<Figure>) -> Self {
-        let drawn = figures.into_iter().map(|figure| {
+    pub fn charts(mut self, charts: Vec<Chart>) -> Self {
+        let drawn = charts.into_iter().map(|chart| {
             self.charts += 1;
-            let Figure { title, caption, mut chart } = figure;
-            if chart.title.is_empty() {
-                chart.title.clone_from(&title);
-            }
-            Drawn { svg: chart.svg(&format!("chart-{}", self.charts)), title, caption }
+            let svg = chart.svg(&format!("chart-{}", self.charts));
+            Drawn { svg, title: chart.title, caption: chart.caption }
         });
         let drawn = drawn.collect();
         self.block(Block::Figures(drawn))
@@ -318,19 +311,11 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::plot::{Axis, Colour, Series, Shape, Unit};
+    use crate::report::plot::{Axis, Unit};
 
-    fn figure() -> Figure {
-        Figure {
-            title: "Mean time by clients".to_owned(),
-            chart: Chart {
-                x: Axis::linear("clients", Unit::Count),
-                y: Axis::linear("mean", Unit::Micros).from(0.0),
-                series: vec![Series::new("buy", Colour::Series(0), Shape::Line(vec![(1.0, 464.93), (10.0, 263.2)]))],
-                ..Chart::default()
-            },
-            ..Figure::default()
-        }
+    fn chart() -> Chart {
+        let axes = (Axis::linear("clients", Unit::Count), Axis::linear("mean", Unit::Micros).from(0.0));
+        Chart::of_lines("Mean time by clients", "", axes, [("buy", vec![(1.0, 464.93), (10.0, 263.2)])])
     }
 
     #[test]
@@ -352,7 +337,7 @@ mod tests {
             .banner(banner)
             .cards(vec![Card { name: evil.into(), value: value.clone(), note: evil.into(), tone: Tone::Main }])
             .table(Table::of_numbers(evil, [evil, evil]).row([value.clone(), value]))
-            .chart(Figure { title: evil.into(), caption: evil.into(), ..figure() })
+            .chart(Chart { title: evil.into(), caption: evil.into(), ..chart() })
             .footer(evil)
             .finish();
         assert!(!page.contains("<script"));
@@ -362,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_page_asks_for_nothing_from_elsewhere() {
-        let page = Page::new("Answers").chart(figure()).chart(figure()).finish();
+        let page = Page::new("Answers").chart(chart()).chart(chart()).finish();
         for asking in ["http://", "https://", "<script", "@import", "url(", "<img", "src="] {
             assert!(!page.contains(asking), "{asking}");
         }
@@ -383,7 +368,7 @@ mod tests {
 
     #[test]
     fn charts_of_a_page_have_identifiers_of_their_own() {
-        let page = Page::new("Answers").chart(figure()).charts(vec![figure(), figure()]).finish();
+        let page = Page::new("Answers").chart(chart()).charts(vec![chart(), chart()]).finish();
         for number in 1..=3 {
             assert_eq!(page.matches(&format!("id=\"chart-{number}-wide-title\"")).count(), 1);
         }

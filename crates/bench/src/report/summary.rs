@@ -61,11 +61,11 @@ fn headline(report: &Report) -> String {
     let errors: u64 = runs.iter().map(|run| run.errors).sum();
     let seconds: f64 = runs.iter().map(|run| run.seconds).sum();
     let in_runs = if runs.len() > 1 { format!(" in {} runs", runs.len()) } else { String::new() };
-    let asked = report.load.rate.map(|rate| format!(" of {} asked for", figures::rate(rate))).unwrap_or_default();
+    let asked = report.load.rate.map(|rate| format!(" of {} asked for", units::rate(rate))).unwrap_or_default();
     let rate = figures::range(&FIGURES[0], runs).map_or(0.0, |range| range.median);
     format!(
         "{}{asked}: {} requests in {}{in_runs}, {} errors ({})\n",
-        figures::rate(rate),
+        units::rate(rate),
         units::count(requests),
         units::micros(seconds * 1e6),
         units::count(errors),

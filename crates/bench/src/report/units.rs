@@ -30,6 +30,11 @@ pub fn count(value: u64) -> String {
     separated(&value.to_string())
 }
 
+/// So many a second.
+pub fn rate(value: f64) -> String {
+    format!("{} /s", number(value))
+}
+
 /// A time given in microseconds.
 pub fn micros(value: f64) -> String {
     if value == 0.0 {
@@ -86,9 +91,9 @@ pub fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// A number of things to draw, to compute with.
-#[expect(clippy::cast_precision_loss, reason = "a handful")]
-pub(crate) fn real(count: usize) -> f64 {
+/// A number of things in memory, to compute with.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+pub fn real(count: usize) -> f64 {
     count as f64
 }
 

@@ -9,8 +9,9 @@
 
 use serde::Serialize;
 
-use super::interval::{self, Interval, number};
+use super::interval::{self, Interval};
 use super::metric::{Metric, Scale};
+use crate::report::units::real;
 
 /// Confidence of a whole comparison unless another is asked for: the same thing twice is called different once in a
 /// hundred comparisons, which leaves room for runs that are not quite normal.
@@ -76,7 +77,7 @@ impl Effect {
 
 /// Compares all metrics at once; `confidence` (0 to 1) is that of all verdicts together.
 pub(crate) fn compare(metrics: &[Sides], design: Design, confidence: f64) -> Vec<Effect> {
-    let each = 1.0 - (1.0 - confidence) / number(metrics.len().max(1));
+    let each = 1.0 - (1.0 - confidence) / real(metrics.len().max(1));
     metrics.iter().map(|sides| effect(sides, design, each)).collect()
 }
 
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_in_which_nothing_happened_does_not_end_in_not_a_number() {
+    fn a_run_in_which_nothing_happened_does_not_end_in_not_a_real() {
         let effect = verdicts(Metric::Rate, &[100.0, 100.0], &[0.0, 0.0], Design::Independent);
         assert_eq!((effect.scale, effect.verdict), (Scale::Difference, Verdict::Different));
         assert!((effect.change + 100.0).abs() < 1e-9);
@@ -170,7 +171,7 @@ mod tests {
         let sides = Sides { metric: Metric::Rate, a: vec![1.0, 1.1, 1.2], b: vec![2.0, 2.1, 2.2] };
         let width = |count: usize| {
             let effect = compare(&vec![sides.clone(); count], Design::Independent, 0.99).remove(0);
-            assert!((effect.confidence - (1.0 - 0.01 / number(count))).abs() < 1e-12);
+            assert!((effect.confidence - (1.0 - 0.01 / real(count))).abs() < 1e-12);
             effect.high.expect("three runs") - effect.low.expect("three runs")
         };
         assert!(width(1) < width(3) && width(3) < width(9));

@@ -5,6 +5,8 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use crate::report::units::real;
+
 /// An estimate and the interval that holds the true value in the wanted share of tries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
@@ -45,15 +47,9 @@ impl Interval {
     }
 }
 
-/// A count as a number to calculate with.
-#[expect(clippy::cast_precision_loss, reason = "counts of runs, points and requests are far below 2^53")]
-pub fn number(count: usize) -> f64 {
-    count as f64
-}
-
 /// Arithmetic mean; of nothing, not a number.
 pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / number(values.len())
+    values.iter().sum::<f64>() / real(values.len())
 }
 
 /// Geometric mean, the mean for ratios; not a number unless every value is above 0.
@@ -76,7 +72,7 @@ pub fn median(values: &[f64]) -> f64 {
 /// Variance of the population that the values are a sample of (divided by n − 1).
 pub fn variance(values: &[f64]) -> f64 {
     let mean = mean(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (number(values.len()) - 1.0)
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (real(values.len()) - 1.0)
 }
 
 /// How many standard errors to each side hold the true mean with this confidence (0 to 1): the two-sided quantile of
@@ -91,8 +87,8 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.len() < 2 {
         return None;
     }
-    let error = (variance(values) / number(values.len())).sqrt();
-    Some(Interval::around(mean(values), student_t(confidence, number(values.len()) - 1.0) * error))
+    let error = (variance(values) / real(values.len())).sqrt();
+    Some(Interval::around(mean(values), student_t(confidence, real(values.len()) - 1.0) * error))
 }
 
 /// Interval of a geometric mean, from logarithms; none if a value is 0 or less.
@@ -107,15 +103,14 @@ pub fn mean_difference(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval
     if a.len() < 2 || b.len() < 2 {
         return None;
     }
-    let [error_a, error_b] = [a, b].map(|values| variance(values) / number(values.len()));
+    let [error_a, error_b] = [a, b].map(|values| variance(values) / real(values.len()));
     let squared = error_a + error_b;
     let difference = mean(b) - mean(a);
     // Without any variance the degrees of freedom are 0/0, and the interval has no width.
     if squared == 0.0 {
         return Some(Interval::around(difference, 0.0));
     }
-    let degrees =
-        squared.powi(2) / (error_a.powi(2) / (number(a.len()) - 1.0) + error_b.powi(2) / (number(b.len()) - 1.0));
+    let degrees = squared.powi(2) / (error_a.powi(2) / (real(a.len()) - 1.0) + error_b.powi(2) / (real(b.len()) - 1.0));
     Some(Interval::around(difference, student_t(confidence, degrees) * squared.sqrt()))
 }
 

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::interval::number;
+use crate::report::units::real;
 
 const POINTS_MIN: usize = 4;
 
@@ -25,7 +25,7 @@ pub(crate) fn kneedle(points: &[(f64, f64)]) -> Option<usize> {
     let x = normalised(points.iter().map(|point| point.0).collect())?;
     let y = normalised(points.iter().map(|point| point.1).collect())?;
     let heights: Vec<f64> = x.iter().zip(&y).map(|(x, y)| y - x).collect();
-    let step = 1.0 / (number(points.len()) - 1.0);
+    let step = 1.0 / (real(points.len()) - 1.0);
     let is_maximum = |at: usize| heights[at] > heights[at - 1] && heights[at] >= heights[at + 1];
     (1..points.len() - 1)
         .filter(|&at| is_maximum(at) && heights[at] > 0.0)

@@ -1,31 +1,40 @@
 //! The figures of a run that can be compared, by name.
 
 use std::fmt;
-use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use clap::ValueEnum;
+use serde::Serialize;
 
 use crate::measurement::Run;
-use crate::report::units::float;
+use crate::report::units::{self, float};
 
 /// A figure of a run, or of a whole command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Metric {
+    /// Answers a second
     Rate,
+    /// Response time
     P50,
+    /// Response time
     P90,
+    /// Response time
     P99,
+    /// Response time
+    #[serde(rename = "p99.9")]
+    #[value(name = "p99.9")]
     P999,
+    /// Response time
     Mean,
-    /// Share of the requests that ended as errors, 0 to 1.
+    /// Share of the requests that ended as errors
     Errors,
-    /// CPU time of the client for a request, in microseconds.
+    /// CPU time of the client for a request
     ClientCpu,
-    /// CPU time of the server for a call, in microseconds.
+    /// CPU time of the server for a call
     ServerCpu,
-    /// From the beginning of a command to its end, in seconds.
+    /// From the beginning of a command to its end
     Wall,
-    /// CPU time of a command, in seconds.
+    /// CPU time of a command
     Cpu,
 }
 
@@ -40,52 +49,37 @@ pub(crate) enum Scale {
 }
 
 impl Metric {
-    pub(crate) const ALL: [Self; 11] = [
-        Self::Rate,
-        Self::P50,
-        Self::P90,
-        Self::P99,
-        Self::P999,
-        Self::Mean,
-        Self::Errors,
-        Self::ClientCpu,
-        Self::ServerCpu,
-        Self::Wall,
-        Self::Cpu,
-    ];
+    /// As a person types it; as a program reads it, with its unit; and how a value is shown.
+    fn facts(self) -> (&'static str, &'static str, fn(f64) -> String) {
+        let seconds = |value: f64| units::micros(value * 1e6);
+        match self {
+            Self::Rate => ("rate", "rate", units::rate),
+            Self::P50 => ("p50", "p50_us", units::micros),
+            Self::P90 => ("p90", "p90_us", units::micros),
+            Self::P99 => ("p99", "p99_us", units::micros),
+            Self::P999 => ("p99.9", "p999_us", units::micros),
+            Self::Mean => ("mean", "mean_us", units::micros),
+            Self::Errors => ("errors", "errors_share", units::percent),
+            Self::ClientCpu => ("client-cpu", "client_cpu_us", units::micros),
+            Self::ServerCpu => ("server-cpu", "server_cpu_us", units::micros),
+            Self::Wall => ("wall", "wall_seconds", seconds),
+            Self::Cpu => ("cpu", "cpu_seconds", seconds),
+        }
+    }
 
     /// As a person types it.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P99 => "p99",
-            Self::P999 => "p99.9",
-            Self::Mean => "mean",
-            Self::Errors => "errors",
-            Self::ClientCpu => "client-cpu",
-            Self::ServerCpu => "server-cpu",
-            Self::Wall => "wall",
-            Self::Cpu => "cpu",
-        }
+        self.facts().0
     }
 
     /// As a program reads it, with its unit.
     pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::P50 => "p50_us",
-            Self::P90 => "p90_us",
-            Self::P99 => "p99_us",
-            Self::P999 => "p999_us",
-            Self::Mean => "mean_us",
-            Self::Errors => "errors_share",
-            Self::ClientCpu => "client_cpu_us",
-            Self::ServerCpu => "server_cpu_us",
-            Self::Wall => "wall_seconds",
-            Self::Cpu => "cpu_seconds",
-        }
+        self.facts().1
+    }
+
+    /// A value in the unit that suits it.
+    pub(crate) fn show(self, value: f64) -> String {
+        self.facts().2(value)
     }
 
     /// Whether it is measured of a whole command; the others are of a run.
@@ -130,23 +124,6 @@ impl fmt::Display for Metric {
     }
 }
 
-impl FromStr for Metric {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|metric| metric.name() == name).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|metric| metric.name()).collect();
-            format!("there is no metric {name:?}: write {}", names.join(", "))
-        })
-    }
-}
-
-impl Serialize for Metric {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
 fn each(total: f64, of: u64) -> Option<f64> {
     (of > 0).then(|| total / float(of))
 }
@@ -157,12 +134,21 @@ mod tests {
     use crate::measurement::ServerSide;
 
     #[test]
-    fn every_metric_is_found_by_its_name_and_an_unknown_one_names_them_all() {
-        for metric in Metric::ALL {
-            assert_eq!(metric.name().parse(), Ok(metric));
+    fn every_metric_is_found_and_saved_by_its_name() {
+        for metric in Metric::value_variants() {
+            assert_eq!(Metric::from_str(metric.name(), false), Ok(*metric));
+            assert_eq!(serde_json::to_value(metric).expect("JSON"), metric.name());
         }
-        let error = "p95".parse::<Metric>().expect_err("there is no p95");
-        assert!(error.contains("\"p95\"") && error.contains("p99.9, mean"), "{error}");
+        assert!(Metric::from_str("p95", false).is_err());
+    }
+
+    #[test]
+    fn values_are_shown_in_the_unit_that_suits_them() {
+        assert_eq!(Metric::P99.show(12.5), "12.5 µs");
+        assert_eq!(Metric::P99.show(1_234.5), "1.23 ms");
+        assert_eq!(Metric::Rate.show(123_456.7), "123,457 /s");
+        assert_eq!(Metric::Errors.show(0.001), "0.100%");
+        assert_eq!(Metric::Wall.show(2.0), "2.00 s");
     }
 
     #[test]

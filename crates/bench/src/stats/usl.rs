@@ -13,7 +13,8 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use super::interval::{Interval, geometric_mean, mean, number, student_t};
+use super::interval::{Interval, geometric_mean, mean, student_t};
+use crate::report::units::real;
 
 /// Different numbers of clients without which nothing is fitted: the law has three parameters, and one more point
 /// tells how well it fits.
@@ -85,22 +86,22 @@ pub(crate) fn fit(points: &[(u32, f64)], confidence: f64) -> Result<Usl, NoFit> 
     }
     let parameters = best(&points);
     let squares = squares(&points, parameters);
-    let degrees = number(points.len()) - 3.0;
-    let deviation = (squares / number(points.len())).sqrt();
+    let degrees = real(points.len()) - 3.0;
+    let deviation = (squares / real(points.len())).sqrt();
     if !deviation.is_finite() || deviation > DEVIATION_MAX {
         return Err(NoFit::DoesNotFit { deviation });
     }
     let covariance = covariance(&points, parameters, squares / degrees);
     let student = student_t(confidence, degrees);
-    let around = |at: usize| {
+    let interval = |at: usize| {
         let half = student * covariance[at][at].max(0.0).sqrt();
         Interval { estimate: parameters[at], low: parameters[at] - half, high: parameters[at] + half }
     };
     let not_below_zero = |interval: Interval| Interval { low: interval.low.max(0.0), ..interval };
     Ok(Usl {
-        lambda: around(0).exp(),
-        sigma: not_below_zero(around(1)),
-        kappa: not_below_zero(around(2)),
+        lambda: interval(0).exp(),
+        sigma: not_below_zero(interval(1)),
+        kappa: not_below_zero(interval(2)),
         peak: peak(parameters, covariance, student),
         r_squared: r_squared(&points, parameters),
         deviation,
@@ -166,13 +167,11 @@ fn best(points: &[Point]) -> Parameters {
 
 /// Gunther's linear form, each equation divided by N/X so that errors are relative.
 fn linear_start(points: &[Point]) -> Parameters {
-    let mut normal = Matrix::default();
-    let mut right = [0.0; 3];
-    for &(clients, log) in points {
+    let row = |&(clients, log): &Point| {
         let scale = log.exp() / clients;
-        let row = [scale, scale * (clients - 1.0), scale * clients * (clients - 1.0)];
-        accumulate(&mut normal, &mut right, row, 1.0);
-    }
+        ([scale, scale * (clients - 1.0), scale * clients * (clients - 1.0)], 1.0)
+    };
+    let (normal, right) = equations(points.iter().map(row));
     match solve(normal, right) {
         Some([inverse, sigma, kappa]) if inverse > 0.0 => {
             [-inverse.ln(), (sigma / inverse).max(0.0), (kappa / inverse).max(0.0)]
@@ -186,17 +185,11 @@ fn descend(points: &[Point], mut at: Parameters, free: [bool; 3]) -> Parameters 
     let mut damping = 1e-3;
     let mut least = squares(points, at);
     for _ in 0..STEPS_MAX {
-        let (mut normal, mut right) = equations(points, at);
+        let (mut normal, right) = around(points, at, free);
         for parameter in 0..3 {
-            if !free[parameter] {
-                normal[parameter] = [0.0; 3];
-                for row in &mut normal {
-                    row[parameter] = 0.0;
-                }
-                normal[parameter][parameter] = 1.0;
-                right[parameter] = 0.0;
-            }
+            // What is held has an equation of its own: no step.
             normal[parameter][parameter] *= 1.0 + damping;
+            normal[parameter][parameter] += f64::from(u8::from(!free[parameter]));
         }
         let Some(step) = solve(normal, right) else { return at };
         let next = std::array::from_fn(|parameter| at[parameter] + step[parameter]);
@@ -218,66 +211,57 @@ fn descend(points: &[Point], mut at: Parameters, free: [bool; 3]) -> Parameters 
     at
 }
 
-fn equations(points: &[Point], at: Parameters) -> (Matrix, [f64; 3]) {
-    let mut normal = Matrix::default();
-    let mut right = [0.0; 3];
-    for &(clients, log) in points {
-        accumulate(&mut normal, &mut right, gradient(at, clients), log - predicted(at, clients));
+/// The equations of a step from these parameters, over those that are free.
+fn around(points: &[Point], at: Parameters, free: [bool; 3]) -> (Matrix, Parameters) {
+    equations(points.iter().map(|&(clients, log)| {
+        let gradient = gradient(at, clients);
+        let row = std::array::from_fn(|parameter| if free[parameter] { gradient[parameter] } else { 0.0 });
+        (row, log - predicted(at, clients))
+    }))
+}
+
+/// The normal equations of least squares, of rows and what each should come to.
+fn equations(rows: impl Iterator<Item = ([f64; 3], f64)>) -> (Matrix, [f64; 3]) {
+    let (mut normal, mut right) = (Matrix::default(), [0.0; 3]);
+    for (row, value) in rows {
+        for i in 0..3 {
+            for j in 0..3 {
+                normal[i][j] += row[i] * row[j];
+            }
+            right[i] += row[i] * value;
+        }
     }
     (normal, right)
 }
 
-fn accumulate(normal: &mut Matrix, right: &mut [f64; 3], row: [f64; 3], value: f64) {
-    for i in 0..3 {
-        for j in 0..3 {
-            normal[i][j] += row[i] * row[j];
-        }
-        right[i] += row[i] * value;
-    }
-}
-
-/// Solves a symmetric system by elimination, its rows and columns scaled first: κ is smaller than λ by many powers of
-/// ten. None if it has no single solution.
-#[expect(clippy::needless_range_loop, reason = "rows and columns are picked by number from several arrays at once")]
-fn solve(mut matrix: Matrix, mut right: [f64; 3]) -> Option<[f64; 3]> {
+/// Solves symmetric equations by Cholesky's method, their rows and columns scaled first: κ is smaller than λ by many
+/// powers of ten. None if they have no single solution.
+fn solve(matrix: Matrix, right: [f64; 3]) -> Option<[f64; 3]> {
     let scale: [f64; 3] = std::array::from_fn(|at| matrix[at][at].sqrt());
-    if scale.iter().any(|scale| !scale.is_finite() || *scale <= 0.0) {
-        return None;
-    }
+    let (mut lower, mut found) = (Matrix::default(), [0.0; 3]);
     for i in 0..3 {
-        for j in 0..3 {
-            matrix[i][j] /= scale[i] * scale[j];
+        let sum = |lower: &Matrix, j: usize| (0..j).map(|k| lower[i][k] * lower[j][k]).sum::<f64>();
+        for j in 0..i {
+            lower[i][j] = (matrix[i][j] / (scale[i] * scale[j]) - sum(&lower, j)) / lower[j][j];
         }
-        right[i] /= scale[i];
-    }
-    for pivot in 0..3 {
-        let row = (pivot..3).max_by(|&a, &b| matrix[a][pivot].abs().total_cmp(&matrix[b][pivot].abs()))?;
-        matrix.swap(pivot, row);
-        right.swap(pivot, row);
-        if matrix[pivot][pivot].abs() < 1e-14 {
+        let left = 1.0 - sum(&lower, i);
+        // Also where a scale is 0 or infinite: what follows from it is not a number.
+        if !(left > 1e-14 && scale[i].is_normal()) {
             return None;
         }
-        for below in pivot + 1..3 {
-            let factor = matrix[below][pivot] / matrix[pivot][pivot];
-            for column in pivot..3 {
-                matrix[below][column] -= factor * matrix[pivot][column];
-            }
-            right[below] -= factor * right[pivot];
-        }
+        lower[i][i] = left.sqrt();
+        found[i] = (right[i] / scale[i] - (0..i).map(|k| lower[i][k] * found[k]).sum::<f64>()) / lower[i][i];
     }
-    for pivot in (0..3).rev() {
-        for column in pivot + 1..3 {
-            right[pivot] -= matrix[pivot][column] * right[column];
-        }
-        right[pivot] /= matrix[pivot][pivot];
+    for i in (0..3).rev() {
+        found[i] = (found[i] - (i + 1..3).map(|k| lower[k][i] * found[k]).sum::<f64>()) / lower[i][i];
     }
-    Some(std::array::from_fn(|at| right[at] / scale[at]))
+    Some(std::array::from_fn(|at| found[at] / scale[at]))
 }
 
 /// Covariance of all three parameters, also where one lies at its bound: its interval then still says how far from 0 it
 /// may be. Infinite where the points do not tell the parameters apart.
 fn covariance(points: &[Point], at: Parameters, noise: f64) -> Matrix {
-    let (normal, _) = equations(points, at);
+    let (normal, _) = around(points, at, [true; 3]);
     std::array::from_fn(|parameter| {
         let unit = std::array::from_fn(|i| f64::from(u8::from(i == parameter)));
         solve(normal, unit).map_or([f64::INFINITY; 3], |column| column.map(|value| value * noise))

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::either::Either;
 
@@ -67,9 +68,12 @@ impl Dialer {
         Self { address, tls: None }
     }
 
-    /// TLS for a server of this name.
-    pub fn tls(address: SocketAddr, connector: TlsConnector, name: ServerName<'static>) -> Self {
-        Self { address, tls: Some((connector, name)) }
+    /// TLS for a server of this name if there is a configuration for it, else plain TCP.
+    pub fn new(address: SocketAddr, host: &str, tls: Option<Arc<ClientConfig>>) -> anyhow::Result<Self> {
+        let Some(config) = tls else { return Ok(Self::plain(address)) };
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+        let name = name.with_context(|| format!("{host} cannot be the name in a certificate"))?;
+        Ok(Self { address, tls: Some((TlsConnector::from(config), name)) })
     }
 
     /// The address that is dialled.

@@ -1,20 +1,20 @@
 //! Fetches each answer once from every server, compares them, and decodes them as a client would.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use bench::stats::interval;
 use bench::workload::grpc::REPLY_BYTES_MAX;
+use bench::workload::http::get;
+use bench::workload::socket::Dialer;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
-use hyper_util::rt::TokioIo;
 use prost::Message as _;
 use quire_rpc::Request;
 use quire_rpc::client::{Channel, Path, Settings};
 use records::grpc::wire::{ReaderResponse, ReaderResponseString};
 use serde::Deserialize;
-use tokio::net::TcpStream;
 
 use super::loads::{Call, message, resource};
 use crate::server::Server;
@@ -56,7 +56,12 @@ pub(super) fn of_all(servers: &[Server]) -> anyhow::Result<Answers> {
 async fn fetch_all(server: &Server) -> anyhow::Result<[Bytes; 4]> {
     let mut bodies: [Bytes; 4] = Default::default();
     for call in Call::ALL {
-        let body = if call.is_rest() { get(server, call).await } else { ask(server, call).await };
+        let body = if call.is_rest() {
+            let transport = Dialer::plain(server.address).dial(Arc::default()).await?;
+            get(transport, &server.address.to_string(), &resource(call, 1.0), REPLY_BYTES_MAX).await
+        } else {
+            ask(server, call).await
+        };
         bodies[call as usize] = body.with_context(|| format!("{} is not answered", call.name()))?;
     }
     Ok(bodies)
@@ -68,19 +73,6 @@ async fn ask(server: &Server, call: Call) -> anyhow::Result<Bytes> {
     let request = channel.wire_message(&message(1.0));
     let answer = channel.unary_raw(Path::named(call.path()), Request::new(request)).await;
     Ok(answer.reply?.message()?)
-}
-
-async fn get(server: &Server, call: Call) -> anyhow::Result<Bytes> {
-    let stream = TcpStream::connect(server.address).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with its sender; the request reports its errors.
-    tokio::spawn(connection);
-    let request = http::Request::get(resource(call, 1.0)).header(http::header::HOST, server.address.to_string());
-    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
-    if !answer.status().is_success() {
-        bail!("{}", answer.status());
-    }
-    Ok(answer.into_body().collect().await?.to_bytes())
 }
 
 /// The number of rows, which must be the same in all four answers.

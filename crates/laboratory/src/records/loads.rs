@@ -6,7 +6,8 @@ use bench::plan::End;
 use bench::template::Sources;
 use bench::workload::Workload;
 use bench::workload::grpc::Requests;
-use bench::workload::http::{self, HttpWorkload, dialer};
+use bench::workload::http::{self, HttpWorkload};
+use bench::workload::socket::Dialer;
 use prost::Message as _;
 use quire_rpc::Encoding;
 use records::grpc::wire::ReaderRequest;
@@ -140,8 +141,7 @@ pub(super) fn get(server: &Server, load: &Load, resource: &str) -> anyhow::Resul
     let packed = (load.coding != PLAIN).then(|| format!("Accept-Encoding: {}", load.coding.0));
     let asked = http::Asked { url, headers: packed.into_iter().collect(), ..http::Asked::default() };
     let requests = http::Requests::new(&asked, &Sources::default())?;
-    let dialer = dialer(&requests, server.address, None)?;
-    measured(server, load, &HttpWorkload::new(requests, dialer, false))
+    measured(server, load, &HttpWorkload::new(requests, Dialer::plain(server.address), false))
 }
 
 fn measured(server: &Server, load: &Load, workload: &impl Workload) -> anyhow::Result<Observed> {

@@ -1,12 +1,12 @@
 //! What the record queries' experiment found: the page, the rows and the named figures, beside what was published.
 
-use bench::report::page::{Card, Figure, Page, Table, Value};
-use bench::report::plot::{Across, Axis, Rule, Unit};
+use bench::report::page::{Card, Page, Table, Value};
+use bench::report::plot::{Across, Axis, Chart, Rule, Unit};
 use bench::report::units;
 
 use super::loads::{Call, Load, POINTS};
 use super::tables::{self, AS_PUBLISHED, ENGINES, Found, QUIRE, SLOWEST};
-use crate::findings::{Findings, Show, Summary, card, lines, page, requests_csv, row, runs_csv, table, value};
+use crate::findings::{Findings, Show, Summary, card, page, requests_csv, row, runs_csv, table, value};
 use crate::results::Results;
 
 const RUNS: [&str; 17] = [
@@ -172,7 +172,7 @@ fn clients_axis() -> Axis {
 }
 
 /// Median and 99th percentile against the number of clients.
-fn curve(results: &Results, call: Call) -> Figure {
+fn curve(results: &Results, call: Call) -> Chart {
     let series = [
         ("p50", QUIRE, "p50_us"),
         ("p99", QUIRE, "p99_us"),
@@ -181,20 +181,24 @@ fn curve(results: &Results, call: Call) -> Figure {
     ];
     let series = series.map(|(name, subject, figure)| (name, points(results, subject, call, figure, 1.0)));
     let title = format!("{}: response time against number of clients", call.name());
-    lines(title, "Medians over the rounds.", (clients_axis(), Axis::log("response time", Unit::Micros)), series)
+    Chart::of_lines(
+        title,
+        "Medians over the rounds.",
+        (clients_axis(), Axis::log("response time", Unit::Micros)),
+        series,
+    )
 }
 
 /// Bytes a second as shares of loopback's, against the number of clients.
-fn rates(results: &Results, found: &Found) -> Figure {
+fn rates(results: &Results, found: &Found) -> Chart {
     let share = |call: Call| (call.name(), points(results, QUIRE, call, "bytes_per_second", found.bulk()));
-    let mut figure = lines(
+    let chart = Chart::of_lines(
         "Bytes of answers a second, as a share of loopback's bulk rate",
         "Loopback's rate is that of one connection; several can carry more where there are more cores.",
         (clients_axis(), Axis::linear("share of the bulk rate", Unit::Share).from(0.0)),
         Call::ALL.map(share),
     );
-    figure.chart.rules.push(Rule { across: Across::Y, at: 0.5, label: "the goal".to_owned() });
-    figure
+    chart.rules(vec![Rule { across: Across::Y, at: 0.5, label: "the goal".to_owned() }])
 }
 
 fn summary(results: &Results, found: &Found) -> Summary {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 
-use crate::stats::interval::number;
+use crate::report::units::real;
 
 pub(super) const POINTS_MAX: usize = 200;
 
@@ -60,18 +60,14 @@ pub(super) fn points(axis: Axis, text: &str, step: Option<f64>, count: Option<us
 
 fn range(axis: Axis, from: f64, to: f64, step: Option<f64>, count: Option<usize>) -> anyhow::Result<Vec<f64>> {
     let whole = |value: f64| if axis == Axis::Clients { value.round() } else { value };
-    let spread =
-        |count: usize| (0..count).map(|at| whole(from + (to - from) * number(at) / number(count - 1))).collect();
+    let spread = |count: usize| (0..count).map(|at| whole(from + (to - from) * real(at) / real(count - 1))).collect();
     Ok(match (step, count) {
         (Some(_), Some(_)) => bail!("--step and --points cannot both divide the range"),
         (Some(step), None) => {
             ensure!(step.is_finite() && step > 0.0, "--step {step}: it must be above 0");
             ensure!(axis == Axis::Rate || step.fract() == 0.0, "--step {step}: clients are counted in whole numbers");
             // One more than allowed is enough to be told so; each is computed from the start, so errors do not add up.
-            (0..=POINTS_MAX)
-                .map(|at| from + step * number(at))
-                .take_while(|value| *value <= to * (1.0 + 1e-12))
-                .collect()
+            (0..=POINTS_MAX).map(|at| from + step * real(at)).take_while(|value| *value <= to * (1.0 + 1e-12)).collect()
         }
         (None, Some(count)) => {
             ensure!((2..=POINTS_MAX).contains(&count), "--points {count}: it must be between 2 and {POINTS_MAX}");
@@ -79,8 +75,8 @@ fn range(axis: Axis, from: f64, to: f64, step: Option<f64>, count: Option<usize>
         }
         (None, None) if from >= to => vec![from],
         (None, None) if axis == Axis::Rate => spread(RATES_DEFAULT),
-        (None, None) if to - from < number(POINTS_DEFAULT) => {
-            (0..POINTS_DEFAULT).map(|at| from + number(at)).take_while(|value| *value <= to).collect()
+        (None, None) if to - from < real(POINTS_DEFAULT) => {
+            (0..POINTS_DEFAULT).map(|at| from + real(at)).take_while(|value| *value <= to).collect()
         }
         (None, None) => spread(POINTS_DEFAULT),
     })

@@ -14,7 +14,6 @@ use self::axis::Axis;
 pub(crate) use self::model::{Point, PointRun, Sweep};
 use super::child::{Children, CommandLine, Interrupt};
 use super::exit::Exit;
-use super::shown;
 use crate::report::pending::Pending;
 use crate::stats::metric::Metric;
 use crate::stats::order::Orders;
@@ -144,13 +143,7 @@ impl Plan {
             point.runs.extend(report.runs.iter().map(PointRun::from));
             done += 1;
             let rate = report.runs.last().map_or(0.0, |run| run.rate);
-            show(&format!(
-                "{done} of {}: {} {}: {}",
-                turns.len(),
-                self.axis.flag(),
-                point.at,
-                shown::value(Metric::Rate, rate)
-            ));
+            show(&format!("{done} of {}: {} {}: {}", turns.len(), self.axis.flag(), point.at, Metric::Rate.show(rate)));
         }
         ensure!(done > 0, "interrupted before the first run was complete: nothing was measured");
         Ok(Sweep {

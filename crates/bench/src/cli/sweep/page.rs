@@ -3,11 +3,10 @@
 use super::axis::Axis;
 use super::model::{FIGURES, Point, Sweep};
 use super::show;
-use crate::cli::shown;
 use crate::report::origin;
-use crate::report::page::{Banner, Figure, Page, Table, Tone, Value};
+use crate::report::page::{Banner, Page, Table, Tone, Value};
 use crate::report::plot::{Across, Axis as Along, Chart, Colour, Rule, Series, Shape, Unit};
-use crate::stats::interval::number;
+use crate::report::units::real;
 use crate::stats::metric::Metric;
 
 /// Places at which the fitted law is drawn.
@@ -21,13 +20,8 @@ pub(super) fn page(sweep: &Sweep) -> String {
     let mut page = Page::new(title).lead(sweep.load.clone()).origin(origin::here_and_now());
     if sweep.is_invalid() {
         let reasons = sweep.measured().filter_map(|point| Some(format!("{}: {}", point.at, point.invalid()?)));
-        page = page.banner(Banner {
-            tone: Tone::Bad,
-            key: "invalid".to_owned(),
-            title: "INVALID".to_owned(),
-            words: "Do not trust some of these figures:".to_owned(),
-            reasons: reasons.collect(),
-        });
+        let words = ["invalid", "INVALID", "Do not trust some of these figures:"];
+        page = page.banner(Banner::new(Tone::Bad, words, reasons.collect()));
     }
     page = page.charts(vec![throughput(sweep), times(sweep)]).heading("What the curve says");
     for line in show::findings(sweep) {
@@ -41,7 +35,7 @@ fn along(sweep: &Sweep) -> Along {
     Along::linear(label, Unit::Count)
 }
 
-fn throughput(sweep: &Sweep) -> Figure {
+fn throughput(sweep: &Sweep) -> Chart {
     let figure = |point: &Point| (point.at, point.figure(Metric::Rate));
     let mut series = vec![
         Series::new("95% interval", Colour::Series(0), Shape::ErrorBars(intervals(sweep, Metric::Rate))),
@@ -64,24 +58,15 @@ fn throughput(sweep: &Sweep) -> Figure {
         }
     }
     let y = Along::linear("requests a second", Unit::Count).from(0.0);
-    let chart = Chart { title: String::new(), x: along(sweep), y, series, rules };
-    Figure {
-        title: "Throughput".to_owned(),
-        caption: "Geometric mean over runs. An arrow is an interval that goes on beyond the chart.".to_owned(),
-        chart,
-    }
+    let caption = "Geometric mean over runs. An arrow is an interval that goes on beyond the chart.";
+    Chart::new("Throughput", caption, (along(sweep), y), series).rules(rules)
 }
 
-fn times(sweep: &Sweep) -> Figure {
-    let metrics = [(Metric::P50, "p50"), (Metric::P99, "p99"), (Metric::Mean, "mean")];
-    let line = |(number, (metric, name)): (usize, (Metric, &str))| {
-        let line = sweep.measured().map(|point| (point.at, point.figure(metric))).collect();
-        Series::new(name, Colour::Series(number), Shape::Line(line))
-    };
-    let series = metrics.into_iter().enumerate().map(line).collect();
-    let y = Along::log("response time", Unit::Micros);
-    let chart = Chart { title: String::new(), x: along(sweep), y, series, rules: Vec::new() };
-    Figure { title: "Response time".to_owned(), caption: "Geometric mean over runs.".to_owned(), chart }
+fn times(sweep: &Sweep) -> Chart {
+    let lines = [(Metric::P50, "p50"), (Metric::P99, "p99"), (Metric::Mean, "mean")]
+        .map(|(metric, name)| (name, sweep.measured().map(|point| (point.at, point.figure(metric))).collect()));
+    let axes = (along(sweep), Along::log("response time", Unit::Micros));
+    Chart::of_lines("Response time", "Geometric mean over runs.", axes, lines)
 }
 
 fn intervals(sweep: &Sweep, metric: Metric) -> Vec<(f64, f64, f64)> {
@@ -93,7 +78,7 @@ fn intervals(sweep: &Sweep, metric: Metric) -> Vec<(f64, f64, f64)> {
 fn places(sweep: &Sweep) -> impl Iterator<Item = f64> {
     let ends = |point: Option<&Point>| point.map_or(1.0, |point| point.at);
     let (first, last) = (ends(sweep.measured().next()), ends(sweep.measured().last()));
-    (0..=LAW_PLACES).map(move |place| first + (last - first) * number(place) / number(LAW_PLACES))
+    (0..=LAW_PLACES).map(move |place| first + (last - first) * real(place) / real(LAW_PLACES))
 }
 
 fn table(sweep: &Sweep) -> Table {
@@ -107,7 +92,7 @@ fn table(sweep: &Sweep) -> Table {
             if figure.is_nan() {
                 Value::text("–")
             } else {
-                Value::figure(key(metric.key()), figure, shown::value(metric, figure))
+                Value::figure(key(metric.key()), figure, metric.show(figure))
             }
         });
         let leading = [Value::text(point.at.to_string()), Value::text(point.runs.len().to_string())];

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::axis::Axis;
 use super::model::{FIGURES, Point, Sweep};
-use crate::cli::shown;
 use crate::report::{self, units};
 use crate::stats::interval::Interval;
 use crate::stats::knee::{ACHIEVED_MIN, P99_FACTOR_MAX, Refusal, Served};
@@ -62,7 +61,7 @@ fn law(usl: &Usl) -> Vec<String> {
         |peak| {
             let low = peak.low.map_or_else(|| "unknown".to_owned(), |low| format!("{low:.1}"));
             let high = peak.high.map_or_else(|| "no upper limit".to_owned(), |high| format!("{high:.1}"));
-            let throughput = shown::value(Metric::Rate, usl.throughput(peak.clients));
+            let throughput = Metric::Rate.show(usl.throughput(peak.clients));
             format!("  peak {throughput} at {:.1} clients ({low} to {high})", peak.clients)
         },
     );
@@ -86,19 +85,18 @@ fn short(value: f64) -> String {
 }
 
 fn rates(served: &Served) -> String {
-    let last = served.last.map_or_else(
-        || "no rate was served".to_owned(),
-        |last| format!("served up to {}", shown::value(Metric::Rate, last)),
-    );
+    let last = served
+        .last
+        .map_or_else(|| "no rate was served".to_owned(), |last| format!("served up to {}", Metric::Rate.show(last)));
     let why = match served.first_refused {
         None => "; every rate was served, so the limit is higher".to_owned(),
         Some((rate, Refusal::NotReached)) => {
-            format!("; at {} less than {}% of it was reached", shown::value(Metric::Rate, rate), ACHIEVED_MIN * 100.0)
+            format!("; at {} less than {}% of it was reached", Metric::Rate.show(rate), ACHIEVED_MIN * 100.0)
         }
         Some((rate, Refusal::TooSlow)) => {
             format!(
                 "; at {} the p99 was more than {P99_FACTOR_MAX} times that of the lowest rate",
-                shown::value(Metric::Rate, rate)
+                Metric::Rate.show(rate)
             )
         }
     };
@@ -111,7 +109,7 @@ fn table(sweep: &Sweep) -> String {
     let rows = sweep.points.iter().map(|point| {
         let show = |metric: Metric| {
             let figure = point.figure(metric);
-            if figure.is_nan() { "-".to_owned() } else { shown::value(metric, figure) }
+            if figure.is_nan() { "-".to_owned() } else { metric.show(figure) }
         };
         let interval = point.interval(Metric::Rate).map_or_else(
             || "none".to_owned(),

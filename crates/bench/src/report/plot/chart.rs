@@ -11,8 +11,10 @@ const COLOURS: usize = 8;
 /// A chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// What it shows, for readers who cannot see it.
+    /// What it shows; above it, and for readers who cannot see it.
     pub title: String,
+    /// What to see in it; below the title; may be empty.
+    pub caption: String,
     /// Left to right.
     pub x: Axis,
     /// Bottom to top.
@@ -178,6 +180,34 @@ pub enum Across {
 }
 
 impl Chart {
+    /// A chart without rules.
+    pub fn new(
+        title: impl Into<String>,
+        caption: impl Into<String>,
+        (x, y): (Axis, Axis),
+        series: impl IntoIterator<Item = Series>,
+    ) -> Self {
+        let series = series.into_iter().collect();
+        Self { title: title.into(), caption: caption.into(), x, y, series, rules: Vec::new() }
+    }
+
+    /// A chart of lines, each with its name and a colour of its own.
+    pub fn of_lines<'a>(
+        title: impl Into<String>,
+        caption: impl Into<String>,
+        axes: (Axis, Axis),
+        lines: impl IntoIterator<Item = (&'a str, Vec<(f64, f64)>)>,
+    ) -> Self {
+        let line = |(number, (name, points))| Series::new(name, Colour::Series(number), Shape::Line(points));
+        Self::new(title, caption, axes, lines.into_iter().enumerate().map(line))
+    }
+
+    /// With these lines across.
+    #[must_use]
+    pub fn rules(self, rules: Vec<Rule>) -> Self {
+        Self { rules, ..self }
+    }
+
     /// Whether there is anything to draw.
     pub fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.shape.is_empty())

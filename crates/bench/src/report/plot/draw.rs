@@ -3,9 +3,9 @@
 use askama::Template;
 
 use super::chart::{Across, Axis, Chart, Shape};
-use super::layout::{self, Frame, GAP, LINE, Place, SAMPLE};
+use super::layout::{self, Frame, GAP, LINE, SAMPLE};
 use super::scale::{self, Scale};
-use super::shape::{self, Places};
+use super::shape::{self, Path, Places};
 use super::text;
 use crate::report::units::real;
 
@@ -29,12 +29,6 @@ struct Drawing<'a> {
     texts: Vec<Text>,
 }
 
-struct Path {
-    class: String,
-    outline: String,
-    tip: String,
-}
-
 struct Text {
     class: String,
     x: f64,
@@ -54,31 +48,15 @@ struct Upright {
 
 struct Canvas<'a> {
     chart: &'a Chart,
-    place: &'a Place,
-    x: Scale,
-    y: Scale,
-    frame: Frame,
+    place: &'a layout::Place,
+    places: Places,
     y_ticks: Vec<(f64, String)>,
+    /// Series by number, with the names that stand at their ends.
+    at_end: Vec<(usize, String)>,
+    /// The others that have a name, which stand in rows above.
+    in_rows: Vec<(usize, String)>,
     paths: Vec<Path>,
     texts: Vec<Text>,
-}
-
-impl Places for Canvas<'_> {
-    fn x(&self, value: f64) -> Option<f64> {
-        Some(self.frame.left + self.x.position(value)? * (self.frame.right - self.frame.left))
-    }
-
-    fn y(&self, value: f64) -> Option<f64> {
-        Some(self.frame.bottom - self.y.position(value)? * (self.frame.bottom - self.frame.top))
-    }
-
-    fn is_off(&self, y: f64) -> bool {
-        !self.y.holds(y)
-    }
-
-    fn floor(&self) -> f64 {
-        self.frame.bottom
-    }
 }
 
 impl Chart {
@@ -88,7 +66,7 @@ impl Chart {
     }
 }
 
-fn svg(chart: &Chart, place: &Place, id: &str) -> String {
+fn svg(chart: &Chart, place: &layout::Place, id: &str) -> String {
     let mut canvas = Canvas::new(chart, place);
     canvas.grid();
     canvas.series();
@@ -110,11 +88,11 @@ fn svg(chart: &Chart, place: &Place, id: &str) -> String {
 }
 
 /// The values of an axis, with those of the rules that stand on it.
-fn scale(chart: &Chart, axis: &Axis, across: Across, values: fn(&Shape) -> Vec<f64>) -> Scale {
+fn scale(chart: &Chart, axis: &Axis, across: Across, value: fn((f64, f64)) -> f64) -> Scale {
     let of_rules = chart.rules.iter().filter(|rule| rule.across == across).map(|rule| rule.at);
     let of = |is_interval| {
         let shapes = chart.series.iter().map(|series| &series.shape);
-        shapes.filter(move |shape| shape.is_interval() == is_interval).flat_map(values)
+        shapes.filter(move |shape| shape.is_interval() == is_interval).flat_map(Shape::corners).map(value)
     };
     let firm: Vec<f64> = of(false).chain(of_rules).collect();
     let intervals = scale::within_reach(axis.spread, &firm, of(true).collect());
@@ -127,28 +105,23 @@ fn ticks(axis: &Axis, scale: &Scale, count: f64) -> Vec<(f64, String)> {
 }
 
 impl<'a> Canvas<'a> {
-    fn new(chart: &'a Chart, place: &'a Place) -> Self {
-        let x = scale(chart, &chart.x, Across::X, Shape::xs);
-        let mut y = scale(chart, &chart.y, Across::Y, Shape::ys);
+    fn new(chart: &'a Chart, place: &'a layout::Place) -> Self {
+        let x = scale(chart, &chart.x, Across::X, |(x, _)| x);
+        let mut y = scale(chart, &chart.y, Across::Y, |(_, y)| y);
         let ticks_y = (place.height - 4.0 * LINE) / TICK_Y;
         if chart.y.high.is_none() && chart.y.ticks.is_empty() {
             y = y.roomy(whole(ticks_y));
         }
         let y_ticks = ticks(&chart.y, &y, ticks_y);
-        let mut canvas = Canvas {
-            chart,
-            place,
-            x,
-            y,
-            y_ticks,
-            frame: Frame { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 },
-            paths: Vec::new(),
-            texts: Vec::new(),
-        };
+        let frame = Frame { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 };
+        let places = Places { x, y, frame };
+        let (at_end, in_rows, paths, texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut canvas = Canvas { chart, place, places, y_ticks, at_end, in_rows, paths, texts };
+        canvas.share_out_names();
         let widest = canvas.y_ticks.iter().map(|(_, word)| layout::text_width(word)).fold(0.0, f64::max);
-        let (_, rows) = layout::rows(&canvas.names_in_rows(), place.width);
-        let at_end = canvas.names_at_end().iter().map(|(_, name)| layout::bold_width(name)).fold(0.0, f64::max);
-        canvas.frame = Frame {
+        let (_, rows) = layout::rows(names(&canvas.in_rows), place.width);
+        let at_end = names(&canvas.at_end).map(layout::bold_width).fold(0.0, f64::max);
+        canvas.places.frame = Frame {
             left: (widest + GAP).min(place.width / 3.0),
             top: LINE * real(1 + rows) + GAP + 2.0,
             right: place.width - if at_end > 0.0 { at_end + GAP } else { GAP },
@@ -156,14 +129,14 @@ impl<'a> Canvas<'a> {
         };
         // Names of upright lines stand above the data.
         let above = canvas.upright().iter().map(|rule| rule.row + 1).max().unwrap_or(0);
-        canvas.frame.top += LINE * real(above);
+        canvas.places.frame.top += LINE * real(above);
         canvas
     }
 
     /// Lines at values of x, each with a place for its name above the frame.
     fn upright(&self) -> Vec<Upright> {
         let rules = self.chart.rules.iter().filter(|rule| rule.across == Across::X);
-        let named = rules.filter_map(|rule| Some((self.x(rule.at)?, layout::shortened(&rule.label))));
+        let named = rules.filter_map(|rule| Some((self.places.x(rule.at)?, layout::shortened(&rule.label))));
         let mut upright: Vec<Upright> = named
             .map(|(x, words)| {
                 let width = layout::text_width(&words);
@@ -178,44 +151,35 @@ impl<'a> Canvas<'a> {
         upright
     }
 
-    /// Series with a name at their end: in a wide place, when they are few strokes that end apart from each other.
-    fn names_at_end(&self) -> Vec<(usize, String)> {
+    /// In a wide place, a few strokes that end apart from each other have their names at their ends.
+    fn share_out_names(&mut self) {
         let named = self.chart.series.iter().enumerate().filter(|(_, series)| !series.label.is_empty());
-        let strokes: Vec<_> =
-            named.filter(|(_, series)| series.shape.is_stroke() && !series.shape.is_empty()).collect();
-        if self.place.name != layout::WIDE.name || !(2..=NAMED_AT_END_MAX).contains(&strokes.len()) {
-            return Vec::new();
-        }
+        let strokes: Vec<usize> = named
+            .clone()
+            .filter(|(_, series)| series.shape.is_stroke() && !series.shape.is_empty())
+            .map(|(index, _)| index)
+            .collect();
         // The frame depends on the names; until it is known, its height is taken to be most of the place's.
         let height = self.place.height - 5.0 * LINE;
-        let wanted: Vec<f64> = strokes.iter().map(|(_, series)| (1.0 - self.end(&series.shape)) * height).collect();
+        let wanted: Vec<f64> = strokes.iter().map(|&index| (1.0 - self.end(index)) * height).collect();
         let heights = layout::spread_out(&wanted, 0.0, height);
-        if wanted.iter().zip(heights).any(|(wanted, height)| (wanted - height).abs() > LINE) {
-            return Vec::new();
-        }
-        strokes.into_iter().map(|(index, series)| (index, layout::shortened(&series.label))).collect()
+        let has_room = self.place.name == layout::WIDE.name
+            && (2..=NAMED_AT_END_MAX).contains(&strokes.len())
+            && wanted.iter().zip(heights).all(|(wanted, height)| (wanted - height).abs() <= LINE);
+        let named = named.map(|(index, series)| (index, layout::shortened(&series.label)));
+        (self.at_end, self.in_rows) = named.partition(|(index, _)| has_room && strokes.contains(index));
     }
 
     /// How high a stroke ends, 0 to 1.
-    fn end(&self, shape: &Shape) -> f64 {
-        shape.ys().into_iter().rev().find_map(|value| self.y.position(value)).unwrap_or(0.0)
-    }
-
-    fn rows_of_names(&self) -> Vec<(usize, String)> {
-        let at_end: Vec<usize> = self.names_at_end().into_iter().map(|(index, _)| index).collect();
-        let series = self.chart.series.iter().enumerate();
-        let named = series.filter(|(index, series)| !series.label.is_empty() && !at_end.contains(index));
-        named.map(|(index, series)| (index, layout::shortened(&series.label))).collect()
-    }
-
-    fn names_in_rows(&self) -> Vec<String> {
-        self.rows_of_names().into_iter().map(|(_, name)| name).collect()
+    fn end(&self, series: usize) -> f64 {
+        let values = self.chart.series[series].shape.corners();
+        values.into_iter().rev().find_map(|(_, y)| self.places.y.position(y)).unwrap_or(0.0)
     }
 
     fn grid(&mut self) {
-        let Frame { left, right, top, bottom } = self.frame;
+        let Frame { left, right, top, bottom } = self.places.frame;
         for (value, word) in self.y_ticks.clone() {
-            let Some(y) = self.y(value) else { continue };
+            let Some(y) = self.places.y(value) else { continue };
             self.path("grid", format!("M{left:.1} {y:.1}H{right:.1}"));
             self.text("tick", left - GAP, y + 4.5, "end", word);
         }
@@ -228,17 +192,15 @@ impl<'a> Canvas<'a> {
     fn series(&mut self) {
         for series in &self.chart.series {
             let colour = series.colour.class();
-            for outline in shape::outlines(&series.shape, self) {
-                let class = format!("{} {colour}", outline.kind);
-                self.paths.push(Path { class, outline: outline.path, tip: outline.tip });
-            }
+            let paths = shape::outlines(&series.shape, &self.places).into_iter();
+            self.paths.extend(paths.map(|path| Path { class: format!("{} {colour}", path.class), ..path }));
         }
     }
 
     fn rules(&mut self) {
-        let Frame { left, right, top, bottom } = self.frame;
+        let Frame { left, right, top, bottom } = self.places.frame;
         for rule in self.chart.rules.iter().filter(|rule| rule.across == Across::Y) {
-            let Some(y) = self.y(rule.at) else { continue };
+            let Some(y) = self.places.y(rule.at) else { continue };
             let words = layout::shortened(&rule.label);
             self.path("rule", format!("M{left:.1} {y:.1}H{right:.1}"));
             let (x, y) = self.quiet_place(layout::text_width(&words), y);
@@ -253,12 +215,12 @@ impl<'a> Canvas<'a> {
 
     /// Where words beside a level line cover the fewest values: left or right, above or below it.
     fn quiet_place(&self, width: f64, level: f64) -> (f64, f64) {
-        let Frame { left, right, top, bottom } = self.frame;
+        let Frame { left, right, top, bottom } = self.places.frame;
         let middle = f64::midpoint(left, right) - width / 2.0;
         let heights = [level - 5.0, level + LINE - 3.0].into_iter().filter(|&y| y - LINE >= top && y <= bottom);
         let places = heights.flat_map(|y| [right - width - 2.0, middle, left + 4.0].map(|x| (x, y)));
         let pixels: Vec<(f64, f64)> =
-            self.chart.series.iter().flat_map(|series| shape::pixels_of(&series.shape, self)).collect();
+            self.chart.series.iter().flat_map(|series| self.places.of(&series.shape)).collect();
         let covered = |&(x, y): &(f64, f64)| {
             pixels
                 .iter()
@@ -269,10 +231,10 @@ impl<'a> Canvas<'a> {
     }
 
     fn x_axis(&mut self) {
-        let Frame { left, right, bottom, .. } = self.frame;
+        let Frame { left, right, bottom, .. } = self.places.frame;
         let mut free = f64::NEG_INFINITY;
-        for (value, word) in ticks(&self.chart.x, &self.x, (right - left) / TICK_X) {
-            let Some(x) = self.x(value) else { continue };
+        for (value, word) in ticks(&self.chart.x, &self.places.x, (right - left) / TICK_X) {
+            let Some(x) = self.places.x(value) else { continue };
             let half = layout::text_width(&word) / 2.0;
             let middle = x.clamp(half, (self.place.width - half).max(half));
             if middle - half < free {
@@ -286,19 +248,16 @@ impl<'a> Canvas<'a> {
     }
 
     fn names(&mut self) {
-        let Frame { right, top, bottom, .. } = self.frame;
-        let at_end = self.names_at_end();
-        let height = |index: usize| bottom - self.end(&self.chart.series[index].shape) * (bottom - top);
-        let wanted: Vec<f64> = at_end.iter().map(|&(index, _)| height(index) + 4.5).collect();
+        let Frame { right, top, bottom, .. } = self.places.frame;
+        let height = |index: usize| bottom - self.end(index) * (bottom - top);
+        let wanted: Vec<f64> = self.at_end.iter().map(|&(index, _)| height(index) + 4.5).collect();
         let heights = layout::spread_out(&wanted, top + 4.5, bottom + 4.5);
-        for ((index, name), height) in at_end.into_iter().zip(heights) {
+        for ((index, name), height) in std::mem::take(&mut self.at_end).into_iter().zip(heights) {
             let class = format!("name {}", self.chart.series[index].colour.class());
             self.text(&class, right + GAP, height, "start", name);
         }
-        let rows = self.rows_of_names();
-        let names: Vec<String> = rows.iter().map(|(_, name)| name.clone()).collect();
-        let (places, _) = layout::rows(&names, self.place.width);
-        for ((index, name), (x, row)) in rows.into_iter().zip(places) {
+        let (places, _) = layout::rows(names(&self.in_rows), self.place.width);
+        for ((index, name), (x, row)) in std::mem::take(&mut self.in_rows).into_iter().zip(places) {
             let series = &self.chart.series[index];
             let y = LINE * real(2 + row) - 1.0;
             let (kind, outline) = sample(&series.shape, x, y - 4.5);
@@ -308,12 +267,16 @@ impl<'a> Canvas<'a> {
     }
 
     fn path(&mut self, class: &str, outline: String) {
-        self.paths.push(Path { class: class.to_owned(), outline, tip: String::new() });
+        self.paths.push(Path::new(class, outline));
     }
 
     fn text(&mut self, class: &str, x: f64, y: f64, anchor: &'static str, words: String) {
         self.texts.push(Text { class: class.to_owned(), x, y, anchor, words });
     }
+}
+
+fn names(named: &[(usize, String)]) -> impl Iterator<Item = &str> {
+    named.iter().map(|(_, name)| name.as_str())
 }
 
 /// How a series looks, beside its name.

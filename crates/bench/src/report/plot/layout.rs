@@ -55,7 +55,7 @@ pub(super) struct Frame {
 }
 
 /// Left ends and rows of names beside samples, filling rows of this width.
-pub(super) fn rows(names: &[String], width: f64) -> (Vec<(f64, usize)>, usize) {
+pub(super) fn rows<'a>(names: impl IntoIterator<Item = &'a str>, width: f64) -> (Vec<(f64, usize)>, usize) {
     let mut places = Vec::new();
     let (mut x, mut row) = (0.0, 0);
     for name in names {
@@ -66,7 +66,7 @@ pub(super) fn rows(names: &[String], width: f64) -> (Vec<(f64, usize)>, usize) {
         places.push((x, row));
         x += needs + 2.0 * GAP;
     }
-    let rows = if names.is_empty() { 0 } else { row + 1 };
+    let rows = if places.is_empty() { 0 } else { row + 1 };
     (places, rows)
 }
 
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn names_fill_rows_and_never_share_a_place() {
         let names: Vec<String> = (0..10).map(|number| format!("client {number}")).collect();
-        let (places, rows) = rows(&names, 330.0);
+        let (places, rows) = rows(names.iter().map(String::as_str), 330.0);
         assert!(rows > 1);
         assert!(places.windows(2).all(|pair| pair[1].1 > pair[0].1 || pair[1].0 > pair[0].0));
         assert!(places.iter().all(|&(x, _)| x + SAMPLE + text_width("client 0") <= 330.0));

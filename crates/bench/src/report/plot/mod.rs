@@ -27,6 +27,7 @@ mod tests {
             y: Axis::log("mean", Unit::Micros),
             series: vec![Series::new("ours", Colour::Series(0), shape)],
             rules: vec![Rule { across: Across::Y, at: 300.0, label: "published".to_owned() }],
+            ..Chart::default()
         }
     }
 

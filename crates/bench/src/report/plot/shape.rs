@@ -4,38 +4,23 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::chart::{POINTS_MAX, Shape};
+use super::layout::Frame;
+use super::scale::Scale;
 
 /// Up to so many values a line shows a dot at each.
 const DOTS_MAX: usize = 24;
 
 impl Shape {
     pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => points.is_empty(),
-            Self::ErrorBars(points) => points.is_empty(),
-            Self::Bars(bars) => bars.is_empty(),
-        }
+        self.corners().is_empty()
     }
 
-    /// All values of x, each at the place of its value of y in [`Self::ys`].
-    pub(super) fn xs(&self) -> Vec<f64> {
+    /// All values, `(x, y)`.
+    pub(super) fn corners(&self) -> Vec<(f64, f64)> {
         match self {
-            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => {
-                points.iter().map(|point| point.0).collect()
-            }
-            Self::ErrorBars(points) => points.iter().flat_map(|point| [point.0; 2]).collect(),
-            Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.from, bar.to]).collect(),
-        }
-    }
-
-    /// All values of y.
-    pub(super) fn ys(&self) -> Vec<f64> {
-        match self {
-            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => {
-                points.iter().map(|point| point.1).collect()
-            }
-            Self::ErrorBars(points) => points.iter().flat_map(|point| [point.1, point.2]).collect(),
-            Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.value; 2]).collect(),
+            Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => points.clone(),
+            Self::ErrorBars(points) => points.iter().flat_map(|&(x, low, high)| [(x, low), (x, high)]).collect(),
+            Self::Bars(bars) => bars.iter().flat_map(|bar| [bar.from, bar.to].map(|x| (x, bar.value))).collect(),
         }
     }
 
@@ -50,73 +35,77 @@ impl Shape {
     }
 }
 
-/// A path and the class that says how it is painted.
-pub(super) struct Outline {
-    pub(super) kind: &'static str,
-    pub(super) path: String,
+/// A path, the class that says how it is painted, and what is shown when the pointer rests on it.
+pub(super) struct Path {
+    pub(super) class: String,
+    pub(super) outline: String,
     pub(super) tip: String,
 }
 
-impl Outline {
-    fn new(kind: &'static str, path: String) -> Self {
-        Self { kind, path, tip: String::new() }
+impl Path {
+    pub(super) fn new(class: impl Into<String>, outline: String) -> Self {
+        Self { class: class.into(), outline, tip: String::new() }
     }
 }
 
 /// Where values are, in pixels.
-pub(super) trait Places {
-    /// A value of x.
-    fn x(&self, value: f64) -> Option<f64>;
-    /// A value of y.
-    fn y(&self, value: f64) -> Option<f64>;
-    /// Whether a value of y is beyond the ends of its axis, so that its place is not its own.
-    fn is_off(&self, y: f64) -> bool;
-    /// The line that bars stand on.
-    fn floor(&self) -> f64;
+pub(super) struct Places {
+    pub(super) x: Scale,
+    pub(super) y: Scale,
+    pub(super) frame: Frame,
+}
+
+impl Places {
+    pub(super) fn x(&self, value: f64) -> Option<f64> {
+        Some(self.frame.left + self.x.position(value)? * (self.frame.right - self.frame.left))
+    }
+
+    pub(super) fn y(&self, value: f64) -> Option<f64> {
+        Some(self.frame.bottom - self.y.position(value)? * (self.frame.bottom - self.frame.top))
+    }
+
+    /// The pixels of a shape's values.
+    pub(super) fn of(&self, shape: &Shape) -> Vec<(f64, f64)> {
+        pixels(&shape.corners(), self).into_iter().flatten().collect()
+    }
 }
 
 /// The outlines of a shape.
-pub(super) fn outlines(shape: &Shape, places: &impl Places) -> Vec<Outline> {
+pub(super) fn outlines(shape: &Shape, places: &Places) -> Vec<Path> {
     match shape {
         Shape::Line(points) => line(points, places),
-        Shape::Steps(points) => vec![Outline::new("line", stepped(&pixels(points, places), None))],
+        Shape::Steps(points) => vec![Path::new("line", stepped(&pixels(points, places), None))],
         Shape::Area(points) => {
             let pixels = pixels(points, places);
             let top = stepped(&pixels, None);
-            vec![Outline::new("area", stepped(&pixels, Some(places.floor()))), Outline::new("line", top)]
+            vec![Path::new("area", stepped(&pixels, Some(places.frame.bottom))), Path::new("line", top)]
         }
-        Shape::Points(points) => vec![Outline::new("dots", dots(points, places))],
-        Shape::ErrorBars(points) => vec![Outline::new("whisker", whiskers(points, places))],
+        Shape::Points(points) => vec![Path::new("dots", dots(points, places))],
+        Shape::ErrorBars(points) => vec![Path::new("whisker", whiskers(points, places))],
         Shape::Bars(bars) => bars
             .iter()
             .filter_map(|bar| {
                 let (from, to, top) = (places.x(bar.from)?, places.x(bar.to)?, places.y(bar.value)?);
                 // A hair between neighbours, unless they are too slim for one.
                 let gap = if to - from > 3.0 { 1.0 } else { 0.0 };
-                let (left, right, floor) = (from + gap / 2.0, (to - gap / 2.0).max(from + 0.5), places.floor());
+                let (left, right, floor) = (from + gap / 2.0, (to - gap / 2.0).max(from + 0.5), places.frame.bottom);
                 let path = format!("M{left:.1} {floor:.1}V{top:.1}H{right:.1}V{floor:.1}Z");
-                Some(Outline { tip: bar.tip.clone(), ..Outline::new("bar", path) })
+                Some(Path { tip: bar.tip.clone(), ..Path::new("bar", path) })
             })
             .collect(),
     }
 }
 
-/// The pixels of a shape's values.
-pub(super) fn pixels_of(shape: &Shape, places: &impl Places) -> Vec<(f64, f64)> {
-    let values = shape.xs().into_iter().zip(shape.ys());
-    values.filter_map(|(x, y)| Some((places.x(x)?, places.y(y)?))).collect()
-}
-
-fn line(points: &[(f64, f64)], places: &impl Places) -> Vec<Outline> {
+fn line(points: &[(f64, f64)], places: &Places) -> Vec<Path> {
     let thinned = thinned_line(points);
-    let mut outlines = vec![Outline::new("line", joined(&pixels(&thinned, places)))];
+    let mut outlines = vec![Path::new("line", joined(&pixels(&thinned, places)))];
     if points.len() <= DOTS_MAX {
-        outlines.push(Outline::new("knots", dots(points, places)));
+        outlines.push(Path::new("knots", dots(points, places)));
     }
     outlines
 }
 
-fn pixels(points: &[(f64, f64)], places: &impl Places) -> Vec<Option<(f64, f64)>> {
+fn pixels(points: &[(f64, f64)], places: &Places) -> Vec<Option<(f64, f64)>> {
     points.iter().map(|point| Some((places.x(point.0)?, places.y(point.1)?))).collect()
 }
 
@@ -154,7 +143,7 @@ fn stepped(pixels: &[Option<(f64, f64)>], floor: Option<f64>) -> String {
 }
 
 /// Dots as strokes of no length, which a round cap makes visible: one path for a whole series.
-fn dots(points: &[(f64, f64)], places: &impl Places) -> String {
+fn dots(points: &[(f64, f64)], places: &Places) -> String {
     let mut taken = HashSet::new();
     let mut path = String::new();
     let every = points.len().div_ceil(POINTS_MAX).max(1);
@@ -169,7 +158,7 @@ fn dots(points: &[(f64, f64)], places: &impl Places) -> String {
     path
 }
 
-fn whiskers(points: &[(f64, f64, f64)], places: &impl Places) -> String {
+fn whiskers(points: &[(f64, f64, f64)], places: &Places) -> String {
     let mut path = String::new();
     for point in points {
         let (Some(x), Some(low), Some(high)) = (places.x(point.0), places.y(point.1), places.y(point.2)) else {
@@ -178,7 +167,7 @@ fn whiskers(points: &[(f64, f64, f64)], places: &impl Places) -> String {
         append(&mut path, format_args!("M{x:.1} {low:.1}V{high:.1}"));
         // An end beyond the axis has an arrow instead of a bar.
         for (value, y, inwards) in [(point.1, low, -6.0), (point.2, high, 6.0)] {
-            if places.is_off(value) {
+            if !places.y.holds(value) {
                 append(&mut path, format_args!("M{:.1} {:.1}l4 {:.1}l4 {inwards:.1}", x - 4.0, y + inwards, -inwards));
             } else {
                 append(&mut path, format_args!("M{:.1} {y:.1}h8", x - 4.0));

@@ -5,6 +5,7 @@
 //! due.
 
 mod ending;
+mod get;
 mod http1;
 mod http2;
 mod probe;
@@ -12,16 +13,13 @@ mod request;
 
 use std::sync::Arc;
 
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
-use tokio_rustls::rustls::pki_types::ServerName;
-
 use super::socket::{Counters, Dialer};
 use super::{Answer, Session, Traffic, Workload};
 use crate::template::Turn;
 
 use ending::{Stopwatch, UNSENDABLE};
 
+pub use get::get;
 pub use probe::probe;
 pub use request::{Asked, Requests};
 
@@ -52,19 +50,6 @@ impl HttpWorkload {
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
-}
-
-/// How to reach the server that `requests` names, which has this address.
-pub fn dialer(
-    requests: &Requests,
-    address: std::net::SocketAddr,
-    tls: Option<Arc<ClientConfig>>,
-) -> anyhow::Result<Dialer> {
-    let Some(config) = tls else { return Ok(Dialer::plain(address)) };
-    let host = requests.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(host);
-    let name = name.map_err(|_| anyhow::anyhow!("{} cannot be the name in a certificate", requests.host()))?;
-    Ok(Dialer::tls(address, TlsConnector::from(config), name))
 }
 
 impl Workload for HttpWorkload {
