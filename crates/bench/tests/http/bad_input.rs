@@ -36,7 +36,7 @@ fn requests_that_are_none_are_refused_with_the_reason() {
         (&["-H", "a: {{row.x}}"], "in the header a: {{row.x}} at character 1 of the template: there are no rows"),
         (&["-X", "GET IT"], "`GET IT` is not a method"),
         (&["--data", "{{random 1}}"], "in the body: {{random 1}}"),
-        (&["--data", "@/no/such"], "--data @/no/such: No such file: No such file"),
+        (&["--data", "@/no/such"], "--data @/no/such: No such file"),
         (&["-m", "2"], "HTTP/1.1 carries one request at a time"),
     ];
     for (arguments, wanted) in cases {
