@@ -59,6 +59,14 @@ impl Head {
         Ok(head)
     }
 
+    /// A request's head that came in other ways than a block of HPACK: the pseudo-header fields first.
+    pub fn request(fields: Vec<Field>) -> Result<Self, &'static str> {
+        if fields.iter().any(|field| field.role() == Role::Forbidden) {
+            return Err("a field that HTTP/2 forbids");
+        }
+        Self::new(fields, Section::Request, false)
+    }
+
     fn take(&mut self, position: u16, field: &Field) -> Result<(), &'static str> {
         let slot = match field.role() {
             Role::Regular => return Ok(()),

@@ -113,7 +113,7 @@ fn grpc_go_client_is_content_with_our_server() {
 #[ignore = "needs connectconformance"]
 fn connectconformance_finds_no_failure() {
     let output = Command::new(tool("connectconformance"))
-        .args(["--conf", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance-grpc.yaml"), "--mode", "server", "--"])
+        .args(["--conf", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance.yaml"), "--mode", "server", "--"])
         .arg(env!("CARGO_BIN_EXE_conformance-server"))
         .output()
         .unwrap();

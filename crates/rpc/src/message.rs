@@ -1,10 +1,14 @@
-//! Length-prefixed messages (gRPC over HTTP/2, "Length-Prefixed-Message"): out of DATA, and into it.
+//! Messages out of a body and into it: behind a prefix (gRPC over HTTP/2, "Length-Prefixed-Message"), in base64, or whole.
 //!
 //! A message that lies whole in one DATA frame is handed out where it lies, without a copy.
 
-use crate::codec::{Decode, Encode, Payload};
+use bytes::Bytes;
+
+use crate::codec::{Encode, Payload};
 use crate::compression::{Encoding, too_large};
+use crate::protocol::Framing;
 use crate::status::Status;
+use crate::text::Decoded;
 
 /// The compressed flag and the length.
 pub(crate) const PREFIX_BYTES: usize = 5;
@@ -24,11 +28,25 @@ pub(crate) struct Assembler {
     prefix: [u8; PREFIX_BYTES],
     prefix_length: usize,
     body: Vec<u8>,
+    /// Set if the messages come in base64.
+    text: Option<Box<Decoded>>,
+    /// The body is one message; [`Assembler::whole`] has it at the end.
+    is_whole: bool,
     /// Set if the messages' bytes are not wanted: those of the unfinished one are counted here and not kept.
     unread_bytes: Option<usize>,
 }
 
 impl Assembler {
+    /// Messages as a protocol frames them.
+    #[inline]
+    pub(crate) fn of(framing: Framing) -> Self {
+        match framing {
+            Framing::Envelopes => Self::default(),
+            Framing::Text => Self { text: Some(Box::default()), ..Self::default() },
+            Framing::Whole => Self { is_whole: true, ..Self::default() },
+        }
+    }
+
     /// Messages come out empty, and nothing is held for them.
     pub(crate) fn unread() -> Self {
         Self { unread_bytes: Some(0), ..Self::default() }
@@ -41,6 +59,9 @@ impl Assembler {
         data: &mut &'a [u8],
         bytes_max: usize,
     ) -> Result<Option<Framed<Payload<'a>>>, Status> {
+        if self.is_whole || self.text.is_some() {
+            return self.next_of_body(data, bytes_max);
+        }
         if self.prefix_length == 0
             && let Some((prefix, rest)) = data.split_first_chunk::<PREFIX_BYTES>()
         {
@@ -52,6 +73,36 @@ impl Assembler {
             }
         }
         self.gather(data, bytes_max)
+    }
+
+    fn next_of_body(&mut self, data: &mut &[u8], bytes_max: usize) -> Result<Option<Framed<Payload<'static>>>, Status> {
+        let data = std::mem::take(data);
+        let Some(text) = &mut self.text else {
+            if self.body.len() + data.len() > bytes_max {
+                return Err(too_large(self.body.len() + data.len(), bytes_max));
+            }
+            self.body.extend_from_slice(data);
+            return Ok(None);
+        };
+        text.push(data)?;
+        let Some(prefix) = text.bytes().first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+        let (compressed, length) = read_prefix(*prefix, bytes_max)?;
+        if text.bytes().len() < PREFIX_BYTES + length {
+            return Ok(None);
+        }
+        let message = text.take(PREFIX_BYTES + length).slice(PREFIX_BYTES..);
+        Ok(Some(Framed { compressed, bytes: Payload::Owned(message) }))
+    }
+
+    /// The message that the body was, at the body's end.
+    pub(crate) fn whole(&mut self) -> Option<Bytes> {
+        self.is_whole.then(|| std::mem::take(&mut self.body).into())
+    }
+
+    /// Whether the body is the message.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     fn gather<'a>(&mut self, data: &mut &'a [u8], bytes_max: usize) -> Result<Option<Framed<Payload<'a>>>, Status> {
@@ -93,12 +144,12 @@ impl Assembler {
 
     /// Nothing is half received: the stream may end here.
     pub(crate) fn is_empty(&self) -> bool {
-        self.prefix_length == 0
+        self.prefix_length == 0 && self.text.as_ref().is_none_or(|text| text.is_empty())
     }
 
     /// Memory held for an unfinished message.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.body.len()
+        self.body.len() + self.text.as_ref().map_or(0, |text| text.bytes().len())
     }
 }
 
@@ -113,34 +164,6 @@ fn read_prefix(prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, us
         1 => Ok((true, length)),
         _ => Err(Status::internal("a message whose compressed flag is neither 0 nor 1")),
     }
-}
-
-/// The message's bytes, decompressed if its flag says so.
-#[inline]
-pub(crate) fn open(
-    message: Framed<Payload<'_>>,
-    encoding: Option<Encoding>,
-    bytes_max: usize,
-) -> Result<Payload<'_>, Status> {
-    match encoding {
-        _ if !message.compressed => Ok(message.bytes),
-        Some(encoding) => {
-            let mut plain = encoding.decompress(message.bytes.as_slice(), bytes_max)?;
-            plain.shrink_to_fit();
-            Ok(Payload::Owned(plain.into()))
-        }
-        None => Err(Status::internal("a compressed message, though grpc-encoding names no encoding")),
-    }
-}
-
-/// Reads a message as it came.
-#[inline]
-pub(crate) fn decode<T: Decode>(
-    message: Framed<Payload<'_>>,
-    encoding: Option<Encoding>,
-    bytes_max: usize,
-) -> Result<T, Status> {
-    T::decode(open(message, encoding, bytes_max)?)
 }
 
 /// Appends a message with its prefix, compressed if that is asked for and makes it shorter.
@@ -179,8 +202,6 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, 
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::status::Code;
 
@@ -256,19 +277,6 @@ mod tests {
             let Some(Framed { bytes: Payload::Owned(body), .. }) = whole else { panic!("gathered: {length}") };
             assert_eq!(body.len(), length);
         }
-    }
-
-    #[test]
-    fn bytes_of_a_gathered_message_share_its_buffer() {
-        let body = Bytes::from(vec![10, 3, 1, 2, 3]);
-        let place = body[2..].as_ptr();
-        let message = Framed { compressed: false, bytes: Payload::Owned(body) };
-        let payload = open(message, None, 100).unwrap();
-        assert_eq!(payload.buffer_bytes(), 5);
-        let decoded = Bytes::decode(payload).unwrap();
-        assert_eq!((&decoded[..], decoded.as_ptr()), (&[1, 2, 3][..], place));
-        let message = Framed { compressed: false, bytes: Payload::Borrowed(&[10, 1, 9]) };
-        assert_eq!(open(message, None, 100).unwrap().buffer_bytes(), 0);
     }
 
     #[test]

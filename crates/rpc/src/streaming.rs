@@ -18,10 +18,10 @@ use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::codec::{Decode, Payload};
-use crate::compression::Encoding;
 use crate::message::{self, Framed};
 use crate::metadata::Metadata;
 use crate::status::Status;
+use crate::transcode::Reading;
 
 #[derive(Default)]
 struct State {
@@ -140,8 +140,7 @@ impl Inbox {
 /// A stream of messages from the other side.
 pub struct Streaming<T> {
     inbox: Arc<Inbox>,
-    encoding: Option<Encoding>,
-    message_bytes_max: usize,
+    reading: Reading,
     failed: bool,
     /// When the caller gives up; on the client only.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -149,8 +148,8 @@ pub struct Streaming<T> {
 }
 
 impl<T: Decode> Streaming<T> {
-    pub(crate) fn new(inbox: Arc<Inbox>, encoding: Option<Encoding>, message_bytes_max: usize) -> Self {
-        Self { inbox, encoding, message_bytes_max, failed: false, deadline: None, message: PhantomData }
+    pub(crate) fn new(inbox: Arc<Inbox>, reading: Reading) -> Self {
+        Self { inbox, reading, failed: false, deadline: None, message: PhantomData }
     }
 
     pub(crate) fn end_at(&mut self, deadline: Instant) {
@@ -192,7 +191,7 @@ impl<T: Decode> Stream for Streaming<T> {
             Poll::Ready(Err(Some(status))) => Some(Err(status)),
             Poll::Ready(Ok(framed)) => {
                 let framed = Framed { compressed: framed.compressed, bytes: Payload::Owned(framed.bytes) };
-                Some(message::decode(framed, self.encoding, self.message_bytes_max))
+                Some(self.reading.decode(framed))
             }
         };
         self.failed = matches!(next, Some(Err(_)));

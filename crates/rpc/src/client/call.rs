@@ -26,6 +26,7 @@ use crate::message::{self, Framed};
 use crate::metadata::Metadata;
 use crate::status::{Code, Status};
 use crate::streaming::Streaming;
+use crate::transcode::Reading;
 
 /// What can be sent to a method that takes a stream: a stream, or one in a [`Request`].
 pub trait IntoStreamingRequest {
@@ -205,7 +206,7 @@ where
 
 fn finish<Res: Decode>(reply: RawReply, message_bytes_max: usize) -> Result<Response<Res>, Status> {
     let framed = Framed { compressed: reply.message.compressed, bytes: Payload::Owned(reply.message.bytes) };
-    let message = message::decode(framed, reply.encoding, message_bytes_max)?;
+    let message = Reading { encoding: reply.encoding, json: None, message_bytes_max }.decode(framed)?;
     Ok(Response::received(message, Metadata::received(reply.head), Metadata::received(reply.trailers)))
 }
 
@@ -237,7 +238,8 @@ where
         reply_to: ReplyTo::Stream(sender),
     };
     let raw = attempt(channel, start, receiver).await.map_err(|failure| failure.status)?;
-    let mut stream = Streaming::new(raw.inbox, raw.encoding, settings.message_bytes_max);
+    let reading = Reading { encoding: raw.encoding, json: None, message_bytes_max: settings.message_bytes_max };
+    let mut stream = Streaming::new(raw.inbox, reading);
     if let Some(deadline) = deadline {
         stream.end_at(deadline);
     }

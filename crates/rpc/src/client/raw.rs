@@ -19,6 +19,7 @@ use crate::envelope::Request;
 use crate::message::{self, Framed};
 use crate::metadata::Metadata;
 use crate::status::Status;
+use crate::transcode::Reading;
 
 /// An encoded message as it goes over the wire, made by [`Channel::wire_message`]; clones share it.
 #[derive(Clone, Debug)]
@@ -45,7 +46,9 @@ impl RawReply {
     pub fn message(&self) -> Result<Bytes, Status> {
         let Framed { compressed, bytes } = &self.reply.message;
         let framed = Framed { compressed: *compressed, bytes: Payload::Owned(bytes.clone()) };
-        Ok(message::open(framed, self.reply.encoding, self.message_bytes_max)?.into_bytes())
+        let message_bytes_max = self.message_bytes_max;
+        let reading = Reading { encoding: self.reply.encoding, json: None, message_bytes_max };
+        Ok(reading.open(framed)?.into_bytes())
     }
 
     /// Names and values sent before the message.

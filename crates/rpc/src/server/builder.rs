@@ -7,8 +7,8 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::net::TcpListener;
@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tower_service::Service as TowerService;
 
+use super::contracts::Contracts;
 use super::http_calls::{Erased, HttpService};
 use super::limits::Limits;
 use super::listen::Server;
@@ -33,7 +34,6 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             routes: Routes::default(),
-            contracts: Contracts::default(),
             limits: Limits::default(),
             observer: Arc::new(NoObserver),
             http: None,
@@ -44,30 +44,10 @@ impl Server {
     }
 }
 
-/// The contracts of a builder's services, each an encoded `FileDescriptorSet`. Shared, so that a service can know those
-/// of services that are added after it.
-#[derive(Clone, Default)]
-pub(crate) struct Contracts(Arc<Mutex<Vec<&'static [u8]>>>);
-
-impl Contracts {
-    fn add(&self, set: &'static [u8]) {
-        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !sets.contains(&set) {
-            sets.push(set);
-        }
-    }
-
-    /// Those added so far, each once.
-    pub(crate) fn sets(&self) -> Vec<&'static [u8]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
 /// Puts a server together.
 #[must_use]
 pub struct Builder {
     routes: Routes,
-    contracts: Contracts,
     limits: Limits,
     observer: Arc<dyn Observer>,
     http: Option<Arc<dyn HttpService>>,
@@ -80,7 +60,7 @@ impl Builder {
     /// Adds a service.
     pub fn add_service(mut self, service: impl Service) -> Self {
         let name = service.name();
-        self.contracts.add(service.descriptors());
+        self.routes.contracts.add(service.descriptors());
         self.routes.add(name, service.methods());
         self
     }
@@ -93,7 +73,7 @@ impl Builder {
 
     /// The contracts of the services, those added later too.
     pub(crate) fn contracts(&self) -> Contracts {
-        self.contracts.clone()
+        self.routes.contracts.clone()
     }
 
     /// Names of the services added so far, in their order.
@@ -152,14 +132,10 @@ impl Builder {
 
     /// The server, ready to serve.
     pub fn build(self) -> Server {
-        let http = self.http.is_some();
         let tls = self.tls.map(|mut config| {
             if config.alpn_protocols.is_empty() {
                 let config = Arc::make_mut(&mut config);
-                config.alpn_protocols.push(b"h2".to_vec());
-                if http {
-                    config.alpn_protocols.push(b"http/1.1".to_vec());
-                }
+                config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
             }
             TlsAcceptor::from(config)
         });

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
+use bytes::Bytes;
 use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey};
 use tokio::time::Instant;
 
@@ -20,9 +21,11 @@ use super::reply::{ReplyState, Templates};
 use super::running::Running;
 use super::shared::Shared;
 use super::slot::{Ended, Feed, Gathering, Phase, Slot};
+use crate::codec::Payload;
 use crate::envelope::Peer;
-use crate::message::Assembler;
+use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
+use crate::protocol::PLAIN;
 use crate::status::{Code, Status};
 use crate::streaming::Inbox;
 use crate::wake::WakeSet;
@@ -127,20 +130,22 @@ impl Calls {
         if head.is_oversized() {
             self.shared.observer.refused(Refusal::HeaderBytes);
             let status = self.shared.limits.refusal(Refusal::HeaderBytes);
-            return self.refuse(stream, None, &status);
+            return self.refuse(stream, PLAIN, None, &status);
         }
         let shared = Arc::clone(&self.shared);
         match head.memo(|| Plan::read(head, &shared.routes)) {
-            Some(Plan::Call(plan)) if self.refusing => {
+            Some(Plan::Call(plan) | Plan::Get(plan, _)) if self.refusing => {
                 let status = self.shared.limits.refusal(Refusal::Connections);
-                self.refuse(stream, Some(plan.method), &status);
+                self.refuse(stream, plan.dialect, Some(plan.method), &status);
             }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
-            Some(Plan::Fail(status)) => {
-                let status = status.clone();
-                self.refuse(stream, None, &status);
+            Some(Plan::Get(plan, message)) => self.begin_get(stream, *plan, head, message.clone()),
+            Some(Plan::Fail(dialect, status)) => {
+                let (dialect, status) = (*dialect, status.clone());
+                self.refuse(stream, dialect, None, &status);
             }
             Some(Plan::Unsupported) => self.refuse_http(stream, Unserved::Unsupported),
+            Some(Plan::NotAllowed) => self.refuse_http(stream, Unserved::NotAllowed),
             Some(Plan::Http) if self.refusing => self.refuse_http(stream, Unserved::TooMany),
             Some(Plan::Http) | None => self.begin_http(stream, head, end),
         }
@@ -150,7 +155,7 @@ impl Calls {
         if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
             self.shared.observer.refused(Refusal::UnsentBytes);
             let status = self.shared.limits.refusal(Refusal::UnsentBytes);
-            return self.refuse(stream, Some(plan.method), &status);
+            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
         }
         if self.shared.routes.table[plan.method].is_streaming_in {
             let index = stream.index();
@@ -158,26 +163,36 @@ impl Calls {
             if end {
                 inbox.end(Ok(Metadata::new()));
             }
-            let feed = Feed::Messages(Arc::clone(&inbox), Assembler::default());
+            let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(plan.dialect.framing()));
             return self.start(stream, plan, head, Intake::Stream(inbox), feed);
         }
-        if end {
+        let assembler = Assembler::of(plan.dialect.framing());
+        if end && !assembler.is_whole() {
             let status = Status::unimplemented("the call takes one message and none came");
-            return self.refuse(stream, Some(plan.method), &status);
+            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
         }
         let allowed = self.shared.limits.request_timeout;
-        let allowed = plan.timeout.map_or(allowed, |timeout| timeout.min(allowed));
+        let allowed = plan.terms.timeout.map_or(allowed, |timeout| timeout.min(allowed));
         let expires_at = self.now.checked_add(allowed).unwrap_or(self.now);
         let gathering =
-            Gathering { plan, head: Arc::clone(head), assembler: Assembler::default(), message: None, expires_at };
+            Gathering { plan, head: Arc::clone(head), assembler, message: None, expires_at };
         self.slots[stream.index()].phase = Phase::Gathering(gathering);
+        if end {
+            // Nothing is a message too: one whose fields all have their defaults.
+            return self.start_whole(stream, Payload::Borrowed(&[]));
+        }
         // Not only when data comes: a caller may send its head and never another byte.
         self.note_deadline(Some(expires_at));
     }
 
+    fn begin_get(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, message: Bytes) {
+        let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: Payload::Owned(message) };
+        self.start(stream, plan, head, Intake::Message(framed), Feed::None);
+    }
+
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         let Some(service) = self.shared.http.clone() else {
-            return self.refuse_http(stream, Unserved::Unsupported);
+            return self.refuse_http(stream, Unserved::NotFound);
         };
         let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
         if end {
@@ -187,12 +202,12 @@ impl Calls {
             return self.refuse_http(stream, Unserved::Malformed);
         };
         let running = Box::new(http_calls::HttpRunning::new(service.call(request)));
-        let reply = ReplyState::new(None);
+        let reply = ReplyState::bare(PLAIN);
         self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
     }
 
     fn refuse_http(&mut self, stream: StreamKey, why: Unserved) {
-        http_calls::refuse(&mut self.reply_with(stream, &mut ReplyState::new(None)), why);
+        http_calls::refuse(&mut self.reply_with(stream, &mut ReplyState::bare(PLAIN)), why);
         self.finish(stream, None, Code::Ok);
     }
 
@@ -207,7 +222,7 @@ impl Calls {
                 }
             }
             Phase::Active(active) => {
-                let marked = active.feed(data, end, self.shared.limits.message_bytes_max);
+                let marked = active.feed.push(data, end, self.shared.limits.message_bytes_max);
                 active.unreleased += data.len();
                 if marked {
                     self.wakes.mark(stream.index());
@@ -240,11 +255,7 @@ impl Calls {
     pub(super) fn release(&mut self, stream: StreamKey) {
         let Some(slot) = self.slots.get_mut(stream.index()) else { return };
         let Phase::Active(active) = &mut slot.phase else { return };
-        let stalled = match &active.feed {
-            Feed::None => false,
-            Feed::Messages(inbox, _) | Feed::Chunks(inbox) => inbox.stall(),
-        };
-        if !stalled && active.unreleased > 0 {
+        if !active.feed.is_stalled() && active.unreleased > 0 {
             self.connection.release(stream, std::mem::take(&mut active.unreleased));
         }
     }

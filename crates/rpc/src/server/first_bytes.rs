@@ -16,7 +16,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::calls::Calls;
 use super::driver::Driver;
-use super::http_calls::{AnyBody, BodyFailed};
+use super::exchange::{self, Begun, Exchange};
+use super::http_calls::{self, AnyBody, BodyFailed};
 use super::shared::Shared;
 use crate::body::Body;
 use crate::envelope::Peer;
@@ -107,24 +108,20 @@ async fn http1<T>(io: Rewound<T>, shared: Arc<Shared>, peer: Arc<Peer>, draining
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Some(http) = shared.http.clone() else { return "HTTP/1.1, which nothing here serves".to_owned() };
+    let limits = Arc::clone(&shared.limits);
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let mut request = request.map(Body::http1);
-        request.extensions_mut().insert(Arc::clone(&peer));
-        let answering = (!refusing).then(|| http.call(request));
-        async move {
-            let answer = match answering {
-                Some(answering) => answering.await,
-                None => return Ok(bare(http::StatusCode::SERVICE_UNAVAILABLE)),
-            };
-            Ok::<_, Infallible>(answer.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR)))
-        }
+        let answering = if refusing {
+            Answering::Bare(http::StatusCode::SERVICE_UNAVAILABLE)
+        } else {
+            Answering::begin(&shared, &peer, request)
+        };
+        async move { Ok::<_, Infallible>(answering.answer().await) }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(shared.limits.handshake_timeout)
-        .max_buf_size(shared.limits.http1_head_bytes_max.max(8 * 1024));
+        .header_read_timeout(limits.handshake_timeout)
+        .max_buf_size(limits.http1_head_bytes_max.max(8 * 1024));
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let mut draining = Some(draining);
     let ended = std::future::poll_fn(|cx| {
@@ -140,11 +137,56 @@ where
     }
 }
 
+/// How a request is answered.
+enum Answering {
+    Call(Box<Exchange>),
+    Http(http_calls::Answering),
+    Bare(http::StatusCode),
+}
+
+impl Answering {
+    fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Request<hyper::body::Incoming>) -> Self {
+        match exchange::begin(shared, peer, request) {
+            Begun::Call(exchange) => Self::Call(exchange),
+            Begun::Unsupported => Self::Bare(http::StatusCode::UNSUPPORTED_MEDIA_TYPE),
+            Begun::NotAllowed => Self::Bare(http::StatusCode::METHOD_NOT_ALLOWED),
+            Begun::Http(request) => {
+                let Some(http) = &shared.http else { return Self::Bare(http::StatusCode::NOT_FOUND) };
+                let mut request = request.map(Body::http1);
+                request.extensions_mut().insert(Arc::clone(peer));
+                Self::Http(http.call(request))
+            }
+        }
+    }
+
+    async fn answer(self) -> http::Response<AnyBody> {
+        match self {
+            Self::Call(exchange) => {
+                let mut exchange = Some(exchange);
+                let response = std::future::poll_fn(|cx| Exchange::poll_response(&mut exchange, cx)).await;
+                response.map(|body| Pin::from(body) as AnyBody)
+            }
+            Self::Http(answering) => {
+                answering.await.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR))
+            }
+            Self::Bare(status) => bare(status),
+        }
+    }
+}
+
 /// A last answer without a body.
 fn bare(status: http::StatusCode) -> http::Response<AnyBody> {
     let mut response = http::Response::new(Box::pin(Nothing) as AnyBody);
     *response.status_mut() = status;
-    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    match status {
+        http::StatusCode::METHOD_NOT_ALLOWED => {
+            response.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static("POST"));
+        }
+        http::StatusCode::SERVICE_UNAVAILABLE | http::StatusCode::INTERNAL_SERVER_ERROR => {
+            response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+        }
+        _ => {}
+    }
     response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
     response
 }

@@ -21,15 +21,19 @@ impl Calls {
     pub(super) fn gather(&mut self, stream: StreamKey, mut data: &[u8], end: bool) {
         let message_bytes_max = self.shared.limits.message_bytes_max;
         let Phase::Gathering(gathering) = &mut self.slots[stream.index()].phase else { return };
+        if gathering.assembler.is_whole() && end && gathering.assembler.held_bytes() == 0 {
+            return self.start_whole(stream, Payload::Borrowed(data));
+        }
         let held_before = gathering.assembler.held_bytes();
         let whole = match gathering.assembler.next(&mut data, message_bytes_max) {
             Ok(whole) => whole,
-            Err(status) => return self.refuse_gathering(stream, &status),
+            Err(status) => return self.refuse_gathering(stream, status),
         };
         if let Some(framed) = whole {
             self.gathered_bytes -= held_before;
             if gathering.message.is_some() || !data.is_empty() {
-                return self.refuse_gathering(stream, &Status::unimplemented("the call takes one message; more came"));
+                let status = Status::unimplemented("the call takes one message; more came");
+                return self.refuse_gathering(stream, status);
             }
             if end {
                 let (plan, head) = (gathering.plan, Arc::clone(&gathering.head));
@@ -44,8 +48,9 @@ impl Calls {
         if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
             self.shared.observer.refused(Refusal::GatheredBytes);
             let status = self.shared.limits.refusal(Refusal::GatheredBytes);
+            let dialect = gathering.plan.dialect;
             let method = self.forget(stream);
-            return self.refuse(stream, method, &status);
+            return self.refuse(stream, dialect, method, &status);
         }
         if end {
             self.gathered(stream);
@@ -55,28 +60,40 @@ impl Calls {
     /// The request's end came apart from its message.
     fn gathered(&mut self, stream: StreamKey) {
         let slot = &mut self.slots[stream.index()];
-        let Phase::Gathering(gathering) = std::mem::take(&mut slot.phase) else { return };
+        let Phase::Gathering(mut gathering) = std::mem::take(&mut slot.phase) else { return };
         self.gathered_bytes -= gathering.held_bytes();
-        let method = Some(gathering.plan.method);
+        if let Some(message) = gathering.assembler.whole() {
+            self.slots[stream.index()].phase = Phase::Gathering(gathering);
+            return self.start_whole(stream, Payload::Owned(message));
+        }
+        let (dialect, method) = (gathering.plan.dialect, Some(gathering.plan.method));
         match gathering.message {
             Some(message) if gathering.assembler.is_empty() => {
                 let framed = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
                 self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
             }
             _ if !gathering.assembler.is_empty() => {
-                self.refuse(stream, method, &Status::internal("the request ends inside a message"));
+                self.refuse(stream, dialect, method, &Status::internal("the request ends inside a message"));
             }
-            _ => self.refuse(stream, method, &Status::unimplemented("the call takes one message and none came")),
+            _ => self.refuse(stream, dialect, method, &Status::unimplemented("the call takes one message and none came")),
         }
     }
 
-    fn refuse_gathering(&mut self, stream: StreamKey, status: &Status) {
+    /// Starts a call whose body is its message.
+    pub(super) fn start_whole(&mut self, stream: StreamKey, body: Payload<'_>) {
+        let Phase::Gathering(gathering) = std::mem::take(&mut self.slots[stream.index()].phase) else { return };
+        let framed = Framed { compressed: gathering.plan.terms.encoding.is_some(), bytes: body };
+        self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
+    }
+
+    fn refuse_gathering(&mut self, stream: StreamKey, mut status: Status) {
+        let Phase::Gathering(gathering) = &self.slots[stream.index()].phase else { return };
+        let dialect = gathering.plan.dialect;
         let method = self.forget(stream);
         if status.code() == Code::ResourceExhausted {
             self.shared.observer.refused(Refusal::MessageBytes);
-            let status = self.shared.limits.refusal(Refusal::MessageBytes);
-            return self.refuse(stream, method, &status);
+            status = self.shared.limits.refusal(Refusal::MessageBytes);
         }
-        self.refuse(stream, method, status);
+        self.refuse(stream, dialect, method, &status);
     }
 }

@@ -32,7 +32,7 @@ impl std::fmt::Display for BodyFailed {
 
 impl std::error::Error for BodyFailed {}
 
-type Answering = Pin<Box<dyn Future<Output = Result<http::Response<AnyBody>, BoxError>> + Send>>;
+pub(super) type Answering = Pin<Box<dyn Future<Output = Result<http::Response<AnyBody>, BoxError>> + Send>>;
 
 /// Chunks a body may send in one poll before other calls have their turn.
 const CHUNKS_PER_POLL_MAX: usize = 32;
@@ -119,6 +119,8 @@ pub(super) enum Unserved {
     /// It has no URI, or fields that the `http` crate does not take.
     Malformed,
     Unsupported,
+    NotAllowed,
+    NotFound,
     Failed,
     TooMany,
 }
@@ -127,7 +129,9 @@ impl Unserved {
     fn answer(self) -> (u16, &'static str) {
         match self {
             Self::Malformed => (400, "the request's path or fields are malformed\n"),
-            Self::Unsupported => (415, "not served here; a gRPC call has content-type application/grpc\n"),
+            Self::Unsupported => (415, "not served here; see the method's contract for its kind and content types\n"),
+            Self::NotAllowed => (405, "call the method with POST\n"),
+            Self::NotFound => (404, "there is nothing at this path\n"),
             Self::Failed => (500, "the server failed to answer\n"),
             Self::TooMany => (503, "too many connections; try again later\n"),
         }
@@ -137,14 +141,16 @@ impl Unserved {
 pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
     let (code, words) = why.answer();
     reply.state.is_over = true;
-    let _ = reply.connection.send_head(reply.stream, false, |put| {
+    reply.sink.send_head(false, |put| {
         put_status(code, put);
         put(b"content-type", b"text/plain; charset=utf-8", Indexing::Literal);
-        if let Unserved::TooMany = why {
-            put(b"retry-after", b"1", Indexing::Literal);
+        match why {
+            Unserved::TooMany => put(b"retry-after", b"1", Indexing::Literal),
+            Unserved::NotAllowed => put(b"allow", b"POST", Indexing::Literal),
+            _ => {}
         }
     });
-    let _ = reply.connection.send_slice(reply.stream, words.as_bytes(), true);
+    reply.sink.send_slice(words.as_bytes(), true);
 }
 
 /// An HTTP request in the hands of the service.
@@ -166,9 +172,9 @@ fn is_hop_by_hop(name: &http::HeaderName) -> bool {
 
 fn send_head(reply: &mut Reply<'_>, head: &http::response::Parts, end: bool) {
     // curl 7 reads no more once it has as many bytes as were announced, not even the windows that its upload waits for.
-    let is_early = !reply.connection.is_receive_closed(reply.stream);
+    let is_early = !reply.sink.is_receive_closed();
     let is_left_out = |name| is_hop_by_hop(name) || (is_early && *name == http::header::CONTENT_LENGTH);
-    let _ = reply.connection.send_head(reply.stream, end, |put| {
+    reply.sink.send_head(end, |put| {
         put_status(head.status.as_u16(), put);
         for (name, value) in head.headers.iter().filter(|(name, _)| !is_left_out(name)) {
             put(name.as_str().as_bytes(), value.as_bytes(), Indexing::Literal);
@@ -200,11 +206,11 @@ impl Running for HttpRunning {
             }
             match ready!(body.as_mut().poll_frame(cx)) {
                 None => {
-                    let _ = reply.connection.send_bytes(reply.stream, Bytes::new(), true);
+                    reply.sink.send_bytes(Bytes::new(), true);
                     return Poll::Ready(());
                 }
                 Some(Err(_)) => {
-                    reply.connection.reset(reply.stream, quire_http2::ErrorCode::INTERNAL_ERROR);
+                    reply.sink.reset();
                     return Poll::Ready(());
                 }
                 Some(Ok(frame)) => {
@@ -232,12 +238,12 @@ impl Running for HttpRunning {
 fn send_frame(reply: &mut Reply<'_>, frame: http_body::Frame<Bytes>, last: bool) -> bool {
     match frame.into_data() {
         Ok(data) => {
-            let _ = reply.connection.send_bytes(reply.stream, data, last);
+            reply.sink.send_bytes(data, last);
             last
         }
         Err(frame) => {
             if let Ok(trailers) = frame.into_trailers() {
-                let _ = reply.connection.send_head(reply.stream, true, |put| {
+                reply.sink.send_head(true, |put| {
                     for (name, value) in &trailers {
                         put(name.as_str().as_bytes(), value.as_bytes(), Indexing::Literal);
                     }

@@ -14,11 +14,11 @@ use super::call::{Answer, Call, Later};
 use super::reply::Reply;
 use super::running::{Drive, Many, One, Running};
 use crate::codec::{Decode, Encode, Encoded, Ignored, Payload};
-use crate::compression::Encoding;
 use crate::envelope::{Request, Response};
-use crate::message::{self, Framed};
+use crate::message::Framed;
 use crate::status::Status;
 use crate::streaming::{Inbox, Streaming};
+use crate::transcode::Reading;
 
 /// A request's messages, not yet decoded.
 pub(crate) enum Intake<'a> {
@@ -31,8 +31,7 @@ pub(crate) struct Incoming<'a> {
     /// Metadata, deadline and peer, around nothing.
     pub(crate) envelope: Request<()>,
     pub(crate) intake: Intake<'a>,
-    pub(crate) encoding: Option<Encoding>,
-    pub(crate) message_bytes_max: usize,
+    pub(crate) reading: Reading,
 }
 
 /// What starting a call led to.
@@ -46,6 +45,8 @@ pub(crate) enum Started {
 pub(crate) trait Handler: Send + Sync {
     /// Whether the handler reads a stream, rather than one message.
     fn is_streaming_in(&self) -> bool;
+    /// Whether the handler answers with a stream, rather than one message.
+    fn is_streaming_out(&self) -> bool;
     /// Begins a call, in a box an earlier one left if there is any.
     fn start(&self, spare: Option<Box<dyn Running>>, incoming: Incoming<'_>, reply: &mut Reply<'_>) -> Started;
 }
@@ -217,12 +218,16 @@ where
         false
     }
 
+    fn is_streaming_out(&self) -> bool {
+        R::STREAMS
+    }
+
     fn start(&self, spare: Option<Box<dyn Running>>, incoming: Incoming<'_>, reply: &mut Reply<'_>) -> Started {
         let Intake::Message(framed) = incoming.intake else {
             reply.finish(&Status::internal("a stream where a message was expected"));
             return Started::Done(spare);
         };
-        let payload = match message::open(framed, incoming.encoding, incoming.message_bytes_max) {
+        let payload = match incoming.reading.open(framed) {
             Ok(payload) => payload,
             Err(status) => {
                 reply.finish(&status);
@@ -246,12 +251,16 @@ where
         true
     }
 
+    fn is_streaming_out(&self) -> bool {
+        R::STREAMS
+    }
+
     fn start(&self, spare: Option<Box<dyn Running>>, incoming: Incoming<'_>, reply: &mut Reply<'_>) -> Started {
         let Intake::Stream(inbox) = incoming.intake else {
             reply.finish(&Status::internal("a message where a stream was expected"));
             return Started::Done(spare);
         };
-        let stream = Streaming::new(inbox, incoming.encoding, incoming.message_bytes_max);
+        let stream = Streaming::new(inbox, incoming.reading);
         begin_in::<R>(spare, (self.begin)(incoming.envelope.map(|()| stream)))
     }
 }

@@ -7,8 +7,11 @@
 mod builder;
 mod call;
 mod calls;
+mod contracts;
+mod dialect;
 mod discard;
 mod driver;
+mod exchange;
 mod first_bytes;
 mod gather;
 mod http_calls;
@@ -23,10 +26,11 @@ mod run;
 mod running;
 mod service;
 mod shared;
+mod sink;
 mod slot;
 
 pub use builder::Builder;
-pub(crate) use builder::Contracts;
+pub(crate) use contracts::Contracts;
 pub use call::{Answer, Answered, Call, Later};
 pub use limits::Limits;
 pub use listen::Server;

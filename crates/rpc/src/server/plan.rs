@@ -1,22 +1,38 @@
-//! What is to be done with a request, read off its head (gRPC over HTTP/2, "Requests"), once per distinct head.
+//! What is to be done with a request, read off its head, once per distinct head.
+//!
+//! Must not know how it is done.
+//!
+//! Implements: no specification; `protocol` reads what each protocol says.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+use prost::Message;
+use prost_types::FileDescriptorSet;
 use quire_http2::Head;
 
+use super::contracts::Contracts;
 use super::method::{Handler, Method};
-use crate::compression::Encoding;
-use crate::envelope::Accepted;
+use crate::json::{MessageId, Schema};
+use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
 use crate::status::Status;
-use crate::timeout;
+use crate::transcode::Json;
 
 /// A method at its place in the table.
 pub(crate) struct Route {
     pub(crate) path: String,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) is_streaming_in: bool,
+    is_streaming_out: bool,
+    has_side_effects: bool,
+}
+
+/// The types of all methods, for calls in JSON.
+struct Types {
+    schema: Arc<Schema>,
+    /// Request and answer, at the method's number; `None` for a method that no contract has.
+    methods: Vec<Option<(MessageId, MessageId)>>,
 }
 
 /// All methods of a server; a method's number is its place.
@@ -27,6 +43,9 @@ pub(crate) struct Routes {
     services: Vec<String>,
     /// Answers what no service has.
     fallback: Option<usize>,
+    pub(crate) contracts: Contracts,
+    /// Made when the first call in JSON comes.
+    types: OnceLock<Option<Types>>,
 }
 
 impl Routes {
@@ -44,13 +63,21 @@ impl Routes {
     }
 
     fn push(&mut self, path: String, method: Method) -> usize {
-        let is_streaming_in = method.handler.is_streaming_in();
-        self.table.push(Route { path, handler: method.handler, is_streaming_in });
+        let (is_streaming_in, is_streaming_out) =
+            (method.handler.is_streaming_in(), method.handler.is_streaming_out());
+        let has_side_effects = method.has_side_effects();
+        self.table.push(Route { path, handler: method.handler, is_streaming_in, is_streaming_out, has_side_effects });
         self.table.len() - 1
     }
 
     pub(crate) fn services(&self) -> &[String] {
         &self.services
+    }
+
+    /// Whether a request may be a call; if not, its head need not be looked at.
+    pub(crate) fn may_be_call(&self, path: &str, content_type: &[u8]) -> bool {
+        self.numbers.contains_key(path)
+            || !matches!(recognise(content_type), Recognised::Other | Recognised::Unary(_))
     }
 
     fn find(&self, path: &str) -> Result<usize, Status> {
@@ -67,74 +94,113 @@ impl Routes {
             Status::unimplemented(format!("no service {service} here"))
         })
     }
+
+    /// How a method's requests are read from JSON, and its answers written.
+    pub(crate) fn json(&self, method: usize) -> Result<(Json, Json), Status> {
+        let types = self.types.get_or_init(|| self.read_types()).as_ref();
+        let found = types.and_then(|types| Some((types, types.methods[method]?)));
+        let Some((types, (request, answer))) = found else {
+            return Err(Status::unimplemented("the method's contract is not known here, so it has no JSON: send protobuf"));
+        };
+        let json = |message| Json { schema: Arc::clone(&types.schema), message };
+        Ok((json(request), json(answer)))
+    }
+
+    fn read_types(&self) -> Option<Types> {
+        let sets = self.contracts.sets();
+        let schema = Schema::new(sets.iter().copied()).ok()?;
+        let mut methods = vec![None; self.table.len()];
+        for set in sets {
+            for file in FileDescriptorSet::decode(set).ok()?.file {
+                for service in &file.service {
+                    for method in &service.method {
+                        let package = file.package();
+                        let dot = if package.is_empty() { "" } else { "." };
+                        let path = format!("/{package}{dot}{}/{}", service.name(), method.name());
+                        let Some(number) = self.numbers.get(&path) else { continue };
+                        let message = |name: &str| schema.message(name.trim_start_matches('.'));
+                        methods[*number] = message(method.input_type()).zip(message(method.output_type()));
+                    }
+                }
+            }
+        }
+        Some(Types { schema: Arc::new(schema), methods })
+    }
 }
 
-/// A gRPC call, as its head describes it.
+/// A call, as its head describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallPlan {
     pub(crate) method: usize,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) encoding: Option<Encoding>,
-    pub(crate) accepted: Accepted,
+    pub(crate) dialect: Dialect,
+    pub(crate) terms: Terms,
 }
 
 pub(crate) enum Plan {
     Call(CallPlan),
-    /// A gRPC call that fails whatever its messages are.
-    Fail(Status),
-    /// Not gRPC.
+    /// A call whose message came in the head.
+    Get(CallPlan, Bytes),
+    /// A call that fails whatever its messages are.
+    Fail(Dialect, Status),
+    /// No call.
     Http,
-    /// gRPC in a dialect we do not speak: HTTP 415, as the protocol asks.
+    /// A call in a codec, or of a kind of stream, that is not served: HTTP 415, as the protocols ask.
     Unsupported,
+    /// Another verb than POST, or a GET of a method that may change something: HTTP 405.
+    NotAllowed,
 }
 
 impl Plan {
     pub(crate) fn read(head: &Head, routes: &Routes) -> Self {
-        match content_type(head.get(b"content-type").unwrap_or_default()) {
-            ContentType::Other => return Self::Http,
-            ContentType::OtherGrpc => return Self::Unsupported,
-            ContentType::Grpc if head.method() != b"POST" => return Self::Http,
-            ContentType::Grpc => {}
+        let target = std::str::from_utf8(head.path()).unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let known = routes.numbers.get(path).copied();
+        match (head.method(), known) {
+            (b"POST", _) => Self::post(head, routes, known),
+            (b"GET", Some(method)) => Self::get(head, routes, method, query),
+            (_, Some(_)) => Self::NotAllowed,
+            (_, None) => Self::Http,
         }
-        Self::call(head, routes).map_or_else(Self::Fail, Self::Call)
     }
 
-    fn call(head: &Head, routes: &Routes) -> Result<CallPlan, Status> {
-        let path = std::str::from_utf8(head.path()).map_err(|_| Status::unimplemented("a path that is no text"))?;
-        let method = routes.find(path)?;
-        let timeout = match head.get(b"grpc-timeout") {
-            None => None,
-            Some(value) => Some(timeout::parse(value).ok_or_else(|| Status::internal("grpc-timeout is malformed"))?),
+    fn post(head: &Head, routes: &Routes, known: Option<usize>) -> Self {
+        let streams = |number: usize| routes.table[number].is_streaming_in || routes.table[number].is_streaming_out;
+        let (dialect, method) = match (recognise(head.get(b"content-type").unwrap_or_default()), known) {
+            (Recognised::Call(dialect), _) => {
+                let path = std::str::from_utf8(head.path()).map_err(|_| Status::unimplemented("a path that is no text"));
+                (dialect, known.map_or_else(|| routes.find(path?), Ok))
+            }
+            (Recognised::Unary(dialect), Some(number)) if !streams(number) => (dialect, Ok(number)),
+            (Recognised::Stream(dialect), Some(number)) if streams(number) => (dialect, Ok(number)),
+            (Recognised::UnknownCodec, _) | (_, Some(_)) => return Self::Unsupported,
+            (_, None) => return Self::Http,
         };
-        let encoding = match head.get(b"grpc-encoding") {
-            None => None,
-            Some(name) => Encoding::parse(name).map_err(|()| {
-                Status::unimplemented(format!("grpc-encoding {} is not spoken here", name.escape_ascii()))
-            })?,
-        };
-        let accepted = head.get(b"grpc-accept-encoding").unwrap_or_default();
-        Ok(CallPlan {
-            method,
-            timeout,
-            encoding,
-            accepted: Accepted { gzip: Encoding::Gzip.is_in(accepted), zstd: Encoding::Zstd.is_in(accepted) },
-        })
+        let call = || Ok(CallPlan { method: method?, dialect, terms: dialect.terms(head)? });
+        match call() {
+            Ok(plan) => Self::Call(plan),
+            Err(status) => Self::Fail(dialect, status),
+        }
+    }
+
+    fn get(head: &Head, routes: &Routes, method: usize, query: &str) -> Self {
+        let Route { is_streaming_in, is_streaming_out, has_side_effects, .. } = routes.table[method];
+        if is_streaming_in || is_streaming_out || has_side_effects {
+            return Self::NotAllowed;
+        }
+        let Some(Get { dialect, terms, message }) = Get::read(head, query.as_bytes()) else { return Self::Unsupported };
+        match message {
+            Ok(message) => Self::Get(CallPlan { method, dialect, terms }, message),
+            Err(status) => Self::Fail(dialect, status),
+        }
     }
 }
 
-enum ContentType {
-    Grpc,
-    OtherGrpc,
-    Other,
-}
-
-fn content_type(value: &[u8]) -> ContentType {
-    let Some(rest) = value.strip_prefix(b"application/grpc") else { return ContentType::Other };
-    match rest.first() {
-        None | Some(b';') => ContentType::Grpc,
-        Some(b'+') if rest == b"+proto" || rest.starts_with(b"+proto;") => ContentType::Grpc,
-        Some(b'+') => ContentType::OtherGrpc,
-        // grpc-web and whatever else begins alike is another protocol, which the HTTP service may speak.
-        _ => ContentType::Other,
+impl CallPlan {
+    /// How the request's messages are read and the answer's written, if not in protobuf.
+    pub(crate) fn json(&self, routes: &Routes) -> Result<Option<(Json, Json)>, Status> {
+        match self.dialect.codec {
+            Codec::Proto => Ok(None),
+            Codec::Json => routes.json(self.method).map(Some),
+        }
     }
 }

@@ -1,20 +1,26 @@
-//! A call's answer on its way out (gRPC over HTTP/2, "Responses"): head, messages, trailers.
+//! A call's answer on its way out: head, messages, end.
 //!
-//! The plain success, which is nearly every answer, is copied from blocks encoded before. Must not know handlers.
+//! The plain success, which is nearly every answer, is copied from blocks encoded before; the others go through `dialect`.
+//! Must not know handlers.
+//!
+//! Implements: gRPC over HTTP/2, "Responses".
 
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use quire_http2::{CachedBlock, Connection, Indexing, StreamKey};
+use quire_http2::{CachedBlock, Indexing};
 
+use super::sink::Sink;
 use crate::codec::{Chunks, Encode, Encoded};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::message::{self, PREFIX_BYTES};
-use crate::metadata::{Metadata, encode_bytes};
-use crate::status::{Code, Status, encode_message};
+use crate::metadata::Metadata;
+use crate::protocol::{Dialect, put_metadata, put_status};
+use crate::status::{Code, Status};
+use crate::transcode::Json;
 
 /// Messages up to this size are copied into the connection's output; larger ones go there by reference.
-const COPY_BYTES_MAX: usize = 8 * 1024;
+pub(super) const COPY_BYTES_MAX: usize = 8 * 1024;
 
 /// Chunks that an answer may send in one poll, before they are written and other calls have their turn.
 const CHUNKS_PER_POLL_MAX: usize = 4;
@@ -25,12 +31,19 @@ pub(crate) struct Templates {
     head: CachedBlock,
     trailers: CachedBlock,
     /// The message that is being written, behind room for its prefix.
-    scratch: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
+    /// The same message in the other codec.
+    pub(super) text: Vec<u8>,
+    /// The head of an answer that is sent in one piece.
+    pub(super) held: Metadata,
 }
 
 /// What one answer has to remember between polls.
 #[derive(Debug)]
 pub(crate) struct ReplyState {
+    pub(crate) dialect: Dialect,
+    /// Set if the answer's messages are JSON.
+    pub(crate) json: Option<Json>,
     pub(crate) compression: Option<(Encoding, usize)>,
     pub(crate) code: Code,
     pub(crate) head_sent: bool,
@@ -38,8 +51,13 @@ pub(crate) struct ReplyState {
 }
 
 impl ReplyState {
-    pub(crate) fn new(compression: Option<(Encoding, usize)>) -> Self {
-        Self { compression, code: Code::Ok, head_sent: false, is_over: false }
+    pub(crate) fn new(dialect: Dialect, json: Option<Json>, compression: Option<(Encoding, usize)>) -> Self {
+        Self { dialect, json, compression, code: Code::Ok, head_sent: false, is_over: false }
+    }
+
+    /// Of an answer that has no messages.
+    pub(crate) fn bare(dialect: Dialect) -> Self {
+        Self::new(dialect, None, None)
     }
 }
 
@@ -51,37 +69,15 @@ pub(crate) struct Source {
 
 /// An answer in the making.
 pub(crate) struct Reply<'a> {
-    pub(crate) connection: &'a mut Connection,
-    pub(crate) stream: StreamKey,
+    pub(crate) sink: Sink<'a>,
     pub(crate) templates: &'a mut Templates,
     pub(crate) state: &'a mut ReplyState,
     pub(crate) output_bytes_max: usize,
 }
 
-type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
-
-fn put_plain_head(put: Put<'_>) {
+fn put_plain_head(put: crate::protocol::Put<'_>) {
     put(b":status", b"200", Indexing::Insert);
     put(b"content-type", b"application/grpc", Indexing::Insert);
-}
-
-fn put_metadata(metadata: &Metadata, put: Put<'_>) {
-    for field in metadata.wire() {
-        put(field.name(), field.value(), Indexing::Literal);
-    }
-}
-
-fn put_status(status: &Status, put: Put<'_>) {
-    let code = status.code() as u8;
-    let digits = [b'0' + code / 10, b'0' + code % 10];
-    put(b"grpc-status", if code < 10 { &digits[1..] } else { &digits }, Indexing::Insert);
-    if !status.message().is_empty() {
-        put(b"grpc-message", &encode_message(status.message()), Indexing::Literal);
-    }
-    if !status.details().is_empty() {
-        put(b"grpc-status-details-bin", encode_bytes(status.details()).as_bytes(), Indexing::Literal);
-    }
-    put_metadata(status.metadata(), put);
 }
 
 impl Reply<'_> {
@@ -89,8 +85,7 @@ impl Reply<'_> {
     #[inline]
     pub(crate) fn reborrow(&mut self) -> Reply<'_> {
         Reply {
-            connection: self.connection,
-            stream: self.stream,
+            sink: self.sink.reborrow(),
             templates: self.templates,
             state: self.state,
             output_bytes_max: self.output_bytes_max,
@@ -99,27 +94,29 @@ impl Reply<'_> {
 
     /// Whether another message should be made now, or would only wait.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.connection.queued_bytes(self.stream) == 0 && self.connection.output().len() < self.output_bytes_max
+        self.sink.has_room(self.output_bytes_max)
     }
 
     #[inline]
     pub(crate) fn head(&mut self, metadata: &Metadata) {
+        if !self.state.dialect.is_plain {
+            return self.dialect_head(metadata);
+        }
         if std::mem::replace(&mut self.state.head_sent, true) {
             return;
         }
         let compression = self.state.compression;
-        // The only error is that the stream is gone; an event of its own tells its end.
-        let _ = if compression.is_none() && metadata.is_empty() {
-            self.connection.send_head_cached(self.stream, &mut self.templates.head, false, put_plain_head)
+        if compression.is_none() && metadata.is_empty() {
+            self.sink.send_head_cached(&mut self.templates.head, false, put_plain_head);
         } else {
-            self.connection.send_head(self.stream, false, |put| {
+            self.sink.send_head(false, |put| {
                 put_plain_head(put);
                 if let Some((encoding, _)) = compression {
                     put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
                 }
                 put_metadata(metadata, put);
-            })
-        };
+            });
+        }
     }
 
     /// Begins a message that [`Reply::send_message`] sends.
@@ -138,13 +135,21 @@ impl Reply<'_> {
     /// Sends the message that was begun.
     #[inline]
     pub(crate) fn send_message(&mut self) {
+        if !self.state.dialect.is_plain {
+            return self.dialect_message();
+        }
+        message::seal(&mut self.templates.scratch, 0, self.state.compression);
+        self.send_scratch(false);
+    }
+
+    #[inline]
+    pub(super) fn send_scratch(&mut self, end: bool) {
         let scratch = &mut self.templates.scratch;
-        message::seal(scratch, 0, self.state.compression);
-        let _ = if scratch.len() <= COPY_BYTES_MAX {
-            self.connection.send_slice(self.stream, scratch, false)
+        if scratch.len() <= COPY_BYTES_MAX {
+            self.sink.send_slice(scratch, end);
         } else {
-            self.connection.send_bytes(self.stream, std::mem::take(scratch).into(), false)
-        };
+            self.sink.send_bytes(std::mem::take(scratch).into(), end);
+        }
     }
 
     /// Sends a message.
@@ -159,11 +164,11 @@ impl Reply<'_> {
     #[inline]
     fn plain<T: Encode>(&mut self, message: T) {
         let length = message.encoded_len() + PREFIX_BYTES;
-        if length > COPY_BYTES_MAX {
+        if length > COPY_BYTES_MAX && self.state.dialect.is_plain {
             // What the connection keeps for small messages stays small.
             let mut framed = Vec::with_capacity(length);
             message::encode(message, self.state.compression, &mut framed);
-            let _ = self.connection.send_bytes(self.stream, Bytes::from(framed), false);
+            self.sink.send_bytes(Bytes::from(framed), false);
             return;
         }
         self.begin_message();
@@ -173,7 +178,7 @@ impl Reply<'_> {
 
     fn encoded(&mut self, encoded: Encoded) {
         let packs = self.state.compression.is_some_and(|(_, bytes_min)| encoded.length >= bytes_min);
-        if packs || encoded.length <= COPY_BYTES_MAX {
+        if packs || encoded.length <= COPY_BYTES_MAX || !self.state.dialect.is_plain {
             return self.plain(encoded);
         }
         // Small parts gather until a large one comes, so that frames are not cut into crumbs.
@@ -182,8 +187,8 @@ impl Reply<'_> {
             if part.len() <= COPY_BYTES_MAX {
                 return small.extend_from_slice(&part);
             }
-            let _ = self.connection.send_bytes(self.stream, Bytes::from(std::mem::take(&mut small)), false);
-            let _ = self.connection.send_bytes(self.stream, part, false);
+            self.sink.send_bytes(Bytes::from(std::mem::take(&mut small)), false);
+            self.sink.send_bytes(part, false);
         };
         match encoded.chunks {
             Chunks::Whole(bytes) => send(bytes),
@@ -191,7 +196,7 @@ impl Reply<'_> {
             Chunks::Made(chunks) => chunks.for_each(send),
         }
         if !small.is_empty() {
-            let _ = self.connection.send_bytes(self.stream, Bytes::from(small), false);
+            self.sink.send_bytes(Bytes::from(small), false);
         }
     }
 
@@ -210,6 +215,16 @@ impl Reply<'_> {
 
     fn only_encoded(&mut self, metadata: &Metadata, encoded: Encoded) -> Option<Source> {
         let Encoded { length, encoding, chunks } = encoded;
+        if !self.state.dialect.is_plain {
+            // Callers in other dialects are not said to accept any encoding.
+            if encoding.is_some() {
+                self.finish(&Status::internal("the answer is compressed, and the caller does not accept that"));
+                return None;
+            }
+            self.head(metadata);
+            self.plain(Encoded { length, encoding, chunks });
+            return None;
+        }
         let is_final = encoding.is_some() || matches!(chunks, Chunks::Made(_));
         if !is_final {
             self.head(metadata);
@@ -219,7 +234,7 @@ impl Reply<'_> {
         // No other compression than the one it has.
         self.state.compression = encoding.map(|encoding| (encoding, usize::MAX));
         self.head(metadata);
-        let _ = self.connection.send_slice(self.stream, &message::prefix(length, encoding.is_some()), false);
+        self.sink.send_slice(&message::prefix(length, encoding.is_some()), false);
         let chunks = match chunks {
             Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
             Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
@@ -237,7 +252,7 @@ impl Reply<'_> {
             match source.chunks.next() {
                 Some(chunk) if chunk.len() <= source.left_bytes => {
                     source.left_bytes -= chunk.len();
-                    let _ = self.connection.send_bytes(self.stream, chunk, false);
+                    self.sink.send_bytes(chunk, false);
                 }
                 None if source.left_bytes == 0 => return Poll::Ready(Ok(())),
                 _ => {
@@ -253,25 +268,31 @@ impl Reply<'_> {
     /// Ends the answer well.
     #[inline]
     pub(crate) fn finish_ok(&mut self, trailers: &Metadata) {
+        if !self.state.dialect.is_plain {
+            return self.dialect_end(Ok(trailers));
+        }
         if !trailers.is_empty() {
             let mut status = Status::ok();
             *status.metadata_mut() = trailers.clone();
             return self.finish(&status);
         }
         self.state.is_over = true;
-        let _ = self.connection.send_head_cached(self.stream, &mut self.templates.trailers, true, |put| {
+        self.sink.send_head_cached(&mut self.templates.trailers, true, |put| {
             put(b"grpc-status", b"0", Indexing::Insert);
         });
     }
 
     /// Ends the answer, with trailers only if nothing was sent yet.
     pub(crate) fn finish(&mut self, status: &Status) {
+        if !self.state.dialect.is_plain {
+            return self.dialect_end(Err(status));
+        }
         if std::mem::replace(&mut self.state.is_over, true) {
             return;
         }
         self.state.code = status.code();
         let head_sent = std::mem::replace(&mut self.state.head_sent, true);
-        let _ = self.connection.send_head(self.stream, true, |put| {
+        self.sink.send_head(true, |put| {
             if !head_sent {
                 put_plain_head(put);
                 if status.code() == Code::Unimplemented {
@@ -285,6 +306,6 @@ impl Reply<'_> {
 
 impl std::fmt::Debug for Reply<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reply({:?}, {:?})", self.stream, self.state)
+        write!(f, "Reply({:?})", self.state)
     }
 }

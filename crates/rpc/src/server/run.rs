@@ -18,11 +18,13 @@ use super::observer::Refusal;
 use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState};
 use super::running::Running;
+use super::sink::Sink;
 use super::slot::{Active, Feed, Phase};
-use crate::compression::Encoding;
-use crate::envelope::Request;
+use crate::envelope::{Accepted, Request};
 use crate::metadata::Metadata;
+use crate::protocol::Dialect;
 use crate::status::{Code, Status};
+use crate::transcode::Reading;
 
 /// Boxes kept per method for the next calls.
 const SPARES_MAX: usize = 128;
@@ -39,28 +41,37 @@ impl Calls {
     ) {
         let slot = &mut self.slots[stream.index()];
         slot.phase = Phase::Free;
-        let deadline = plan.timeout.and_then(|timeout| slot.started_at.checked_add(timeout));
+        let deadline = plan.terms.timeout.and_then(|timeout| slot.started_at.checked_add(timeout));
         if deadline.is_some_and(|deadline| deadline <= self.now) {
-            return self.refuse(stream, Some(plan.method), &Status::deadline_exceeded("time was up before work began"));
+            let status = Status::deadline_exceeded("time was up before work began");
+            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
         }
         if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
             self.shared.observer.refused(Refusal::Calls);
             let status = self.shared.limits.refusal(Refusal::Calls);
-            return self.refuse(stream, Some(plan.method), &status);
+            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
         }
-        let metadata = Metadata::received(Arc::clone(head));
-        let incoming = Incoming {
-            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)).accepting(plan.accepted),
-            intake,
-            encoding: plan.encoding,
-            message_bytes_max: self.shared.limits.message_bytes_max,
+        let (request_json, answer_json) = match plan.json(&self.shared.routes) {
+            Ok(json) => json.unzip(),
+            Err(status) => return self.refuse(stream, plan.dialect, Some(plan.method), &status),
         };
-        let mut reply = ReplyState::new(self.compression_for(plan));
+        let metadata = Metadata::received(Arc::clone(head));
+        // Only plain gRPC passes answers on that are compressed already.
+        let accepted = if plan.dialect.is_plain { plan.terms.accepted } else { Accepted::default() };
+        let incoming = Incoming {
+            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)).accepting(accepted),
+            intake,
+            reading: Reading {
+                encoding: plan.terms.encoding,
+                json: request_json,
+                message_bytes_max: self.shared.limits.message_bytes_max,
+            },
+        };
+        let mut reply = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan));
         let spare = self.spares[plan.method].pop();
         let handler = &self.shared.routes.table[plan.method].handler;
         let mut out = Reply {
-            connection: &mut self.connection,
-            stream,
+            sink: Sink::Http2(&mut self.connection, stream),
             templates: &mut self.templates,
             state: &mut reply,
             output_bytes_max: self.shared.limits.output_bytes_max,
@@ -79,11 +90,6 @@ impl Calls {
                 self.finish(stream, Some(plan.method), Code::Internal);
             }
         }
-    }
-
-    fn compression_for(&self, plan: CallPlan) -> Option<(Encoding, usize)> {
-        let (encoding, bytes_min) = self.shared.compression?;
-        plan.accepted.has(encoding).then_some((encoding, bytes_min))
     }
 
     /// Polls a call for the first time, and gives it a slot if it waits.
@@ -115,8 +121,7 @@ impl Calls {
     fn poll_running(&mut self, stream: StreamKey, running: &mut Box<dyn Running>, state: &mut ReplyState) -> Poll<()> {
         let mut cx = Context::from_waker(&self.wakers[stream.index()]);
         let mut reply = Reply {
-            connection: &mut self.connection,
-            stream,
+            sink: Sink::Http2(&mut self.connection, stream),
             templates: &mut self.templates,
             state,
             output_bytes_max: self.shared.limits.output_bytes_max,
@@ -194,8 +199,8 @@ impl Calls {
     }
 
     /// Answers without a handler; there may be no such method.
-    pub(super) fn refuse(&mut self, stream: StreamKey, method: Option<usize>, status: &Status) {
-        self.reply_with(stream, &mut ReplyState::new(None)).finish(status);
+    pub(super) fn refuse(&mut self, stream: StreamKey, dialect: Dialect, method: Option<usize>, status: &Status) {
+        self.reply_with(stream, &mut ReplyState::bare(dialect)).finish(status);
         self.slots[stream.index()].phase = Phase::Free;
         if method.is_none() {
             self.ended(stream, None, status.code());
@@ -205,8 +210,7 @@ impl Calls {
 
     pub(super) fn reply_with<'a>(&'a mut self, stream: StreamKey, state: &'a mut ReplyState) -> Reply<'a> {
         Reply {
-            connection: &mut self.connection,
-            stream,
+            sink: Sink::Http2(&mut self.connection, stream),
             templates: &mut self.templates,
             state,
             output_bytes_max: self.shared.limits.output_bytes_max,
@@ -274,7 +278,7 @@ impl Calls {
             }
             Phase::Gathering(gathering) => {
                 self.gathered_bytes -= gathering.held_bytes();
-                (Some(gathering.plan.method), ReplyState::new(None), 0)
+                (Some(gathering.plan.method), ReplyState::bare(gathering.plan.dialect), 0)
             }
             Phase::Discarding(_) => return self.closing.push(stream),
             Phase::Free => return,

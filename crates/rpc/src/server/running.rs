@@ -32,6 +32,8 @@ pub(crate) trait Running: Send {
 /// Something to poll that a future can be put into.
 pub(super) trait Drive: Running + Sized + 'static {
     type Future;
+    /// Whether it yields a stream.
+    const STREAMS: bool;
     fn new(future: Self::Future) -> Self;
     fn refill(&mut self, future: Self::Future);
 }
@@ -49,6 +51,7 @@ where
     Res: Encode,
 {
     type Future = Fut;
+    const STREAMS: bool = false;
 
     fn new(future: Fut) -> Self {
         Self { future: Box::pin(Some(future)), sending: None }
@@ -114,6 +117,7 @@ where
     Res: Encode,
 {
     type Future = Fut;
+    const STREAMS: bool = true;
 
     fn new(future: Fut) -> Self {
         Self { future: Box::pin(Some(future)), stream: None, trailers: Metadata::new() }
@@ -146,6 +150,10 @@ where
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(()) };
         for _ in 0..MESSAGES_PER_POLL_MAX {
+            // A message that could not be written has ended the answer.
+            if reply.state.is_over {
+                return Poll::Ready(());
+            }
             if !reply.has_room() {
                 return Poll::Pending;
             }

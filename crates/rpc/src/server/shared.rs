@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use super::http_calls::HttpService;
 use super::limits::Limits;
 use super::observer::Observer;
-use super::plan::Routes;
+use super::plan::{CallPlan, Routes};
 use crate::compression::Encoding;
 
 /// What all connections of a server share.
@@ -27,4 +27,12 @@ pub(super) struct Shared {
     pub(super) refusals: AtomicUsize,
     /// Calls that wait for something, over all connections.
     pub(super) calls: AtomicUsize,
+}
+
+impl Shared {
+    /// How the answer to a call is compressed, and from how many bytes on.
+    pub(super) fn compression_for(&self, plan: CallPlan) -> Option<(Encoding, usize)> {
+        let (encoding, bytes_min) = self.compression?;
+        plan.terms.accepted.has(encoding).then_some((encoding, bytes_min))
+    }
 }

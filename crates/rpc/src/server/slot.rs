@@ -82,12 +82,12 @@ impl Gathering {
     }
 }
 
-impl Active {
+impl Feed {
     /// Hands body bytes on; returns whether the call itself is to be polled.
-    pub(super) fn feed(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
-        match &mut self.feed {
-            Feed::None => false,
-            Feed::Chunks(inbox) => {
+    pub(super) fn push(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::Chunks(inbox) => {
                 let mut marked = false;
                 if !data.is_empty() {
                     marked |= inbox.push(Framed { compressed: false, bytes: Bytes::copy_from_slice(data) });
@@ -97,7 +97,7 @@ impl Active {
                 }
                 marked
             }
-            Feed::Messages(inbox, assembler) => {
+            Self::Messages(inbox, assembler) => {
                 let mut marked = false;
                 loop {
                     match assembler.next(&mut data, message_bytes_max) {
@@ -119,6 +119,14 @@ impl Active {
                 }
                 marked
             }
+        }
+    }
+
+    /// Whether the handler has so much unread that no more should be read for it.
+    pub(super) fn is_stalled(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Messages(inbox, _) | Self::Chunks(inbox) => inbox.stall(),
         }
     }
 }

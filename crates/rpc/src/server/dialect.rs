@@ -1,0 +1,126 @@
+//! An answer in any dialect but plain gRPC: JSON, bodies that are one message, ends that stand in the body.
+//!
+//! Must not know handlers, nor what a protocol's words are.
+//!
+//! Implements: no specification; `protocol` does.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use quire_http2::Indexing;
+
+use super::reply::Reply;
+use crate::compression::Encoding;
+use crate::message::{self, PREFIX_BYTES};
+use crate::metadata::Metadata;
+use crate::protocol::{Ending, Framing, Put, put_metadata, put_status};
+use crate::status::Status;
+
+impl Reply<'_> {
+    /// Sends the head; that of a body which is one message waits for the message, whose compression it tells.
+    pub(super) fn dialect_head(&mut self, metadata: &Metadata) {
+        if self.state.head_sent {
+            return;
+        }
+        if self.state.dialect.framing() == Framing::Whole {
+            self.templates.held = metadata.clone();
+            return;
+        }
+        let encoding = self.state.compression.map(|(encoding, _)| encoding);
+        self.put_head(encoding, false, |put| put_metadata(metadata, put));
+    }
+
+    fn put_head(&mut self, encoding: Option<Encoding>, end: bool, more: impl FnOnce(Put<'_>)) {
+        self.state.head_sent = true;
+        let dialect = self.state.dialect;
+        self.sink.send_head(end, |put| {
+            dialect.protocol.put_head(dialect.codec, encoding, put);
+            more(put);
+        });
+    }
+
+    /// Sends the message that was begun, unless it waits for the end.
+    pub(super) fn dialect_message(&mut self) {
+        if self.state.is_over {
+            return;
+        }
+        if let Some(json) = &self.state.json {
+            let mut text = std::mem::take(&mut self.templates.text);
+            text.clear();
+            text.extend_from_slice(&[0; PREFIX_BYTES]);
+            let written = json.write(&self.templates.scratch[PREFIX_BYTES..], &mut text);
+            self.templates.text = std::mem::replace(&mut self.templates.scratch, text);
+            if let Err(status) = written {
+                return self.dialect_end(Err(&status));
+            }
+        }
+        message::seal(&mut self.templates.scratch, 0, self.state.compression);
+        match self.state.dialect.framing() {
+            Framing::Envelopes => self.send_scratch(false),
+            Framing::Text => {
+                let text = BASE64_STANDARD.encode(&self.templates.scratch);
+                self.sink.send_bytes(text.into(), false);
+            }
+            Framing::Whole => {}
+        }
+    }
+
+    /// Ends the answer.
+    pub(super) fn dialect_end(&mut self, outcome: Result<&Metadata, &Status>) {
+        if std::mem::replace(&mut self.state.is_over, true) {
+            return;
+        }
+        if let Err(status) = outcome {
+            self.state.code = status.code();
+        }
+        let head_sent = self.state.head_sent;
+        match self.state.dialect.protocol.end(outcome) {
+            Ending::Trailers if head_sent => self.sink.send_head(true, |put| put_outcome(outcome, put)),
+            Ending::Trailers => self.put_head(None, true, |put| put_outcome(outcome, put)),
+            Ending::Body(body) => {
+                if !head_sent {
+                    let encoding = self.state.compression.map(|(encoding, _)| encoding);
+                    self.put_head(encoding, false, |_| ());
+                }
+                self.sink.send_bytes(body.into(), true);
+            }
+            Ending::Nothing => self.send_whole(outcome.unwrap_or(&Metadata::new())),
+            Ending::Instead { http_status, body } => {
+                self.state.head_sent = true;
+                let metadata = outcome.err().map(Status::metadata);
+                self.sink.send_head(false, |put| {
+                    put(b":status", http_status.to_string().as_bytes(), Indexing::Insert);
+                    put(b"content-type", b"application/json", Indexing::Insert);
+                    if let Some(metadata) = metadata {
+                        put_metadata(metadata, put);
+                    }
+                });
+                self.sink.send_bytes(body.into(), true);
+            }
+        }
+    }
+
+    /// Sends head, message and end of an answer that is one message.
+    fn send_whole(&mut self, trailers: &Metadata) {
+        let compressed = self.templates.scratch[0] == 1;
+        let encoding = self.state.compression.map(|(encoding, _)| encoding).filter(|_| compressed);
+        let held = std::mem::take(&mut self.templates.held);
+        self.put_head(encoding, false, |put| {
+            put_metadata(&held, put);
+            for field in trailers.wire() {
+                put(&[b"trailer-", field.name()].concat(), field.value(), Indexing::Literal);
+            }
+        });
+        let body = self.templates.scratch.split_off(PREFIX_BYTES);
+        self.sink.send_bytes(body.into(), true);
+    }
+}
+
+fn put_outcome(outcome: Result<&Metadata, &Status>, put: Put<'_>) {
+    match outcome {
+        Err(status) => put_status(status, put),
+        Ok(metadata) => {
+            put(b"grpc-status", b"0", Indexing::Insert);
+            put_metadata(metadata, put);
+        }
+    }
+}

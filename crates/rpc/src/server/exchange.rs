@@ -1,0 +1,400 @@
+//! A call over HTTP/1.1: one request, one answer, on a connection that hyper reads and writes.
+//!
+//! Does for one call what `Calls` does for all of a connection. Must not know sockets.
+//!
+//! Implements: no specification; `protocol` does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use quire_http2::{Field, Head};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::http_calls::BodyFailed;
+use super::method::{Incoming, Intake, Started};
+use super::observer::{CallReport, Refusal};
+use super::plan::{CallPlan, Plan};
+use super::reply::{Reply, ReplyState, Templates};
+use super::running::Running;
+use super::shared::Shared;
+use super::sink::{Outbox, Sink};
+use super::slot::Feed;
+use crate::codec::Payload;
+use crate::envelope::{Peer, Request};
+use crate::message::{Assembler, Framed};
+use crate::metadata::Metadata;
+use crate::status::{Code, Status};
+use crate::streaming::Inbox;
+use crate::transcode::Reading;
+
+/// What is to be done with a request over HTTP/1.1.
+pub(super) enum Begun {
+    Call(Box<Exchange>),
+    /// HTTP 415 or 405.
+    Unsupported,
+    NotAllowed,
+    /// No call.
+    Http(http::Request<hyper::body::Incoming>),
+}
+
+/// How far the request has come.
+enum Stage {
+    /// The handler needs the whole message.
+    Gathering(Assembler, Option<Framed<Bytes>>),
+    Running(Box<dyn Running>, Feed),
+    Over,
+}
+
+/// A call over HTTP/1.1, from its head to its end; the body of its own response.
+pub(super) struct Exchange {
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    head: Arc<Head>,
+    plan: Option<CallPlan>,
+    stage: Stage,
+    body: hyper::body::Incoming,
+    body_is_over: bool,
+    /// How much of the request may still be dropped behind the answer, so that the client can finish.
+    discard_bytes: usize,
+    state: ReplyState,
+    templates: Templates,
+    outbox: Outbox,
+    started_at: Instant,
+    timer: Pin<Box<Sleep>>,
+    is_reported: bool,
+}
+
+/// The request's head as HTTP/2 has it; `None` if it cannot be a call's.
+fn head(request: &http::Request<hyper::body::Incoming>) -> Option<Head> {
+    let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let host = request.headers().get(http::header::HOST).map_or(&b""[..], http::HeaderValue::as_bytes);
+    let mut fields = vec![
+        Field::new(b":method", request.method().as_str().as_bytes()),
+        Field::new(b":scheme", b"http"),
+        Field::new(b":authority", host),
+        Field::new(b":path", path.as_bytes()),
+    ];
+    for (name, value) in request.headers() {
+        let belongs_to_connection =
+            matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te");
+        if !belongs_to_connection {
+            fields.push(Field::new(name.as_str().as_bytes(), value.as_bytes()));
+        }
+    }
+    Head::request(fields).ok()
+}
+
+/// Takes a request that is a call.
+pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Request<hyper::body::Incoming>) -> Begun {
+    let content_type = request.headers().get(http::header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    if !shared.routes.may_be_call(request.uri().path(), content_type) {
+        return Begun::Http(request);
+    }
+    let Some(head) = head(&request).map(Arc::new) else { return Begun::Http(request) };
+    let (dialect, plan, stage, failure) = match Plan::read(&head, &shared.routes) {
+        Plan::Http => return Begun::Http(request),
+        Plan::Unsupported => return Begun::Unsupported,
+        Plan::NotAllowed => return Begun::NotAllowed,
+        // gRPC's trailers need HTTP/2.
+        Plan::Call(CallPlan { dialect, .. }) | Plan::Fail(dialect, _) if dialect.needs_trailers() => {
+            return Begun::Unsupported;
+        }
+        Plan::Fail(dialect, status) => (dialect, None, Stage::Over, Some(status)),
+        Plan::Call(plan) => (plan.dialect, Some(plan), Stage::Gathering(Assembler::of(plan.dialect.framing()), None), None),
+        Plan::Get(plan, message) => {
+            let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: message };
+            (plan.dialect, Some(plan), Stage::Gathering(Assembler::default(), Some(framed)), None)
+        }
+    };
+    let started_at = Instant::now();
+    let allowed = shared.limits.request_timeout;
+    let allowed = plan.and_then(|plan| plan.terms.timeout).map_or(allowed, |timeout| timeout.min(allowed));
+    let mut exchange = Box::new(Exchange {
+        shared: Arc::clone(shared),
+        peer: Arc::clone(peer),
+        head,
+        plan,
+        stage,
+        body: request.into_body(),
+        body_is_over: false,
+        discard_bytes: shared.limits.discarded_bytes_max,
+        state: ReplyState::bare(dialect),
+        templates: Templates::default(),
+        outbox: Outbox::default(),
+        started_at,
+        timer: Box::pin(sleep_until(started_at.checked_add(allowed).unwrap_or(started_at))),
+        is_reported: false,
+    });
+    if let Some(status) = failure {
+        exchange.refuse(&status);
+    }
+    Begun::Call(exchange)
+}
+
+impl Exchange {
+    /// Polls until there is a head, and answers with it and the rest.
+    pub(super) fn poll_response(exchange: &mut Option<Box<Self>>, cx: &mut Context<'_>) -> Poll<http::Response<Box<Self>>> {
+        let Some(this) = exchange else { return Poll::Pending };
+        let head = loop {
+            if let Some(head) = this.outbox.head.take() {
+                break head;
+            }
+            ready!(this.poll_on(cx));
+        };
+        match exchange.take() {
+            Some(exchange) => Poll::Ready(http::Response::from_parts(head, exchange)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Goes on until the outbox has something; pending if there is nothing to do.
+    fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.outbox.head.is_some() || !self.outbox.body.is_empty() || self.outbox.is_ended {
+                return Poll::Ready(());
+            }
+            if self.timer.as_mut().poll(cx).is_ready() {
+                self.refuse(&Status::deadline_exceeded("time is up"));
+                continue;
+            }
+            let mut progress = self.read(cx);
+            if let Stage::Running(running, _) = &mut self.stage {
+                let mut reply = Reply {
+                    sink: Sink::Http1(&mut self.outbox),
+                    templates: &mut self.templates,
+                    state: &mut self.state,
+                    output_bytes_max: self.shared.limits.output_bytes_max,
+                };
+                match catch_unwind(AssertUnwindSafe(|| running.poll(cx, &mut reply))) {
+                    Ok(Poll::Pending) => {}
+                    Ok(Poll::Ready(())) => self.end(),
+                    Err(_) => self.refuse(&Status::internal("the handler panicked")),
+                }
+                progress |= !self.outbox.body.is_empty();
+            }
+            if !progress && self.outbox.head.is_none() && !self.outbox.is_ended {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Reads the body for a handler that wants more; returns whether any came.
+    fn read(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        // The message of a GET came in its head.
+        let is_whole = self.head.method() == b"GET";
+        let is_stream = self.plan.is_some_and(|plan| self.shared.routes.table[plan.method].is_streaming_in);
+        loop {
+            match &self.stage {
+                Stage::Over => return progress,
+                Stage::Running(_, feed) if self.body_is_over || feed.is_stalled() => return progress,
+                Stage::Running(..) => {}
+                Stage::Gathering(..) if is_stream => {
+                    self.start_stream(cx);
+                    progress = true;
+                    continue;
+                }
+                Stage::Gathering(..) if self.body_is_over || is_whole => {
+                    self.gathered(cx);
+                    return true;
+                }
+                Stage::Gathering(..) => {}
+            }
+            let data = match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending => return progress,
+                Poll::Ready(None) => None,
+                Poll::Ready(Some(Ok(frame))) => Some(frame.into_data().unwrap_or_default()),
+                Poll::Ready(Some(Err(_))) => {
+                    self.refuse(&Status::cancelled("the request broke off"));
+                    return true;
+                }
+            };
+            progress = true;
+            self.take(data.as_deref());
+        }
+    }
+
+    /// Drops what the request still brings behind its answer, within the limits. Closing at once would be a reset, and the
+    /// client would not read the answer.
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.body_is_over && self.discard_bytes > 0 && self.timer.as_mut().poll(cx).is_pending() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    self.discard_bytes = self.discard_bytes.saturating_sub(bytes);
+                }
+                None | Some(Err(_)) => self.body_is_over = true,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes what came of the body, or its end.
+    fn take(&mut self, data: Option<&[u8]>) {
+        self.body_is_over = data.is_none();
+        let message_bytes_max = self.shared.limits.message_bytes_max;
+        match &mut self.stage {
+            Stage::Running(_, feed) => {
+                feed.push(data.unwrap_or_default(), data.is_none(), message_bytes_max);
+            }
+            Stage::Gathering(assembler, message) => {
+                let Some(mut data) = data else { return };
+                loop {
+                    match assembler.next(&mut data, message_bytes_max) {
+                        Ok(None) => return,
+                        Ok(Some(framed)) if message.is_none() => {
+                            let bytes = framed.bytes.into_bytes();
+                            *message = Some(Framed { compressed: framed.compressed, bytes });
+                        }
+                        Ok(Some(_)) => {
+                            return self.refuse(&Status::unimplemented("the call takes one message; more came"));
+                        }
+                        Err(status) if status.code() == Code::ResourceExhausted => {
+                            self.shared.observer.refused(Refusal::MessageBytes);
+                            let status = self.shared.limits.refusal(Refusal::MessageBytes);
+                            return self.refuse(&status);
+                        }
+                        Err(status) => return self.refuse(&status),
+                    }
+                }
+            }
+            Stage::Over => {}
+        }
+    }
+
+    /// The request is whole.
+    fn gathered(&mut self, cx: &mut Context<'_>) {
+        let Stage::Gathering(mut assembler, message) = std::mem::replace(&mut self.stage, Stage::Over) else { return };
+        let compressed = self.plan.is_some_and(|plan| plan.terms.encoding.is_some());
+        let whole = assembler.whole().map(|bytes| Framed { compressed: compressed && !bytes.is_empty(), bytes });
+        match message.or(whole) {
+            Some(message) if assembler.is_empty() => {
+                let message = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
+                self.start(cx, Intake::Message(message), Feed::None);
+            }
+            _ if !assembler.is_empty() => self.refuse(&Status::internal("the request ends inside a message")),
+            _ => self.refuse(&Status::unimplemented("the call takes one message and none came")),
+        }
+    }
+
+    fn start_stream(&mut self, cx: &mut Context<'_>) {
+        let inbox = Inbox::new(cx.waker().clone(), self.shared.limits.unread_bytes_max);
+        let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(self.state.dialect.framing()));
+        self.start(cx, Intake::Stream(inbox), feed);
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>, intake: Intake<'_>, feed: Feed) {
+        let Some(plan) = self.plan else { return };
+        let deadline = plan.terms.timeout.and_then(|timeout| self.started_at.checked_add(timeout));
+        let far = self.started_at + std::time::Duration::from_hours(24 * 365);
+        self.timer.as_mut().reset(deadline.unwrap_or(far));
+        let _ = self.timer.as_mut().poll(cx);
+        if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
+            self.shared.observer.refused(Refusal::Calls);
+            let status = self.shared.limits.refusal(Refusal::Calls);
+            return self.refuse(&status);
+        }
+        let (request_json, answer_json) = match plan.json(&self.shared.routes) {
+            Ok(json) => json.unzip(),
+            Err(status) => return self.refuse(&status),
+        };
+        self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan));
+        let metadata = Metadata::received(Arc::clone(&self.head));
+        let incoming = Incoming {
+            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)),
+            intake,
+            reading: Reading {
+                encoding: plan.terms.encoding,
+                json: request_json,
+                message_bytes_max: self.shared.limits.message_bytes_max,
+            },
+        };
+        let handler = Arc::clone(&self.shared.routes.table[plan.method].handler);
+        let mut reply = Reply {
+            sink: Sink::Http1(&mut self.outbox),
+            templates: &mut self.templates,
+            state: &mut self.state,
+            output_bytes_max: self.shared.limits.output_bytes_max,
+        };
+        match catch_unwind(AssertUnwindSafe(|| handler.start(None, incoming, &mut reply))) {
+            Ok(Started::Running(running)) => {
+                self.shared.calls.fetch_add(1, Ordering::Relaxed);
+                self.stage = Stage::Running(running, feed);
+            }
+            Ok(Started::Done(_)) => self.end(),
+            Err(_) => self.refuse(&Status::internal("the handler panicked")),
+        }
+    }
+
+    /// Ends the call with a failure.
+    fn refuse(&mut self, status: &Status) {
+        let mut reply = Reply {
+            sink: Sink::Http1(&mut self.outbox),
+            templates: &mut self.templates,
+            state: &mut self.state,
+            output_bytes_max: self.shared.limits.output_bytes_max,
+        };
+        reply.finish(status);
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.outbox.is_ended = true;
+        let discard_timeout = self.shared.limits.discard_timeout;
+        let now = Instant::now();
+        self.timer.as_mut().reset(now.checked_add(discard_timeout).unwrap_or(now));
+        self.report(self.state.code);
+    }
+
+    fn report(&mut self, code: Code) {
+        if let Stage::Running(..) = std::mem::replace(&mut self.stage, Stage::Over) {
+            self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+        }
+        if std::mem::replace(&mut self.is_reported, true) {
+            return;
+        }
+        let method = self.plan.map(|plan| plan.method);
+        let path = method.map_or("unknown", |method| &self.shared.routes.table[method].path);
+        let elapsed = self.started_at.elapsed();
+        self.shared.observer.call_finished(&CallReport { method, path, code, elapsed });
+    }
+}
+
+impl http_body::Body for Exchange {
+    type Data = Bytes;
+    type Error = BodyFailed;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
+        loop {
+            if let Some(data) = self.outbox.body.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            if self.outbox.is_ended {
+                return self.poll_discard(cx).map(|()| None);
+            }
+            ready!(self.poll_on(cx));
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.outbox.is_ended && self.outbox.body.is_empty() && self.body_is_over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.outbox.is_ended && self.body_is_over {
+            return SizeHint::with_exact(self.outbox.body.iter().map(|data| data.len() as u64).sum());
+        }
+        SizeHint::default()
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.report(Code::Cancelled);
+    }
+}

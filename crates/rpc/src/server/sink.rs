@@ -1,0 +1,126 @@
+//! Where an answer goes: a stream of HTTP/2, or the outbox of an exchange over HTTP/1.1.
+//!
+//! Must not know protocols above HTTP.
+//!
+//! Implements: no specification.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use quire_http2::{CachedBlock, Connection, ErrorCode, Indexing, StreamKey};
+
+use crate::protocol::Put;
+
+/// What an answer over HTTP/1.1 has ready to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    /// The head, until it is taken.
+    pub(crate) head: Option<http::response::Parts>,
+    pub(crate) body: VecDeque<Bytes>,
+    pub(crate) is_ended: bool,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) enum Sink<'a> {
+    Http2(&'a mut Connection, StreamKey),
+    Http1(&'a mut Outbox),
+}
+
+impl Sink<'_> {
+    #[inline]
+    pub(crate) fn reborrow(&mut self) -> Sink<'_> {
+        match self {
+            Self::Http2(connection, stream) => Sink::Http2(connection, *stream),
+            Self::Http1(outbox) => Sink::Http1(outbox),
+        }
+    }
+
+    /// Whether another message should be made now, or would only wait.
+    #[inline]
+    pub(crate) fn has_room(&mut self, output_bytes_max: usize) -> bool {
+        match self {
+            Self::Http2(connection, stream) => {
+                connection.queued_bytes(*stream) == 0 && connection.output().len() < output_bytes_max
+            }
+            Self::Http1(outbox) => outbox.body.is_empty(),
+        }
+    }
+
+    // Each fails only if the stream is gone; an event of its own tells that.
+
+    /// Sends a head, or trailers, from a cache that belongs to those with these very fields.
+    #[inline]
+    pub(crate) fn send_head_cached(&mut self, cache: &mut CachedBlock, end: bool, fields: impl FnOnce(Put<'_>)) {
+        match self {
+            Self::Http2(connection, stream) => {
+                let _ = connection.send_head_cached(*stream, cache, end, fields);
+            }
+            Self::Http1(outbox) => outbox.send_head(end, fields),
+        }
+    }
+
+    pub(crate) fn send_head(&mut self, end: bool, fields: impl FnOnce(Put<'_>)) {
+        self.send_head_cached(&mut CachedBlock::default(), end, fields);
+    }
+
+    #[inline]
+    pub(crate) fn send_slice(&mut self, data: &[u8], end: bool) {
+        match self {
+            Self::Http2(connection, stream) => {
+                let _ = connection.send_slice(*stream, data, end);
+            }
+            Self::Http1(outbox) => outbox.send(Bytes::copy_from_slice(data), end),
+        }
+    }
+
+    /// Breaks the answer off.
+    pub(crate) fn reset(&mut self) {
+        match self {
+            Self::Http2(connection, stream) => connection.reset(*stream, ErrorCode::INTERNAL_ERROR),
+            Self::Http1(outbox) => outbox.is_ended = true,
+        }
+    }
+
+    /// Whether the peer has sent all of its request.
+    pub(crate) fn is_receive_closed(&self) -> bool {
+        match self {
+            Self::Http2(connection, stream) => connection.is_receive_closed(*stream),
+            Self::Http1(_) => true,
+        }
+    }
+
+    pub(crate) fn send_bytes(&mut self, data: Bytes, end: bool) {
+        match self {
+            Self::Http2(connection, stream) => {
+                let _ = connection.send_bytes(*stream, data, end);
+            }
+            Self::Http1(outbox) => outbox.send(data, end),
+        }
+    }
+}
+
+impl Outbox {
+    /// Takes the head; trailers, which only gRPC has, do not come here.
+    fn send_head(&mut self, end: bool, fields: impl FnOnce(Put<'_>)) {
+        self.is_ended |= end;
+        let (mut head, ()) = http::Response::new(()).into_parts();
+        fields(&mut |name: &[u8], value: &[u8], _: Indexing| {
+            if name == b":status" {
+                head.status = http::StatusCode::from_bytes(value).unwrap_or_default();
+            } else if let (Ok(name), Ok(value)) =
+                (http::HeaderName::from_bytes(name), http::HeaderValue::from_bytes(value))
+            {
+                head.headers.append(name, value);
+            }
+        });
+        self.head.get_or_insert(head);
+    }
+
+    fn send(&mut self, data: Bytes, end: bool) {
+        self.is_ended |= end;
+        if !data.is_empty() {
+            self.body.push_back(data);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Envelopes in base64, as gRPC-Web's text form has them: decoded as they come, cut off whole.
+//!
+//! Must not know what a message is.
+//!
+//! Implements: gRPC-Web, "application/grpc-web-text"; RFC 4648 section 4.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::{Bytes, BytesMut};
+
+use crate::status::Status;
+
+/// Letters that stand for three bytes.
+const QUAD: usize = 4;
+
+/// What was decoded and not yet taken.
+#[derive(Debug, Default)]
+pub(crate) struct Decoded {
+    bytes: BytesMut,
+    /// Letters of an unfinished group.
+    quad: [u8; QUAD],
+    quad_length: usize,
+}
+
+impl Decoded {
+    /// Decodes all of `data`. A body may be several pieces, each padded for itself.
+    pub(crate) fn push(&mut self, data: &[u8]) -> Result<(), Status> {
+        self.bytes.reserve(data.len() / QUAD * 3);
+        for letter in data {
+            self.quad[self.quad_length] = *letter;
+            self.quad_length += 1;
+            if self.quad_length == QUAD {
+                self.quad_length = 0;
+                let mut three = [0; 3];
+                let count = BASE64_STANDARD
+                    .decode_slice(self.quad, &mut three)
+                    .map_err(|_| Status::invalid_argument("the body is not in base64, as its content type says"))?;
+                self.bytes.extend_from_slice(&three[..count]);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes the first bytes.
+    pub(crate) fn take(&mut self, count: usize) -> Bytes {
+        self.bytes.split_to(count).freeze()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.quad_length == 0
+    }
+}

@@ -1,0 +1,99 @@
+//! How the bytes of a call's messages are read: decompressed, and out of JSON if the call is in JSON.
+//!
+//! Handlers see protobuf alone. Must not know calls or connections.
+//!
+//! Implements: no specification; `compression` and `json` do.
+
+use std::sync::Arc;
+
+use crate::codec::{Decode, Payload};
+use crate::compression::Encoding;
+use crate::json::{MessageId, Schema};
+use crate::message::Framed;
+use crate::status::Status;
+
+/// A type of messages that a call has in JSON.
+#[derive(Clone)]
+pub(crate) struct Json {
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) message: MessageId,
+}
+
+impl Json {
+    /// Appends a message, given in protobuf, as JSON.
+    pub(crate) fn write(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
+        self.schema
+            .write(self.message, message, out)
+            .map_err(|error| Status::internal(format!("the message cannot be written as JSON: {error}")))
+    }
+
+    /// Reads a message in JSON into protobuf.
+    pub(crate) fn read(&self, json: &[u8]) -> Result<Vec<u8>, Status> {
+        let mut message = Vec::with_capacity(json.len());
+        match self.schema.read(self.message, json, &mut message) {
+            Ok(()) => Ok(message),
+            Err(error) => Err(Status::invalid_argument(format!("the message cannot be read as JSON: {error}"))),
+        }
+    }
+}
+
+impl std::fmt::Debug for Json {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Json")
+    }
+}
+
+/// How the messages of a call are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) encoding: Option<Encoding>,
+    pub(crate) json: Option<Json>,
+    pub(crate) message_bytes_max: usize,
+}
+
+impl Reading {
+    /// A message's bytes in protobuf, decompressed if its flag says so.
+    #[inline]
+    pub(crate) fn open<'a>(&self, message: Framed<Payload<'a>>) -> Result<Payload<'a>, Status> {
+        let plain = match self.encoding {
+            _ if !message.compressed => message.bytes,
+            Some(encoding) => {
+                let mut plain = encoding.decompress(message.bytes.as_slice(), self.message_bytes_max)?;
+                plain.shrink_to_fit();
+                Payload::Owned(plain.into())
+            }
+            None => return Err(Status::internal("a compressed message, though its call names no compression")),
+        };
+        match &self.json {
+            None => Ok(plain),
+            Some(json) => Ok(Payload::Owned(json.read(plain.as_slice())?.into())),
+        }
+    }
+
+    /// Reads a message as it came.
+    #[inline]
+    pub(crate) fn decode<T: Decode>(&self, message: Framed<Payload<'_>>) -> Result<T, Status> {
+        T::decode(self.open(message)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_gathered_message_share_its_buffer() {
+        let reading = Reading { encoding: None, json: None, message_bytes_max: 100 };
+        let body = Bytes::from(vec![10, 3, 1, 2, 3]);
+        let place = body[2..].as_ptr();
+        let message = Framed { compressed: false, bytes: Payload::Owned(body) };
+        let payload = reading.open(message).unwrap();
+        assert_eq!(payload.buffer_bytes(), 5);
+        let decoded = Bytes::decode(payload).unwrap();
+        assert_eq!((&decoded[..], decoded.as_ptr()), (&[1, 2, 3][..], place));
+        let message = Framed { compressed: false, bytes: Payload::Borrowed(&[10, 1, 9]) };
+        assert_eq!(reading.open(message).unwrap().buffer_bytes(), 0);
+    }
+}
