@@ -9,13 +9,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use quire_http2::{Field, Head};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::http_calls::BodyFailed;
+use super::http_calls::{self, BodyFailed, Unserved};
 use super::method::{Incoming, Intake, Started};
 use super::observer::{CallReport, Refusal};
 use super::plan::{CallPlan, Plan};
@@ -28,16 +29,17 @@ use crate::codec::Payload;
 use crate::envelope::{Peer, Request};
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
+use crate::protocol::PLAIN;
 use crate::status::{Code, Status};
 use crate::streaming::Inbox;
 use crate::transcode::Reading;
 
+/// How long an answer waits for the end of its request.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// What is to be done with a request over HTTP/1.1.
 pub(super) enum Begun {
     Call(Box<Exchange>),
-    /// HTTP 415 or 405.
-    Unsupported,
-    NotAllowed,
     /// No call.
     Http(http::Request<hyper::body::Incoming>),
 }
@@ -96,16 +98,19 @@ pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Reque
         return Begun::Http(request);
     }
     let Some(head) = head(&request).map(Arc::new) else { return Begun::Http(request) };
-    let (dialect, plan, stage, failure) = match Plan::read(&head, &shared.routes) {
+    let (dialect, plan, stage, refusal) = match Plan::read(&head, &shared.routes) {
         Plan::Http => return Begun::Http(request),
-        Plan::Unsupported => return Begun::Unsupported,
-        Plan::NotAllowed => return Begun::NotAllowed,
+        Plan::NotAllowed => (PLAIN, None, Stage::Over, Some(Err(Unserved::NotAllowed))),
+        Plan::Unsupported => (PLAIN, None, Stage::Over, Some(Err(Unserved::Unsupported))),
         // gRPC's trailers need HTTP/2.
         Plan::Call(CallPlan { dialect, .. }) | Plan::Fail(dialect, _) if dialect.needs_trailers() => {
-            return Begun::Unsupported;
+            (PLAIN, None, Stage::Over, Some(Err(Unserved::Unsupported)))
         }
-        Plan::Fail(dialect, status) => (dialect, None, Stage::Over, Some(status)),
-        Plan::Call(plan) => (plan.dialect, Some(plan), Stage::Gathering(Assembler::of(plan.dialect.framing()), None), None),
+        Plan::Fail(dialect, status) => (dialect, None, Stage::Over, Some(Ok(status))),
+        Plan::Call(plan) => {
+            let stage = Stage::Gathering(Assembler::of(plan.dialect.framing()), None);
+            (plan.dialect, Some(plan), stage, None)
+        }
         Plan::Get(plan, message) => {
             let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: message };
             (plan.dialect, Some(plan), Stage::Gathering(Assembler::default(), Some(framed)), None)
@@ -130,8 +135,14 @@ pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Reque
         timer: Box::pin(sleep_until(started_at.checked_add(allowed).unwrap_or(started_at))),
         is_reported: false,
     });
-    if let Some(status) = failure {
-        exchange.refuse(&status);
+    match refusal {
+        None => {}
+        Some(Ok(status)) => exchange.refuse(&status),
+        Some(Err(why)) => {
+            exchange.is_reported = true;
+            http_calls::refuse(&mut exchange.reply(), why);
+            exchange.end();
+        }
     }
     Begun::Call(exchange)
 }
@@ -141,6 +152,10 @@ impl Exchange {
     pub(super) fn poll_response(exchange: &mut Option<Box<Self>>, cx: &mut Context<'_>) -> Poll<http::Response<Box<Self>>> {
         let Some(this) = exchange else { return Poll::Pending };
         let head = loop {
+            // A client that is still sending may not read an answer, and take the end for a reset.
+            if this.outbox.is_ended {
+                ready!(this.poll_discard(cx));
+            }
             if let Some(head) = this.outbox.head.take() {
                 break head;
             }
@@ -219,8 +234,7 @@ impl Exchange {
         }
     }
 
-    /// Drops what the request still brings behind its answer, within the limits. Closing at once would be a reset, and the
-    /// client would not read the answer.
+    /// Drops what the request still brings when its answer is whole, within the limits.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.body_is_over && self.discard_bytes > 0 && self.timer.as_mut().poll(cx).is_pending() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
@@ -291,7 +305,7 @@ impl Exchange {
     fn start(&mut self, cx: &mut Context<'_>, intake: Intake<'_>, feed: Feed) {
         let Some(plan) = self.plan else { return };
         let deadline = plan.terms.timeout.and_then(|timeout| self.started_at.checked_add(timeout));
-        let far = self.started_at + std::time::Duration::from_hours(24 * 365);
+        let far = self.started_at + Duration::from_hours(24 * 365);
         self.timer.as_mut().reset(deadline.unwrap_or(far));
         let _ = self.timer.as_mut().poll(cx);
         if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
@@ -315,12 +329,7 @@ impl Exchange {
             },
         };
         let handler = Arc::clone(&self.shared.routes.table[plan.method].handler);
-        let mut reply = Reply {
-            sink: Sink::Http1(&mut self.outbox),
-            templates: &mut self.templates,
-            state: &mut self.state,
-            output_bytes_max: self.shared.limits.output_bytes_max,
-        };
+        let mut reply = self.reply();
         match catch_unwind(AssertUnwindSafe(|| handler.start(None, incoming, &mut reply))) {
             Ok(Started::Running(running)) => {
                 self.shared.calls.fetch_add(1, Ordering::Relaxed);
@@ -333,21 +342,22 @@ impl Exchange {
 
     /// Ends the call with a failure.
     fn refuse(&mut self, status: &Status) {
-        let mut reply = Reply {
+        self.reply().finish(status);
+        self.end();
+    }
+
+    fn reply(&mut self) -> Reply<'_> {
+        Reply {
             sink: Sink::Http1(&mut self.outbox),
             templates: &mut self.templates,
             state: &mut self.state,
             output_bytes_max: self.shared.limits.output_bytes_max,
-        };
-        reply.finish(status);
-        self.end();
+        }
     }
 
     fn end(&mut self) {
         self.outbox.is_ended = true;
-        let discard_timeout = self.shared.limits.discard_timeout;
-        let now = Instant::now();
-        self.timer.as_mut().reset(now.checked_add(discard_timeout).unwrap_or(now));
+        self.timer.as_mut().reset(Instant::now() + LINGER);
         self.report(self.state.code);
     }
 

@@ -148,8 +148,6 @@ impl Answering {
     fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Request<hyper::body::Incoming>) -> Self {
         match exchange::begin(shared, peer, request) {
             Begun::Call(exchange) => Self::Call(exchange),
-            Begun::Unsupported => Self::Bare(http::StatusCode::UNSUPPORTED_MEDIA_TYPE),
-            Begun::NotAllowed => Self::Bare(http::StatusCode::METHOD_NOT_ALLOWED),
             Begun::Http(request) => {
                 let Some(http) = &shared.http else { return Self::Bare(http::StatusCode::NOT_FOUND) };
                 let mut request = request.map(Body::http1);
@@ -178,14 +176,8 @@ impl Answering {
 fn bare(status: http::StatusCode) -> http::Response<AnyBody> {
     let mut response = http::Response::new(Box::pin(Nothing) as AnyBody);
     *response.status_mut() = status;
-    match status {
-        http::StatusCode::METHOD_NOT_ALLOWED => {
-            response.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static("POST"));
-        }
-        http::StatusCode::SERVICE_UNAVAILABLE | http::StatusCode::INTERNAL_SERVER_ERROR => {
-            response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-        }
-        _ => {}
+    if status.is_server_error() {
+        response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
     }
     response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
     response
