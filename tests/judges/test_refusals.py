@@ -42,7 +42,7 @@ def curl(server, tmp_path):
     ("/nowhere.Nothing/Hello", GRPC, 200, grpc.StatusCode.UNIMPLEMENTED),
     ("/bookstore.BookStore", GRPC, 200, grpc.StatusCode.UNIMPLEMENTED),
     ("/", GRPC, 200, grpc.StatusCode.UNIMPLEMENTED),
-    (METHOD, "application/grpc+json", 415, None),
+    (METHOD, "application/grpc+thrift", 415, None),
     (METHOD, "text/plain", 404, None),
     ("/nowhere", "text/plain", 404, None),
     ("/healthz", "text/plain", 405, None),

@@ -165,7 +165,7 @@ async fn refused_call_is_taken_to_its_end_and_the_stream_is_not_reset() {
 async fn refused_http_request_is_taken_to_its_end_too() {
     let server = Running::new(Limits::default()).await;
     let mut caller = Caller::of(&server).await;
-    let stream = caller.begin("/testing.Echo/Call", "application/grpc+json");
+    let stream = caller.begin("/testing.Echo/Call", "application/grpc+thrift");
     caller.send(stream, 2_500_000, false);
     assert_eq!(caller.hear().await, Said::Head { status: Some(415), grpc_status: String::new(), end: false });
     assert_eq!(caller.hear().await, Said::Data { end: true });
@@ -223,7 +223,7 @@ async fn answer_that_waits_for_windows_is_not_cut_by_the_reset_behind_it() {
     // No window at all for the words of the refusal.
     caller.flush().await;
     caller.socket.write_all(&support::frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).await.unwrap();
-    let stream = caller.begin("/testing.Echo/Call", "application/grpc+json");
+    let stream = caller.begin("/testing.Echo/Call", "application/grpc+thrift");
     caller.send(stream, 1000, false);
     assert_eq!(caller.hear().await, Said::Head { status: Some(415), grpc_status: String::new(), end: false });
     caller.is_quiet().await;

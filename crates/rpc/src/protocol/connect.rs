@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Codec, Dialect, Ending, Framing, Protocol, Put, Terms, accepts, encoding};
 use crate::compression::Encoding;
+use crate::details::Details;
 use crate::message;
 use crate::metadata::Metadata;
-use crate::details::Details;
 use crate::status::{Code, Status};
 
 /// Marks the envelope that ends a stream.
@@ -58,11 +58,7 @@ fn check_version(version: Option<&[u8]>, expected: &str) -> Result<(), Status> {
 
 fn terms(head: &Head, sent: &str, accepted: &str) -> Result<Terms, Status> {
     check_version(head.get(b"connect-protocol-version"), "1")?;
-    Ok(Terms {
-        timeout: timeout(head)?,
-        encoding: encoding(head, sent, ACCEPTED)?,
-        accepted: accepts(head, accepted),
-    })
+    Ok(Terms { timeout: timeout(head)?, encoding: encoding(head, sent, ACCEPTED)?, accepted: accepts(head, accepted) })
 }
 
 impl Protocol for Unary {
@@ -235,7 +231,8 @@ impl Get {
             let message = unescape(message);
             let message = if in_base64 {
                 let decoded = BASE64_URL.decode(&message).or_else(|_| BASE64.decode(&message));
-                decoded.map_err(|_| Status::invalid_argument("the query's message is not in base64, as base64=1 says"))?
+                decoded
+                    .map_err(|_| Status::invalid_argument("the query's message is not in base64, as base64=1 says"))?
             } else {
                 message
             };

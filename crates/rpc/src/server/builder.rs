@@ -18,6 +18,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tower_service::Service as TowerService;
 
 use super::contracts::Contracts;
+use super::cors::Cors;
 use super::http_calls::{Erased, HttpService};
 use super::limits::Limits;
 use super::listen::Server;
@@ -38,6 +39,7 @@ impl Server {
             observer: Arc::new(NoObserver),
             http: None,
             compression: None,
+            cors: Cors::default(),
             tls: None,
             workers: Vec::new(),
         }
@@ -52,6 +54,7 @@ pub struct Builder {
     observer: Arc<dyn Observer>,
     http: Option<Arc<dyn HttpService>>,
     compression: Option<(Encoding, usize)>,
+    cors: Cors,
     tls: Option<Arc<ServerConfig>>,
     workers: Vec<Handle>,
 }
@@ -118,6 +121,12 @@ impl Builder {
         self
     }
 
+    /// Lets web pages of other origins call, by gRPC-Web and Connect; none may by default.
+    pub fn cors(mut self, cors: Cors) -> Self {
+        self.cors = cors;
+        self
+    }
+
     /// Speaks TLS only. ALPN is set to what is served if the configuration names nothing.
     pub fn tls(mut self, config: Arc<ServerConfig>) -> Self {
         self.tls = Some(config);
@@ -145,6 +154,7 @@ impl Builder {
             observer: self.observer,
             http: self.http,
             compression: self.compression,
+            cors: self.cors,
             tls,
             connections: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),

@@ -130,21 +130,25 @@ impl Calls {
         if head.is_oversized() {
             self.shared.observer.refused(Refusal::HeaderBytes);
             let status = self.shared.limits.refusal(Refusal::HeaderBytes);
-            return self.refuse(stream, PLAIN, None, &status);
+            return self.refuse(stream, ReplyState::bare(PLAIN), None, &status);
         }
         let shared = Arc::clone(&self.shared);
         match head.memo(|| Plan::read(head, &shared.routes)) {
             Some(Plan::Call(plan) | Plan::Get(plan, _)) if self.refusing => {
                 let status = self.shared.limits.refusal(Refusal::Connections);
-                self.refuse(stream, plan.dialect, Some(plan.method), &status);
+                self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
             }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
             Some(Plan::Get(plan, message)) => self.begin_get(stream, *plan, head, message.clone()),
             Some(Plan::Fail(dialect, status)) => {
                 let (dialect, status) = (*dialect, status.clone());
-                self.refuse(stream, dialect, None, &status);
+                self.refuse(stream, shared.bare(dialect, head), None, &status);
             }
             Some(Plan::Unsupported) => self.refuse_http(stream, Unserved::Unsupported),
+            Some(Plan::Preflight) => {
+                self.reply_with(stream, &mut ReplyState::bare(PLAIN)).preflight(head, &shared.cors);
+                self.finish(stream, None, Code::Ok);
+            }
             Some(Plan::NotAllowed) => self.refuse_http(stream, Unserved::NotAllowed),
             Some(Plan::Http) if self.refusing => self.refuse_http(stream, Unserved::TooMany),
             Some(Plan::Http) | None => self.begin_http(stream, head, end),
@@ -155,7 +159,7 @@ impl Calls {
         if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
             self.shared.observer.refused(Refusal::UnsentBytes);
             let status = self.shared.limits.refusal(Refusal::UnsentBytes);
-            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
+            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
         if self.shared.routes.table[plan.method].is_streaming_in {
             let index = stream.index();
@@ -169,13 +173,12 @@ impl Calls {
         let assembler = Assembler::of(plan.dialect.framing());
         if end && !assembler.is_whole() {
             let status = Status::unimplemented("the call takes one message and none came");
-            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
+            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
         let allowed = self.shared.limits.request_timeout;
         let allowed = plan.terms.timeout.map_or(allowed, |timeout| timeout.min(allowed));
         let expires_at = self.now.checked_add(allowed).unwrap_or(self.now);
-        let gathering =
-            Gathering { plan, head: Arc::clone(head), assembler, message: None, expires_at };
+        let gathering = Gathering { plan, head: Arc::clone(head), assembler, message: None, expires_at };
         self.slots[stream.index()].phase = Phase::Gathering(gathering);
         if end {
             // Nothing is a message too: one whose fields all have their defaults.

@@ -6,8 +6,9 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use quire_http2::Indexing;
+use quire_http2::{Head, Indexing};
 
+use super::cors::{Cors, put_allowed, put_preflight};
 use super::reply::Reply;
 use crate::compression::Encoding;
 use crate::message::{self, PREFIX_BYTES};
@@ -16,6 +17,24 @@ use crate::protocol::{Ending, Framing, Put, put_metadata, put_status};
 use crate::status::Status;
 
 impl Reply<'_> {
+    /// Answers a browser that asks whether a page may call.
+    pub(super) fn preflight(&mut self, head: &Head, cors: &Cors) {
+        self.state.is_over = true;
+        let Some(origin) = cors.allowed(head) else {
+            self.sink.send_head(false, |put| {
+                put(b":status", b"403", Indexing::Insert);
+                put(b"content-type", b"text/plain; charset=utf-8", Indexing::Literal);
+            });
+            return self
+                .sink
+                .send_slice(b"pages of this origin may not call; the server's operator can allow it\n", true);
+        };
+        self.sink.send_head(true, |put| {
+            put(b":status", b"204", Indexing::Insert);
+            put_preflight(origin, head, put);
+        });
+    }
+
     /// Sends the head; that of a body which is one message waits for the message, whose compression it tells.
     pub(super) fn dialect_head(&mut self, metadata: &Metadata) {
         if self.state.head_sent {
@@ -31,9 +50,10 @@ impl Reply<'_> {
 
     fn put_head(&mut self, encoding: Option<Encoding>, end: bool, more: impl FnOnce(Put<'_>)) {
         self.state.head_sent = true;
-        let dialect = self.state.dialect;
+        let (dialect, origin) = (self.state.dialect, self.state.origin.take());
         self.sink.send_head(end, |put| {
             dialect.protocol.put_head(dialect.codec, encoding, put);
+            origin.iter().for_each(|origin| put_allowed(origin, put));
             more(put);
         });
     }
@@ -87,9 +107,11 @@ impl Reply<'_> {
             Ending::Instead { http_status, body } => {
                 self.state.head_sent = true;
                 let metadata = outcome.err().map(Status::metadata);
+                let origin = self.state.origin.take();
                 self.sink.send_head(false, |put| {
                     put(b":status", http_status.to_string().as_bytes(), Indexing::Insert);
                     put(b"content-type", b"application/json", Indexing::Insert);
+                    origin.iter().for_each(|origin| put_allowed(origin, put));
                     if let Some(metadata) = metadata {
                         put_metadata(metadata, put);
                     }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::http_calls::{self, BodyFailed, Unserved};
 use super::method::{Incoming, Intake, Started};
-use super::observer::{CallReport, Refusal};
+use super::observer::{self, CallReport};
 use super::plan::{CallPlan, Plan};
 use super::reply::{Reply, ReplyState, Templates};
 use super::running::Running;
@@ -42,6 +42,13 @@ pub(super) enum Begun {
     Call(Box<Exchange>),
     /// No call.
     Http(http::Request<hyper::body::Incoming>),
+}
+
+/// What a request gets without a handler.
+enum Refusal {
+    Call(Status),
+    Http(Unserved),
+    Preflight,
 }
 
 /// How far the request has come.
@@ -82,8 +89,10 @@ fn head(request: &http::Request<hyper::body::Incoming>) -> Option<Head> {
         Field::new(b":path", path.as_bytes()),
     ];
     for (name, value) in request.headers() {
-        let belongs_to_connection =
-            matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te");
+        let belongs_to_connection = matches!(
+            name.as_str(),
+            "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te"
+        );
         if !belongs_to_connection {
             fields.push(Field::new(name.as_str().as_bytes(), value.as_bytes()));
         }
@@ -100,13 +109,14 @@ pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Reque
     let Some(head) = head(&request).map(Arc::new) else { return Begun::Http(request) };
     let (dialect, plan, stage, refusal) = match Plan::read(&head, &shared.routes) {
         Plan::Http => return Begun::Http(request),
-        Plan::NotAllowed => (PLAIN, None, Stage::Over, Some(Err(Unserved::NotAllowed))),
-        Plan::Unsupported => (PLAIN, None, Stage::Over, Some(Err(Unserved::Unsupported))),
+        Plan::Preflight => (PLAIN, None, Stage::Over, Some(Refusal::Preflight)),
+        Plan::NotAllowed => (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::NotAllowed))),
+        Plan::Unsupported => (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::Unsupported))),
         // gRPC's trailers need HTTP/2.
         Plan::Call(CallPlan { dialect, .. }) | Plan::Fail(dialect, _) if dialect.needs_trailers() => {
-            (PLAIN, None, Stage::Over, Some(Err(Unserved::Unsupported)))
+            (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::Unsupported)))
         }
-        Plan::Fail(dialect, status) => (dialect, None, Stage::Over, Some(Ok(status))),
+        Plan::Fail(dialect, status) => (dialect, None, Stage::Over, Some(Refusal::Call(status))),
         Plan::Call(plan) => {
             let stage = Stage::Gathering(Assembler::of(plan.dialect.framing()), None);
             (plan.dialect, Some(plan), stage, None)
@@ -122,13 +132,13 @@ pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Reque
     let mut exchange = Box::new(Exchange {
         shared: Arc::clone(shared),
         peer: Arc::clone(peer),
+        state: shared.bare(dialect, &head),
         head,
         plan,
         stage,
         body: request.into_body(),
         body_is_over: false,
         discard_bytes: shared.limits.discarded_bytes_max,
-        state: ReplyState::bare(dialect),
         templates: Templates::default(),
         outbox: Outbox::default(),
         started_at,
@@ -137,11 +147,15 @@ pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Reque
     });
     match refusal {
         None => {}
-        Some(Ok(status)) => exchange.refuse(&status),
-        Some(Err(why)) => {
-            exchange.is_reported = true;
+        Some(Refusal::Call(status)) => exchange.refuse(&status),
+        Some(Refusal::Http(why)) => {
             http_calls::refuse(&mut exchange.reply(), why);
-            exchange.end();
+            exchange.end_uncalled();
+        }
+        Some(Refusal::Preflight) => {
+            let head = Arc::clone(&exchange.head);
+            exchange.reply().preflight(&head, &shared.cors);
+            exchange.end_uncalled();
         }
     }
     Begun::Call(exchange)
@@ -149,7 +163,10 @@ pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Reque
 
 impl Exchange {
     /// Polls until there is a head, and answers with it and the rest.
-    pub(super) fn poll_response(exchange: &mut Option<Box<Self>>, cx: &mut Context<'_>) -> Poll<http::Response<Box<Self>>> {
+    pub(super) fn poll_response(
+        exchange: &mut Option<Box<Self>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<http::Response<Box<Self>>> {
         let Some(this) = exchange else { return Poll::Pending };
         let head = loop {
             // A client that is still sending may not read an answer, and take the end for a reset.
@@ -269,8 +286,8 @@ impl Exchange {
                             return self.refuse(&Status::unimplemented("the call takes one message; more came"));
                         }
                         Err(status) if status.code() == Code::ResourceExhausted => {
-                            self.shared.observer.refused(Refusal::MessageBytes);
-                            let status = self.shared.limits.refusal(Refusal::MessageBytes);
+                            self.shared.observer.refused(observer::Refusal::MessageBytes);
+                            let status = self.shared.limits.refusal(observer::Refusal::MessageBytes);
                             return self.refuse(&status);
                         }
                         Err(status) => return self.refuse(&status),
@@ -309,15 +326,16 @@ impl Exchange {
         self.timer.as_mut().reset(deadline.unwrap_or(far));
         let _ = self.timer.as_mut().poll(cx);
         if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
-            self.shared.observer.refused(Refusal::Calls);
-            let status = self.shared.limits.refusal(Refusal::Calls);
+            self.shared.observer.refused(observer::Refusal::Calls);
+            let status = self.shared.limits.refusal(observer::Refusal::Calls);
             return self.refuse(&status);
         }
         let (request_json, answer_json) = match plan.json(&self.shared.routes) {
             Ok(json) => json.unzip(),
             Err(status) => return self.refuse(&status),
         };
-        self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan));
+        self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan))
+            .for_origin(self.shared.cors.allowed(&self.head));
         let metadata = Metadata::received(Arc::clone(&self.head));
         let incoming = Incoming {
             envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)),
@@ -353,6 +371,12 @@ impl Exchange {
             state: &mut self.state,
             output_bytes_max: self.shared.limits.output_bytes_max,
         }
+    }
+
+    /// Ends what was no call.
+    fn end_uncalled(&mut self) {
+        self.is_reported = true;
+        self.end();
     }
 
     fn end(&mut self) {

@@ -164,9 +164,7 @@ impl Answering {
                 let response = std::future::poll_fn(|cx| Exchange::poll_response(&mut exchange, cx)).await;
                 response.map(|body| Pin::from(body) as AnyBody)
             }
-            Self::Http(answering) => {
-                answering.await.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR))
-            }
+            Self::Http(answering) => answering.await.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR)),
             Self::Bare(status) => bare(status),
         }
     }

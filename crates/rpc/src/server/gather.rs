@@ -48,9 +48,9 @@ impl Calls {
         if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
             self.shared.observer.refused(Refusal::GatheredBytes);
             let status = self.shared.limits.refusal(Refusal::GatheredBytes);
-            let dialect = gathering.plan.dialect;
+            let state = self.shared.bare(gathering.plan.dialect, &gathering.head);
             let method = self.forget(stream);
-            return self.refuse(stream, dialect, method, &status);
+            return self.refuse(stream, state, method, &status);
         }
         if end {
             self.gathered(stream);
@@ -66,16 +66,17 @@ impl Calls {
             self.slots[stream.index()].phase = Phase::Gathering(gathering);
             return self.start_whole(stream, Payload::Owned(message));
         }
-        let (dialect, method) = (gathering.plan.dialect, Some(gathering.plan.method));
+        let method = Some(gathering.plan.method);
+        let state = self.shared.bare(gathering.plan.dialect, &gathering.head);
         match gathering.message {
             Some(message) if gathering.assembler.is_empty() => {
                 let framed = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
                 self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
             }
             _ if !gathering.assembler.is_empty() => {
-                self.refuse(stream, dialect, method, &Status::internal("the request ends inside a message"));
+                self.refuse(stream, state, method, &Status::internal("the request ends inside a message"));
             }
-            _ => self.refuse(stream, dialect, method, &Status::unimplemented("the call takes one message and none came")),
+            _ => self.refuse(stream, state, method, &Status::unimplemented("the call takes one message and none came")),
         }
     }
 
@@ -88,12 +89,12 @@ impl Calls {
 
     fn refuse_gathering(&mut self, stream: StreamKey, mut status: Status) {
         let Phase::Gathering(gathering) = &self.slots[stream.index()].phase else { return };
-        let dialect = gathering.plan.dialect;
+        let state = self.shared.bare(gathering.plan.dialect, &gathering.head);
         let method = self.forget(stream);
         if status.code() == Code::ResourceExhausted {
             self.shared.observer.refused(Refusal::MessageBytes);
             status = self.shared.limits.refusal(Refusal::MessageBytes);
         }
-        self.refuse(stream, dialect, method, &status);
+        self.refuse(stream, state, method, &status);
     }
 }

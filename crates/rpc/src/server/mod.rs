@@ -8,6 +8,7 @@ mod builder;
 mod call;
 mod calls;
 mod contracts;
+mod cors;
 mod dialect;
 mod discard;
 mod driver;
@@ -30,8 +31,9 @@ mod sink;
 mod slot;
 
 pub use builder::Builder;
-pub(crate) use contracts::Contracts;
 pub use call::{Answer, Answered, Call, Later};
+pub(crate) use contracts::Contracts;
+pub use cors::Cors;
 pub use limits::Limits;
 pub use listen::Server;
 pub use method::Method;

@@ -13,6 +13,7 @@ use prost_types::FileDescriptorSet;
 use quire_http2::Head;
 
 use super::contracts::Contracts;
+use super::cors::is_preflight;
 use super::method::{Handler, Method};
 use crate::json::{MessageId, Schema};
 use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
@@ -63,8 +64,7 @@ impl Routes {
     }
 
     fn push(&mut self, path: String, method: Method) -> usize {
-        let (is_streaming_in, is_streaming_out) =
-            (method.handler.is_streaming_in(), method.handler.is_streaming_out());
+        let (is_streaming_in, is_streaming_out) = (method.handler.is_streaming_in(), method.handler.is_streaming_out());
         let has_side_effects = method.has_side_effects();
         self.table.push(Route { path, handler: method.handler, is_streaming_in, is_streaming_out, has_side_effects });
         self.table.len() - 1
@@ -76,8 +76,7 @@ impl Routes {
 
     /// Whether a request may be a call; if not, its head need not be looked at.
     pub(crate) fn may_be_call(&self, path: &str, content_type: &[u8]) -> bool {
-        self.numbers.contains_key(path)
-            || !matches!(recognise(content_type), Recognised::Other | Recognised::Unary(_))
+        self.numbers.contains_key(path) || !matches!(recognise(content_type), Recognised::Other | Recognised::Unary(_))
     }
 
     fn find(&self, path: &str) -> Result<usize, Status> {
@@ -100,7 +99,9 @@ impl Routes {
         let types = self.types.get_or_init(|| self.read_types()).as_ref();
         let found = types.and_then(|types| Some((types, types.methods[method]?)));
         let Some((types, (request, answer))) = found else {
-            return Err(Status::unimplemented("the method's contract is not known here, so it has no JSON: send protobuf"));
+            return Err(Status::unimplemented(
+                "the method's contract is not known here, so it has no JSON: send protobuf",
+            ));
         };
         let json = |message| Json { schema: Arc::clone(&types.schema), message };
         Ok((json(request), json(answer)))
@@ -146,6 +147,8 @@ pub(crate) enum Plan {
     Http,
     /// A call in a codec, or of a kind of stream, that is not served: HTTP 415, as the protocols ask.
     Unsupported,
+    /// A browser asks whether a page may call.
+    Preflight,
     /// Another verb than POST, or a GET of a method that may change something: HTTP 405.
     NotAllowed,
 }
@@ -158,6 +161,7 @@ impl Plan {
         match (head.method(), known) {
             (b"POST", _) => Self::post(head, routes, known),
             (b"GET", Some(method)) => Self::get(head, routes, method, query),
+            (_, Some(_)) if is_preflight(head) => Self::Preflight,
             (_, Some(_)) => Self::NotAllowed,
             (_, None) => Self::Http,
         }
@@ -167,7 +171,8 @@ impl Plan {
         let streams = |number: usize| routes.table[number].is_streaming_in || routes.table[number].is_streaming_out;
         let (dialect, method) = match (recognise(head.get(b"content-type").unwrap_or_default()), known) {
             (Recognised::Call(dialect), _) => {
-                let path = std::str::from_utf8(head.path()).map_err(|_| Status::unimplemented("a path that is no text"));
+                let path =
+                    std::str::from_utf8(head.path()).map_err(|_| Status::unimplemented("a path that is no text"));
                 (dialect, known.map_or_else(|| routes.find(path?), Ok))
             }
             (Recognised::Unary(dialect), Some(number)) if !streams(number) => (dialect, Ok(number)),

@@ -8,7 +8,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use quire_http2::{CachedBlock, Indexing};
+use quire_http2::{CachedBlock, Field, Indexing};
 
 use super::sink::Sink;
 use crate::codec::{Chunks, Encode, Encoded};
@@ -45,6 +45,8 @@ pub(crate) struct ReplyState {
     /// Set if the answer's messages are JSON.
     pub(crate) json: Option<Json>,
     pub(crate) compression: Option<(Encoding, usize)>,
+    /// The web page's origin, if it may read the answer.
+    pub(crate) origin: Option<Field>,
     pub(crate) code: Code,
     pub(crate) head_sent: bool,
     pub(crate) is_over: bool,
@@ -52,7 +54,13 @@ pub(crate) struct ReplyState {
 
 impl ReplyState {
     pub(crate) fn new(dialect: Dialect, json: Option<Json>, compression: Option<(Encoding, usize)>) -> Self {
-        Self { dialect, json, compression, code: Code::Ok, head_sent: false, is_over: false }
+        Self { dialect, json, compression, origin: None, code: Code::Ok, head_sent: false, is_over: false }
+    }
+
+    /// The answer may be read by a page of the request's origin.
+    pub(crate) fn for_origin(mut self, origin: Option<&Field>) -> Self {
+        self.origin = origin.cloned();
+        self
     }
 
     /// Of an answer that has no messages.

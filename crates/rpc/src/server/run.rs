@@ -22,7 +22,6 @@ use super::sink::Sink;
 use super::slot::{Active, Feed, Phase};
 use crate::envelope::{Accepted, Request};
 use crate::metadata::Metadata;
-use crate::protocol::Dialect;
 use crate::status::{Code, Status};
 use crate::transcode::Reading;
 
@@ -44,16 +43,18 @@ impl Calls {
         let deadline = plan.terms.timeout.and_then(|timeout| slot.started_at.checked_add(timeout));
         if deadline.is_some_and(|deadline| deadline <= self.now) {
             let status = Status::deadline_exceeded("time was up before work began");
-            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
+            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
         if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
             self.shared.observer.refused(Refusal::Calls);
             let status = self.shared.limits.refusal(Refusal::Calls);
-            return self.refuse(stream, plan.dialect, Some(plan.method), &status);
+            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
         let (request_json, answer_json) = match plan.json(&self.shared.routes) {
             Ok(json) => json.unzip(),
-            Err(status) => return self.refuse(stream, plan.dialect, Some(plan.method), &status),
+            Err(status) => {
+                return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
+            }
         };
         let metadata = Metadata::received(Arc::clone(head));
         // Only plain gRPC passes answers on that are compressed already.
@@ -67,7 +68,8 @@ impl Calls {
                 message_bytes_max: self.shared.limits.message_bytes_max,
             },
         };
-        let mut reply = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan));
+        let mut reply = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan))
+            .for_origin(self.shared.cors.allowed(head));
         let spare = self.spares[plan.method].pop();
         let handler = &self.shared.routes.table[plan.method].handler;
         let mut out = Reply {
@@ -199,8 +201,8 @@ impl Calls {
     }
 
     /// Answers without a handler; there may be no such method.
-    pub(super) fn refuse(&mut self, stream: StreamKey, dialect: Dialect, method: Option<usize>, status: &Status) {
-        self.reply_with(stream, &mut ReplyState::bare(dialect)).finish(status);
+    pub(super) fn refuse(&mut self, stream: StreamKey, mut state: ReplyState, method: Option<usize>, status: &Status) {
+        self.reply_with(stream, &mut state).finish(status);
         self.slots[stream.index()].phase = Phase::Free;
         if method.is_none() {
             self.ended(stream, None, status.code());
@@ -278,7 +280,7 @@ impl Calls {
             }
             Phase::Gathering(gathering) => {
                 self.gathered_bytes -= gathering.held_bytes();
-                (Some(gathering.plan.method), ReplyState::bare(gathering.plan.dialect), 0)
+                (Some(gathering.plan.method), self.shared.bare(gathering.plan.dialect, &gathering.head), 0)
             }
             Phase::Discarding(_) => return self.closing.push(stream),
             Phase::Free => return,

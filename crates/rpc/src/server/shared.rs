@@ -7,13 +7,17 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use quire_http2::Head;
 use tokio_rustls::TlsAcceptor;
 
+use super::cors::Cors;
 use super::http_calls::HttpService;
 use super::limits::Limits;
 use super::observer::Observer;
 use super::plan::{CallPlan, Routes};
+use super::reply::ReplyState;
 use crate::compression::Encoding;
+use crate::protocol::Dialect;
 
 /// What all connections of a server share.
 pub(super) struct Shared {
@@ -22,6 +26,7 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) http: Option<Arc<dyn HttpService>>,
     pub(super) compression: Option<(Encoding, usize)>,
+    pub(super) cors: Cors,
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) connections: AtomicUsize,
     pub(super) refusals: AtomicUsize,
@@ -30,6 +35,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// An answer that has no messages.
+    pub(super) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
+        ReplyState::bare(dialect).for_origin(self.cors.allowed(head))
+    }
+
     /// How the answer to a call is compressed, and from how many bytes on.
     pub(super) fn compression_for(&self, plan: CallPlan) -> Option<(Encoding, usize)> {
         let (encoding, bytes_min) = self.compression?;
