@@ -11,6 +11,8 @@ mod codec;
 mod compression;
 mod details;
 mod envelope;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod health;
 mod io;
 mod json;

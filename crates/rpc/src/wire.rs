@@ -50,7 +50,16 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    fn varint(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        if let Some((byte @ 0..0x80, rest)) = self.0.split_first() {
+            self.0 = rest;
+            return Ok(u64::from(*byte));
+        }
         let mut number = 0;
         for shift in (0..70).step_by(7) {
             let (byte, rest) = self.0.split_first().ok_or(CUT)?;
@@ -65,7 +74,7 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub(crate) fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or(CUT)?;
         self.0 = rest;
         Ok(*bytes)
@@ -115,7 +124,7 @@ const fn key(field: u8, wire_type: u8) -> u8 {
 }
 
 #[inline]
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -125,7 +134,7 @@ fn put_varint(mut value: u64, out: &mut Vec<u8>) {
 
 /// Bytes of a varint: one for each seven bits.
 #[inline]
-fn varint_len(value: u64) -> usize {
+pub(crate) fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros();
     bits.div_ceil(7) as usize
 }

@@ -1,27 +1,41 @@
-//! Protobuf's canonical JSON, by descriptors; not there yet, so that calls in JSON are refused.
-#![allow(dead_code, reason = "the interface stands before what is behind it")]
+//! Protobuf's canonical JSON: the bytes of a message become JSON and JSON becomes the bytes of a message.
+//!
+//! Tables made once from descriptors drive both ways, and no message object is built in between. Time and memory are
+//! linear in the input (lists that need sorting aside). With L the bytes of the longest JSON name or enum value of the
+//! contracts, JSON has at most (L + 13) bytes for each byte of the message, and 32 more; a message has at most 8 bytes
+//! for each byte of JSON. Must not know HTTP, methods or statuses.
+//!
+//! Implements: protobuf's "`ProtoJSON` Format". Unknown JSON members and unknown enum names are ignored, as
+//! Connect requires; groups and extensions have no JSON here.
 
-/// A type of messages.
-#[derive(Clone, Copy)]
-pub(crate) struct MessageId(u32);
+mod compile;
+mod error;
+mod known;
+mod lengths;
+mod number;
+mod parts;
+mod read;
+mod scan;
+mod schema;
+mod seen;
+mod text;
+mod time;
+mod values;
+mod write;
 
-/// All messages of some contracts.
-pub(crate) struct Schema;
+pub(crate) use error::Error;
+pub(crate) use schema::{MessageId, Schema};
 
-impl Schema {
-    pub(crate) fn new<'a>(_: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, &'static str> {
-        Err("no JSON yet")
-    }
+#[cfg(test)]
+mod known_tests;
+#[cfg(test)]
+mod oracle_tests;
+#[cfg(test)]
+mod speed_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod wrong_tests;
 
-    pub(crate) fn message(&self, _: &str) -> Option<MessageId> {
-        None
-    }
-
-    pub(crate) fn write(&self, _: MessageId, _: &[u8], _: &mut Vec<u8>) -> Result<(), &'static str> {
-        Err("no JSON yet")
-    }
-
-    pub(crate) fn read(&self, _: MessageId, _: &[u8], _: &mut Vec<u8>) -> Result<(), &'static str> {
-        Err("no JSON yet")
-    }
-}
+/// Levels of messages below the outermost one: protobuf's own decoders stop here as well.
+const DEPTH_MAX: usize = 100;

@@ -1,0 +1,273 @@
+//! Descriptors become tables. Must not know wire bytes or JSON values.
+
+use std::collections::{HashMap, HashSet};
+
+use prost::Message as _;
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
+};
+
+use super::error::Error;
+use super::schema::{Enum, EnumId, Field, Form, Kind, Message, MessageId, Schema, Shape};
+use super::text;
+
+/// A message of a file, with its full name.
+struct Found<'a> {
+    name: String,
+    descriptor: &'a DescriptorProto,
+    file: &'a FileDescriptorProto,
+}
+
+#[derive(Default)]
+struct Collected<'a> {
+    messages: Vec<Found<'a>>,
+    enums: Vec<(String, &'a EnumDescriptorProto)>,
+    names: HashSet<String>,
+}
+
+impl<'a> Collected<'a> {
+    fn file(&mut self, file: &'a FileDescriptorProto) {
+        let package = file.package();
+        for message in &file.message_type {
+            self.message(package, message, file);
+        }
+        for descriptor in &file.enum_type {
+            self.enumeration(package, descriptor);
+        }
+    }
+
+    fn message(&mut self, scope: &str, descriptor: &'a DescriptorProto, file: &'a FileDescriptorProto) {
+        let name = within(scope, descriptor.name());
+        if !self.names.insert(name.clone()) {
+            return;
+        }
+        for inner in &descriptor.nested_type {
+            self.message(&name, inner, file);
+        }
+        for inner in &descriptor.enum_type {
+            self.enumeration(&name, inner);
+        }
+        self.messages.push(Found { name, descriptor, file });
+    }
+
+    fn enumeration(&mut self, scope: &str, descriptor: &'a EnumDescriptorProto) {
+        let name = within(scope, descriptor.name());
+        if self.names.insert(name.clone()) {
+            self.enums.push((name, descriptor));
+        }
+    }
+}
+
+fn within(scope: &str, name: &str) -> String {
+    if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") }
+}
+
+impl Schema {
+    /// `sets`: encoded `FileDescriptorSet`s with their imports. The first definition of a name counts, so the same file
+    /// may come several times.
+    pub(crate) fn new<'a>(sets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        let decoded = sets.into_iter().map(FileDescriptorSet::decode).collect::<Result<Vec<_>, _>>();
+        let sets = decoded.map_err(|error| Error::new(format!("a file descriptor set cannot be read: {error}")))?;
+        let mut collected = Collected::default();
+        for file in sets.iter().flat_map(|set| &set.file) {
+            collected.file(file);
+        }
+        let compiler = Compiler::new(&collected);
+        let messages = collected.messages.iter().map(|found| compiler.message(found)).collect::<Result<Vec<_>, _>>()?;
+        let enums = collected.enums.iter().map(|(_, found)| enumeration(found)).collect();
+        let names = compiler.messages.iter().map(|(name, (id, _))| (Box::from(*name), *id)).collect();
+        Ok(Self { messages: messages.into(), enums, names })
+    }
+}
+
+struct Compiler<'a> {
+    messages: HashMap<&'a str, (MessageId, &'a DescriptorProto)>,
+    enums: HashMap<&'a str, EnumId>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(collected: &'a Collected<'a>) -> Self {
+        let messages = (0..).zip(&collected.messages);
+        let enums = (0..).zip(&collected.enums);
+        Self {
+            messages: messages.map(|(id, found)| (&*found.name, (MessageId(id), found.descriptor))).collect(),
+            enums: enums.map(|(id, (name, _))| (&**name, EnumId(id))).collect(),
+        }
+    }
+
+    fn message(&self, found: &Found<'_>) -> Result<Message, Error> {
+        let descriptor = found.descriptor;
+        let wrong = |error: Error, name: &str| error.inside(name).inside(&found.name);
+        let is_entry = is_entry(descriptor);
+        let mut fields = Vec::new();
+        for field in &descriptor.field {
+            if is_entry && field.number() == 1 {
+                continue;
+            }
+            let compiled = self.field(field, found.file).map_err(|error| wrong(error, field.name()))?;
+            fields.push((compiled, field));
+        }
+        if fields.len() > usize::from(u16::MAX) || descriptor.oneof_decl.len() > usize::from(u16::MAX) {
+            return Err(Error::new("a message has at most 65,535 fields").inside(&found.name));
+        }
+        fields.sort_by_key(|(field, _)| field.number);
+        let by_name = by_name(&fields);
+        let (fields, sources): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
+        let group = (0..).zip(&sources).find(|(_, field)| field.r#type() == Type::Group);
+        let form = match group {
+            Some((index, _)) => Form::Group(index),
+            None if is_entry && fields.len() == 1 => Form::Bare,
+            None => form(&found.name, fields.len()),
+        };
+        Ok(Message {
+            name: found.name.as_str().into(),
+            form,
+            is_well_known: form != Form::Object || found.name == "google.protobuf.Empty",
+            fields: fields.into(),
+            oneofs: descriptor.oneof_decl.iter().map(|oneof| Box::from(oneof.name())).collect(),
+            by_name,
+        })
+    }
+
+    fn field(&self, field: &FieldDescriptorProto, file: &FileDescriptorProto) -> Result<Field, Error> {
+        let type_name = field.type_name().trim_start_matches('.');
+        let missing = || Error::new(format!("no descriptor defines the type {type_name}"));
+        let (kind, entry) = match field.r#type() {
+            Type::Message | Type::Group => {
+                let (id, descriptor) = self.messages.get(type_name).ok_or_else(missing)?;
+                (Kind::Message(*id), Some(*descriptor).filter(|descriptor| is_entry(descriptor)))
+            }
+            Type::Enum if type_name == "google.protobuf.NullValue" => (Kind::Null, None),
+            Type::Enum => (Kind::Enum(*self.enums.get(type_name).ok_or_else(missing)?), None),
+            other => (scalar(other), None),
+        };
+        let key = entry.and_then(|entry| entry.field.iter().find(|field| field.number() == 1));
+        let shape = match key {
+            Some(key) => Shape::Map(scalar(key.r#type())),
+            None if field.label() == Label::Repeated => Shape::List { packed: packed(field, file, kind) },
+            None => Shape::Single { explicit: explicit(field, file, kind) },
+        };
+        let mut member = vec![b','];
+        text::write_quoted(&json_name(field), &mut member);
+        member.push(b':');
+        Ok(Field {
+            number: u32::try_from(field.number()).map_err(|_| Error::new("a field's number is negative"))?,
+            kind,
+            shape,
+            takes_null: matches!(shape, Shape::Single { .. })
+                && (kind == Kind::Null || type_name == "google.protobuf.Value"),
+            oneof: field.oneof_index.and_then(|index| u16::try_from(index).ok()),
+            member: String::from_utf8_lossy(&member).into(),
+        })
+    }
+}
+
+fn is_entry(descriptor: &DescriptorProto) -> bool {
+    descriptor.options.as_ref().is_some_and(MessageOptions::map_entry)
+}
+
+fn explicit(field: &FieldDescriptorProto, file: &FileDescriptorProto, kind: Kind) -> bool {
+    let always = matches!(kind, Kind::Message(_)) || field.oneof_index.is_some() || field.proto3_optional();
+    always || file.syntax() != "proto3"
+}
+
+fn packed(field: &FieldDescriptorProto, file: &FileDescriptorProto, kind: Kind) -> bool {
+    let wanted = field.options.as_ref().and_then(|options| options.packed);
+    let proto2 = matches!(file.syntax(), "" | "proto2");
+    wanted.unwrap_or(!proto2) && !matches!(kind, Kind::String | Kind::Bytes | Kind::Message(_))
+}
+
+fn json_name(field: &FieldDescriptorProto) -> String {
+    if let Some(name) = &field.json_name {
+        return name.clone();
+    }
+    let mut out = String::new();
+    let mut raise = false;
+    for letter in field.name().chars() {
+        match letter {
+            '_' => raise = true,
+            _ if raise => {
+                out.push(letter.to_ascii_uppercase());
+                raise = false;
+            }
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+/// An original name is found only where no JSON name is the same.
+fn by_name(fields: &[(Field, &FieldDescriptorProto)]) -> Box<[(Box<str>, u16)]> {
+    let mut names = HashMap::new();
+    for (index, (_, field)) in (0..).zip(fields) {
+        names.insert(json_name(field), index);
+    }
+    for (index, (_, field)) in (0..).zip(fields) {
+        names.entry(field.name().to_owned()).or_insert(index);
+    }
+    let mut sorted: Vec<_> = names.into_iter().map(|(name, index)| (name.into(), index)).collect();
+    sorted.sort_unstable();
+    sorted.into()
+}
+
+/// Well-known types whose JSON is the value of their only field.
+const BARE: [&str; 11] = [
+    "Struct",
+    "ListValue",
+    "DoubleValue",
+    "FloatValue",
+    "Int64Value",
+    "UInt64Value",
+    "Int32Value",
+    "UInt32Value",
+    "BoolValue",
+    "StringValue",
+    "BytesValue",
+];
+
+fn form(name: &str, fields: usize) -> Form {
+    let (form, wanted) = match name.strip_prefix("google.protobuf.") {
+        Some("Any") => (Form::Any, 2),
+        Some("Timestamp") => (Form::Timestamp, 2),
+        Some("Duration") => (Form::Duration, 2),
+        Some("FieldMask") => (Form::FieldMask, 1),
+        Some("Value") => (Form::Value, 6),
+        Some(name) if BARE.contains(&name) => (Form::Bare, 1),
+        _ => (Form::Object, fields),
+    };
+    if fields == wanted { form } else { Form::Object }
+}
+
+fn scalar(kind: Type) -> Kind {
+    match kind {
+        Type::Double => Kind::Double,
+        Type::Float => Kind::Float,
+        Type::Int64 => Kind::Int64,
+        Type::Uint64 => Kind::Uint64,
+        Type::Int32 => Kind::Int32,
+        Type::Fixed64 => Kind::Fixed64,
+        Type::Fixed32 => Kind::Fixed32,
+        Type::Bool => Kind::Bool,
+        Type::String => Kind::String,
+        Type::Uint32 => Kind::Uint32,
+        Type::Sfixed32 => Kind::Sfixed32,
+        Type::Sfixed64 => Kind::Sfixed64,
+        Type::Sint32 => Kind::Sint32,
+        Type::Sint64 => Kind::Sint64,
+        // Messages and enums have been taken before.
+        Type::Bytes | Type::Group | Type::Message | Type::Enum => Kind::Bytes,
+    }
+}
+
+fn enumeration(descriptor: &EnumDescriptorProto) -> Enum {
+    let values = &descriptor.value;
+    let quoted = |name: &str| format!("\"{name}\"").into_boxed_str();
+    let mut by_number: Vec<_> = values.iter().map(|value| (value.number(), quoted(value.name()))).collect();
+    // Of several names for a number, the first that is declared is written.
+    by_number.sort_by_key(|(number, _)| *number);
+    by_number.dedup_by_key(|(number, _)| *number);
+    let mut by_name: Vec<_> = values.iter().map(|value| (Box::from(value.name()), value.number())).collect();
+    by_name.sort_unstable();
+    Enum { by_number: by_number.into(), by_name: by_name.into() }
+}

@@ -1,0 +1,89 @@
+//! What is wrong with a message or its JSON, and where. Must not know descriptors.
+
+use std::fmt;
+
+/// Says where the fault is (a path such as `book.price`), what it is, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Error(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    path: String,
+    text: String,
+}
+
+/// Characters of a caller's text that a message repeats.
+const SHOWN_MAX: usize = 40;
+
+impl Error {
+    #[cold]
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self(Box::new(Inner { path: String::new(), text: text.into() }))
+    }
+
+    #[cold]
+    pub(super) fn too_deep() -> Self {
+        Self::new(format!("messages are nested too deep: at most {} levels are allowed", super::DEPTH_MAX))
+    }
+
+    /// The fault lies inside the field `name`.
+    #[cold]
+    pub(super) fn inside(self, name: &str) -> Self {
+        self.before(name)
+    }
+
+    /// The fault lies inside the element `index` of a list.
+    #[cold]
+    pub(super) fn inside_element(self, index: usize) -> Self {
+        self.before(&format!("[{index}]"))
+    }
+
+    /// The fault lies inside the value of a map's `key`.
+    #[cold]
+    pub(super) fn inside_entry(self, key: &str) -> Self {
+        self.before(&format!("[\"{}\"]", shown(key)))
+    }
+
+    fn before(mut self, name: &str) -> Self {
+        let path = &mut self.0.path;
+        if !path.is_empty() && !path.starts_with('[') {
+            path.insert(0, '.');
+        }
+        path.insert_str(0, name);
+        self
+    }
+}
+
+/// The start of a text, without control characters.
+pub(super) fn shown(text: &str) -> String {
+    let mut out = String::new();
+    for (position, letter) in text.chars().enumerate() {
+        if position == SHOWN_MAX {
+            out.push('…');
+            break;
+        }
+        if letter.is_control() {
+            out.extend(letter.escape_default());
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.path.is_empty() {
+            write!(f, "{}: ", self.0.path)?;
+        }
+        f.write_str(&self.0.text)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<crate::wire::Malformed> for Error {
+    fn from(malformed: crate::wire::Malformed) -> Self {
+        Self::new(format!("the message is malformed: {malformed}"))
+    }
+}

@@ -1,0 +1,430 @@
+//! Wire bytes become JSON. Must not know JSON's grammar beyond what it writes.
+//!
+//! A message whose fields lie in ascending order is written as it lies. Any other message is first gathered: its fields
+//! are listed, sorted, and those that later ones replace are dropped.
+
+use super::DEPTH_MAX;
+use super::error::{Error, shown};
+use super::known::{write_base64, write_path};
+use super::number::{low, unzigzag, wanted, write_float, write_whole};
+use super::parts::{Parts, Run, gather, is_ascending};
+use super::schema::{Field, Form, Kind, Message, MessageId, Schema, Shape};
+use super::text::write_quoted;
+use super::time::{write_duration, write_timestamp};
+use crate::wire::{Fields, Value};
+
+impl Schema {
+    /// Appends the JSON of an encoded message; after an error `out` is as it was.
+    pub(crate) fn write(&self, id: MessageId, wire: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let start = out.len();
+        out.reserve(wire.len().saturating_mul(3) + 32);
+        let written = Writer { schema: self, out }.message(id, &Parts::one(wire), DEPTH_MAX + 1);
+        written.inspect_err(|_| out.truncate(start))
+    }
+}
+
+struct Writer<'s, 'o> {
+    schema: &'s Schema,
+    out: &'o mut Vec<u8>,
+}
+
+/// How many levels may still open, and whether fields have names.
+#[derive(Clone, Copy)]
+struct Place {
+    depth: usize,
+    is_named: bool,
+}
+
+impl<'s> Writer<'s, '_> {
+    fn message(&mut self, id: MessageId, parts: &Parts<'_>, depth: usize) -> Result<(), Error> {
+        let message = self.schema.at(id);
+        let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
+        let start = self.out.len();
+        match message.form {
+            Form::Object => {
+                self.fields(message, parts, Place { depth, is_named: true })?;
+                // The first member's comma becomes the brace.
+                match self.out.get_mut(start) {
+                    Some(first) => *first = b'{',
+                    None => self.out.push(b'{'),
+                }
+                self.out.push(b'}');
+                Ok(())
+            }
+            Form::Bare => {
+                self.fields(message, parts, Place { depth, is_named: false })?;
+                if self.out.len() == start { self.default(&message.fields[0], depth) } else { Ok(()) }
+            }
+            Form::Value => {
+                for field in parts.fields() {
+                    if matches!(field?, (2, Value::Eight(bits)) if !f64::from_bits(bits).is_finite()) {
+                        return Err(Error::new("a google.protobuf.Value has a number that is not finite"));
+                    }
+                }
+                self.fields(message, parts, Place { depth, is_named: false })?;
+                let is_empty = self.out.len() == start;
+                if is_empty { Err(Error::new("a google.protobuf.Value has no value")) } else { Ok(()) }
+            }
+            Form::Any => self.any(parts, depth),
+            Form::Timestamp | Form::Duration => self.time(message.form, parts),
+            Form::FieldMask => self.field_mask(parts),
+            Form::Group(index) => {
+                let error = Error::new(format!("{} has a group, which has no JSON here", message.name));
+                Err(error.inside(message.fields[usize::from(index)].name()))
+            }
+        }
+    }
+
+    fn fields(&mut self, message: &'s Message, parts: &Parts<'_>, place: Place) -> Result<(), Error> {
+        if !parts.is_one() || !is_ascending(message, parts.first)? {
+            return self.gathered(message, parts, place);
+        }
+        let mut fields = Fields::of(parts.first);
+        let mut known = message.fields.iter();
+        let mut next = known.next();
+        while let Some(found) = fields.next() {
+            let (number, value) = found?;
+            while let Some(field) = next
+                && u64::from(field.number) < number
+            {
+                next = known.next();
+            }
+            let Some(field) = next else { break };
+            if u64::from(field.number) != number {
+                continue;
+            }
+            let written = match field.shape {
+                Shape::Single { explicit } => self.single(field, value, explicit, place),
+                Shape::List { .. } => self.list(field, Run::new(&mut fields, number, value), place),
+                Shape::Map(key) => self.map(field, key, Run::new(&mut fields, number, value), place),
+            };
+            written.map_err(|error| inside(error, field, place))?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn gathered(&mut self, message: &'s Message, parts: &Parts<'_>, place: Place) -> Result<(), Error> {
+        for run in gather(message, parts)?.chunk_by(|(one, _), (other, _)| one == other) {
+            let field = &message.fields[run[0].0];
+            let values = run.iter().map(|(_, value)| Ok(*value));
+            let written = match (field.shape, field.kind) {
+                (Shape::List { .. }, _) => self.list(field, values, place),
+                (Shape::Map(key), _) => self.map(field, key, values, place),
+                (Shape::Single { .. }, Kind::Message(id)) => Parts::of(values.map(|value| bytes(field.kind, value?)))
+                    .and_then(|parts| {
+                        self.name(field, place);
+                        self.message(id, &parts, place.depth)
+                    }),
+                (Shape::Single { explicit }, _) => self.single(field, run[run.len() - 1].1, explicit, place),
+            };
+            written.map_err(|error| inside(error, field, place))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn name(&mut self, field: &Field, place: Place) {
+        if place.is_named {
+            self.out.extend_from_slice(field.member.as_bytes());
+        }
+    }
+
+    #[inline]
+    fn single(&mut self, field: &Field, value: Value<'_>, explicit: bool, place: Place) -> Result<(), Error> {
+        if !explicit && is_default(field.kind, value) {
+            return Ok(());
+        }
+        self.name(field, place);
+        self.value(field.kind, value, place.depth)
+    }
+
+    fn list<'a>(
+        &mut self,
+        field: &Field,
+        values: impl Iterator<Item = Result<Value<'a>, Error>>,
+        place: Place,
+    ) -> Result<(), Error> {
+        let start = self.out.len();
+        self.name(field, place);
+        self.out.push(b'[');
+        let first = self.out.len();
+        for (index, value) in values.enumerate() {
+            let written = match value? {
+                Value::Bytes(block) if is_number(field.kind) => self.packed(field.kind, block, place.depth),
+                value => self.value(field.kind, value, place.depth),
+            };
+            written.map_err(|error| error.inside_element(index))?;
+            if self.out.len() > first && self.out.last() != Some(&b',') {
+                self.out.push(b',');
+            }
+        }
+        if self.out.len() == first {
+            self.out.truncate(start);
+        } else {
+            self.out.pop();
+            self.out.push(b']');
+        }
+        Ok(())
+    }
+
+    fn packed(&mut self, kind: Kind, block: &[u8], depth: usize) -> Result<(), Error> {
+        let mut rest = Fields::of(block);
+        while !rest.is_empty() {
+            let value = match kind {
+                Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => Value::Eight(u64::from_le_bytes(rest.chunk()?)),
+                Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => Value::Four(u32::from_le_bytes(rest.chunk()?)),
+                _ => Value::Number(rest.varint()?),
+            };
+            self.value(kind, value, depth)?;
+            self.out.push(b',');
+        }
+        Ok(())
+    }
+
+    /// Entries in the order of their keys; of several with the same key, the last counts.
+    fn map<'a>(
+        &mut self,
+        field: &Field,
+        key: Kind,
+        entries: impl Iterator<Item = Result<Value<'a>, Error>>,
+        place: Place,
+    ) -> Result<(), Error> {
+        let mut sorted = Vec::new();
+        for entry in entries {
+            let entry = bytes(field.kind, entry?)?;
+            sorted.push((Key::of(key, entry)?, entry));
+        }
+        sorted.sort_by_key(|(key, _)| *key);
+        let Kind::Message(id) = field.kind else { return Ok(()) };
+        self.name(field, place);
+        self.out.push(b'{');
+        for (index, (found, entry)) in sorted.iter().enumerate() {
+            if sorted.get(index + 1).is_some_and(|(next, _)| next == found) {
+                continue;
+            }
+            let start = self.out.len();
+            let is_quoted = matches!(key, Kind::String | Kind::Int64 | Kind::Uint64)
+                || matches!(key, Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64);
+            if !is_quoted {
+                self.out.push(b'"');
+            }
+            self.value(key, found.value(key), place.depth)?;
+            if !is_quoted {
+                self.out.push(b'"');
+            }
+            let end = self.out.len();
+            self.out.push(b':');
+            let written = self.message(id, &Parts::one(entry), place.depth);
+            written.map_err(|error| {
+                let key = String::from_utf8_lossy(self.out.get(start + 1..end - 1).unwrap_or_default());
+                error.inside_entry(&key)
+            })?;
+            self.out.push(b',');
+        }
+        self.out.pop();
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    /// The value of a field that is not there, where JSON needs one.
+    fn default(&mut self, field: &Field, depth: usize) -> Result<(), Error> {
+        let zero = match (field.shape, field.kind) {
+            (Shape::Map(_), _) => {
+                self.out.extend_from_slice(b"{}");
+                return Ok(());
+            }
+            (Shape::List { .. }, _) => {
+                self.out.extend_from_slice(b"[]");
+                return Ok(());
+            }
+            (_, Kind::Double | Kind::Fixed64 | Kind::Sfixed64) => Value::Eight(0),
+            (_, Kind::Float | Kind::Fixed32 | Kind::Sfixed32) => Value::Four(0),
+            (_, Kind::String | Kind::Bytes | Kind::Message(_)) => Value::Bytes(&[]),
+            _ => Value::Number(0),
+        };
+        self.value(field.kind, zero, depth)
+    }
+
+    #[inline]
+    fn value(&mut self, kind: Kind, value: Value<'_>, depth: usize) -> Result<(), Error> {
+        match (kind, value) {
+            (Kind::String, Value::Bytes(bytes)) => {
+                let text = std::str::from_utf8(bytes);
+                write_quoted(text.map_err(|_| Error::new("a string is not valid UTF-8"))?, self.out);
+            }
+            (Kind::Message(id), Value::Bytes(bytes)) => self.message(id, &Parts::one(bytes), depth)?,
+            (Kind::Int32, Value::Number(number)) => write_whole(low(number).cast_signed(), self.out),
+            (Kind::Uint32, Value::Number(number)) => write_whole(low(number), self.out),
+            (Kind::Sint32, Value::Number(number)) => write_whole(unzigzag(u64::from(low(number))), self.out),
+            (Kind::Fixed32, Value::Four(number)) => write_whole(number, self.out),
+            (Kind::Sfixed32, Value::Four(number)) => write_whole(number.cast_signed(), self.out),
+            (Kind::Int64, Value::Number(number)) | (Kind::Sfixed64, Value::Eight(number)) => {
+                self.quoted(number.cast_signed());
+            }
+            (Kind::Sint64, Value::Number(number)) => self.quoted(unzigzag(number)),
+            (Kind::Uint64, Value::Number(number)) | (Kind::Fixed64, Value::Eight(number)) => self.quoted(number),
+            (Kind::Bool, Value::Number(number)) => {
+                self.out.extend_from_slice(if number == 0 { b"false" } else { b"true" });
+            }
+            (Kind::Enum(id), Value::Number(number)) => {
+                let number = low(number).cast_signed();
+                match self.schema.enumeration(id).quoted(number) {
+                    Some(name) => self.out.extend_from_slice(name.as_bytes()),
+                    None => write_whole(number, self.out),
+                }
+            }
+            (Kind::Null, Value::Number(_)) => self.out.extend_from_slice(b"null"),
+            (Kind::Double, Value::Eight(bits)) => self.float(f64::from_bits(bits), f64::from_bits(bits)),
+            (Kind::Float, Value::Four(bits)) => self.float(f32::from_bits(bits), f32::from_bits(bits).into()),
+            (Kind::Bytes, Value::Bytes(bytes)) => write_base64(bytes, self.out),
+            _ => return Err(wrong_type(kind)),
+        }
+        Ok(())
+    }
+
+    fn quoted(&mut self, number: impl itoa::Integer) {
+        self.out.push(b'"');
+        write_whole(number, self.out);
+        self.out.push(b'"');
+    }
+
+    fn float(&mut self, number: impl zmij::Float, wide: f64) {
+        if wide.is_finite() {
+            write_float(number, self.out);
+        } else if wide.is_nan() {
+            self.out.extend_from_slice(b"\"NaN\"");
+        } else {
+            self.out.extend_from_slice(if wide > 0.0 { b"\"Infinity\"" } else { b"\"-Infinity\"" });
+        }
+    }
+
+    fn any(&mut self, parts: &Parts<'_>, depth: usize) -> Result<(), Error> {
+        let (mut url, mut value) = (&[][..], &[][..]);
+        for field in parts.fields() {
+            match field? {
+                (1, Value::Bytes(bytes)) => url = bytes,
+                (2, Value::Bytes(bytes)) => value = bytes,
+                _ => {}
+            }
+        }
+        if url.is_empty() && value.is_empty() {
+            self.out.extend_from_slice(b"{}");
+            return Ok(());
+        }
+        let url = std::str::from_utf8(url).map_err(|_| Error::new("a type URL is not valid UTF-8"))?;
+        let (id, message) = self.schema.resolve(url)?;
+        self.out.extend_from_slice(b"{\"@type\":");
+        write_quoted(url, self.out);
+        let parts = Parts::one(value);
+        if message.is_well_known {
+            self.out.extend_from_slice(b",\"value\":");
+            self.message(id, &parts, depth)?;
+        } else {
+            let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
+            self.fields(message, &parts, Place { depth, is_named: true })?;
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    fn time(&mut self, form: Form, parts: &Parts<'_>) -> Result<(), Error> {
+        let (mut seconds, mut nanos) = (0, 0);
+        for field in parts.fields() {
+            match field? {
+                (1, Value::Number(number)) => seconds = number.cast_signed(),
+                (2, Value::Number(number)) => nanos = low(number).cast_signed(),
+                _ => {}
+            }
+        }
+        let (written, what) = match form {
+            Form::Timestamp => (write_timestamp(seconds, nanos, self.out), "timestamp"),
+            _ => (write_duration(seconds, nanos, self.out), "duration"),
+        };
+        let wrong = || Error::new(format!("the {what} of {seconds} seconds and {nanos} nanoseconds is out of range"));
+        if written { Ok(()) } else { Err(wrong()) }
+    }
+
+    fn field_mask(&mut self, parts: &Parts<'_>) -> Result<(), Error> {
+        let mut text = String::new();
+        for (index, field) in parts.fields().filter(|field| !matches!(field, Ok((2.., _)))).enumerate() {
+            let path = std::str::from_utf8(bytes(Kind::String, field?.1)?);
+            let path = path.map_err(|_| Error::new("a path is not valid UTF-8"))?;
+            if index > 0 {
+                text.push(',');
+            }
+            if !write_path(path, &mut text) {
+                return Err(Error::new(format!("the path \"{}\" has no form in camel case", shown(path))));
+            }
+        }
+        write_quoted(&text, self.out);
+        Ok(())
+    }
+}
+
+/// A map's key, as it is compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    Number(u64),
+    Text(&'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    fn of(kind: Kind, entry: &'a [u8]) -> Result<Self, Error> {
+        let mut key = if kind == Kind::String { Self::Text(&[]) } else { Self::Number(0) };
+        for field in Fields::of(entry) {
+            if let (1, value) = field? {
+                key = match value {
+                    Value::Number(number) if kind == Kind::Bool => Self::Number(u64::from(number != 0)),
+                    Value::Number(number) if is_half(kind) => Self::Number(u64::from(low(number))),
+                    Value::Number(number) | Value::Eight(number) => Self::Number(number),
+                    Value::Four(number) => Self::Number(u64::from(number)),
+                    Value::Bytes(text) => Self::Text(text),
+                };
+            }
+        }
+        Ok(key)
+    }
+
+    fn value(self, kind: Kind) -> Value<'a> {
+        match (self, kind) {
+            (Self::Text(text), _) => Value::Bytes(text),
+            (Self::Number(number), Kind::Fixed64 | Kind::Sfixed64) => Value::Eight(number),
+            (Self::Number(number), Kind::Fixed32 | Kind::Sfixed32) => Value::Four(low(number)),
+            (Self::Number(number), _) => Value::Number(number),
+        }
+    }
+}
+
+#[cold]
+fn inside(error: Error, field: &Field, place: Place) -> Error {
+    if place.is_named { error.inside(field.name()) } else { error }
+}
+
+fn is_number(kind: Kind) -> bool {
+    !matches!(kind, Kind::String | Kind::Bytes | Kind::Message(_))
+}
+
+#[inline]
+fn is_default(kind: Kind, value: Value<'_>) -> bool {
+    match value {
+        Value::Number(number) if is_half(kind) => low(number) == 0,
+        Value::Number(number) | Value::Eight(number) => number == 0,
+        Value::Four(number) => number == 0,
+        Value::Bytes(bytes) => bytes.is_empty() && !is_number(kind),
+    }
+}
+
+/// A varint of this kind has 32 bits that count.
+fn is_half(kind: Kind) -> bool {
+    matches!(kind, Kind::Int32 | Kind::Uint32 | Kind::Sint32 | Kind::Enum(_))
+}
+
+fn bytes(kind: Kind, value: Value<'_>) -> Result<&[u8], Error> {
+    if let Value::Bytes(bytes) = value { Ok(bytes) } else { Err(wrong_type(kind)) }
+}
+
+#[cold]
+fn wrong_type(kind: Kind) -> Error {
+    Error::new(format!("the message has another wire type here than {} needs", wanted(kind)))
+}
