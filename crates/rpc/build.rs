@@ -1,6 +1,8 @@
-//! Generates the services that every server may offer.
+//! Generates the services that every server may offer, and the one of the README's example.
 
 fn main() -> std::io::Result<()> {
-    quire_rpc_build::compile(&["health.proto"], &["proto"])?;
-    quire_rpc_build::compile(&["reflection.proto"], &["proto"])
+    for contract in ["health.proto", "reflection.proto", "hello.proto"] {
+        quire_rpc_build::compile(&[contract], &["proto"])?;
+    }
+    Ok(())
 }

@@ -52,6 +52,7 @@ impl fmt::Display for ErrorCode {
 
 /// The connection is over: a GOAWAY with this code is in the output, flush it and close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnectionError {
     /// What the peer is told.
     pub code: ErrorCode,
@@ -95,6 +96,7 @@ impl std::error::Error for ConnectionError {}
 
 /// Why a command on a stream did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StreamError {
     /// The stream is gone: it was finished or reset, by either side.
     Closed,

@@ -1,7 +1,7 @@
-//! HTTP/2 (RFC 9113) and HPACK (RFC 7541) as a state machine.
+#![doc = include_str!("../README.md")]
 //!
-//! Bytes go in, events come out; commands go in, bytes come out into one [`Output`]. There are no sockets, no tasks and
-//! no clock here: time enters as milliseconds that never go back. What a request means is the caller's business.
+//! Must not know sockets, tasks or a clock: time enters as milliseconds that never go back, and what a request means is
+//! the caller's business.
 
 mod budget;
 mod config;

@@ -1,4 +1,4 @@
-//! Code generation for build scripts: messages by prost, services and clients by us, `.proto` files read by protox.
+#![doc = include_str!("../README.md")]
 //!
 //! Must not know the runtime: generated code names it only by the paths written here.
 

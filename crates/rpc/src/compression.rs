@@ -15,6 +15,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// How messages are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Encoding {
     /// RFC 1952.
     Gzip,

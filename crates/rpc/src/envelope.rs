@@ -14,6 +14,7 @@ use crate::metadata::Metadata;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Peer {
     /// The address, if the transport has one.
     pub address: Option<SocketAddr>,

@@ -1,7 +1,6 @@
-//! gRPC over our own HTTP/2: a server and a channel, on tokio.
+#![doc = include_str!("../README.md")]
 //!
-//! The shapes are tonic's: generated traits with async methods, [`Request`], [`Response`], [`Status`],
-//! [`Streaming`]. Must not know any service of the application.
+//! Must not know any service of the application.
 
 extern crate self as quire_rpc;
 
@@ -49,10 +48,11 @@ pub use unfold::{Unfold, unfold};
 /// The code that `quire_rpc_build` made of a package, in the module that calls this: messages, services, clients, and
 /// `DESCRIPTORS`, the contracts. The name of a contract without a package is empty.
 ///
-/// ```ignore
-/// pub mod greeter {
-///     quire_rpc::include_proto!("greeter.v1");
+/// ```
+/// pub mod hello {
+///     quire_rpc::include_proto!("hello");
 /// }
+/// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! include_proto {

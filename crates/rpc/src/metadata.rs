@@ -18,6 +18,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Why an entry was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MetadataError {
     /// Names are lower case letters, digits, `_`, `-` and `.`, and not the protocol's own.
     Name,

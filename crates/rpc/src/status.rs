@@ -88,6 +88,7 @@ codes! {
 
 /// How far a failed call is known to have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reach {
     /// The server may have acted on the call; it did not say.
     #[default]

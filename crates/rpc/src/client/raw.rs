@@ -27,6 +27,7 @@ pub struct WireMessage(Bytes);
 
 /// How a raw call ended.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct RawAnswer {
     /// When the head of the answer was read; none if no head came.
     pub head_at: Option<Instant>,

@@ -11,6 +11,7 @@ use crate::status::Code;
 
 /// Which limit refused something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Refusal {
     /// `connections_max`: the connection is answered with refusals.
     Connections,
@@ -45,6 +46,7 @@ impl Refusal {
 
 /// A finished call.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct CallReport<'a> {
     /// The method's place in [`Builder::paths`](super::Builder::paths); `None` for a method that does not exist.
     pub method: Option<usize>,
