@@ -13,13 +13,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use clap::{Args, Subcommand};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 
 pub use grpc::MESSAGE_BYTES_MAX;
-pub use stall::Stalls;
-pub use tcp::Reply;
+
+use stall::Stalls;
+
+use crate::values;
 
 /// Largest answer of any protocol.
 pub const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -32,41 +36,78 @@ pub const DELAY_MAX: Duration = Duration::from_hours(1);
 /// When `accept` fails for want of descriptors, trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The protocol, and what is answered.
-#[derive(Clone, Debug)]
-pub enum Speaks {
-    /// Every gRPC method, with a message of so many bytes.
+/// A null server by its protocol, with what is answered and how.
+#[derive(Clone, Debug, Subcommand)]
+pub enum NullServer {
+    /// Answers every gRPC method
     Grpc {
-        /// Bytes of the message; all in a field that no service can have.
+        /// Size of each message that is answered: 0, or 4 bytes and more; 1KiB and 2MB are understood
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
-        /// Methods take a stream and answer each of its messages; otherwise one message is answered with one.
+        /// Methods take a stream and answer each of its messages
+        #[arg(long)]
         streams: bool,
+        /// What all null servers have.
+        #[command(flatten)]
+        serving: Serving,
     },
-    /// Every HTTP/1.1 and HTTP/2 request, with 200 and so many bytes.
+    /// Answers every HTTP/1.1 and HTTP/2 request with 200
     Http {
-        /// Bytes of the body.
+        /// Size of each body that is answered, as in 100, 1KiB or 2MB
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
+        /// What all null servers have.
+        #[command(flatten)]
+        serving: Serving,
     },
-    /// Every line, with the same reply.
+    /// Answers every line over TCP
     Tcp {
-        /// The reply.
-        answer: Reply,
+        /// Size of each answer, as in 100, 1KiB or 2MB
+        #[arg(long, value_name = "SIZE", default_value = "1", value_parser = values::bytes)]
+        answer_bytes: usize,
+        /// Answer with this line instead
+        #[arg(long, value_name = "TEXT", conflicts_with = "answer_bytes")]
+        answer: Option<String>,
+        /// What all null servers have.
+        #[command(flatten)]
+        serving: Serving,
     },
 }
 
-/// A null server to be started.
-#[derive(Clone, Debug)]
-pub struct NullOptions {
-    /// What is spoken, and what is answered.
-    pub speaks: Speaks,
-    /// Where to listen; port 0 is any that is free.
+/// What all null servers have.
+#[derive(Clone, Debug, Args)]
+pub struct Serving {
+    /// Where to listen, HOST:PORT or :PORT; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = values::listen)]
     pub listen: SocketAddr,
-    /// Threads that serve, at least one.
+    /// Threads that serve
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
-    /// When the threads stop for a while.
-    pub stalls: Option<Stalls>,
-    /// How long each answer is held back; the runtime's timer rounds it up to a millisecond.
+    /// Stop all threads for this long, as a garbage collection does
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "every")]
+    pub stall: Option<Duration>,
+    /// From the beginning of one stall to that of the next
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "stall")]
+    pub every: Option<Duration>,
+    /// When the first stall begins, in milliseconds since 1970 [default: --every after the start]
+    #[arg(long, value_name = "UNIX_MS", requires = "stall")]
+    pub stall_from: Option<u64>,
+    /// Hold back each answer for this long, in whole milliseconds
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     pub delay: Duration,
+}
+
+impl Serving {
+    fn stalls(&self) -> Option<Stalls> {
+        Some(Stalls { length: self.stall?, every: self.every?, first_unix_ms: self.stall_from })
+    }
+}
+
+impl NullServer {
+    fn serving(&self) -> &Serving {
+        let (Self::Grpc { serving, .. } | Self::Http { serving, .. } | Self::Tcp { serving, .. }) = self;
+        serving
+    }
 }
 
 /// A null server that runs, on threads of its own, until it is dropped.
@@ -80,13 +121,14 @@ pub struct Null {
 
 impl Null {
     /// Listens, and starts to serve.
-    pub fn start(options: NullOptions) -> anyhow::Result<Self> {
-        check(&options)?;
-        let failed = || format!("cannot listen on {}", options.listen);
-        let listener = StdListener::bind(options.listen).with_context(failed)?;
+    pub fn start(server: NullServer) -> anyhow::Result<Self> {
+        check(&server)?;
+        let Serving { listen, threads, .. } = *server.serving();
+        let failed = || format!("cannot listen on {listen}");
+        let listener = StdListener::bind(listen).with_context(failed)?;
         listener.set_nonblocking(true).with_context(failed)?;
         let address = listener.local_addr().with_context(failed)?;
-        let stalls = options.stalls.map(Stalls::begin);
+        let stalls = server.serving().stalls().map(Stalls::begin);
         let (stop, stopping) = watch::channel(false);
         let mut null = Self {
             address,
@@ -95,7 +137,7 @@ impl Null {
             threads: Vec::new(),
         };
         let mut handles = Vec::new();
-        for number in 1..options.threads {
+        for number in 1..threads {
             let stopping = stopping.clone();
             let (thread, handle) = thread(number, stalls, move |_| async move { stopped(stopping).await })?;
             null.threads.push(thread);
@@ -107,7 +149,7 @@ impl Null {
             }
             // No caller waits for this; clients see that the connection is refused.
             let Ok(listener) = TcpListener::from_std(listener) else { return };
-            serve(options, listener, handles, stopping).await;
+            serve(server, listener, handles, stopping).await;
         };
         null.threads.push(thread(0, stalls, serving)?.0);
         Ok(null)
@@ -133,37 +175,32 @@ impl Drop for Null {
     }
 }
 
-fn check(options: &NullOptions) -> anyhow::Result<()> {
-    ensure!(
-        (1..=THREADS_MAX).contains(&options.threads),
-        "--threads {}: it must be from 1 to {THREADS_MAX}",
-        options.threads
-    );
-    if let Some(Stalls { length, every, .. }) = options.stalls {
+fn check(server: &NullServer) -> anyhow::Result<()> {
+    let serving = server.serving();
+    let Serving { threads, delay, .. } = serving;
+    ensure!((1..=THREADS_MAX).contains(threads), "--threads {threads}: it must be from 1 to {THREADS_MAX}");
+    if let Some(Stalls { length, every, .. }) = serving.stalls() {
         ensure!(
             !length.is_zero() && length < every,
             "--stall {length:?}: it must be above 0 and shorter than --every {every:?}"
         );
         ensure!(every <= STALL_PERIOD_MAX, "--every {every:?}: it must be at most {STALL_PERIOD_MAX:?}");
     }
-    ensure!(options.delay <= DELAY_MAX, "--delay {:?}: it must be at most {DELAY_MAX:?}", options.delay);
-    match &options.speaks {
-        Speaks::Grpc { answer_bytes, .. } => ensure!(
-            grpc::Filler::of(*answer_bytes).is_some(),
-            "--answer-bytes {answer_bytes}: it must be 0, or from 4 to {MESSAGE_BYTES_MAX}"
-        ),
-        Speaks::Http { answer_bytes } => {
-            ensure!(
-                *answer_bytes <= ANSWER_BYTES_MAX,
-                "--answer-bytes {answer_bytes}: it must be at most {ANSWER_BYTES_MAX}"
-            );
+    ensure!(*delay <= DELAY_MAX, "--delay {delay:?}: it must be at most {DELAY_MAX:?}");
+    let (answer_bytes, fits, right) = match server {
+        NullServer::Grpc { answer_bytes, .. } => {
+            let fits = grpc::Filler::of(*answer_bytes).is_some();
+            (answer_bytes, fits, format!("0, or from 4 to {MESSAGE_BYTES_MAX}"))
         }
-        Speaks::Tcp { answer: Reply::Bytes(count) } => ensure!(
-            (1..=ANSWER_BYTES_MAX).contains(count),
-            "--answer-bytes {count}: it must be from 1 to {ANSWER_BYTES_MAX}"
-        ),
-        Speaks::Tcp { answer: Reply::Line(_) } => {}
-    }
+        NullServer::Http { answer_bytes, .. } => {
+            (answer_bytes, *answer_bytes <= ANSWER_BYTES_MAX, format!("at most {ANSWER_BYTES_MAX}"))
+        }
+        NullServer::Tcp { answer_bytes, .. } => {
+            let fits = (1..=ANSWER_BYTES_MAX).contains(answer_bytes);
+            (answer_bytes, fits, format!("from 1 to {ANSWER_BYTES_MAX}"))
+        }
+    };
+    ensure!(fits, "--answer-bytes {answer_bytes}: it must be {right}");
     Ok(())
 }
 
@@ -194,21 +231,22 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-async fn serve(options: NullOptions, listener: TcpListener, workers: Vec<Handle>, stopping: watch::Receiver<bool>) {
-    let stop = stopped(stopping);
-    match options.speaks {
-        Speaks::Grpc { answer_bytes, streams } => {
-            let server = grpc::server(answer_bytes, streams, options.delay, workers);
+async fn serve(server: NullServer, listener: TcpListener, workers: Vec<Handle>, stopping: watch::Receiver<bool>) {
+    let (stop, delay) = (stopped(stopping), server.serving().delay);
+    match server {
+        NullServer::Grpc { answer_bytes, streams, .. } => {
+            let server = grpc::server(answer_bytes, streams, delay, workers);
             // Its only error is one of a listener that has gone.
             let _ = server.serve(listener, stop).await;
         }
-        Speaks::Http { answer_bytes } => {
-            let answer = http::Answer::new(answer_bytes, options.delay);
+        NullServer::Http { answer_bytes, .. } => {
+            let answer = http::Answer::new(answer_bytes, delay);
             accept(listener, workers, stop, move |stream| http::serve(stream, answer.clone())).await;
         }
-        Speaks::Tcp { answer } => {
-            let answer = tcp::encoded(&answer);
-            accept(listener, workers, stop, move |stream| tcp::serve(stream, answer.clone(), options.delay)).await;
+        NullServer::Tcp { answer_bytes, answer, .. } => {
+            let answer = answer.map_or_else(|| vec![b'.'; answer_bytes], |line| format!("{line}\n").into_bytes());
+            let answer = Bytes::from(answer);
+            accept(listener, workers, stop, move |stream| tcp::serve(stream, answer.clone(), delay)).await;
         }
     }
 }

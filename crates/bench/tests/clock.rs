@@ -5,12 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bench::measurement::Run;
-use bench::null::{Null, NullOptions, Reply, Speaks, Stalls};
+use bench::null::{Null, NullServer};
 use bench::plan::{End, Pace, Plan};
 use bench::run::run;
 use bench::schedule::Arrivals;
 use bench::template::Turn;
 use bench::workload::{Answer, Ending, Session, Traffic, Workload};
+use clap::Parser;
 
 /// A service that our own tree describes, by its file.
 const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rpc/proto/health.proto");
@@ -185,16 +186,14 @@ fn a_rate_that_the_service_cannot_bear_is_invalid() {
 /// an unoptimised build takes its time to answer all requests that waited; `peers/bench_tools.py` judges the optimised one.
 #[test]
 fn every_protocol_sees_the_stalls_of_a_server_behind_a_socket() {
-    let grpc = Speaks::Grpc { answer_bytes: 0, streams: false };
-    let lines = Speaks::Tcp { answer: Reply::Bytes(1) };
     let loads = [
-        (grpc, &["grpc", "ADDRESS", "grpc.health.v1.Health/Check", "--proto", HEALTH, "--data", "{}"][..]),
-        (Speaks::Http { answer_bytes: 0 }, &["http", "http://ADDRESS/", "--http2"][..]),
-        (lines, &["tcp", "ADDRESS", "--line", "x", "--reply", "bytes:1"][..]),
+        ("grpc", &["grpc", "ADDRESS", "grpc.health.v1.Health/Check", "--proto", HEALTH, "--data", "{}"][..]),
+        ("http", &["http", "http://ADDRESS/", "--http2"][..]),
+        ("tcp", &["tcp", "ADDRESS", "--line", "x", "--reply", "bytes:1"][..]),
     ];
     check_undisturbed(|| {
         std::thread::scope(|scope| {
-            let loads = loads.clone().map(|(speaks, load)| scope.spawn(move || sees_its_stalls(speaks, load)));
+            let loads = loads.map(|(protocol, load)| scope.spawn(move || sees_its_stalls(protocol, load)));
             let seen = loads.map(|load| load.join().expect("no panic"));
             let waiting = seen.iter().map(|seen| seen.waiting).fold(0.0, f64::max);
             Try { waiting, result: seen.into_iter().try_for_each(|seen| seen.result) }
@@ -202,18 +201,19 @@ fn every_protocol_sees_the_stalls_of_a_server_behind_a_socket() {
     });
 }
 
-fn sees_its_stalls(speaks: Speaks, load: &[&str]) -> Try {
+#[derive(Parser)]
+struct Flags {
+    #[command(subcommand)]
+    server: NullServer,
+}
+
+fn sees_its_stalls(protocol: &str, load: &[&str]) -> Try {
     // Time to begin the load in, so that both of its periods have their stall.
     let first = SystemTime::now() + Duration::from_millis(500);
-    let unix_ms = first.duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
-    let stalls = Stalls {
-        length: Duration::from_millis(3200),
-        every: Duration::from_secs(4),
-        first_unix_ms: Some(u64::try_from(unix_ms).expect("milliseconds")),
-    };
-    let listen = ([127, 0, 0, 1], 0).into();
-    let null = Null::start(NullOptions { speaks, listen, threads: 1, stalls: Some(stalls), delay: Duration::ZERO });
-    let null = null.expect("a server");
+    let unix_ms = first.duration_since(UNIX_EPOCH).expect("after 1970").as_millis().to_string();
+    let stalls = ["--stall", "3200ms", "--every", "4s", "--stall-from", &unix_ms];
+    let flags = Flags::parse_from(["null", protocol].into_iter().chain(stalls));
+    let null = Null::start(flags.server).expect("a server");
     let out = tempfile::NamedTempFile::new().expect("a file");
     // Two periods, met at different places, for the rate is no whole number a period.
     let plan = ["-c", "1", "-r", "125.125", "--arrivals", "constant", "-d", "8s", "--warm-up", "0s", "-q", "--json"];

@@ -1,30 +1,29 @@
 //! Null servers against judges by others (curl, h2load) and our own loads: they answer, stall when they said, and end.
 
 use std::io::{BufReader, ErrorKind, Read as _, Seek as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bench::cli::null::NullArgs;
-use bench::null::{Null, NullOptions, Reply, Speaks, Stalls};
+use bench::null::{Null, NullServer};
 use clap::Parser;
 
 #[derive(Parser)]
 struct Flags {
-    #[command(flatten)]
-    null: NullArgs,
+    #[command(subcommand)]
+    server: NullServer,
 }
 
-fn options(arguments: &[&str]) -> NullOptions {
-    Flags::try_parse_from(std::iter::once(&"null").chain(arguments)).expect("flags").null.options()
+fn server(arguments: &[&str]) -> NullServer {
+    Flags::try_parse_from(std::iter::once(&"null").chain(arguments)).expect("flags").server
 }
 
 fn start(arguments: &[&str]) -> Null {
-    Null::start(options(arguments)).expect("a server")
+    Null::start(server(arguments)).expect("a server")
 }
 
 fn refused(arguments: &[&str]) -> String {
-    format!("{:#}", Null::start(options(arguments)).expect_err("a refusal"))
+    format!("{:#}", Null::start(server(arguments)).expect_err("a refusal"))
 }
 
 fn connect(null: &Null) -> BufReader<TcpStream> {
@@ -143,18 +142,8 @@ fn each_message_of_a_grpc_stream_is_answered() {
 fn stalls_begin_when_they_were_said_to_and_hold_up_every_connection() {
     let unix_now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let begins = unix_now + Duration::from_millis(300);
-    let null = Null::start(NullOptions {
-        speaks: Speaks::Tcp { answer: Reply::Bytes(1) },
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        threads: 1,
-        stalls: Some(Stalls {
-            length: Duration::from_millis(400),
-            every: Duration::from_hours(1),
-            first_unix_ms: Some(u64::try_from(begins.as_millis()).unwrap()),
-        }),
-        delay: Duration::ZERO,
-    })
-    .expect("a server");
+    let first = begins.as_millis().to_string();
+    let null = start(&["tcp", "--stall", "400ms", "--every", "1h", "--stall-from", &first]);
     assert_eq!(u128::from(null.first_stall_unix_ms().unwrap()), begins.as_millis());
     // Past the stall's end, on whichever machine.
     let ends = begins + Duration::from_millis(500);

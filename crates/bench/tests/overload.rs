@@ -6,7 +6,8 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bench::null::{Null, NullOptions, Reply, Speaks};
+use bench::null::{Null, NullServer};
+use clap::Parser;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -24,22 +25,26 @@ const SECONDS: f64 = 1.0;
 /// Far more than duration and timeout, and far less than it takes to send everything that is due.
 const RUN_TIME_MAX: Duration = Duration::from_secs(10);
 
-fn loads() -> [(Speaks, &'static [&'static str]); 3] {
+#[derive(Parser)]
+struct Flags {
+    #[command(subcommand)]
+    server: NullServer,
+}
+
+fn loads() -> [(&'static str, &'static [&'static str]); 3] {
     let grpc = &["grpc", "ADDRESS", "grpc.health.v1.Health/Check", "--proto", HEALTH, "--data", "{}", "-m", "1"];
     [
-        (Speaks::Grpc { answer_bytes: ANSWER_BYTES, streams: false }, grpc),
-        (Speaks::Http { answer_bytes: ANSWER_BYTES }, &["http", "http://ADDRESS/"]),
-        (
-            Speaks::Tcp { answer: Reply::Bytes(ANSWER_BYTES) },
-            &["tcp", "ADDRESS", "--line", "x", "--reply", "bytes:1000", "-m", "1"],
-        ),
+        ("grpc", grpc),
+        ("http", &["http", "http://ADDRESS/"]),
+        ("tcp", &["tcp", "ADDRESS", "--line", "x", "--reply", "bytes:1000", "-m", "1"]),
     ]
 }
 
 /// One run over two connections at a server that takes so long for each answer, its rows, and the exit code.
-fn overloaded(speaks: Speaks, load: &[&str], delay: Duration) -> (Value, String, Option<i32>) {
-    let listen = ([127, 0, 0, 1], 0).into();
-    let null = Null::start(NullOptions { speaks, listen, threads: 1, stalls: None, delay }).expect("a server");
+fn overloaded(protocol: &str, load: &[&str], delay: Duration) -> (Value, String, Option<i32>) {
+    let (bytes, delay) = (ANSWER_BYTES.to_string(), humantime::format_duration(delay).to_string());
+    let flags = Flags::parse_from(["null", protocol, "--answer-bytes", &bytes, "--delay", &delay]);
+    let null = Null::start(flags.server).expect("a server");
     let folder = tempfile::tempdir().expect("a folder");
     let [json, csv] = ["run.json", "rows.csv"].map(|name| folder.path().join(name));
     let plan = "-c 2 -r 2000 --arrivals constant -d 1s --warm-up 200ms --timeout 500ms -q";

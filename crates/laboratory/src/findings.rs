@@ -3,9 +3,9 @@
 //! A figure's key is its load, its subject and its name, joined; the page and the summary use the same keys. Must not
 //! know what is measured.
 
-use anyhow::Context as _;
 use bench::report::origin;
 use bench::report::page::{Banner, Card, Page, Table, Tone, Value};
+use bench::report::table::csv;
 use bench::stats::interval::Interval;
 
 use crate::results::{Measured, Results};
@@ -163,7 +163,7 @@ pub fn runs_csv<'a>(runs: impl IntoIterator<Item = &'a Measured>, columns: &[&st
             .map_or_else(String::new, |it| it.to_string()),
     };
     let rows = runs.into_iter().map(|one| columns.iter().map(|(_, column)| cell(one, column)).collect());
-    csv_of(columns.iter().map(|(head, _)| *head), rows)
+    csv(columns.iter().map(|(head, _)| *head), rows)
 }
 
 /// A row a request, of the runs that kept every finish.
@@ -177,19 +177,7 @@ pub fn requests_csv(results: &Results) -> anyhow::Result<String> {
             of_run.into_iter().chain(of_request).chain(times).collect()
         })
     });
-    csv_of(heads, rows)
-}
-
-fn csv_of<'a>(
-    heads: impl IntoIterator<Item = &'a str>,
-    rows: impl Iterator<Item = Vec<String>>,
-) -> anyhow::Result<String> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(heads)?;
-    for row in rows {
-        csv.write_record(row)?;
-    }
-    String::from_utf8(csv.into_inner()?).context("the rows are no text")
+    csv(heads, rows)
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ use bench::stats::order::Orders;
 use bench::tls::TlsArgs;
 use bench::workload::Workload;
 use bench::workload::grpc::{GrpcWorkload, Requests, Shape, Target};
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use tempfile::TempDir;
 
 use crate::progress::Progress;
@@ -26,22 +28,40 @@ use crate::server::Server;
 const WITH_PORTS: [&str; 3] = ["kv", "rpcgame", "tasks"];
 
 /// What an experiment is given.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// The folder for what it writes; it is there.
-    pub out: PathBuf,
-    /// The program `quire`.
-    pub quire: PathBuf,
-    /// The program `quire-bench`.
-    pub bench: PathBuf,
-    /// The folder with the programs of `peers/`.
-    pub peers: PathBuf,
-    /// How often everything is measured.
+    /// Number of rounds; confidence intervals need at least 2
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one())]
     pub rounds: usize,
-    /// Seed of everything drawn.
+    /// The server's program [default: quire beside this program]
+    #[arg(long, value_name = "FILE", default_value_os_t = beside("quire"), hide_default_value = true)]
+    pub quire: PathBuf,
+    /// The load generator's program, which `tasks` measures beside the server [default: quire-bench beside this program]
+    #[arg(long, value_name = "FILE", default_value_os_t = beside("quire-bench"), hide_default_value = true)]
+    pub bench: PathBuf,
+    /// Folder of the programs to compare with [default: peers/target/release, looked for upwards from this program]
+    #[arg(long, value_name = "DIR", default_value_os_t = peers_above(), hide_default_value = true)]
+    pub peers: PathBuf,
+    /// Seed of the order in which subjects take turns
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Rows of the data, for experiments that have such; none: as many as the experiment says.
+    /// Rows of the file that `records` asks for [default: 1000000]; fewer only to try it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(200..=100_000_000))]
     pub rows: Option<u64>,
+}
+
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
+fn beside(program: &str) -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name(program)
+}
+
+fn peers_above() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let below = Path::new("peers/target/release");
+    own.ancestors().map(|folder| folder.join(below)).find(|folder| folder.is_dir()).unwrap_or_else(|| below.to_owned())
 }
 
 /// The core of the servers and that of the clients; none on a machine with a single core.
@@ -75,9 +95,9 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Begins an experiment.
-    pub fn open(options: Options) -> anyhow::Result<Self> {
-        let out = std::fs::canonicalize(&options.out).context("no folder for data")?;
+    /// Begins an experiment that writes into this folder.
+    pub fn open(out: &Path, options: Options) -> anyhow::Result<Self> {
+        let out = std::fs::canonicalize(out).context("no folder for data")?;
         let folder = tempfile::Builder::new().prefix("data-").tempdir_in(out).context("no folder for data")?;
         let cores = match cores()[..] {
             [server, .., client] => Cores { server: Some(server), client: Some(client) },

@@ -18,6 +18,8 @@ mod rpcgame;
 pub mod server;
 mod tasks;
 
+use std::path::Path;
+
 use anyhow::Context as _;
 
 use crate::findings::{Findings, Summary, warning};
@@ -44,8 +46,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. It writes nothing
 /// until everything is measured, so that half a report cannot be taken for a whole one.
-pub fn reproduce(experiment: &Experiment, options: Options) -> anyhow::Result<Summary> {
-    let mut lab = Lab::open(options)?;
+pub fn reproduce(experiment: &Experiment, out: &Path, options: Options) -> anyhow::Result<Summary> {
+    let mut lab = Lab::open(out, options)?;
     let Findings { page, csvs, summary } = (experiment.run)(&mut lab)?;
     let doubts = "These runs do not meet every condition of a valid one; their figures are shown all the same. Where the \
                   client was the bottleneck, the server's rate is a lower bound and its CPU a call is what to compare.";
@@ -55,7 +57,7 @@ pub fn reproduce(experiment: &Experiment, options: Options) -> anyhow::Result<Su
     let figures: serde_json::Map<String, serde_json::Value> = figures.collect();
     let written = [("summary.json", serde_json::to_string_pretty(&figures)? + "\n"), ("index.html", page.finish())];
     for (name, text) in csvs.into_iter().chain(written) {
-        let path = lab.options.out.join(name);
+        let path = out.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(summary)

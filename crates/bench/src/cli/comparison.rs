@@ -10,7 +10,6 @@ use super::exit::Exit;
 use crate::report::table::table;
 use crate::report::units;
 use crate::stats::compare::{Design, Effect, Verdict};
-use crate::stats::interval::Interval;
 use crate::stats::metric::Scale;
 
 /// What the JSON's `format` says.
@@ -71,8 +70,11 @@ impl Comparison {
                 effect.metric.name().to_owned(),
                 effect.metric.show(effect.a),
                 effect.metric.show(effect.b),
-                change(effect),
-                effect.interval().map_or_else(|| "none".to_owned(), |interval| show_interval(effect, interval)),
+                change(effect, effect.change),
+                effect.interval().map_or_else(
+                    || "none".to_owned(),
+                    |interval| format!("{} to {}", change(effect, interval.low), change(effect, interval.high)),
+                ),
                 words(effect),
             ]
         });
@@ -91,28 +93,19 @@ impl Comparison {
     }
 }
 
-fn change(effect: &Effect) -> String {
+fn change(effect: &Effect, value: f64) -> String {
     match effect.scale {
-        Scale::Ratio => ratio(effect.change),
-        Scale::Difference => difference(effect, effect.change),
-    }
-}
-
-fn show_interval(effect: &Effect, interval: Interval) -> String {
-    match effect.scale {
-        Scale::Ratio => format!("{} to {}", ratio(interval.low), ratio(interval.high)),
-        Scale::Difference => format!("{} to {}", difference(effect, interval.low), difference(effect, interval.high)),
+        Scale::Ratio => ratio(value),
+        Scale::Difference => {
+            let sign = if value < 0.0 { "−" } else { "+" };
+            format!("{sign}{}", effect.metric.show(value.abs()))
+        }
     }
 }
 
 fn ratio(value: f64) -> String {
     // Widths below a thousandth are below what runs repeat.
     if value < 10.0 { format!("{value:.3}") } else { units::number(value) }
-}
-
-fn difference(effect: &Effect, value: f64) -> String {
-    let sign = if value < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", effect.metric.show(value.abs()))
 }
 
 fn words(effect: &Effect) -> String {

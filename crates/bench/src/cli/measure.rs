@@ -36,7 +36,11 @@ pub(crate) fn measure<W: Workload>(
     let mut observer = Observer { probe, before: None, after: None, line: Line::new(args.quiet), name: String::new() };
     let labels = workload.clone();
     let is_open = load.is_open();
-    let rows = outputs.rows.take().map(|rows| rows.start(is_open, move |ending| label(&labels, ending))).transpose()?;
+    let rows = outputs
+        .rows
+        .take()
+        .map(|rows| RowWriter::start(rows, is_open, move |ending| label(&labels, ending)))
+        .transpose()?;
     let mut runs: Vec<Run> = Vec::new();
     for number in 1..=args.runs {
         observer.name = if args.runs > 1 { format!("run {number} of {}", args.runs) } else { "run".to_owned() };

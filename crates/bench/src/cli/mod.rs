@@ -12,7 +12,7 @@ pub mod http;
 mod input;
 mod load;
 mod measure;
-pub mod null;
+mod null;
 mod outputs;
 mod progress;
 mod report;
@@ -27,6 +27,8 @@ use clap::{Parser, Subcommand};
 pub use exit::Exit;
 pub use load::LoadArgs;
 use report::ReportArgs;
+
+use crate::null::NullServer;
 
 /// Measures gRPC, HTTP and line-based TCP services with one clock.
 #[derive(Debug, Parser)]
@@ -51,7 +53,8 @@ enum Command {
     /// Load a service that answers lines over TCP
     Tcp(Box<tcp::TcpArgs>),
     /// Serve constant answers: shows what a load costs without any service
-    Null(null::NullArgs),
+    #[command(subcommand)]
+    Null(NullServer),
     /// Compare two saved reports
     Compare(compare::CompareArgs),
     /// Run two commands in turns, in random order, and tell whether they differ

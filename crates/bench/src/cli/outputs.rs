@@ -8,14 +8,13 @@ use anyhow::{Context as _, bail};
 
 use super::load::LoadArgs;
 use crate::measurement::Report;
-use crate::report::csv::RowFile;
 use crate::report::pending::Pending;
 use crate::report::{html, json, summary};
 
 #[derive(Debug)]
 pub(crate) struct Outputs {
-    /// A row for each request; to be started by the run.
-    pub(crate) rows: Option<RowFile>,
+    /// For a row for each request; the run writes them.
+    pub(crate) rows: Option<Pending>,
     json: Option<Pending>,
     html: Option<Pending>,
 }
@@ -32,11 +31,12 @@ pub(crate) fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
     let open = |flag: &'static str, path: &Option<std::path::PathBuf>| {
         path.as_deref().map(|path| Pending::create(path).context(flag)).transpose()
     };
-    let (json, html) = (open("--json", &args.json)?, open("--html", &args.html)?);
-    if html.as_ref().is_some_and(Pending::is_standard_output) {
-        bail!("--html -: only --json can write to standard output; name a file");
+    let [json, rows, html] = [open("--json", &args.json)?, open("--csv", &args.csv)?, open("--html", &args.html)?];
+    for (flag, output) in [("--csv", &rows), ("--html", &html)] {
+        if output.as_ref().is_some_and(Pending::is_standard_output) {
+            bail!("{flag} -: only --json can write to standard output; name a file");
+        }
     }
-    let rows = args.csv.as_deref().map(|path| RowFile::create(path).context("--csv")).transpose()?;
     Ok(Outputs { rows, json, html })
 }
 
@@ -95,7 +95,7 @@ mod tests {
             wrong(&["--csv", "/no/such/rows.csv"])
                 .starts_with("--csv: cannot write /no/such/rows.csv: there is no folder")
         );
-        assert!(wrong(&["--csv", "-"]).starts_with("--csv: only --json can write to standard output"));
+        assert!(wrong(&["--csv", "-"]).starts_with("--csv -: only --json can write to standard output"));
         assert!(wrong(&["--html", "-"]).starts_with("--html -: "));
         assert_eq!(wrong(&["--json", "a", "--html", "a"]), "--html a: another flag already names this file");
     }

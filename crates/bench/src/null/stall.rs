@@ -9,14 +9,14 @@ const WAIT_MAX: Duration = Duration::from_hours(24 * 365);
 
 /// When the threads of a server answer nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stalls {
+pub(super) struct Stalls {
     /// How long.
-    pub length: Duration,
+    pub(super) length: Duration,
     /// From the beginning of one to that of the next.
-    pub every: Duration,
+    pub(super) every: Duration,
     /// When the first begins, in milliseconds since 1970; without it, `every` after the start of the server. If it is
     /// past, the next at that distance is the first.
-    pub first_unix_ms: Option<u64>,
+    pub(super) first_unix_ms: Option<u64>,
 }
 
 /// Stalls with a place in time.

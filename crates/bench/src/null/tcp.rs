@@ -15,23 +15,6 @@ const WRITE_BYTES: usize = 64 * 1024;
 /// Reads whose answers are held back; with more of them the next read waits.
 const HELD_BACK_MAX: usize = 4096;
 
-/// What a line is answered with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// So many bytes, at least one.
-    Bytes(usize),
-    /// This and a newline.
-    Line(String),
-}
-
-/// A reply as it goes over the wire.
-pub(super) fn encoded(reply: &Reply) -> Bytes {
-    match reply {
-        Reply::Bytes(count) => Bytes::from(vec![b'.'; *count]),
-        Reply::Line(text) => Bytes::from(format!("{text}\n")),
-    }
-}
-
 /// Serves one connection until it ends; how it ended is the client's to report.
 pub(super) async fn serve(stream: TcpStream, answer: Bytes, delay: Duration) {
     let (reader, writer) = stream.into_split();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::Serialize;
 
 use super::pending::Pending;
@@ -43,13 +43,6 @@ pub(crate) struct Row {
     pub(crate) done_ns: u64,
     /// How it ended, as the workload numbers it.
     pub(crate) ending: u16,
-}
-
-/// A file for rows that is known to be writable; nothing is written yet.
-#[derive(Debug)]
-pub(crate) struct RowFile {
-    into: Pending,
-    path: PathBuf,
 }
 
 #[derive(Debug)]
@@ -90,32 +83,22 @@ pub(crate) struct Rows {
     pub(crate) dropped: u64,
 }
 
-impl RowFile {
-    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
-        let into = Pending::create(path)?;
-        if into.is_standard_output() {
-            bail!("only --json can write to standard output; name a file");
-        }
-        Ok(Self { path: into.path().to_owned(), into })
-    }
-
+impl RowWriter {
     /// Starts the thread that writes. `label` puts endings into words; it is asked once for each.
     pub(crate) fn start(
-        self,
+        into: Pending,
         is_open: bool,
         label: impl Fn(u16) -> String + Send + 'static,
-    ) -> anyhow::Result<RowWriter> {
+    ) -> anyhow::Result<Self> {
         let (sender, receiver) = channel();
         let shared = Arc::new(Shared::default());
-        let sink = RowSink { sender, shared: shared.clone() };
-        let write = move || write(self.into, &receiver, &shared, is_open, label);
+        let (path, sink) = (into.path().to_owned(), RowSink { sender, shared: shared.clone() });
+        let write = move || write(into, &receiver, &shared, is_open, label);
         let thread =
             std::thread::Builder::new().name("rows".to_owned()).spawn(write).context("cannot start a thread")?;
-        Ok(RowWriter { path: self.path, sink, thread })
+        Ok(Self { path, sink, thread })
     }
-}
 
-impl RowWriter {
     pub(crate) fn sink(&self) -> RowSink {
         self.sink.clone()
     }
@@ -222,6 +205,10 @@ mod tests {
         }
     }
 
+    fn start(path: &Path, label: impl Fn(u16) -> String + Send + 'static) -> RowWriter {
+        RowWriter::start(Pending::create(path).expect("writable"), false, label).expect("started")
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).expect("the folder is there");
         entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect()
@@ -231,10 +218,7 @@ mod tests {
     fn rows_of_several_workers_are_read_back_by_another_reader() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.csv");
-        let writer = RowFile::create(&path)
-            .expect("writable")
-            .start(false, |ending| format!("odd, \"{ending}\""))
-            .expect("started");
+        let writer = start(&path, |ending| format!("odd, \"{ending}\""));
         let workers = [0, 1].map(|worker| {
             let sink = writer.sink();
             std::thread::spawn(move || {
@@ -278,7 +262,7 @@ mod tests {
         // The writer stands still at the first label until the queue has been filled.
         let (release, wait) = channel::<()>();
         let label = move |_| wait.recv().map_or_else(|_| "OK".to_owned(), |()| "OK".to_owned());
-        let writer = RowFile::create(&path).expect("writable").start(false, label).expect("started");
+        let writer = start(&path, label);
         let sink = writer.sink();
         assert!(sink.push_batch(vec![row(0)]));
         assert!(sink.push_batch((1..ROWS_QUEUED_MAX as u64).map(row).collect()));
@@ -294,7 +278,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.csv");
         std::fs::write(&path, "earlier").expect("writable");
-        let writer = RowFile::create(&path).expect("writable").start(false, |_| "OK".to_owned()).expect("started");
+        let writer = start(&path, |_| "OK".to_owned());
         assert!(writer.sink().push_batch(vec![row(0)]));
         let rows = writer.finish(true).expect("written");
         assert_eq!(rows.path.file_name().expect("a name"), "rows.interrupted.csv");
@@ -302,18 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_given_up_leaves_no_file() {
-        let folder = tempfile::tempdir().expect("a folder");
-        drop(RowFile::create(&folder.path().join("rows.csv")).expect("writable"));
-        assert_eq!(names(folder.path()), Vec::<String>::new());
-    }
-
-    #[test]
     fn a_disk_that_is_full_is_an_error_with_the_files_name() {
-        let writer = RowFile::create(Path::new("/dev/full"))
-            .expect("writable")
-            .start(false, |_| "OK".to_owned())
-            .expect("started");
+        let writer = start(Path::new("/dev/full"), |_| "OK".to_owned());
         let sink = writer.sink();
         while sink.push_batch((0..1000).map(row).collect()) {}
         let error = format!("{:#}", writer.finish(false).expect_err("no space"));

@@ -12,5 +12,5 @@ pub mod page;
 pub mod pending;
 pub mod plot;
 pub(crate) mod summary;
-pub(crate) mod table;
+pub mod table;
 pub mod units;

@@ -1,7 +1,8 @@
-//! Tables for a terminal: columns without lines between them.
+//! Tables as text: for a terminal, in columns without lines between them, and as CSV.
 //!
 //! Must not know what the cells are.
 
+use anyhow::Context as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// Rows below heads. The first column is words, a column without a head too, and the others are numbers.
@@ -15,4 +16,17 @@ pub(crate) fn table<R: Into<comfy_table::Row>>(heads: &[&str], rows: impl IntoIt
         }
     }
     table.trim_fmt()
+}
+
+/// Rows below heads as CSV.
+pub fn csv<'a>(
+    heads: impl IntoIterator<Item = &'a str>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<String> {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    csv.write_record(heads)?;
+    for row in rows {
+        csv.write_record(row)?;
+    }
+    String::from_utf8(csv.into_inner()?).context("the rows are no text")
 }

@@ -200,7 +200,7 @@ async fn encoded_messages_are_sent_and_answers_told_apart_by_their_bytes() {
     let endings = Endings::classified(["sold".to_owned(), "refused".to_owned()], Arc::new(classify));
     let make = |turn: Turn| {
         let count = u32::try_from(turn.number % 2).unwrap();
-        Message { count, ..Message::default() }.encode_to_vec().into()
+        (None, Message { count, ..Message::default() }.encode_to_vec().into())
     };
     let workload =
         GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Made(Arc::new(make))).endings(endings);
@@ -216,8 +216,8 @@ async fn each_call_of_a_mix_goes_to_its_own_method() {
     let address = serve(echo()).await;
     let target = Target::parse(&address.to_string(), &TlsArgs::default()).unwrap();
     let paths = ["/testing.Echo/Call", "/testing.Echo/Nothing"].map(quire_rpc::client::Path::named);
-    let make = move |turn: Turn| (paths[usize::try_from(turn.number % 2).unwrap()], Vec::new().into());
-    let workload = GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Mixed(Arc::new(make)));
+    let make = move |turn: Turn| (Some(paths[usize::try_from(turn.number % 2).unwrap()]), Vec::new().into());
+    let workload = GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Made(Arc::new(make)));
     let session = workload.open(0).await.unwrap();
     for (number, label) in [(0, "OK"), (1, "UNIMPLEMENTED"), (2, "OK")] {
         assert_eq!(workload.label(session.request(turn(number)).await.ending.number), label);

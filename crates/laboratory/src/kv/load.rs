@@ -113,7 +113,7 @@ impl Published {
         Requests::Made(Arc::new(move |_| {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             let (key, value) = (state.first_key(), state.value());
-            encoded(&PutRequest { key, value, ..PutRequest::default() })
+            (None, encoded(&PutRequest { key, value, ..PutRequest::default() }))
         }))
     }
 
@@ -121,9 +121,9 @@ impl Published {
     pub(super) fn mix(&self) -> Requests {
         let state = Arc::clone(&self.state);
         let paths = [QUIRE.create, QUIRE.read, QUIRE.write, DELETE].map(Path::named);
-        Requests::Mixed(Arc::new(move |_| {
+        Requests::Made(Arc::new(move |_| {
             let (kind, message) = state.lock().unwrap_or_else(PoisonError::into_inner).call();
-            (paths[kind as usize], message)
+            (Some(paths[kind as usize]), message)
         }))
     }
 }
@@ -214,7 +214,7 @@ pub(super) enum Small {
 
 /// Creations of all small entries: [`SMALL_KEYS`] calls, their numbers without a gap.
 pub(super) fn small_creations() -> Requests {
-    Requests::Made(Arc::new(|turn| small_put(turn.number)))
+    Requests::Made(Arc::new(|turn| (None, small_put(turn.number))))
 }
 
 /// Small calls on random keys.
@@ -225,10 +225,14 @@ pub(super) fn small_calls(methods: Methods, small: Small) -> Requests {
         Small::Write => 0,
         Small::Mix => READS_PERCENT,
     };
-    Requests::Mixed(Arc::new(move |turn: Turn| {
+    Requests::Made(Arc::new(move |turn: Turn| {
         let mut draws = SplitMix64::seed_from_u64(turn.number);
         let key = draws.next_u64() % SMALL_KEYS;
-        if draws.next_u64() % 100 < reads_percent { (read, small_get(key)) } else { (write, small_put(key)) }
+        if draws.next_u64() % 100 < reads_percent {
+            (Some(read), small_get(key))
+        } else {
+            (Some(write), small_put(key))
+        }
     }))
 }
 
@@ -315,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_small_mix_reads_four_times_in_five() {
-        let Requests::Mixed(make) = small_calls(QUIRE, Small::Mix) else { panic!("a mix") };
+        let Requests::Made(make) = small_calls(QUIRE, Small::Mix) else { panic!("a mix") };
         let turn = |number| Turn { number, client: 0, worker: 0 };
         let reads = (0..100_000).filter(|number| make(turn(*number)).1.len() == 2 + SMALL_KEY_BYTES).count();
         assert!((79_000..81_000).contains(&reads), "{reads}");

@@ -148,20 +148,11 @@ pub(super) fn json(sweep: &Sweep) -> anyhow::Result<String> {
 
 /// A row a point: the point, its runs, each figure with its interval, whether it can be believed.
 pub(super) fn csv(sweep: &Sweep) -> anyhow::Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut head =
-        vec![if sweep.axis == Axis::Clients { "clients" } else { "rate_asked" }.to_owned(), "runs".to_owned()];
-    head.extend(FIGURES.into_iter().flat_map(|metric| {
-        let key = metric.key();
-        [key.to_owned(), format!("{key}_low"), format!("{key}_high")]
-    }));
-    head.push("invalid".to_owned());
-    writer.write_record(&head)?;
-    for point in &sweep.points {
-        writer.write_record(row(point))?;
-    }
-    let bytes = writer.into_inner().map_err(|error| anyhow::anyhow!("cannot finish the CSV: {error}"))?;
-    String::from_utf8(bytes).context("the CSV is not text")
+    let first = if sweep.axis == Axis::Clients { "clients" } else { "rate_asked" };
+    let figures: Vec<[String; 3]> =
+        FIGURES.map(|metric| ["", "_low", "_high"].map(|end| format!("{}{end}", metric.key()))).into();
+    let heads = [first, "runs"].into_iter().chain(figures.iter().flatten().map(String::as_str)).chain(["invalid"]);
+    report::table::csv(heads, sweep.points.iter().map(row))
 }
 
 fn row(point: &Point) -> Vec<String> {

@@ -193,11 +193,7 @@ impl Requests {
     fn one(&self, turn: Turn) -> anyhow::Result<(Option<&'static Path>, Bytes)> {
         let message = match self {
             Self::Constant(messages) => messages.first().cloned().unwrap_or_default(),
-            Self::Made(make) => make(turn),
-            Self::Mixed(make) => {
-                let (path, message) = make(turn);
-                return Ok((Some(path), message));
-            }
+            Self::Made(make) => return Ok(make(turn)),
             Self::Rendered(payload) => payload.render(turn)?.pop().unwrap_or_default(),
         };
         Ok((None, message))
@@ -206,8 +202,7 @@ impl Requests {
     fn all(&self, turn: Turn) -> anyhow::Result<Arc<[Bytes]>> {
         match self {
             Self::Constant(messages) => Ok(Arc::clone(messages)),
-            Self::Made(make) => Ok(Arc::new([make(turn)])),
-            Self::Mixed(make) => Ok(Arc::new([make(turn).1])),
+            Self::Made(make) => Ok(Arc::new([make(turn).1])),
             Self::Rendered(payload) => Ok(payload.render(turn)?.into()),
         }
     }

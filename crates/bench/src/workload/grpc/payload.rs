@@ -24,10 +24,9 @@ const TURNS_TRIED: u64 = 100;
 pub enum Requests {
     /// The same encoded messages every time.
     Constant(Arc<[Bytes]>),
-    /// One encoded message, made for each turn; before the clock starts.
-    Made(Arc<dyn Fn(Turn) -> Bytes + Send + Sync>),
-    /// The same, with the method it is for: a mix of calls, each a unary one.
-    Mixed(Arc<dyn Fn(Turn) -> (&'static Path, Bytes) + Send + Sync>),
+    /// One encoded message, made for each turn before the clock starts, with its method if that is not the workload's: a
+    /// mix of calls, each a unary one.
+    Made(Arc<dyn Fn(Turn) -> (Option<&'static Path>, Bytes) + Send + Sync>),
     /// Data with placeholders; before the clock starts.
     Rendered(Arc<Payload>),
 }
