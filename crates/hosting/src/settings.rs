@@ -201,6 +201,16 @@ impl<'a> Reader<'a> {
         self.read(key, default.to_owned(), text, |value| Some(quoted(value)))
     }
 
+    /// Items with commas between; none by default.
+    pub fn list(&mut self, key: &'static str) -> Result<Vec<String>, Refused> {
+        let items = |written: &str| written.split(',').map(str::trim).map(str::to_owned).collect::<Vec<_>>();
+        let parse = |given: &Given| {
+            let written = text(given).map_err(|_| LIST.to_owned())?;
+            Ok(if written.trim().is_empty() { Vec::new() } else { items(&written) })
+        };
+        self.read(key, Vec::new(), parse, |items| (!items.is_empty()).then(|| quoted(&items.join(", "))))
+    }
+
     /// Text without a default. It is never shown, and is absent if it is empty.
     pub fn secret(&mut self, key: &'static str) -> Result<Option<String>, Refused> {
         let given = self.given.get(key);
@@ -241,6 +251,7 @@ impl<'a> Reader<'a> {
 const HIDDEN: &str = "(hidden)";
 
 const TEXT: &str = "text, in quotes";
+const LIST: &str = "text, in quotes, with commas between items";
 
 fn text(given: &Given) -> Result<String, String> {
     if given.is_text { Ok(given.text.clone()) } else { Err(TEXT.to_owned()) }
@@ -279,8 +290,9 @@ mod tests {
         assert_eq!(from.seconds("a.time", Duration::from_millis(1500)).unwrap(), Duration::from_millis(1500));
         assert_eq!(from.choice("a.mode", &[("one", 1), ("two", 2)]).unwrap(), 1);
         assert_eq!(from.path("a.file").unwrap(), None);
+        assert_eq!(from.list("a.names").unwrap(), [""; 0]);
         let shown: Vec<_> = from.values().values().map(|value| value.as_deref().unwrap_or("none")).collect();
-        assert_eq!((shown, from.source("a.size")), (vec!["none", "\"one\"", "\"64 MiB\"", "1.5"], "default"));
+        assert_eq!((shown, from.source("a.size")), (vec!["none", "\"one\"", "none", "\"64 MiB\"", "1.5"], "default"));
     }
 
     #[test]
@@ -295,6 +307,13 @@ mod tests {
         refused(Reader::new(&given("a.b", "grup")).choice("a.b", &modes), said);
         let said = "a.b is '2 KiB', from --set; it must be a size from 0 to 1 KiB";
         refused(Reader::new(&given("a.b", "2048")).bytes("a.b", 1, 0..=1024), said);
+    }
+
+    #[test]
+    fn a_list_has_commas_between_its_items() {
+        let list = |text| Reader::new(&given("a.b", text)).list("a.b").unwrap();
+        assert_eq!(list(" one,two , three"), ["one", "two", "three"]);
+        assert_eq!((list(""), list("one,")), (vec![], vec!["one".to_owned(), String::new()]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use hosting::{Access, Choice, Error, Host, Service, metrics::Refusals};
 use prometheus_client::registry::Registry;
-use quire_rpc::Limits;
+use quire_rpc::{Limits, server::Cors};
 use tokio::{runtime::Builder, signal::unix, sync::watch, task::JoinHandle};
 
 use crate::{
@@ -81,7 +81,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     };
     let stop = watch::Sender::new(false);
     let limits = Limits { drain_timeout: answering(config.drain), ..config.limits };
-    let front = Front { services, limits, metrics, refusals, tls, threads: config.threads };
+    let cors = Cors::origins(config.cors_origins);
+    let front = Front { services, limits, metrics, refusals, tls, cors, threads: config.threads };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let services = Arc::clone(transport.services());
     let mut serving = tokio::spawn(transport.serve(listener));

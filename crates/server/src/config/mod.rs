@@ -2,6 +2,7 @@
 //! know what the values are used for, nor any service.
 
 mod file;
+mod origins;
 mod sources;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -30,6 +31,8 @@ pub(crate) struct Config {
     /// What callers may hold open.
     pub limits: Limits,
     pub tls: Option<Tls>,
+    /// Origins whose web pages may call; `*` stands for all.
+    pub cors_origins: Vec<String>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
     /// The services that are on.
@@ -95,6 +98,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     }
     let drain = from.seconds("server.drain_seconds", Duration::from_secs(10))?;
     let threads = from.cores("server.threads")?;
+    let cors_origins = origins::read(from)?;
     let limits = Limits {
         connections_max: from.whole("limits.connections", 4096, 1..=1 << 20)?,
         calls_max: from.whole("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
@@ -118,7 +122,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     }
     from.ports_differ()?;
     let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
-    Ok(Config { listen, data, drain, threads, limits, tls, admin_token, log, services })
+    Ok(Config { listen, data, drain, threads, limits, tls, cors_origins, admin_token, log, services })
 }
 
 /// A certificate and its key, or neither.

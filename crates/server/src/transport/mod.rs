@@ -17,7 +17,12 @@ use hosting::{
     metrics::{self, Refusals},
 };
 use prometheus_client::registry::Registry;
-use quire_rpc::{Limits, Server, health::HealthReporter, rustls::ServerConfig, server::Builder};
+use quire_rpc::{
+    Limits, Server,
+    health::HealthReporter,
+    rustls::ServerConfig,
+    server::{Builder, Cors},
+};
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
 use self::{counts::Counts, health::Health, threads::Threads, watch::Watch};
@@ -35,6 +40,8 @@ pub(crate) struct Front {
     pub refusals: Refusals,
     /// Set if only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Which web pages may call.
+    pub cors: Cors,
     /// Threads that serve connections.
     pub threads: usize,
 }
@@ -53,7 +60,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
-        let Front { mut services, limits, mut metrics, refusals, tls, threads } = front;
+        let Front { mut services, limits, mut metrics, refusals, tls, cors, threads } = front;
         let threads = Threads::start(threads)?;
         let (builder, health) = grpc(&services);
         let counts = Counts::new(builder.paths());
@@ -74,7 +81,7 @@ impl Transport {
         let site = http::site(Arc::clone(&services), metrics).and(site);
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
-        let builder = builder.http(pages);
+        let builder = builder.http(pages).cors(cors);
         let built = match tls {
             None => builder,
             Some(tls) => builder.tls(tls),

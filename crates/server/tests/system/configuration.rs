@@ -78,6 +78,12 @@ fn a_value_out_of_range_is_named_with_the_range() {
     names(&refused("", &size), &["limits.message_bytes is '2 GiB', from --set; it must be a size from 1 KiB to 1 GiB"]);
     let size = start.clone().set("limits.message_bytes=64M");
     names(&refused("", &size), &["limits.message_bytes is '64M', from --set; it must be a size, as 64 MiB"]);
+    let origins = start.clone().set("server.cors_origins=https://shop.example, localhost:5173");
+    names(
+        &refused("", &origins),
+        &["server.cors_origins is 'localhost:5173', from --set", "http://localhost:5173, with commas between"],
+    );
+    names(&refused("[server]\ncors_origins = ['*']\n", &start), &["server.cors_origins is 'a list'", "in quotes"]);
     names(&refused("", &start.set("admin.token=short")), &["admin.token", "at least 16 ASCII characters"]);
 }
 

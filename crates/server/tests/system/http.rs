@@ -65,6 +65,32 @@ fn a_browser_gets_the_root_page_as_html_with_links() {
     assert!(answer.contains("<a href=\"/healthz\">/healthz</a>"), "{answer}");
 }
 
+#[test]
+fn pages_of_the_origins_in_the_settings_may_call_and_others_may_not() {
+    let folder = folder();
+    let allowed_by = |server: &Server, origin: &str| {
+        let mut stream = TcpStream::connect(server.address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let request = format!(
+            "OPTIONS /bookstore.BookStore/Hello HTTP/1.1\r\nHost: quire\r\nOrigin: {origin}\r\n\
+             Access-Control-Request-Method: POST\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("it is taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer.to_lowercase().contains(&format!("access-control-allow-origin: {origin}\r\n"))
+    };
+    let closed = Server::start(folder.path());
+    assert!(!allowed_by(&closed, "https://shop.example"));
+    closed.stop();
+    let listed = Start::default().set("server.cors_origins=https://shop.example,http://localhost:5173");
+    let listed = listed.serve(folder.path());
+    assert!(allowed_by(&listed, "https://shop.example") && allowed_by(&listed, "http://localhost:5173"));
+    assert!(!allowed_by(&listed, "https://shop.example.evil.example"));
+    listed.stop();
+    assert!(allowed_by(&Start::default().set("server.cors_origins=*").serve(folder.path()), "https://any.example"));
+}
+
 #[tokio::test]
 async fn metrics_are_open_metrics_with_one_name_each() {
     let folder = folder();
