@@ -1,0 +1,50 @@
+//! A server and a call to it, with metadata, a deadline and an error: `cargo run --example hello`.
+#![expect(clippy::print_stdout, reason = "the example shows what it gets")]
+
+use std::future::pending;
+use std::time::Duration;
+
+use hello::greeter_client::GreeterClient;
+use hello::greeter_server::{Greeter, GreeterServer};
+use hello::{HelloReply, HelloRequest};
+use quire_rpc::client::Channel;
+use quire_rpc::{Code, Request, Response, Server, Status};
+use tokio::net::TcpListener;
+
+mod hello {
+    quire_rpc::include_proto!("hello");
+}
+
+struct English;
+
+impl Greeter for English {
+    async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        let title = request.metadata().get("title").unwrap_or("reader").to_owned();
+        let name = request.into_inner().name;
+        if name.is_empty() {
+            return Err(Status::invalid_argument("name is empty: say whom to greet"));
+        }
+        Ok(Response::new(HelloReply { text: format!("Hello {title} {name}") }))
+    }
+}
+
+#[tokio::main]
+pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let server = Server::builder().add_service(GreeterServer::new(English)).reflection();
+    tokio::spawn(server.serve(listener, pending()));
+
+    let client = GreeterClient::new(Channel::builder(&url)?.connect().await?);
+    let mut request = Request::new(HelloRequest { name: "Lovelace".to_owned() });
+    request.metadata_mut().insert("title", "Countess")?;
+    request.set_timeout(Duration::from_secs(1));
+    let reply = client.hello(request).await?.into_inner();
+    println!("{}", reply.text);
+    assert_eq!(reply.text, "Hello Countess Lovelace");
+
+    let refused = client.hello(HelloRequest::default()).await.expect_err("an empty name");
+    println!("{:?}: {}", refused.code(), refused.message());
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    Ok(())
+}
