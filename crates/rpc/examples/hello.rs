@@ -1,4 +1,4 @@
-//! A server and a call to it, with metadata, a deadline and an error: `cargo run --example hello`.
+//! A server and a call to it, with metadata, a deadline and an error with details: `cargo run --example hello`.
 #![expect(clippy::print_stdout, reason = "the example shows what it gets")]
 
 use std::future::pending;
@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use hello::greeter_client::GreeterClient;
 use hello::greeter_server::{Greeter, GreeterServer};
-use hello::{HelloReply, HelloRequest};
+use hello::{HelloReply, HelloRequest, Wrong};
 use quire_rpc::client::Channel;
-use quire_rpc::{Code, Request, Response, Server, Status};
+use quire_rpc::prost::Message as _;
+use quire_rpc::prost_types::Any;
+use quire_rpc::{Code, Details, Request, Response, Server, Status};
 use tokio::net::TcpListener;
 
 mod hello {
@@ -22,10 +24,20 @@ impl Greeter for English {
         let title = request.metadata().get("title").unwrap_or("reader").to_owned();
         let name = request.into_inner().name;
         if name.is_empty() {
-            return Err(Status::invalid_argument("name is empty: say whom to greet"));
+            return Err(wrong("name", "name is empty: say whom to greet"));
         }
         Ok(Response::new(HelloReply { text: format!("Hello {title} {name}") }))
     }
+}
+
+/// An error that a program can read as well: its details name the field.
+fn wrong(field: &str, message: &str) -> Status {
+    let detail = Any {
+        type_url: "type.googleapis.com/hello.Wrong".to_owned(),
+        value: Wrong { field: field.to_owned() }.encode_to_vec(),
+    };
+    let details = Details { code: Code::InvalidArgument as i32, message: message.to_owned(), details: vec![detail] };
+    Status::with_details(Code::InvalidArgument, message.to_owned(), details.encode_to_vec().into())
 }
 
 #[tokio::main]
@@ -36,6 +48,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::spawn(server.serve(listener, pending()));
 
     let client = GreeterClient::new(Channel::builder(&url)?.connect().await?);
+
     let mut request = Request::new(HelloRequest { name: "Lovelace".to_owned() });
     request.metadata_mut().insert("title", "Countess")?;
     request.set_timeout(Duration::from_secs(1));
@@ -46,5 +59,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let refused = client.hello(HelloRequest::default()).await.expect_err("an empty name");
     println!("{:?}: {}", refused.code(), refused.message());
     assert_eq!(refused.code(), Code::InvalidArgument);
+    let details = Details::decode(refused.details())?.details;
+    assert_eq!(Wrong::decode(&details[0].value[..])?.field, "name");
     Ok(())
 }
