@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use bench::cores::pin_to;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -168,9 +169,7 @@ pub fn on_core<R>(core: Option<usize>, start: impl FnOnce() -> R) -> R {
     // A process inherits the cores of the thread that starts it. If pinning is not allowed, nothing is pinned.
     let before = core.and_then(|core| {
         let before = sched_getaffinity(None).ok()?;
-        let mut one = CpuSet::new();
-        one.set(core);
-        sched_setaffinity(None, &one).ok()?;
+        pin_to(core).ok()?;
         Some(before)
     });
     let started = start();

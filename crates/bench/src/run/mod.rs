@@ -136,7 +136,7 @@ struct Coordinator<'a> {
     series: Series,
     done: Vec<Done>,
     began: Option<(Instant, SystemTime, MachineTimes)>,
-    /// What became of the machine's time while it was measured; none: it is still being measured.
+    /// What became of the machine's time, once measuring has ended.
     shares: Option<Shares>,
     /// Set when the run is ended from outside: when requests under way are given up.
     cut_at: Option<Instant>,

@@ -12,7 +12,7 @@ const TICKS: u32 = 50;
 
 #[derive(Default)]
 struct Waiting {
-    /// When the wait ends; none: no one waits in this slot.
+    /// When the wait ends, if a request waits in this slot.
     until: Option<Instant>,
     waker: Option<Waker>,
 }

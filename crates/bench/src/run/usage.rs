@@ -71,7 +71,10 @@ impl MachineTimes {
         };
         let machine = line("cpu");
         let own_cores = cores.map_or(machine, |cores| {
-            cores.iter().map(|core| line(&format!("cpu{core}"))).fold(Times::default(), Times::plus)
+            cores
+                .iter()
+                .map(|core| line(&format!("cpu{core}")))
+                .fold(Times::default(), |sum, one| sum.with(one, u64::saturating_add))
         });
         Self { machine, own_cores, process }
     }
@@ -80,7 +83,8 @@ impl MachineTimes {
     #[expect(clippy::cast_precision_loss, reason = "ticks of a run are far below 2^53")]
     pub(super) fn since(self, earlier: Self) -> Shares {
         let share = |part: f64, all: u64| if all == 0 { 0.0 } else { (part / all as f64).clamp(0.0, 1.0) };
-        let (machine, cores) = (self.machine.minus(earlier.machine), self.own_cores.minus(earlier.own_cores));
+        let [machine, cores] = [(self.machine, earlier.machine), (self.own_cores, earlier.own_cores)]
+            .map(|(now, earlier)| now.with(earlier, u64::saturating_sub));
         let own_seconds = self.process.saturating_sub(earlier.process).as_secs_f64();
         let own_ticks = own_seconds * rustix::param::clock_ticks_per_second() as f64;
         Shares {
@@ -98,19 +102,11 @@ impl Times {
         Self { all: times.iter().sum(), processes: times.iter().take(3).sum(), stolen }
     }
 
-    fn plus(self, other: Self) -> Self {
+    fn with(self, other: Self, join: fn(u64, u64) -> u64) -> Self {
         Self {
-            all: self.all + other.all,
-            processes: self.processes + other.processes,
-            stolen: self.stolen + other.stolen,
-        }
-    }
-
-    fn minus(self, earlier: Self) -> Self {
-        Self {
-            all: self.all.saturating_sub(earlier.all),
-            processes: self.processes.saturating_sub(earlier.processes),
-            stolen: self.stolen.saturating_sub(earlier.stolen),
+            all: join(self.all, other.all),
+            processes: join(self.processes, other.processes),
+            stolen: join(self.stolen, other.stolen),
         }
     }
 }

@@ -34,9 +34,9 @@ pub struct Axis {
     pub spread: Spread,
     /// What the values are.
     pub unit: Unit,
-    /// Lower end; none: the smallest value.
+    /// Lower end; without one, the smallest value is there.
     pub low: Option<f64>,
-    /// Upper end; none: the largest value.
+    /// Upper end; without one, the largest value is there.
     pub high: Option<f64>,
     /// Ticks with their words; empty: round values.
     pub ticks: Vec<(f64, String)>,

@@ -167,10 +167,10 @@ fn whiskers(points: &[(f64, f64, f64)], places: &Places) -> String {
         append(&mut path, format_args!("M{x:.1} {low:.1}V{high:.1}"));
         // An end beyond the axis has an arrow instead of a bar.
         for (value, y, inwards) in [(point.1, low, -6.0), (point.2, high, 6.0)] {
-            if !places.y.holds(value) {
-                append(&mut path, format_args!("M{:.1} {:.1}l4 {:.1}l4 {inwards:.1}", x - 4.0, y + inwards, -inwards));
-            } else {
+            if places.y.holds(value) {
                 append(&mut path, format_args!("M{:.1} {y:.1}h8", x - 4.0));
+            } else {
+                append(&mut path, format_args!("M{:.1} {:.1}l4 {:.1}l4 {inwards:.1}", x - 4.0, y + inwards, -inwards));
             }
         }
     }

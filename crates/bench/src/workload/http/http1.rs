@@ -30,7 +30,7 @@ pub(super) struct Session {
 #[derive(Debug)]
 struct Link {
     sender: http1::SendRequest<Full<Bytes>>,
-    /// None: it has ended.
+    /// Empty after it has ended.
     connection: Option<http1::Connection<TokioIo<Transport>, Full<Bytes>>>,
 }
 
