@@ -67,6 +67,16 @@ impl Head {
         Self::new(fields, Section::Request, false)
     }
 
+    /// A response's head that came in other ways than a block of HPACK: `:status` first.
+    pub fn response(fields: Vec<Field>) -> Result<Self, &'static str> {
+        Self::new(fields, Section::Response, false)
+    }
+
+    /// Trailers that came in other ways than a block of HPACK.
+    pub fn trailers(fields: Vec<Field>) -> Result<Self, &'static str> {
+        Self::new(fields, Section::Trailers, false)
+    }
+
     fn take(&mut self, position: u16, field: &Field) -> Result<(), &'static str> {
         let slot = match field.role() {
             Role::Regular => return Ok(()),

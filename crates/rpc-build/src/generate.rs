@@ -83,6 +83,11 @@ fn has_side_effects(method: &Method) -> bool {
     method.options.idempotency_level().as_str_name() != "NO_SIDE_EFFECTS"
 }
 
+/// What generated code adds to a method that changes nothing.
+fn mark(method: &Method) -> &'static str {
+    if has_side_effects(method) { "" } else { ".without_side_effects()" }
+}
+
 fn server(service: &Service, bytes: &[String]) -> String {
     let name = &service.name;
     let full_name = full_name(service);
@@ -229,7 +234,7 @@ fn table_entry(method: &Method, is_bytes: bool) -> String {
         );
         (shape(method), call)
     };
-    let mark = if has_side_effects(method) { "" } else { ".without_side_effects()" };
+    let mark = mark(method);
     format!(
         "                ::quire_rpc::server::Method::{shape}(
                     \"{proto_name}\",
@@ -256,9 +261,11 @@ fn client(service: &Service) -> String {
     for method in &service.methods {
         let constant = method.name.trim_start_matches("r#").to_uppercase();
         let proto_name = &method.proto_name;
+        let mark = mark(method);
         paths.extend([format!(
             "    /// The path of `{proto_name}`, for calls with other types than the contract's.
-    pub static {constant}: ::quire_rpc::client::Path = ::quire_rpc::client::Path::new(\"/{full_name}/{proto_name}\");\n"
+    pub static {constant}: ::quire_rpc::client::Path =
+        ::quire_rpc::client::Path::new(\"/{full_name}/{proto_name}\").of_contract(super::DESCRIPTORS){mark};\n"
         )]);
         methods.push_str(&client_method(&full_name, method, &constant));
     }

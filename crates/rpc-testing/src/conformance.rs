@@ -14,7 +14,8 @@ use crate::conformance_proto::conformance_service_server::ConformanceService;
 use crate::conformance_proto::unary_response_definition::Response as Defined;
 use crate::conformance_proto::{
     BidiStreamRequest, ConformancePayload, Error, Header, RpcStatus, ServerStreamRequest, StreamResponse,
-    StreamResponseDefinition, UnaryRequest, UnaryResponse, UnaryResponseDefinition,
+    StreamResponseDefinition, UnaryRequest, UnaryResponse, UnaryResponseDefinition, UnimplementedRequest,
+    UnimplementedResponse,
 };
 
 /// The service.
@@ -37,7 +38,7 @@ fn info<T>(request: &Request<T>, requests: Vec<Any>) -> RequestInfo {
     }
     let left = request.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let timeout_ms = left.map(|left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
-    RequestInfo { request_headers, timeout_ms, requests }
+    RequestInfo { request_headers, timeout_ms, requests, connect_get_info: None }
 }
 
 fn fill(metadata: &mut Metadata, headers: &[Header]) {
@@ -143,6 +144,10 @@ impl ConformanceService for Conformance {
     async fn idempotent_unary(&self, request: Request<UnaryRequest>) -> Result<Response<UnaryResponse>, Status> {
         let info = info(&request, vec![any("IdempotentUnaryRequest", request.get_ref())]);
         unary(request.into_inner().response_definition, info).await
+    }
+
+    async fn unimplemented(&self, _: Request<UnimplementedRequest>) -> Result<Response<UnimplementedResponse>, Status> {
+        Err(Status::unimplemented("never implemented"))
     }
 
     async fn client_stream(

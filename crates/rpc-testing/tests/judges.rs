@@ -109,15 +109,26 @@ fn grpc_go_client_is_content_with_our_server() {
     }
 }
 
-#[test]
-#[ignore = "needs connectconformance"]
-fn connectconformance_finds_no_failure() {
+fn connectconformance(mode: &str, arguments: &[&str], program: &str) {
     let output = Command::new(tool("connectconformance"))
-        .args(["--conf", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance.yaml"), "--mode", "server", "--"])
-        .arg(env!("CARGO_BIN_EXE_conformance-server"))
+        .args(["--conf", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance.yaml"), "--mode", mode])
+        .args(arguments)
+        .args(["--", program])
         .output()
         .unwrap();
     assert!(output.status.success() && text(&output).contains(" 0 failed"), "{}", text(&output));
+}
+
+#[test]
+#[ignore = "needs connectconformance"]
+fn connectconformance_finds_no_failure_of_our_server() {
+    connectconformance("server", &[], env!("CARGO_BIN_EXE_conformance-server"));
+}
+
+#[test]
+#[ignore = "needs connectconformance"]
+fn connectconformance_finds_no_failure_of_our_channel() {
+    connectconformance("client", &["--skip", "**/HTTPVersion:1/**"], env!("CARGO_BIN_EXE_conformance-client"));
 }
 
 fn body(size: usize) -> Payload {

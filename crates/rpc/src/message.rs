@@ -34,6 +34,10 @@ pub(crate) struct Assembler {
     is_whole: bool,
     /// Set if the messages' bytes are not wanted: those of the unfinished one are counted here and not kept.
     unread_bytes: Option<usize>,
+    /// The flag of the envelope that ends the stream; 0 if no envelope does.
+    end_flag: u8,
+    /// The envelope that ends the stream has begun.
+    is_ending: bool,
 }
 
 impl Assembler {
@@ -48,8 +52,20 @@ impl Assembler {
     }
 
     /// Messages come out empty, and nothing is held for them.
-    pub(crate) fn unread() -> Self {
-        Self { unread_bytes: Some(0), ..Self::default() }
+    pub(crate) fn unread(self) -> Self {
+        Self { unread_bytes: Some(0), ..self }
+    }
+
+    /// An envelope with this flag ends the stream.
+    #[inline]
+    pub(crate) fn ended_by(self, end_flag: u8) -> Self {
+        Self { end_flag, ..self }
+    }
+
+    /// Whether the envelope that came out last is the one that ends the stream.
+    #[inline]
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending
     }
 
     /// Takes bytes off `data` until a message is whole; `None` when `data` is used up first.
@@ -65,10 +81,10 @@ impl Assembler {
         if self.prefix_length == 0
             && let Some((prefix, rest)) = data.split_first_chunk::<PREFIX_BYTES>()
         {
-            let (compressed, length) = read_prefix(*prefix, bytes_max)?;
+            let (compressed, length) = self.read_prefix(*prefix, bytes_max)?;
             if let Some((message, rest)) = rest.split_at_checked(length) {
                 *data = rest;
-                let message = if self.unread_bytes.is_some() { &[] } else { message };
+                let message = if self.unread_bytes.is_some() && !self.is_ending { &[] } else { message };
                 return Ok(Some(Framed { compressed, bytes: Payload::Borrowed(message) }));
             }
         }
@@ -78,6 +94,9 @@ impl Assembler {
     fn next_of_body(&mut self, data: &mut &[u8], bytes_max: usize) -> Result<Option<Framed<Payload<'static>>>, Status> {
         let data = std::mem::take(data);
         let Some(text) = &mut self.text else {
+            if self.unread_bytes.is_some() {
+                return Ok(None);
+            }
             if self.body.len() + data.len() > bytes_max {
                 return Err(too_large(self.body.len() + data.len(), bytes_max));
             }
@@ -86,7 +105,7 @@ impl Assembler {
         };
         text.push(data)?;
         let Some(prefix) = text.bytes().first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
-        let (compressed, length) = read_prefix(*prefix, bytes_max)?;
+        let (compressed, length) = read_length(*prefix, bytes_max)?;
         if text.bytes().len() < PREFIX_BYTES + length {
             return Ok(None);
         }
@@ -115,8 +134,10 @@ impl Assembler {
                 return Ok(None);
             }
         }
-        let (compressed, length) = read_prefix(self.prefix, bytes_max)?;
-        if let Some(unread_bytes) = &mut self.unread_bytes {
+        let (compressed, length) = self.read_prefix(self.prefix, bytes_max)?;
+        if !self.is_ending
+            && let Some(unread_bytes) = &mut self.unread_bytes
+        {
             let count = data.len().min(length - *unread_bytes);
             *unread_bytes += count;
             *data = &data[count..];
@@ -142,6 +163,18 @@ impl Assembler {
         Ok(Some(Framed { compressed, bytes: Payload::Owned(body.into()) }))
     }
 
+    /// The compressed flag and the length; notes that the stream's end has begun.
+    #[inline]
+    fn read_prefix(&mut self, prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, usize), Status> {
+        let [flags, length @ ..] = prefix;
+        if self.end_flag != 0 && flags & !1 == self.end_flag {
+            self.is_ending = true;
+            let [a, b, c, d] = length;
+            return read_length([flags & 1, a, b, c, d], bytes_max);
+        }
+        read_length(prefix, bytes_max)
+    }
+
     /// Nothing is half received: the stream may end here.
     pub(crate) fn is_empty(&self) -> bool {
         self.prefix_length == 0 && self.text.as_ref().is_none_or(|text| text.is_empty())
@@ -154,7 +187,7 @@ impl Assembler {
 }
 
 #[inline]
-fn read_prefix(prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, usize), Status> {
+fn read_length(prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, usize), Status> {
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
     if length > bytes_max {
         return Err(too_large(length, bytes_max));
@@ -200,6 +233,22 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, 
     out[start..body].copy_from_slice(&prefix);
 }
 
+/// As [`seal`], for a body that is one message: at the length that the settings name it is compressed even if that makes
+/// it longer, because its head says so of the whole body.
+pub(crate) fn seal_whole(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
+    let body = start + PREFIX_BYTES;
+    let mut packed = Vec::new();
+    if let Some((encoding, bytes_min)) = compress
+        && out.len() - body >= bytes_min
+        && encoding.compress(&out[body..], &mut packed).is_ok()
+    {
+        out.truncate(body);
+        out.extend_from_slice(&packed);
+        out[start] = 1;
+    }
+    seal(out, start, None);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,7 +286,7 @@ mod tests {
     fn unread_messages_come_out_empty_and_hold_nothing_however_data_is_cut() {
         let bytes = framed(&[&b"first"[..], b"", b"the third one"]);
         for cut in 1..=bytes.len() {
-            let mut assembler = Assembler::unread();
+            let mut assembler = Assembler::default().unread();
             let mut seen = 0;
             for mut chunk in bytes.chunks(cut) {
                 while let Some(message) = assembler.next(&mut chunk, 100).unwrap() {

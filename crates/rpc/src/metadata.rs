@@ -55,6 +55,11 @@ impl Metadata {
         Self { received: Some(head), added: Vec::new() }
     }
 
+    /// Fields in wire form, the protocol's own left out.
+    pub(crate) fn of(fields: impl Iterator<Item = Field>) -> Self {
+        Self { received: None, added: fields.filter(|field| !is_reserved(field.name())).collect() }
+    }
+
     /// Entries in wire form, the protocol's own left out.
     pub(crate) fn wire(&self) -> impl Iterator<Item = &Field> {
         let received = self.received.iter().flat_map(|head| head.fields()).filter(|field| !is_reserved(field.name()));

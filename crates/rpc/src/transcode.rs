@@ -4,7 +4,9 @@
 //!
 //! Implements: no specification; `compression` and `json` do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prost_types::FileDescriptorSet;
 
 use crate::codec::{Decode, Payload};
 use crate::compression::Encoding;
@@ -41,6 +43,42 @@ impl std::fmt::Debug for Json {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Json")
     }
+}
+
+/// The methods of an encoded `FileDescriptorSet`: path, type of requests, type of answers. Empty if it cannot be read.
+pub(crate) fn methods(contract: &[u8]) -> Vec<(String, String, String)> {
+    let mut methods = Vec::new();
+    let set = <FileDescriptorSet as prost::Message>::decode(contract).unwrap_or_default();
+    for file in set.file {
+        let dot = if file.package().is_empty() { "" } else { "." };
+        for service in &file.service {
+            for method in &service.method {
+                let path = format!("/{}{dot}{}/{}", file.package(), service.name(), method.name());
+                let message = |name: &str| name.trim_start_matches('.').to_owned();
+                methods.push((path, message(method.input_type()), message(method.output_type())));
+            }
+        }
+    }
+    methods
+}
+
+/// The types of requests and answers of a method of a contract; `None` if it has no such method. The schema of a
+/// contract is made once.
+pub(crate) fn json_of(contract: &'static [u8], path: &str) -> Option<(Json, Json)> {
+    static SCHEMAS: Mutex<Vec<(&'static [u8], Arc<Schema>)>> = Mutex::new(Vec::new());
+    let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = schemas.iter().find(|(known, _)| *known == contract).map(|(_, schema)| Arc::clone(schema));
+    let schema = if let Some(schema) = known {
+        schema
+    } else {
+        let schema = Arc::new(Schema::new([contract]).ok()?);
+        schemas.push((contract, Arc::clone(&schema)));
+        schema
+    };
+    drop(schemas);
+    let (_, request, answer) = methods(contract).into_iter().find(|(known, ..)| known == path)?;
+    let json = |name: &str| Some(Json { message: schema.message(name)?, schema: Arc::clone(&schema) });
+    json(&request).zip(json(&answer))
 }
 
 /// How the messages of a call are read.

@@ -19,14 +19,16 @@ use super::channel::Channel;
 use super::command::{Body, Command, Failure, Outgoing, RawReply, ReplyTo, Start};
 use super::lane::Lane;
 use super::path::Path;
+use super::settings::{Protocol, Settings};
 use crate::codec::{Decode, Encode, Payload};
 use crate::compression::Encoding;
 use crate::envelope::{Request, Response, ResponseParts};
 use crate::message::{self, Framed};
 use crate::metadata::Metadata;
-use crate::status::{Code, Status};
+use crate::protocol::{self, Framing};
+use crate::status::Status;
 use crate::streaming::Streaming;
-use crate::transcode::Reading;
+use crate::transcode::{Json, Reading};
 
 /// What can be sent to a method that takes a stream: a stream, or one in a [`Request`].
 pub trait IntoStreamingRequest {
@@ -161,6 +163,48 @@ pub(super) fn deadline_of<T>(channel: &Channel, request: &Request<T>) -> Option<
     request.deadline().or_else(usual)
 }
 
+/// How the messages of a call's request are written.
+struct Writing<'a> {
+    framing: Framing,
+    json: Option<&'a Json>,
+    compression: Option<(Encoding, usize)>,
+}
+
+impl Writing<'_> {
+    /// Appends a message behind its prefix.
+    #[inline]
+    fn write<T: Encode>(&self, message: T, out: &mut Vec<u8>) -> Result<(), Status> {
+        if self.json.is_none() && self.framing != Framing::Whole {
+            message::encode(message, self.compression, out);
+            return Ok(());
+        }
+        let start = out.len();
+        out.extend_from_slice(&message::prefix(0, false));
+        match self.json {
+            None => message.encode(out),
+            Some(json) => {
+                let mut encoded = Vec::with_capacity(message.encoded_len());
+                message.encode(&mut encoded);
+                json.write(&encoded, out)?;
+            }
+        }
+        match self.framing {
+            Framing::Whole => message::seal_whole(out, start, self.compression),
+            _ => message::seal(out, start, self.compression),
+        }
+        Ok(())
+    }
+}
+
+/// The path and query of a GET that has the message in it, if the call may be one.
+fn get_target(settings: &Settings, path: &Path, framed: &[u8]) -> Option<String> {
+    let bytes_max =
+        settings.get_bytes_max.filter(|_| settings.protocol == Protocol::Connect && !path.has_side_effects)?;
+    let compression = settings.compression.map(|(encoding, _)| encoding).filter(|_| framed[0] == 1);
+    let target = protocol::get_target(path.text, settings.codec, compression, &framed[message::PREFIX_BYTES..]);
+    Some(target).filter(|target| target.len() <= bytes_max)
+}
+
 async fn unary<Req, Res>(channel: Channel, path: &'static Path, request: Request<Req>) -> Result<Response<Res>, Status>
 where
     Req: Encode,
@@ -169,8 +213,13 @@ where
     let settings = channel.settings();
     let deadline = deadline_of(&channel, &request);
     let (message, request) = request.split();
+    let json = path.json(settings.codec)?;
     let mut framed = Vec::with_capacity(message.encoded_len() + message::PREFIX_BYTES);
-    message::encode(message, settings.compression, &mut framed);
+    let spoken = settings.spoken(false);
+    let json_out = json.map(|(request, _)| request);
+    let writing = Writing { framing: spoken.framing(), json: json_out, compression: settings.compression };
+    writing.write(message, &mut framed)?;
+    let get_target = get_target(settings, path, &framed);
     let mut tries = 1;
     loop {
         let (sender, receiver) = oneshot::channel();
@@ -178,6 +227,8 @@ where
         let start = Start {
             number: next_number(),
             path,
+            spoken,
+            get_target: get_target.clone(),
             metadata: request.metadata().clone(),
             deadline,
             waits_for_ready: request.waits_for_ready,
@@ -188,7 +239,7 @@ where
             reply_to: ReplyTo::Unary(sender),
         };
         match attempt(&channel, start, receiver).await {
-            Ok(reply) => return finish(reply, settings.message_bytes_max),
+            Ok(reply) => return finish(reply, json.map(|(_, answer)| answer.clone()), settings.message_bytes_max),
             Err(failure) => {
                 let repeatable = request.is_safe_to_retry || failure.untouched;
                 let retry = settings.retry.as_ref().filter(|_| may_repeat && repeatable);
@@ -204,10 +255,10 @@ where
     }
 }
 
-fn finish<Res: Decode>(reply: RawReply, message_bytes_max: usize) -> Result<Response<Res>, Status> {
+fn finish<Res: Decode>(reply: RawReply, json: Option<Json>, message_bytes_max: usize) -> Result<Response<Res>, Status> {
     let framed = Framed { compressed: reply.message.compressed, bytes: Payload::Owned(reply.message.bytes) };
-    let message = Reading { encoding: reply.encoding, json: None, message_bytes_max }.decode(framed)?;
-    Ok(Response::received(message, Metadata::received(reply.head), Metadata::received(reply.trailers)))
+    let message = Reading { encoding: reply.encoding, json, message_bytes_max }.decode(framed)?;
+    Ok(Response::received(message, reply.metadata, reply.trailers))
 }
 
 async fn streaming<S, Res>(
@@ -224,10 +275,13 @@ where
     let (sender, receiver) = oneshot::channel();
     let deadline = deadline_of(channel, &request);
     let (stream, request) = request.split();
-    let messages = Messages { stream: Some(Box::pin(stream)), compression: settings.compression };
+    let (request_json, json) = path.json(settings.codec)?.cloned().unzip();
+    let messages = Messages { stream: Some(Box::pin(stream)), json: request_json, compression: settings.compression };
     let start = Start {
         number: next_number(),
         path,
+        spoken: settings.spoken(true),
+        get_target: None,
         metadata: request.metadata().clone(),
         deadline,
         waits_for_ready: request.waits_for_ready,
@@ -238,29 +292,36 @@ where
         reply_to: ReplyTo::Stream(sender),
     };
     let raw = attempt(channel, start, receiver).await.map_err(|failure| failure.status)?;
-    let reading = Reading { encoding: raw.encoding, json: None, message_bytes_max: settings.message_bytes_max };
+    let reading = Reading { encoding: raw.encoding, json, message_bytes_max: settings.message_bytes_max };
     let mut stream = Streaming::new(raw.inbox, reading);
     if let Some(deadline) = deadline {
         stream.end_at(deadline);
     }
-    let metadata = raw.head.map_or_else(Metadata::new, Metadata::received);
-    Ok(Response::received(stream, metadata, Metadata::new()))
+    Ok(Response::received(stream, raw.metadata, Metadata::new()))
 }
 
 /// The one message of an answer that may have no more.
 async fn only_message<Res: Decode>(reply: Response<Streaming<Res>>) -> Result<Response<Res>, Status> {
     let ResponseParts { message: mut stream, metadata, .. } = reply.into_parts();
-    let Some(message) = stream.message().await? else {
-        return Err(Status::new(Code::Internal, "the answer holds no message"));
+    let failed = |mut status: Status| {
+        // No one else gets what stood before the messages.
+        let mut all = metadata.clone();
+        all.extend(status.metadata());
+        *status.metadata_mut() = all;
+        status
     };
-    if stream.message().await?.is_some() {
-        return Err(Status::new(Code::Internal, "the answer holds more than one message"));
+    let Some(message) = stream.message().await.map_err(failed)? else {
+        return Err(Status::unimplemented("the answer holds no message"));
+    };
+    if stream.message().await.map_err(failed)?.is_some() {
+        return Err(Status::unimplemented("the answer holds more than one message"));
     }
     Ok(Response::received(message, metadata, stream.trailers().unwrap_or_default()))
 }
 
 struct Messages<S> {
     stream: Option<Pin<Box<S>>>,
+    json: Option<Json>,
     compression: Option<(Encoding, usize)>,
 }
 
@@ -269,15 +330,15 @@ where
     S: Stream + Send,
     S::Item: Encode,
 {
-    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool> {
-        let Some(stream) = &mut self.stream else { return Poll::Ready(false) };
+    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, Status>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(false)) };
         stream.as_mut().poll_next(cx).map(|next| {
             if let Some(message) = next {
-                message::encode(message, self.compression, out);
-                true
+                let (json, compression) = (self.json.as_ref(), self.compression);
+                Writing { framing: Framing::Envelopes, json, compression }.write(message, out).map(|()| true)
             } else {
                 self.stream = None;
-                false
+                Ok(false)
             }
         })
     }

@@ -2,26 +2,25 @@
 //!
 //! Must not know the transport.
 //!
-//! Implements: gRPC over HTTP/2, "Requests", the client's side.
+//! Implements: RFC 9113 section 8.1 (requests).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use quire_http2::{
-    CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, Head, Indexing, Side, StreamKey,
-};
+use quire_http2::{CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, Side, StreamKey};
 use tokio::time::Instant;
 
-use super::command::{Body, Command, Outgoing, ReplyTo, Start};
+use super::answer::Answer;
+use super::command::{Body, Command, Outgoing, Start};
+use super::request::{RequestHead, body_start};
 use super::settings::Settings;
 use super::target::Target;
-use crate::compression::{self, Encoding};
-use crate::message::{Assembler, Framed};
+use crate::compression;
+use crate::protocol::Framing;
 use crate::status::Status;
 use crate::streaming::Inbox;
-use crate::timeout;
 use crate::wake::WakeSet;
 
 /// Calls begun before the server has said how many it takes; RFC 9113 section 6.5.2 asks for no less than this.
@@ -30,29 +29,11 @@ const STREAMS_UNASKED: usize = 100;
 /// A message up to this is copied between the frames; a longer one is sent from where it lies.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
 
-const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
-
-pub(super) enum Reply {
-    Unary {
-        to: ReplyTo,
-        message: Option<Framed<Bytes>>,
-    },
-    /// The caller is told when the head comes; until then it waits at `to`.
-    Stream {
-        to: Option<ReplyTo>,
-        inbox: Arc<Inbox>,
-    },
-}
-
 pub(super) struct Active {
     number: u64,
     pub(super) stream: StreamKey,
-    pub(super) reply: Reply,
+    pub(super) answer: Answer,
     deadline: Option<Instant>,
-    pub(super) head: Option<(Arc<Head>, Option<Encoding>)>,
-    pub(super) is_timed: bool,
-    pub(super) head_at: Option<std::time::Instant>,
-    pub(super) assembler: Assembler,
     pub(super) outgoing: Option<Box<dyn Outgoing>>,
     pub(super) unreleased: usize,
 }
@@ -60,14 +41,14 @@ pub(super) struct Active {
 pub(super) struct Calls {
     pub(super) connection: Connection,
     target: Arc<Target>,
-    /// What `grpc-accept-encoding` says.
+    /// The encodings that answers may have.
     accepted: String,
     pub(super) settings: Arc<Settings>,
     pub(super) slots: Vec<Option<Active>>,
     pub(super) wakes: Arc<WakeSet>,
     pub(super) wakers: Vec<Waker>,
-    /// Head blocks by the number of the path, each without and with compression named.
-    heads: Vec<[CachedBlock; 2]>,
+    /// Head blocks by the number of the path: without and with compression named, the same for a body that is a message.
+    heads: Vec<[CachedBlock; 4]>,
     /// Calls beyond what the server allows at once.
     waiting: VecDeque<Start>,
     /// Streams with more to send than there is room.
@@ -151,80 +132,55 @@ impl Calls {
     }
 
     fn start(&mut self, start: Start) {
-        let Start { number, path, metadata, deadline, compression, is_timed, is_unread, body, reply_to, .. } = start;
-        let timeout = match deadline.map(|deadline| deadline.checked_duration_since(self.now)) {
-            Some(None) => return reply_to.fail(Status::deadline_exceeded("time was up before the call began"), true),
+        let timeout = match start.deadline.map(|deadline| deadline.checked_duration_since(self.now)) {
+            Some(None) => {
+                return start.reply_to.fail(Status::deadline_exceeded("time was up before the call began"), true);
+            }
             Some(left) => left,
             None => None,
         };
-        let head_number = path.number();
+        let head_number = start.path.number();
         if self.heads.len() <= head_number {
             self.heads.resize_with(head_number + 1, Default::default);
         }
-        let plain = metadata.is_empty() && timeout.is_none();
+        let framing = start.spoken.framing();
+        let head = RequestHead::new(&start, &self.target, &self.accepted, timeout);
+        let variant = usize::from(head.asked.encoding.is_some()) + 2 * usize::from(framing == Framing::Whole);
         let mut uncached = CachedBlock::default();
-        let cache =
-            if plain { &mut self.heads[head_number][usize::from(compression.is_some())] } else { &mut uncached };
-        let (target, accepted) = (&self.target, &self.accepted);
-        let scheme: &[u8] = if target.tls.is_some() { b"https" } else { b"http" };
-        let opened = self.connection.open(cache, false, |put| {
-            put(b":method", b"POST", Indexing::Insert);
-            put(b":scheme", scheme, Indexing::Insert);
-            put(b":path", path.text.as_bytes(), Indexing::Insert);
-            put(b":authority", target.authority.as_bytes(), Indexing::Insert);
-            put(b"te", b"trailers", Indexing::Insert);
-            put(b"content-type", b"application/grpc", Indexing::Insert);
-            put(b"user-agent", USER_AGENT, Indexing::Insert);
-            put(b"grpc-accept-encoding", accepted.as_bytes(), Indexing::Insert);
-            if let Some(encoding) = compression {
-                put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
-            }
-            if let Some(timeout) = timeout {
-                put(b"grpc-timeout", timeout::format(timeout).as_bytes(), Indexing::Literal);
-            }
-            for field in metadata.wire() {
-                let secret = matches!(field.name(), b"authorization" | b"cookie");
-                put(field.name(), field.value(), if secret { Indexing::Never } else { Indexing::Literal });
-            }
-        });
-        let Ok(stream) = opened else {
-            return reply_to.fail(Status::unavailable("the connection takes no more calls"), true);
+        let cache = if head.is_usual() { &mut self.heads[head_number][variant] } else { &mut uncached };
+        let Ok(stream) = self.connection.open(cache, head.asked.is_get, |put| head.put(put)) else {
+            return start.reply_to.fail(Status::unavailable("the connection takes no more calls"), true);
         };
+        let Start { number, spoken, get_target, deadline, is_timed, is_unread, body, reply_to, .. } = start;
         self.make_room(stream);
         let outgoing = match body {
+            _ if get_target.is_some() => None,
             Body::Message(framed) => {
-                self.send_framed(stream, framed);
+                self.send_only(stream, framing, framed);
                 None
             }
             Body::Shared(framed) => {
-                self.send_framed(stream, framed);
+                self.send_only(stream, framing, framed);
                 None
             }
             Body::Messages(outgoing) => Some(outgoing),
         };
-        let reply = match reply_to {
-            to @ ReplyTo::Unary(_) => Reply::Unary { to, message: None },
-            to @ ReplyTo::Stream(_) => {
-                let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.settings.unread_bytes_max);
-                Reply::Stream { to: Some(to), inbox }
-            }
-        };
         if outgoing.is_some() {
             self.wakes.mark(stream.index());
         }
-        let assembler = if is_unread { Assembler::unread() } else { Assembler::default() };
-        let (head, head_at, unreleased) = (None, None, 0);
-        let active =
-            Active { number, stream, reply, deadline, head, is_timed, head_at, assembler, outgoing, unreleased };
-        self.slots[stream.index()] = Some(active);
+        let inbox = || Inbox::new(self.wakers[stream.index()].clone(), self.settings.unread_bytes_max);
+        let message_bytes_max = self.settings.message_bytes_max;
+        let answer = Answer::new(spoken, reply_to, message_bytes_max, (is_timed, is_unread), inbox);
+        self.slots[stream.index()] = Some(Active { number, stream, answer, deadline, outgoing, unreleased: 0 });
     }
 
     /// Sends the only message of a request.
-    fn send_framed(&mut self, stream: StreamKey, framed: impl AsRef<[u8]> + Into<Bytes>) {
+    fn send_only(&mut self, stream: StreamKey, framing: Framing, framed: impl AsRef<[u8]> + Into<Bytes>) {
+        let start = body_start(framing);
         let _ = if framed.as_ref().len() <= COPIED_BYTES_MAX {
-            self.connection.send_slice(stream, framed.as_ref(), true)
+            self.connection.send_slice(stream, &framed.as_ref()[start..], true)
         } else {
-            self.connection.send_bytes(stream, framed.into(), true)
+            self.connection.send_bytes(stream, framed.into().slice(start..), true)
         };
     }
 
@@ -241,9 +197,9 @@ impl Calls {
         self.read_at = None;
         while let Some(event) = self.connection.receive(input, now_ms)? {
             match event {
-                Event::Headers { stream, head, end } => self.head(stream, head, end),
+                Event::Headers { stream, head, end } => self.head(stream, &head, end),
                 Event::Data { stream, data, end } => self.data(stream, data, end),
-                Event::Trailers { stream, head } => self.finish(stream, &head),
+                Event::Trailers { stream, head } => self.finish(stream, Some(&head)),
                 Event::Reset { stream, code, by_us } => {
                     let untouched = code == ErrorCode::REFUSED_STREAM && !by_us;
                     let status = self.deadline_kept(stream, code).unwrap_or_else(|| Status::from_reset(code));

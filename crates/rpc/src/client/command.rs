@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use quire_http2::Head;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -16,6 +15,7 @@ use super::path::Path;
 use crate::compression::Encoding;
 use crate::message::Framed;
 use crate::metadata::Metadata;
+use crate::protocol::Spoken;
 use crate::status::{Reach, Status};
 use crate::streaming::Inbox;
 
@@ -37,17 +37,17 @@ impl Failure {
 /// The answer to a unary call, not yet decoded.
 #[derive(Debug)]
 pub(super) struct RawReply {
-    pub(super) head: Arc<Head>,
+    pub(super) metadata: Metadata,
     pub(super) encoding: Option<Encoding>,
     pub(super) message: Framed<Bytes>,
-    pub(super) trailers: Arc<Head>,
+    pub(super) trailers: Metadata,
     /// When the head was read, if the call asked for that.
     pub(super) head_at: Option<std::time::Instant>,
 }
 
 /// The beginning of an answer that is a stream.
 pub(super) struct RawStream {
-    pub(super) head: Option<Arc<Head>>,
+    pub(super) metadata: Metadata,
     pub(super) encoding: Option<Encoding>,
     pub(super) inbox: Arc<Inbox>,
 }
@@ -55,7 +55,7 @@ pub(super) struct RawStream {
 /// Messages on their way out, made as there is room for them.
 pub(super) trait Outgoing: Send {
     /// Appends the next message, framed; `false` at the end.
-    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool>;
+    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, Status>>;
 }
 
 pub(super) enum ReplyTo {
@@ -70,10 +70,24 @@ pub(super) enum Body {
     Messages(Box<dyn Outgoing>),
 }
 
+impl Body {
+    /// Whether the only message is compressed.
+    pub(super) fn is_compressed(&self) -> bool {
+        match self {
+            Self::Message(framed) => framed.first() == Some(&1),
+            Self::Shared(framed) => framed.first() == Some(&1),
+            Self::Messages(_) => false,
+        }
+    }
+}
+
 /// A call for a connection to make.
 pub(super) struct Start {
     pub(super) number: u64,
     pub(super) path: &'static Path,
+    pub(super) spoken: Spoken,
+    /// Path and query of a GET, which has the message in it.
+    pub(super) get_target: Option<String>,
     pub(super) metadata: Metadata,
     pub(super) deadline: Option<Instant>,
     pub(super) waits_for_ready: bool,

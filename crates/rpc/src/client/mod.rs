@@ -4,6 +4,7 @@
 //!
 //! Implements: no specification; its modules do.
 
+mod answer;
 mod answers;
 mod builder;
 mod call;
@@ -15,7 +16,7 @@ mod lane;
 mod path;
 mod raw;
 mod reconnect;
-mod reply;
+mod request;
 mod retry;
 mod send;
 mod settings;
@@ -28,5 +29,7 @@ pub use channel::Channel;
 pub use path::Path;
 pub use raw::{RawAnswer, RawReply, WireMessage};
 pub use retry::RetryPolicy;
-pub use settings::{ConnectError, Settings};
+pub use settings::{ConnectError, Protocol, Settings};
 pub use traffic::Traffic;
+
+pub use crate::protocol::Codec;

@@ -3,7 +3,8 @@
 //!
 //! Such calls are made once: retries are for calls whose meaning is known.
 //!
-//! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", for messages that are encoded already.
+//! Messages are in the channel's codec. Implements: gRPC over HTTP/2, "Length-Prefixed-Message", for messages that are
+//! encoded already.
 
 use std::time::Instant;
 
@@ -14,10 +15,11 @@ use super::call;
 use super::channel::Channel;
 use super::command::{self, Body, ReplyTo, Start};
 use super::path::Path;
-use crate::codec::{Encoded, Payload};
+use crate::codec::Payload;
 use crate::envelope::Request;
 use crate::message::{self, Framed};
 use crate::metadata::Metadata;
+use crate::protocol::Framing;
 use crate::status::Status;
 use crate::transcode::Reading;
 
@@ -54,12 +56,12 @@ impl RawReply {
 
     /// Names and values sent before the message.
     pub fn metadata(&self) -> Metadata {
-        Metadata::received(self.reply.head.clone())
+        self.reply.metadata.clone()
     }
 
     /// Names and values sent after it.
     pub fn trailers(&self) -> Metadata {
-        Metadata::received(self.reply.trailers.clone())
+        self.reply.trailers.clone()
     }
 }
 
@@ -67,8 +69,12 @@ impl Channel {
     /// Frames an encoded message, compressed if the channel's settings say so.
     pub fn wire_message(&self, encoded: &[u8]) -> WireMessage {
         let mut framed = Vec::with_capacity(message::PREFIX_BYTES + encoded.len());
-        let encoded = Encoded::from(Bytes::copy_from_slice(encoded));
-        message::encode(encoded, self.settings().compression, &mut framed);
+        framed.extend_from_slice(&message::prefix(0, false));
+        framed.extend_from_slice(encoded);
+        match self.settings().spoken(false).framing() {
+            Framing::Whole => message::seal_whole(&mut framed, 0, self.settings().compression),
+            _ => message::seal(&mut framed, 0, self.settings().compression),
+        }
         WireMessage(framed.into())
     }
 
@@ -91,6 +97,8 @@ impl Channel {
         let start = Start {
             number: call::next_number(),
             path,
+            spoken: settings.spoken(false),
+            get_target: None,
             metadata: request.metadata().clone(),
             deadline,
             waits_for_ready: request.waits_for_ready,

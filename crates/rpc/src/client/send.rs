@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use quire_http2::{ErrorCode, StreamKey};
 
-use super::calls::{Calls, Reply};
+use super::calls::Calls;
 use super::command::Outgoing;
 
 /// Messages a stream may send in one poll before other calls have their turn.
@@ -28,9 +28,7 @@ impl Calls {
     fn poll_slot(&mut self, index: usize) {
         let Some(Some(active)) = self.slots.get_mut(index) else { return };
         let stream = active.stream;
-        if let Reply::Stream { to: None, inbox } = &active.reply
-            && inbox.is_abandoned()
-        {
+        if active.answer.is_abandoned() {
             self.slots[index] = None;
             self.connection.reset(stream, ErrorCode::CANCEL);
             return self.start_waiting();
@@ -56,11 +54,15 @@ impl Calls {
             self.scratch.clear();
             match outgoing.poll_next(&mut cx, &mut self.scratch) {
                 Poll::Pending => return true,
-                Poll::Ready(false) => {
+                Poll::Ready(Err(status)) => {
+                    self.give_up(stream, status);
+                    return false;
+                }
+                Poll::Ready(Ok(false)) => {
                     let _ = self.connection.send_slice(stream, &[], true);
                     return false;
                 }
-                Poll::Ready(true) => {
+                Poll::Ready(Ok(true)) => {
                     let _ = self.connection.send_slice(stream, &self.scratch, false);
                 }
             }

@@ -7,11 +7,31 @@ use std::time::Duration;
 
 use super::retry::RetryPolicy;
 use crate::compression::Encoding;
+use crate::protocol::{Codec, Spoken};
 use crate::status::{Reach, Status};
+
+/// What a channel speaks. A server of this crate answers all three on one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// gRPC.
+    #[default]
+    Grpc,
+    /// gRPC-Web.
+    GrpcWeb,
+    /// Connect.
+    Connect,
+}
 
 /// What a channel allows and does.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What the channel speaks.
+    pub protocol: Protocol,
+    /// How messages are written. JSON needs methods of a generated client, whose contract is known.
+    pub codec: Codec,
+    /// Connect only: a unary call of a method without side effects is a GET, which caches can answer, if its path and
+    /// query have at most so many bytes; none: every call is a POST.
+    pub get_bytes_max: Option<usize>,
     /// Limits of each connection's HTTP/2.
     pub http2: quire_http2::Config,
     /// Connections to the server.
@@ -49,6 +69,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            protocol: Protocol::default(),
+            codec: Codec::default(),
+            get_bytes_max: None,
             http2: quire_http2::Config {
                 stream_window_bytes: 1024 * 1024,
                 connection_window_bytes: 4 * 1024 * 1024,
@@ -69,6 +92,17 @@ impl Default for Settings {
             compression: None,
             accepts: vec![Encoding::Gzip, Encoding::Zstd],
             timeout: None,
+        }
+    }
+}
+
+impl Settings {
+    /// How calls are made of methods that stream, or of those that do not.
+    pub(super) fn spoken(&self, is_stream: bool) -> Spoken {
+        match self.protocol {
+            Protocol::Grpc => Spoken::grpc(self.codec),
+            Protocol::GrpcWeb => Spoken::grpc_web(self.codec),
+            Protocol::Connect => Spoken::connect(self.codec, is_stream),
         }
     }
 }

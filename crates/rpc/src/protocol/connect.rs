@@ -1,34 +1,38 @@
 //! The Connect protocol (connectrpc.com/docs/protocol): unary calls as plain POST or GET, streams in envelopes whose last
 //! one tells how the call ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
-use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use bytes::Bytes;
 use prost::Message;
-use quire_http2::{Head, Indexing};
+use prost_types::Any;
+use quire_http2::{Field, Head, Indexing};
 use serde_json::{Map, Value, json};
 
-use super::{Codec, Dialect, Ending, Framing, Protocol, Put, Terms, accepts, encoding};
+use super::answering::{Ending, Protocol, Terms, accepts, encoding};
+use super::calling::{Asked, Begun, Calling, Codec, Framing, Put, answer_encoding, check_content_type};
 use crate::compression::Encoding;
 use crate::details::Details;
 use crate::message;
 use crate::metadata::Metadata;
-use crate::status::{Code, Status};
+use crate::status::{Code, Reach, Status};
 
 /// Marks the envelope that ends a stream.
 const END_FLAG: u8 = 2;
 /// What `connect-timeout-ms` may have.
 const TIMEOUT_DIGITS_MAX: usize = 10;
+const TIMEOUT_MS_MAX: u128 = 9_999_999_999;
+/// How the names of a unary answer's trailers begin, which stand in its head.
+const TRAILER: &[u8] = b"trailer-";
 /// The encodings that are read, as the fields that accept some say it.
-const ACCEPTED: &str = "gzip,zstd";
+pub(super) const ACCEPTED: &str = "gzip,zstd";
 
-const UNPADDED: GeneralPurposeConfig =
+pub(super) const UNPADDED: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent);
-const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, UNPADDED);
-const BASE64_URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, UNPADDED);
+pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, UNPADDED);
 
 /// A call with one message each way.
 pub(super) struct Unary;
@@ -36,7 +40,7 @@ pub(super) struct Unary;
 /// A call with a stream either way.
 pub(super) struct Streamed;
 
-fn timeout(head: &Head) -> Result<Option<Duration>, Status> {
+pub(super) fn timeout(head: &Head) -> Result<Option<Duration>, Status> {
     let Some(value) = head.get(b"connect-timeout-ms") else { return Ok(None) };
     let text = std::str::from_utf8(value).unwrap_or_default();
     let digits = text.len() <= TIMEOUT_DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -46,7 +50,7 @@ fn timeout(head: &Head) -> Result<Option<Duration>, Status> {
     })
 }
 
-fn check_version(version: Option<&[u8]>, expected: &str) -> Result<(), Status> {
+pub(super) fn check_version(version: Option<&[u8]>, expected: &str) -> Result<(), Status> {
     match version {
         Some(version) if version != expected.as_bytes() => {
             let version = version.escape_ascii();
@@ -61,6 +65,20 @@ fn terms(head: &Head, sent: &str, accepted: &str) -> Result<Terms, Status> {
     Ok(Terms { timeout: timeout(head)?, encoding: encoding(head, sent, ACCEPTED)?, accepted: accepts(head, accepted) })
 }
 
+fn unary_type(codec: Codec) -> &'static [u8] {
+    match codec {
+        Codec::Proto => b"application/proto",
+        Codec::Json => b"application/json",
+    }
+}
+
+fn stream_type(codec: Codec) -> &'static [u8] {
+    match codec {
+        Codec::Proto => b"application/connect+proto",
+        Codec::Json => b"application/connect+json",
+    }
+}
+
 impl Protocol for Unary {
     fn framing(&self) -> Framing {
         Framing::Whole
@@ -72,11 +90,7 @@ impl Protocol for Unary {
 
     fn put_head(&self, codec: Codec, encoding: Option<Encoding>, put: Put<'_>) {
         put(b":status", b"200", Indexing::Insert);
-        let content_type = match codec {
-            Codec::Proto => &b"application/proto"[..],
-            Codec::Json => b"application/json",
-        };
-        put(b"content-type", content_type, Indexing::Insert);
+        put(b"content-type", unary_type(codec), Indexing::Insert);
         if let Some(encoding) = encoding {
             put(b"content-encoding", encoding.name().as_bytes(), Indexing::Insert);
         }
@@ -104,11 +118,7 @@ impl Protocol for Streamed {
 
     fn put_head(&self, codec: Codec, encoding: Option<Encoding>, put: Put<'_>) {
         put(b":status", b"200", Indexing::Insert);
-        let content_type = match codec {
-            Codec::Proto => &b"application/connect+proto"[..],
-            Codec::Json => b"application/connect+json",
-        };
-        put(b"content-type", content_type, Indexing::Insert);
+        put(b"content-type", stream_type(codec), Indexing::Insert);
         if let Some(encoding) = encoding {
             put(b"connect-content-encoding", encoding.name().as_bytes(), Indexing::Insert);
         }
@@ -167,6 +177,10 @@ fn code_name(code: Code) -> String {
     }
 }
 
+fn code_of(name: &str) -> Option<Code> {
+    Code::ALL.into_iter().find(|code| *code != Code::Ok && code_name(*code) == name)
+}
+
 fn http_status(code: Code) -> u16 {
     match code {
         Code::Ok => 200,
@@ -184,88 +198,148 @@ fn http_status(code: Code) -> u16 {
     }
 }
 
-/// A call as the query of a GET.
-#[derive(Debug)]
-pub(crate) struct Get {
-    pub(crate) dialect: Dialect,
-    pub(crate) terms: Terms,
-    /// The message, and whether it is compressed.
-    pub(crate) message: Result<Bytes, Status>,
-}
-
-impl Get {
-    /// Reads a query; `None` if it is no call's.
-    pub(crate) fn read(head: &Head, query: &[u8]) -> Option<Self> {
-        let (mut codec, mut message, mut compression, mut version) = (None, None, None, None);
-        let mut in_base64 = false;
-        for pair in query.split(|byte| *byte == b'&') {
-            let (name, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
-            let value = &value[1..];
-            match name {
-                b"encoding" => codec = Some(value),
-                b"message" => message = Some(value),
-                b"compression" => compression = Some(unescape(value)),
-                b"connect" => version = Some(unescape(value)),
-                b"base64" => in_base64 = value == b"1",
-                _ => {}
-            }
-        }
-        let codec = match codec? {
-            b"proto" => Codec::Proto,
-            b"json" => Codec::Json,
-            _ => return None,
-        };
-        let read = || {
-            check_version(version.as_deref(), "v1")?;
-            let encoding = match &compression {
-                None => None,
-                Some(name) => Encoding::parse(name).map_err(|()| {
-                    let name = name.escape_ascii();
-                    Status::unimplemented(format!("compression {name} is not spoken here; send one of {ACCEPTED}"))
-                })?,
-            };
-            let terms = Terms { timeout: timeout(head)?, encoding, accepted: accepts(head, "accept-encoding") };
-            let Some(message) = message else {
-                return Err(Status::invalid_argument("the query has no message: send message=…"));
-            };
-            let message = unescape(message);
-            let message = if in_base64 {
-                let decoded = BASE64_URL.decode(&message).or_else(|_| BASE64.decode(&message));
-                decoded
-                    .map_err(|_| Status::invalid_argument("the query's message is not in base64, as base64=1 says"))?
-            } else {
-                message
-            };
-            Ok((terms, Bytes::from(message)))
-        };
-        let (terms, message) = match read() {
-            Ok((terms, message)) => (terms, Ok(message)),
-            Err(status) => (Terms::default(), Err(status)),
-        };
-        Some(Self { dialect: Dialect::get(codec), terms, message })
+/// What `connect-timeout-ms` can say: no sooner than the caller gives up, as far as ten digits allow.
+fn put_timeout(timeout: Option<Duration>, put: Put<'_>) {
+    if let Some(timeout) = timeout {
+        let millis = timeout.as_nanos().div_ceil(1_000_000).min(TIMEOUT_MS_MAX);
+        put(b"connect-timeout-ms", millis.to_string().as_bytes(), Indexing::Literal);
     }
 }
 
-/// Undoes percent-encoding; what is none stays as it is.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((byte, after)) = rest.split_first() {
-        let hex = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-        match (byte, hex(0), hex(1)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                rest = &after[2..];
-            }
-            (b'+', ..) => {
-                out.push(b' ');
-                rest = after;
-            }
-            _ => {
-                out.push(*byte);
-                rest = after;
+fn put_request(content_type: &[u8], asked: &Asked<'_>, [encoding, accepted]: [&[u8]; 2], put: Put<'_>) {
+    if !asked.is_get {
+        put(b"content-type", content_type, Indexing::Insert);
+        put(b"connect-protocol-version", b"1", Indexing::Insert);
+        if let Some(name) = asked.encoding {
+            put(encoding, name.name().as_bytes(), Indexing::Insert);
+        }
+    }
+    put(accepted, asked.accepted.strip_prefix("identity,").unwrap_or(asked.accepted).as_bytes(), Indexing::Insert);
+    put_timeout(asked.timeout, put);
+}
+
+/// A failure as JSON tells it; the code is the HTTP status's if the JSON has none.
+fn read_error(error: &Value, http_status: u16) -> Status {
+    let from_http = Status::from_http(http_status);
+    let code = error.get("code").and_then(Value::as_str).and_then(code_of).unwrap_or(from_http.code());
+    let Some(error) = error.as_object() else { return from_http };
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut details = Vec::new();
+    for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name| detail.get(name).and_then(Value::as_str);
+        let (Some(name), Some(value)) = (text("type"), text("value")) else { continue };
+        let Ok(value) = BASE64.decode(value) else { continue };
+        details.push(Any { type_url: format!("type.googleapis.com/{name}"), value });
+    }
+    let encoded = if details.is_empty() {
+        Vec::new()
+    } else {
+        Details { code: code as i32, message: message.clone(), details }.encode_to_vec()
+    };
+    Status::with_details(code, message, encoded.into()).with_reach(Reach::Answered)
+}
+
+impl Calling for Unary {
+    fn framing(&self) -> Framing {
+        Framing::Whole
+    }
+
+    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
+        put_request(unary_type(asked.codec), asked, [b"content-encoding", b"accept-encoding"], put);
+    }
+
+    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+        let encoding = answer_encoding(head, b"content-encoding");
+        let is_failure = head.status_code() != Some(200);
+        let checked = match codec {
+            _ if is_failure => check_content_type(head, "application/", &["application/json"]),
+            Codec::Proto => check_content_type(head, "application/", &["application/proto"]),
+            Codec::Json => check_content_type(head, "application/", &["application/json"]),
+        };
+        match checked.and(encoding) {
+            Ok(encoding) if is_failure => Begun::Failure(encoding),
+            Ok(encoding) => Begun::Messages(encoding),
+            Err(_) if is_failure => Begun::Refused(Status::from_http(head.status_code().unwrap_or(0))),
+            Err(status) => Begun::Refused(status),
+        }
+    }
+
+    fn metadata(&self, head: &Arc<Head>) -> Metadata {
+        let has_trailers = head.fields().iter().any(|field| field.name().starts_with(TRAILER));
+        if !has_trailers {
+            return Metadata::received(Arc::clone(head));
+        }
+        Metadata::of(head.fields().iter().filter(|field| !field.name().starts_with(TRAILER)).cloned())
+    }
+
+    fn failure(&self, head: &Arc<Head>, body: &[u8]) -> Status {
+        let error = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let mut status = read_error(&error, head.status_code().unwrap_or(0));
+        *status.metadata_mut() = trailers_of(head);
+        status
+    }
+
+    fn end(&self, head: &Arc<Head>, _: Option<&Arc<Head>>, _: bool) -> Result<Metadata, Status> {
+        Ok(trailers_of(head))
+    }
+}
+
+/// The fields that are trailers.
+fn trailers_of(head: &Head) -> Metadata {
+    Metadata::of(head.fields().iter().filter_map(|field| {
+        let name = field.name().strip_prefix(TRAILER)?;
+        Some(Field::new(name, field.value()))
+    }))
+}
+
+impl Calling for Streamed {
+    fn framing(&self) -> Framing {
+        Framing::Envelopes
+    }
+
+    fn end_flag(&self) -> u8 {
+        END_FLAG
+    }
+
+    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
+        put_request(stream_type(asked.codec), asked, [b"connect-content-encoding", b"connect-accept-encoding"], put);
+    }
+
+    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+        if head.status_code() != Some(200) {
+            return Begun::Refused(Status::from_http(head.status_code().unwrap_or(0)));
+        }
+        let expected = match codec {
+            Codec::Proto => "application/connect+proto",
+            Codec::Json => "application/connect+json",
+        };
+        let checked = check_content_type(head, "application/connect+", &[expected]);
+        match checked.and_then(|()| answer_encoding(head, b"connect-content-encoding")) {
+            Ok(encoding) => Begun::Messages(encoding),
+            Err(status) => Begun::Refused(status),
+        }
+    }
+
+    fn read_end(&self, envelope: &[u8]) -> Result<Metadata, Status> {
+        let end: Value = serde_json::from_slice(envelope)
+            .map_err(|error| Status::internal(format!("the end of the stream is no JSON: {error}")))?;
+        let entries = end.get("metadata").and_then(Value::as_object);
+        let metadata = Metadata::of(entries.into_iter().flatten().flat_map(|(name, values)| {
+            let name = name.to_ascii_lowercase();
+            let values = values.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str);
+            values.map(move |value| Field::new(name.as_bytes(), value.as_bytes())).collect::<Vec<_>>()
+        }));
+        match end.get("error").filter(|error| !error.is_null()) {
+            None => Ok(metadata),
+            Some(error) => {
+                let mut status = read_error(error, 200);
+                *status.metadata_mut() = metadata;
+                Err(status)
             }
         }
     }
-    out
+
+    fn end(&self, _: &Arc<Head>, _: Option<&Arc<Head>>, _: bool) -> Result<Metadata, Status> {
+        Err(Status::internal("the answer ends without the envelope that says how the call ended"))
+    }
 }

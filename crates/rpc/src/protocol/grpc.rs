@@ -1,11 +1,14 @@
 //! gRPC over HTTP/2: "Requests" and "Responses".
 
+use std::sync::Arc;
+
 use quire_http2::{Head, Indexing};
 
-use super::{Codec, Ending, Framing, Protocol, Put, Terms, accepts, encoding};
+use super::answering::{Ending, Protocol, Terms, accepts, encoding};
+use super::calling::{Asked, Begun, Calling, Codec, Framing, Put, answer_encoding, check_content_type};
 use crate::compression::{ACCEPTED, Encoding};
-use crate::metadata::{Metadata, encode_bytes};
-use crate::status::{Status, encode_message};
+use crate::metadata::{Metadata, decode_bytes, encode_bytes};
+use crate::status::{Code, Reach, Status, decode_message, encode_message};
 use crate::timeout;
 
 /// gRPC.
@@ -72,5 +75,80 @@ impl Protocol for Grpc {
 
     fn end(&self, _: Result<&Metadata, &Status>) -> Ending {
         Ending::Trailers
+    }
+}
+
+/// What gRPC-Web's requests share with gRPC's.
+pub(super) fn put_request(content_type: &[u8], asked: &Asked<'_>, put: Put<'_>) {
+    put(b"content-type", content_type, Indexing::Insert);
+    put(b"grpc-accept-encoding", asked.accepted.as_bytes(), Indexing::Insert);
+    if let Some(encoding) = asked.encoding {
+        put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
+    }
+    if let Some(timeout) = asked.timeout {
+        put(b"grpc-timeout", timeout::format(timeout).as_bytes(), Indexing::Literal);
+    }
+}
+
+/// What the head of an answer says; `family` is the content type without a codec.
+pub(super) fn begin(family: &str, codec: Codec, head: &Head) -> Begun {
+    let http_status = head.status_code().unwrap_or(0);
+    if http_status != 200 {
+        return Begun::Refused(Status::from_http(http_status));
+    }
+    let (proto, json) = (format!("{family}+proto"), format!("{family}+json"));
+    let checked = match codec {
+        Codec::Proto => check_content_type(head, family, &[family, &proto]),
+        Codec::Json => check_content_type(head, family, &[&json]),
+    };
+    match checked.and_then(|()| answer_encoding(head, b"grpc-encoding")) {
+        Ok(encoding) => Begun::Messages(encoding),
+        Err(status) => Begun::Refused(status),
+    }
+}
+
+/// How a call ended, as trailers say.
+#[inline]
+pub(super) fn read_trailers(trailers: &Arc<Head>) -> Result<Metadata, Status> {
+    let code = match trailers.get(b"grpc-status") {
+        Some(b"0") => return Ok(Metadata::received(Arc::clone(trailers))),
+        Some(number) => std::str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(2),
+        None => {
+            let http_status = trailers.status_code().filter(|code| *code != 200);
+            return Err(http_status.map_or_else(|| Status::unknown("the answer has no grpc-status"), Status::from_http));
+        }
+    };
+    let message = trailers.get(b"grpc-message").map(decode_message).unwrap_or_default();
+    let details = trailers.get(b"grpc-status-details-bin").and_then(decode_bytes).unwrap_or_default();
+    let mut status = Status::with_details(Code::from_number(code), message, details.into()).with_reach(Reach::Answered);
+    *status.metadata_mut() = Metadata::received(Arc::clone(trailers));
+    Err(status)
+}
+
+impl Calling for Grpc {
+    fn framing(&self) -> Framing {
+        Framing::Envelopes
+    }
+
+    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
+        put(b"te", b"trailers", Indexing::Insert);
+        let content_type = match asked.codec {
+            Codec::Proto => &b"application/grpc"[..],
+            Codec::Json => b"application/grpc+json",
+        };
+        put_request(content_type, asked, put);
+    }
+
+    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+        begin("application/grpc", codec, head)
+    }
+
+    fn end(&self, head: &Arc<Head>, trailers: Option<&Arc<Head>>, has_body: bool) -> Result<Metadata, Status> {
+        match trailers {
+            Some(trailers) => read_trailers(trailers),
+            None if has_body => Err(Status::internal("the answer ends without trailers")),
+            // The answer is trailers only.
+            None => read_trailers(head),
+        }
     }
 }

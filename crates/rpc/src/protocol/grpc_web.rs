@@ -1,11 +1,15 @@
 //! gRPC-Web (the protocol's page PROTOCOL-WEB.md): gRPC whose trailers are the body's last envelope, so that a browser
 //! can read them; and its text form, all of it in base64.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use quire_http2::Head;
+use quire_http2::{Field, Head, Indexing};
 
-use super::{Codec, Ending, Framing, Protocol, Put, Terms, grpc};
+use super::answering::{Ending, Protocol, Terms};
+use super::calling::{Asked, Begun, Calling, Codec, Framing, Put};
+use super::grpc;
 use crate::compression::Encoding;
 use crate::message;
 use crate::metadata::Metadata;
@@ -75,5 +79,54 @@ impl Protocol for Text {
 
     fn end(&self, outcome: Result<&Metadata, &Status>) -> Ending {
         Ending::Body(BASE64_STANDARD.encode(trailers(outcome)).into_bytes())
+    }
+}
+
+/// Reads the trailers that an envelope holds.
+fn read_envelope(envelope: &[u8]) -> Result<Metadata, Status> {
+    let mut fields = Vec::new();
+    for line in envelope.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
+        let colon = line.iter().position(|byte| *byte == b':');
+        let colon = colon.ok_or_else(|| Status::internal("a line of the answer's trailers has no colon"))?;
+        let (name, value) = (line[..colon].to_ascii_lowercase(), line[colon + 1..].trim_ascii());
+        fields.push(Field::new(&name, value));
+    }
+    let trailers = Head::trailers(fields);
+    let trailers = trailers.map_err(|error| Status::internal(format!("the answer's trailers: {error}")))?;
+    grpc::read_trailers(&Arc::new(trailers))
+}
+
+impl Calling for Binary {
+    fn framing(&self) -> Framing {
+        Framing::Envelopes
+    }
+
+    fn end_flag(&self) -> u8 {
+        TRAILERS_FLAG
+    }
+
+    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
+        let content_type = match asked.codec {
+            Codec::Proto => &b"application/grpc-web+proto"[..],
+            Codec::Json => b"application/grpc-web+json",
+        };
+        grpc::put_request(content_type, asked, put);
+        put(b"x-grpc-web", b"1", Indexing::Insert);
+    }
+
+    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+        grpc::begin("application/grpc-web", codec, head)
+    }
+
+    fn read_end(&self, envelope: &[u8]) -> Result<Metadata, Status> {
+        read_envelope(envelope)
+    }
+
+    fn end(&self, head: &Arc<Head>, _: Option<&Arc<Head>>, has_body: bool) -> Result<Metadata, Status> {
+        if has_body {
+            return Err(Status::internal("the answer ends without trailers"));
+        }
+        // The answer is trailers only.
+        grpc::read_trailers(head)
     }
 }

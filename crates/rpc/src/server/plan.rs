@@ -8,8 +8,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use prost::Message;
-use prost_types::FileDescriptorSet;
 use quire_http2::Head;
 
 use super::contracts::Contracts;
@@ -18,7 +16,7 @@ use super::method::{Handler, Method};
 use crate::json::{MessageId, Schema};
 use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
 use crate::status::Status;
-use crate::transcode::Json;
+use crate::transcode::{self, Json};
 
 /// A method at its place in the table.
 pub(crate) struct Route {
@@ -111,19 +109,9 @@ impl Routes {
         let sets = self.contracts.sets();
         let schema = Schema::new(sets.iter().copied()).ok()?;
         let mut methods = vec![None; self.table.len()];
-        for set in sets {
-            for file in FileDescriptorSet::decode(set).ok()?.file {
-                for service in &file.service {
-                    for method in &service.method {
-                        let package = file.package();
-                        let dot = if package.is_empty() { "" } else { "." };
-                        let path = format!("/{package}{dot}{}/{}", service.name(), method.name());
-                        let Some(number) = self.numbers.get(&path) else { continue };
-                        let message = |name: &str| schema.message(name.trim_start_matches('.'));
-                        methods[*number] = message(method.input_type()).zip(message(method.output_type()));
-                    }
-                }
-            }
+        for (path, request, answer) in sets.into_iter().flat_map(transcode::methods) {
+            let Some(number) = self.numbers.get(&path) else { continue };
+            methods[*number] = schema.message(&request).zip(schema.message(&answer));
         }
         Some(Types { schema: Arc::new(schema), methods })
     }
@@ -192,7 +180,8 @@ impl Plan {
         if is_streaming_in || is_streaming_out || has_side_effects {
             return Self::NotAllowed;
         }
-        let Some(Get { dialect, terms, message }) = Get::read(head, query.as_bytes()) else { return Self::Unsupported };
+        let Some(Get { codec, terms, message }) = Get::read(head, query.as_bytes()) else { return Self::Unsupported };
+        let dialect = Dialect::get(codec);
         match message {
             Ok(message) => Self::Get(CallPlan { method, dialect, terms }, message),
             Err(status) => Self::Fail(dialect, status),

@@ -1,0 +1,87 @@
+//! A channel says the same in every protocol and codec: messages, metadata, failures, deadlines and limits.
+
+mod support;
+
+use std::time::Duration;
+
+use quire_rpc::client::{Codec, Protocol, Settings};
+use quire_rpc::{Code, Encoding, Limits, Request, unfold};
+use rpc_testing::proto::Message;
+use rpc_testing::proto::echo_client::EchoClient;
+use support::{Running, text};
+
+/// All that a channel can speak.
+fn all() -> Vec<Settings> {
+    let mut all = Vec::new();
+    for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
+        for codec in [Codec::Proto, Codec::Json] {
+            for compression in [None, Some((Encoding::Gzip, 10)), Some((Encoding::Zstd, 10))] {
+                all.push(Settings { protocol, codec, compression, ..Settings::default() });
+            }
+        }
+    }
+    all
+}
+
+async fn for_each_protocol<F: Future<Output = ()>>(limits: Limits, check: impl Fn(EchoClient, String) -> F) {
+    let server = Running::with(limits, |builder| builder.compress(Encoding::Gzip, 10)).await;
+    for settings in all() {
+        let spoken = format!("{:?} {:?} {:?}", settings.protocol, settings.codec, settings.compression);
+        check(EchoClient::new(server.channel(settings).await), spoken).await;
+    }
+}
+
+#[tokio::test]
+async fn messages_of_every_shape_come_through_with_metadata() {
+    for_each_protocol(Limits::default(), |client, spoken| async move {
+        let long = "long enough to be compressed ".repeat(1000);
+        let mut request = Request::new(text(&long));
+        request.metadata_mut().append("echo-a", "1").unwrap();
+        let answer = client.call(request).await.unwrap();
+        assert_eq!(answer.get_ref(), &text(&long), "{spoken}");
+        for metadata in [answer.metadata(), answer.trailers()] {
+            assert_eq!(metadata.get("echo-a"), Some("1"), "{spoken}");
+        }
+        assert_eq!(client.call(Message::default()).await.unwrap().into_inner(), Message::default(), "{spoken}");
+
+        let mut many = client.many(Message { count: 3, ..text(&long) }).await.unwrap().into_inner();
+        for _ in 0..3 {
+            assert_eq!(many.message().await.unwrap().unwrap().payload, long.as_bytes(), "{spoken}");
+        }
+        assert!(many.message().await.unwrap().is_none(), "{spoken}");
+
+        let parts = || unfold(0, |count| async move { (count < 3).then(|| (text("part"), count + 1)) });
+        assert_eq!(client.join(parts()).await.unwrap().get_ref().payload, b"partpartpart", "{spoken}");
+        let mut each = client.each(parts()).await.unwrap().into_inner();
+        for _ in 0..3 {
+            assert_eq!(each.message().await.unwrap().unwrap(), text("part"), "{spoken}");
+        }
+        assert!(each.message().await.unwrap().is_none(), "{spoken}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn failures_deadlines_and_limits_are_told_alike() {
+    let limits = Limits { message_bytes_max: 100_000, ..Limits::default() };
+    for_each_protocol(limits, |client, spoken| async move {
+        let fail = Message { fail: Code::FailedPrecondition as u32, count: 1, ..Message::default() };
+        let unary = client.call(fail.clone()).await.unwrap_err();
+        let streamed = match client.many(fail.clone()).await {
+            Ok(stream) => stream.into_inner().message().await.unwrap_err(),
+            // The answer was trailers only.
+            Err(status) => status,
+        };
+        let joined = client.join(unfold(Some(fail), |fail| async move { Some((fail?, None)) })).await.unwrap_err();
+        for status in [unary, streamed, joined] {
+            assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "told to fail"), "{spoken}");
+        }
+        let mut late = Request::new(Message { delay_ms: 3_600_000, ..Message::default() });
+        late.set_timeout(Duration::from_millis(20));
+        assert_eq!(client.late(late).await.unwrap_err().code(), Code::DeadlineExceeded, "{spoken}");
+        let noise: Vec<u8> = (0..200_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let large = Message { payload: noise, ..Message::default() };
+        assert_eq!(client.call(large).await.unwrap_err().code(), Code::ResourceExhausted, "{spoken}");
+    })
+    .await;
+}

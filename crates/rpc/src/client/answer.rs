@@ -1,0 +1,247 @@
+//! An answer as it comes: its head, its messages and its end, handed to the caller.
+//!
+//! Must not know whether HTTP/2 or HTTP/1.1 brings it.
+//!
+//! Implements: no specification; `protocol` does.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use quire_http2::Head;
+use tokio::sync::oneshot;
+
+use super::command::{Failure, RawReply, RawStream, ReplyTo};
+use crate::codec::Payload;
+use crate::compression::Encoding;
+use crate::message::{Assembler, Framed};
+use crate::metadata::Metadata;
+use crate::protocol::{Begun, Framing, Spoken};
+use crate::status::Status;
+use crate::streaming::Inbox;
+use crate::transcode::Reading;
+
+pub(super) enum Reply {
+    Unary {
+        to: oneshot::Sender<Result<RawReply, Failure>>,
+        message: Option<Framed<Bytes>>,
+    },
+    /// The caller is told when the head comes; until then it waits at `to`.
+    Stream {
+        to: Option<oneshot::Sender<Result<RawStream, Failure>>>,
+        inbox: Arc<Inbox>,
+    },
+}
+
+/// An answer of which more is to come.
+pub(super) struct Answer {
+    spoken: Spoken,
+    pub(super) reply: Reply,
+    head: Option<(Arc<Head>, Option<Encoding>)>,
+    /// The caller wants to know when the head was read.
+    pub(super) is_timed: bool,
+    pub(super) head_at: Option<Instant>,
+    assembler: Assembler,
+    message_bytes_max: usize,
+    has_body: bool,
+    /// The body tells why the call failed.
+    is_failure: bool,
+    /// How the call ended, as an envelope has said.
+    outcome: Option<Box<Result<Metadata, Status>>>,
+}
+
+/// Names and values before the messages belong to a failure too, if it is all that the caller gets.
+fn with_head(mut status: Status, metadata: &Metadata) -> Status {
+    if !metadata.is_empty() {
+        let mut all = metadata.clone();
+        all.extend(status.metadata());
+        *status.metadata_mut() = all;
+    }
+    status
+}
+
+impl Answer {
+    /// `inbox`: makes the queue of a stream.
+    pub(super) fn new(
+        spoken: Spoken,
+        to: ReplyTo,
+        message_bytes_max: usize,
+        (is_timed, is_unread): (bool, bool),
+        inbox: impl FnOnce() -> Arc<Inbox>,
+    ) -> Self {
+        let reply = match to {
+            ReplyTo::Unary(to) => Reply::Unary { to, message: None },
+            ReplyTo::Stream(to) => Reply::Stream { to: Some(to), inbox: inbox() },
+        };
+        let assembler = if spoken.is_plain {
+            Assembler::default()
+        } else {
+            Assembler::of(spoken.protocol.framing()).ended_by(spoken.protocol.end_flag())
+        };
+        Self {
+            spoken,
+            reply,
+            head: None,
+            is_timed,
+            head_at: None,
+            assembler: if is_unread { assembler.unread() } else { assembler },
+            message_bytes_max,
+            has_body: false,
+            is_failure: false,
+            outcome: None,
+        }
+    }
+
+    /// Takes the head. If it is no answer's, the call fails.
+    #[inline]
+    pub(super) fn head(&mut self, head: &Arc<Head>) -> Result<(), Status> {
+        let Spoken { protocol, codec, is_plain } = self.spoken;
+        let known = if is_plain { head.memo(|| protocol.begin(codec, head)) } else { None };
+        let read;
+        let begun = if let Some(begun) = known {
+            begun
+        } else {
+            read = protocol.begin(codec, head);
+            &read
+        };
+        match begun {
+            Begun::Messages(encoding) => {
+                self.head = Some((Arc::clone(head), *encoding));
+                if let Reply::Stream { to, inbox } = &mut self.reply
+                    && let Some(to) = to.take()
+                {
+                    let (metadata, inbox) = (protocol.metadata(head), Arc::clone(inbox));
+                    let _ = to.send(Ok(RawStream { metadata, encoding: *encoding, inbox }));
+                }
+                Ok(())
+            }
+            Begun::Failure(encoding) => {
+                self.head = Some((Arc::clone(head), *encoding));
+                self.is_failure = true;
+                self.assembler = Assembler::of(Framing::Whole);
+                Ok(())
+            }
+            Begun::Refused(status) => Err(with_head(status.clone(), &protocol.metadata(head))),
+        }
+    }
+
+    /// Takes bytes of the body. Returns whether the reader must be polled, or why the call fails.
+    #[inline]
+    pub(super) fn data(&mut self, mut data: &[u8]) -> Result<bool, Status> {
+        self.has_body |= !data.is_empty();
+        let mut poll = false;
+        loop {
+            if self.outcome.is_some() && !data.is_empty() {
+                return Err(Status::internal("the answer goes on after its end"));
+            }
+            let Some(framed) = self.assembler.next(&mut data, self.message_bytes_max)? else { return Ok(poll) };
+            if self.assembler.is_ending() {
+                let encoding = self.head.as_ref().and_then(|(_, encoding)| *encoding);
+                let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max };
+                let outcome = self.spoken.protocol.read_end(reading.open(framed)?.as_slice());
+                self.outcome = Some(Box::new(outcome));
+                continue;
+            }
+            let framed = Framed { compressed: framed.compressed, bytes: framed.bytes.into_bytes() };
+            match &mut self.reply {
+                Reply::Stream { inbox, .. } => poll |= inbox.push(framed),
+                Reply::Unary { message: Some(_), .. } => {
+                    return Err(Status::unimplemented("more than one message in answer to a unary call"));
+                }
+                Reply::Unary { message, .. } => *message = Some(framed),
+            }
+        }
+    }
+
+    /// Whether the reader is so far behind that no more should come.
+    pub(super) fn is_stalled(&self) -> bool {
+        match &self.reply {
+            Reply::Unary { .. } => false,
+            Reply::Stream { inbox, .. } => inbox.stall(),
+        }
+    }
+
+    /// Whether the caller has dropped the stream that it was given.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(&self.reply, Reply::Stream { to: None, inbox } if inbox.is_abandoned())
+    }
+
+    /// The body is over.
+    #[inline]
+    pub(super) fn end(mut self, trailers: Option<&Arc<Head>>) {
+        let outcome = self.outcome(trailers);
+        let (head_at, protocol) = (self.head_at, self.spoken.protocol);
+        match self.reply {
+            Reply::Unary { to, message } => {
+                let whole = || {
+                    let bytes = self.assembler.whole()?;
+                    let compressed =
+                        !bytes.is_empty() && self.head.as_ref().is_some_and(|(_, packed)| packed.is_some());
+                    Some(Framed { compressed, bytes })
+                };
+                let message = message.or_else(whole);
+                let answer = match (outcome, self.head, message) {
+                    (Ok(trailers), Some((head, encoding)), Some(message)) => {
+                        Ok(RawReply { metadata: protocol.metadata(&head), encoding, message, trailers, head_at })
+                    }
+                    (outcome, head, _) => {
+                        let none = || Status::unimplemented("the answer holds no message");
+                        let status = outcome.err().unwrap_or_else(none);
+                        let status = match head {
+                            Some((head, _)) => with_head(status, &protocol.metadata(&head)),
+                            None => status,
+                        };
+                        Err(Failure { status, untouched: false, head_at })
+                    }
+                };
+                let _ = to.send(answer);
+            }
+            Reply::Stream { to: Some(to), inbox } => {
+                let _ = match outcome {
+                    Err(status) => to.send(Err(Failure::new(status, false))),
+                    Ok(trailers) => {
+                        inbox.end(Ok(trailers));
+                        to.send(Ok(RawStream { metadata: Metadata::new(), encoding: None, inbox }))
+                    }
+                };
+            }
+            Reply::Stream { to: None, inbox } => {
+                inbox.end(outcome);
+            }
+        }
+    }
+
+    #[inline]
+    fn outcome(&mut self, trailers: Option<&Arc<Head>>) -> Result<Metadata, Status> {
+        let protocol = self.spoken.protocol;
+        if let Some(outcome) = self.outcome.take() {
+            return *outcome;
+        }
+        let head = self.head.as_ref().map(|(head, _)| head).or(trailers);
+        let Some(head) = head else { return Err(Status::internal("the answer has no head")) };
+        if self.is_failure {
+            let bytes = self.assembler.whole().unwrap_or_default();
+            let encoding = self.head.as_ref().and_then(|(_, encoding)| *encoding);
+            let framed = Framed { compressed: encoding.is_some() && !bytes.is_empty(), bytes: Payload::Owned(bytes) };
+            let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max };
+            let body = reading.open(framed).map(Payload::into_bytes).unwrap_or_default();
+            return Err(protocol.failure(head, &body));
+        }
+        let outcome = protocol.end(head, trailers, self.has_body);
+        match outcome {
+            Ok(_) if !self.assembler.is_empty() => Err(Status::internal("the answer ends inside a message")),
+            outcome => outcome,
+        }
+    }
+
+    /// The call ends without an answer.
+    pub(super) fn fail(self, status: Status, untouched: bool) {
+        match self.reply {
+            Reply::Unary { to, .. } => drop(to.send(Err(Failure::new(status, untouched)))),
+            Reply::Stream { to: Some(to), .. } => drop(to.send(Err(Failure::new(status, untouched)))),
+            Reply::Stream { to: None, inbox } => {
+                inbox.end(Err(status));
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Connect's unary calls by GET, whose message stands in the query.
+//!
+//! Implements: connectrpc.com/docs/protocol, "Unary-Get-Request".
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::GeneralPurpose;
+use bytes::Bytes;
+use quire_http2::Head;
+
+use super::answering::{Terms, accepts};
+use super::calling::Codec;
+use super::connect::{ACCEPTED, BASE64, UNPADDED, check_version, timeout};
+use crate::compression::Encoding;
+use crate::status::Status;
+
+const BASE64_URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, UNPADDED);
+
+/// The path and query that make a call with this message.
+pub(crate) fn target(path: &str, codec: Codec, compression: Option<Encoding>, message: &[u8]) -> String {
+    let codec = match codec {
+        Codec::Proto => "proto",
+        Codec::Json => "json",
+    };
+    let compression = compression.map(|encoding| format!("&compression={}", encoding.name())).unwrap_or_default();
+    let message = BASE64_URL.encode(message);
+    format!("{path}?connect=v1&base64=1{compression}&encoding={codec}&message={message}")
+}
+
+/// A call as the query of a GET.
+#[derive(Debug)]
+pub(crate) struct Get {
+    pub(crate) codec: Codec,
+    pub(crate) terms: Terms,
+    /// The message, and whether it is compressed.
+    pub(crate) message: Result<Bytes, Status>,
+}
+
+impl Get {
+    /// Reads a query; `None` if it is no call's.
+    pub(crate) fn read(head: &Head, query: &[u8]) -> Option<Self> {
+        let (mut codec, mut message, mut compression, mut version) = (None, None, None, None);
+        let mut in_base64 = false;
+        for pair in query.split(|byte| *byte == b'&') {
+            let (name, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
+            let value = &value[1..];
+            match name {
+                b"encoding" => codec = Some(value),
+                b"message" => message = Some(value),
+                b"compression" => compression = Some(unescape(value)),
+                b"connect" => version = Some(unescape(value)),
+                b"base64" => in_base64 = value == b"1",
+                _ => {}
+            }
+        }
+        let codec = match codec? {
+            b"proto" => Codec::Proto,
+            b"json" => Codec::Json,
+            _ => return None,
+        };
+        let read = || {
+            check_version(version.as_deref(), "v1")?;
+            let encoding = match &compression {
+                None => None,
+                Some(name) => Encoding::parse(name).map_err(|()| {
+                    let name = name.escape_ascii();
+                    Status::unimplemented(format!("compression {name} is not spoken here; send one of {ACCEPTED}"))
+                })?,
+            };
+            let terms = Terms { timeout: timeout(head)?, encoding, accepted: accepts(head, "accept-encoding") };
+            let Some(message) = message else {
+                return Err(Status::invalid_argument("the query has no message: send message=…"));
+            };
+            let message = unescape(message);
+            let message = if in_base64 {
+                let decoded = BASE64_URL.decode(&message).or_else(|_| BASE64.decode(&message));
+                decoded
+                    .map_err(|_| Status::invalid_argument("the query's message is not in base64, as base64=1 says"))?
+            } else {
+                message
+            };
+            Ok((terms, Bytes::from(message)))
+        };
+        let (terms, message) = match read() {
+            Ok((terms, message)) => (terms, Ok(message)),
+            Err(status) => (Terms::default(), Err(status)),
+        };
+        Some(Self { codec, terms, message })
+    }
+}
+
+/// Undoes percent-encoding; what is none stays as it is.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((byte, after)) = rest.split_first() {
+        let hex = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        match (byte, hex(0), hex(1)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(u8::try_from(high * 16 + low).unwrap_or_default());
+                rest = &after[2..];
+            }
+            (b'+', ..) => {
+                out.push(b' ');
+                rest = after;
+            }
+            _ => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
