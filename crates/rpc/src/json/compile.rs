@@ -9,7 +9,7 @@ use prost_types::{
 };
 
 use super::error::Error;
-use super::schema::{Enum, EnumId, Field, Form, Kind, Message, MessageId, Schema, Shape};
+use super::schema::{Enum, EnumId, Field, Form, Kind, Message, MessageId, Schema, Shape, by_length};
 use super::text;
 
 /// A message of a file, with its full name.
@@ -206,8 +206,8 @@ fn by_name(fields: &[(Field, &FieldDescriptorProto)]) -> Box<[(Box<str>, u16)]> 
     for (index, (_, field)) in (0..).zip(fields) {
         names.entry(field.name().to_owned()).or_insert(index);
     }
-    let mut sorted: Vec<_> = names.into_iter().map(|(name, index)| (name.into(), index)).collect();
-    sorted.sort_unstable();
+    let mut sorted: Vec<_> = names.into_iter().map(|(name, index)| (name.into_boxed_str(), index)).collect();
+    sorted.sort_unstable_by(|(one, _), (other, _)| by_length(one, other));
     sorted.into()
 }
 
@@ -268,6 +268,6 @@ fn enumeration(descriptor: &EnumDescriptorProto) -> Enum {
     by_number.sort_by_key(|(number, _)| *number);
     by_number.dedup_by_key(|(number, _)| *number);
     let mut by_name: Vec<_> = values.iter().map(|value| (Box::from(value.name()), value.number())).collect();
-    by_name.sort_unstable();
+    by_name.sort_unstable_by(|(one, _), (other, _)| by_length(one, other));
     Enum { by_number: by_number.into(), by_name: by_name.into() }
 }

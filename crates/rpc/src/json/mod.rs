@@ -10,6 +10,7 @@
 
 mod compile;
 mod error;
+mod key;
 mod known;
 mod lengths;
 mod number;

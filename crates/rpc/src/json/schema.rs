@@ -1,5 +1,6 @@
 //! The tables that drive both directions. Must not know descriptors, wire bytes or JSON text.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::error::{Error, shown};
@@ -44,7 +45,7 @@ pub(super) struct Message {
     /// In the order of their numbers.
     pub(super) fields: Box<[Field]>,
     pub(super) oneofs: Box<[Box<str>]>,
-    /// JSON names and original names, sorted, with the field's index.
+    /// JSON names and original names, in the order of [`by_length`], with the field's index.
     pub(super) by_name: Box<[(Box<str>, u16)]>,
 }
 
@@ -70,6 +71,20 @@ pub(super) enum Kind {
     /// `google.protobuf.NullValue`.
     Null,
     Message(MessageId),
+}
+
+impl Kind {
+    /// A varint of this kind has 32 bits that count.
+    #[inline]
+    pub(super) fn is_half(self) -> bool {
+        matches!(self, Self::Int32 | Self::Uint32 | Self::Sint32 | Self::Enum(_))
+    }
+}
+
+/// The order of names that are searched: most differ in their length, which is quick to compare.
+#[inline]
+pub(super) fn by_length(one: &str, other: &str) -> Ordering {
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
 }
 
 /// How often a field occurs.
@@ -104,7 +119,7 @@ pub(super) struct Field {
 pub(super) struct Enum {
     /// Sorted by number, one name each, in quotes.
     pub(super) by_number: Box<[(i32, Box<str>)]>,
-    /// Sorted by name, aliases included.
+    /// In the order of [`by_length`], aliases included.
     pub(super) by_name: Box<[(Box<str>, i32)]>,
 }
 
@@ -135,7 +150,7 @@ impl Schema {
 
 impl Message {
     pub(super) fn named(&self, name: &str) -> Option<usize> {
-        let found = self.by_name.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        let found = self.by_name.binary_search_by(|(known, _)| by_length(known, name)).ok()?;
         Some(usize::from(self.by_name[found].1))
     }
 }
@@ -173,7 +188,7 @@ impl Enum {
     }
 
     pub(super) fn number(&self, name: &str) -> Option<i32> {
-        let found = self.by_name.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        let found = self.by_name.binary_search_by(|(known, _)| by_length(known, name)).ok()?;
         Some(self.by_name[found].1)
     }
 }

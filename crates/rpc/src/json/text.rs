@@ -70,10 +70,12 @@ pub(super) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
+    #[inline]
     pub(super) fn decode(self) -> Result<Cow<'a, str>, Error> {
-        if !self.is_escaped {
-            return Ok(Cow::Borrowed(self.raw));
-        }
+        if self.is_escaped { Ok(Cow::Owned(self.unescape()?)) } else { Ok(Cow::Borrowed(self.raw)) }
+    }
+
+    fn unescape(self) -> Result<String, Error> {
         let mut out = String::with_capacity(self.raw.len());
         let mut rest = self.raw;
         while let Some(at) = rest.find('\\') {
@@ -81,7 +83,7 @@ impl<'a> Text<'a> {
             rest = escape(&rest[at + 1..], &mut out)?;
         }
         out.push_str(rest);
-        Ok(Cow::Owned(out))
+        Ok(out)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::DEPTH_MAX;
 use super::error::{Error, shown};
+use super::key::Key;
 use super::known::{write_base64, write_path};
 use super::number::{low, unzigzag, wanted, write_float, write_whole};
 use super::parts::{Parts, Run, gather, is_ascending};
@@ -204,26 +205,28 @@ impl<'s> Writer<'s, '_> {
                 continue;
             }
             let start = self.out.len();
-            let is_quoted = matches!(key, Kind::String | Kind::Int64 | Kind::Uint64)
-                || matches!(key, Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64);
-            if !is_quoted {
-                self.out.push(b'"');
-            }
-            self.value(key, found.value(key), place.depth)?;
-            if !is_quoted {
-                self.out.push(b'"');
-            }
+            self.key(key, found.value(key), place.depth)?;
             let end = self.out.len();
             self.out.push(b':');
             let written = self.message(id, &Parts::one(entry), place.depth);
-            written.map_err(|error| {
-                let key = String::from_utf8_lossy(self.out.get(start + 1..end - 1).unwrap_or_default());
-                error.inside_entry(&key)
-            })?;
+            written.map_err(|error| error.inside_entry(&String::from_utf8_lossy(&self.out[start + 1..end - 1])))?;
             self.out.push(b',');
         }
         self.out.pop();
         self.out.push(b'}');
+        Ok(())
+    }
+
+    /// A map's key, which is in quotes whatever its kind is.
+    fn key(&mut self, kind: Kind, key: Value<'_>, depth: usize) -> Result<(), Error> {
+        let start = self.out.len();
+        self.out.push(b'"');
+        self.value(kind, key, depth)?;
+        if self.out.get(start + 1) == Some(&b'"') {
+            self.out.remove(start);
+        } else {
+            self.out.push(b'"');
+        }
         Ok(())
     }
 
@@ -362,40 +365,6 @@ impl<'s> Writer<'s, '_> {
     }
 }
 
-/// A map's key, as it is compared.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key<'a> {
-    Number(u64),
-    Text(&'a [u8]),
-}
-
-impl<'a> Key<'a> {
-    fn of(kind: Kind, entry: &'a [u8]) -> Result<Self, Error> {
-        let mut key = if kind == Kind::String { Self::Text(&[]) } else { Self::Number(0) };
-        for field in Fields::of(entry) {
-            if let (1, value) = field? {
-                key = match value {
-                    Value::Number(number) if kind == Kind::Bool => Self::Number(u64::from(number != 0)),
-                    Value::Number(number) if is_half(kind) => Self::Number(u64::from(low(number))),
-                    Value::Number(number) | Value::Eight(number) => Self::Number(number),
-                    Value::Four(number) => Self::Number(u64::from(number)),
-                    Value::Bytes(text) => Self::Text(text),
-                };
-            }
-        }
-        Ok(key)
-    }
-
-    fn value(self, kind: Kind) -> Value<'a> {
-        match (self, kind) {
-            (Self::Text(text), _) => Value::Bytes(text),
-            (Self::Number(number), Kind::Fixed64 | Kind::Sfixed64) => Value::Eight(number),
-            (Self::Number(number), Kind::Fixed32 | Kind::Sfixed32) => Value::Four(low(number)),
-            (Self::Number(number), _) => Value::Number(number),
-        }
-    }
-}
-
 #[cold]
 fn inside(error: Error, field: &Field, place: Place) -> Error {
     if place.is_named { error.inside(field.name()) } else { error }
@@ -408,16 +377,11 @@ fn is_number(kind: Kind) -> bool {
 #[inline]
 fn is_default(kind: Kind, value: Value<'_>) -> bool {
     match value {
-        Value::Number(number) if is_half(kind) => low(number) == 0,
+        Value::Number(number) if kind.is_half() => low(number) == 0,
         Value::Number(number) | Value::Eight(number) => number == 0,
         Value::Four(number) => number == 0,
         Value::Bytes(bytes) => bytes.is_empty() && !is_number(kind),
     }
-}
-
-/// A varint of this kind has 32 bits that count.
-fn is_half(kind: Kind) -> bool {
-    matches!(kind, Kind::Int32 | Kind::Uint32 | Kind::Sint32 | Kind::Enum(_))
 }
 
 fn bytes(kind: Kind, value: Value<'_>) -> Result<&[u8], Error> {

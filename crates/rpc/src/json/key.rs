@@ -1,0 +1,40 @@
+//! The keys of maps on the wire, as they are sorted and compared. Must not know JSON.
+
+use super::error::Error;
+use super::number::low;
+use super::schema::Kind;
+use crate::wire::{Fields, Value};
+
+/// A map's key, as it is compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key<'a> {
+    Number(u64),
+    Text(&'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn of(kind: Kind, entry: &'a [u8]) -> Result<Self, Error> {
+        let mut key = if kind == Kind::String { Self::Text(&[]) } else { Self::Number(0) };
+        for field in Fields::of(entry) {
+            if let (1, value) = field? {
+                key = match value {
+                    Value::Number(number) if kind == Kind::Bool => Self::Number(u64::from(number != 0)),
+                    Value::Number(number) if kind.is_half() => Self::Number(u64::from(low(number))),
+                    Value::Number(number) | Value::Eight(number) => Self::Number(number),
+                    Value::Four(number) => Self::Number(u64::from(number)),
+                    Value::Bytes(text) => Self::Text(text),
+                };
+            }
+        }
+        Ok(key)
+    }
+
+    pub(super) fn value(self, kind: Kind) -> Value<'a> {
+        match (self, kind) {
+            (Self::Text(text), _) => Value::Bytes(text),
+            (Self::Number(number), Kind::Fixed64 | Kind::Sfixed64) => Value::Eight(number),
+            (Self::Number(number), Kind::Fixed32 | Kind::Sfixed32) => Value::Four(low(number)),
+            (Self::Number(number), _) => Value::Number(number),
+        }
+    }
+}
