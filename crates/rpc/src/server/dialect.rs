@@ -53,7 +53,9 @@ impl Reply<'_> {
         let (dialect, origin) = (self.state.dialect, self.state.origin.take());
         self.sink.send_head(end, |put| {
             dialect.protocol.put_head(dialect.codec, encoding, put);
-            origin.iter().for_each(|origin| put_allowed(origin, put));
+            if let Some(origin) = &origin {
+                put_allowed(origin, put);
+            }
             more(put);
         });
     }
@@ -111,7 +113,9 @@ impl Reply<'_> {
                 self.sink.send_head(false, |put| {
                     put(b":status", http_status.to_string().as_bytes(), Indexing::Insert);
                     put(b"content-type", b"application/json", Indexing::Insert);
-                    origin.iter().for_each(|origin| put_allowed(origin, put));
+                    if let Some(origin) = &origin {
+                        put_allowed(origin, put);
+                    }
                     if let Some(metadata) = metadata {
                         put_metadata(metadata, put);
                     }

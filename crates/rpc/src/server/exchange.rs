@@ -38,6 +38,7 @@ use crate::transcode::Reading;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// What is to be done with a request over HTTP/1.1.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box would cost every request one")]
 pub(super) enum Begun {
     Call(Box<Exchange>),
     /// No call.
@@ -225,7 +226,6 @@ impl Exchange {
             match &self.stage {
                 Stage::Over => return progress,
                 Stage::Running(_, feed) if self.body_is_over || feed.is_stalled() => return progress,
-                Stage::Running(..) => {}
                 Stage::Gathering(..) if is_stream => {
                     self.start_stream(cx);
                     progress = true;
@@ -235,7 +235,7 @@ impl Exchange {
                     self.gathered(cx);
                     return true;
                 }
-                Stage::Gathering(..) => {}
+                Stage::Running(..) | Stage::Gathering(..) => {}
             }
             let data = match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Pending => return progress,
