@@ -4,6 +4,7 @@
 //!
 //! Implements: no specification; the protocols' modules do.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use quire_http2::Head;
@@ -28,7 +29,7 @@ pub(crate) enum Ending {
     /// With HTTP trailers.
     Trailers,
     /// With these bytes of the body.
-    Body(Vec<u8>),
+    Body(Cow<'static, [u8]>),
     /// As an answer of this status and body, in place of any other.
     Instead { http_status: u16, body: Vec<u8> },
     /// With the body, which is whole.
@@ -37,6 +38,8 @@ pub(crate) enum Ending {
 
 /// A protocol, as a server speaks it.
 pub(crate) trait Protocol: Sync {
+    /// What tells it from the others.
+    fn name(&self) -> &'static str;
     fn framing(&self) -> Framing;
     /// Reads the head of a request.
     fn terms(&self, head: &Head) -> Result<Terms, Status>;
@@ -74,9 +77,15 @@ impl Dialect {
     }
 }
 
+impl PartialEq for Dialect {
+    fn eq(&self, other: &Self) -> bool {
+        self.protocol.name() == other.protocol.name() && self.codec == other.codec
+    }
+}
+
 impl std::fmt::Debug for Dialect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Dialect({:?}, {:?})", self.framing(), self.codec)
+        write!(f, "Dialect({}, {:?})", self.protocol.name(), self.codec)
     }
 }
 

@@ -22,6 +22,8 @@ use crate::status::{Code, Reach, Status};
 
 /// Marks the envelope that ends a stream.
 const END_FLAG: u8 = 2;
+/// How nearly every stream ends.
+const PLAIN_SUCCESS: &[u8] = b"\x02\x00\x00\x00\x02{}";
 /// What `connect-timeout-ms` may have.
 const TIMEOUT_DIGITS_MAX: usize = 10;
 const TIMEOUT_MS_MAX: u128 = 9_999_999_999;
@@ -80,6 +82,10 @@ fn stream_type(codec: Codec) -> &'static [u8] {
 }
 
 impl Protocol for Unary {
+    fn name(&self) -> &'static str {
+        "Connect"
+    }
+
     fn framing(&self) -> Framing {
         Framing::Whole
     }
@@ -108,6 +114,10 @@ impl Protocol for Unary {
 }
 
 impl Protocol for Streamed {
+    fn name(&self) -> &'static str {
+        "Connect stream"
+    }
+
     fn framing(&self) -> Framing {
         Framing::Envelopes
     }
@@ -126,6 +136,7 @@ impl Protocol for Streamed {
 
     fn end(&self, outcome: Result<&Metadata, &Status>) -> Ending {
         let (metadata, failure) = match outcome {
+            Ok(metadata) if metadata.is_empty() => return Ending::Body(PLAIN_SUCCESS.into()),
             Ok(metadata) => (metadata, None),
             Err(status) => (status.metadata(), Some(error(status))),
         };
@@ -147,7 +158,7 @@ impl Protocol for Streamed {
         out.extend_from_slice(Value::Object(end).to_string().as_bytes());
         message::seal(&mut out, 0, None);
         out[0] = END_FLAG;
-        Ending::Body(out)
+        Ending::Body(out.into())
     }
 }
 

@@ -57,6 +57,10 @@ pub(crate) fn put_metadata(metadata: &Metadata, put: Put<'_>) {
 }
 
 impl Protocol for Grpc {
+    fn name(&self) -> &'static str {
+        "gRPC"
+    }
+
     fn framing(&self) -> Framing {
         Framing::Envelopes
     }

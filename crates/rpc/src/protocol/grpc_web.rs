@@ -18,6 +18,9 @@ use crate::status::Status;
 /// Marks the envelope that holds the trailers.
 const TRAILERS_FLAG: u8 = 0x80;
 
+/// How nearly every answer ends.
+const PLAIN_SUCCESS: &[u8] = b"\x80\x00\x00\x00\x10grpc-status: 0\r\n";
+
 pub(super) struct Binary;
 
 pub(super) struct Text;
@@ -43,6 +46,10 @@ fn trailers(outcome: Result<&Metadata, &Status>) -> Vec<u8> {
 }
 
 impl Protocol for Binary {
+    fn name(&self) -> &'static str {
+        "gRPC-Web"
+    }
+
     fn framing(&self) -> Framing {
         Framing::Envelopes
     }
@@ -60,11 +67,18 @@ impl Protocol for Binary {
     }
 
     fn end(&self, outcome: Result<&Metadata, &Status>) -> Ending {
-        Ending::Body(trailers(outcome))
+        match outcome {
+            Ok(metadata) if metadata.is_empty() => Ending::Body(PLAIN_SUCCESS.into()),
+            _ => Ending::Body(trailers(outcome).into()),
+        }
     }
 }
 
 impl Protocol for Text {
+    fn name(&self) -> &'static str {
+        "gRPC-Web in text"
+    }
+
     fn framing(&self) -> Framing {
         Framing::Text
     }
@@ -78,7 +92,7 @@ impl Protocol for Text {
     }
 
     fn end(&self, outcome: Result<&Metadata, &Status>) -> Ending {
-        Ending::Body(BASE64_STANDARD.encode(trailers(outcome)).into_bytes())
+        Ending::Body(BASE64_STANDARD.encode(trailers(outcome)).into_bytes().into())
     }
 }
 

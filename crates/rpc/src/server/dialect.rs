@@ -6,10 +6,11 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use quire_http2::{Head, Indexing};
+use bytes::Bytes;
+use quire_http2::{CachedBlock, Head, Indexing};
 
 use super::cors::{Cors, put_allowed, put_preflight};
-use super::reply::Reply;
+use super::reply::{COPY_BYTES_MAX, Reply};
 use crate::compression::Encoding;
 use crate::message::{self, PREFIX_BYTES};
 use crate::metadata::Metadata;
@@ -45,19 +46,28 @@ impl Reply<'_> {
             return;
         }
         let encoding = self.state.compression.map(|(encoding, _)| encoding);
-        self.put_head(encoding, false, |put| put_metadata(metadata, put));
+        self.put_head(encoding, false, metadata.is_empty(), |put| put_metadata(metadata, put));
     }
 
-    fn put_head(&mut self, encoding: Option<Encoding>, end: bool, more: impl FnOnce(Put<'_>)) {
+    /// `is_usual`: `more` puts nothing.
+    fn put_head(&mut self, encoding: Option<Encoding>, end: bool, is_usual: bool, more: impl FnOnce(Put<'_>)) {
         self.state.head_sent = true;
         let (dialect, origin) = (self.state.dialect, self.state.origin.take());
-        self.sink.send_head(end, |put| {
+        let is_usual = is_usual && encoding.is_none() && origin.is_none();
+        let mut block = match self.templates.dialect_head.take() {
+            Some((known, block)) if is_usual && known == dialect => block,
+            _ => CachedBlock::default(),
+        };
+        self.sink.send_head_cached(&mut block, end, |put| {
             dialect.protocol.put_head(dialect.codec, encoding, put);
             if let Some(origin) = &origin {
                 put_allowed(origin, put);
             }
             more(put);
         });
+        if is_usual {
+            self.templates.dialect_head = Some((dialect, block));
+        }
     }
 
     /// Sends the message that was begun, unless it waits for the end.
@@ -97,13 +107,13 @@ impl Reply<'_> {
         let head_sent = self.state.head_sent;
         match self.state.dialect.protocol.end(outcome) {
             Ending::Trailers if head_sent => self.sink.send_head(true, |put| put_outcome(outcome, put)),
-            Ending::Trailers => self.put_head(None, true, |put| put_outcome(outcome, put)),
+            Ending::Trailers => self.put_head(None, true, false, |put| put_outcome(outcome, put)),
             Ending::Body(body) => {
                 if !head_sent {
                     let encoding = self.state.compression.map(|(encoding, _)| encoding);
-                    self.put_head(encoding, false, |_| ());
+                    self.put_head(encoding, false, true, |_| ());
                 }
-                self.sink.send_bytes(body.into(), true);
+                self.sink.send_slice(&body, true);
             }
             Ending::Nothing => self.send_whole(outcome.unwrap_or(&Metadata::new())),
             Ending::Instead { http_status, body } => {
@@ -130,14 +140,19 @@ impl Reply<'_> {
         let compressed = self.templates.scratch[0] == 1;
         let encoding = self.state.compression.map(|(encoding, _)| encoding).filter(|_| compressed);
         let held = std::mem::take(&mut self.templates.held);
-        self.put_head(encoding, false, |put| {
+        let is_usual = held.is_empty() && trailers.is_empty();
+        self.put_head(encoding, false, is_usual, |put| {
             put_metadata(&held, put);
             for field in trailers.wire() {
                 put(&[b"trailer-", field.name()].concat(), field.value(), Indexing::Literal);
             }
         });
-        let body = self.templates.scratch.split_off(PREFIX_BYTES);
-        self.sink.send_bytes(body.into(), true);
+        let scratch = &mut self.templates.scratch;
+        if scratch.len() <= COPY_BYTES_MAX {
+            self.sink.send_slice(&scratch[PREFIX_BYTES..], true);
+        } else {
+            self.sink.send_bytes(Bytes::from(std::mem::take(scratch)).slice(PREFIX_BYTES..), true);
+        }
     }
 }
 

@@ -29,6 +29,8 @@ const CHUNKS_PER_POLL_MAX: usize = 4;
 #[derive(Default)]
 pub(crate) struct Templates {
     head: CachedBlock,
+    /// The same of the dialect that was last spoken besides plain gRPC.
+    pub(super) dialect_head: Option<(Dialect, CachedBlock)>,
     trailers: CachedBlock,
     /// The message that is being written, behind room for its prefix.
     pub(super) scratch: Vec<u8>,
