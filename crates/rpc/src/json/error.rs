@@ -26,6 +26,11 @@ impl Error {
         Self::new(format!("messages are nested too deep: at most {} levels are allowed", super::DEPTH_MAX))
     }
 
+    #[cold]
+    pub(super) fn wrong_type(wanted: &str) -> Self {
+        Self::new(format!("the message has another wire type here than {wanted} needs"))
+    }
+
     /// The fault lies inside the field `name`.
     #[cold]
     pub(super) fn inside(self, name: &str) -> Self {

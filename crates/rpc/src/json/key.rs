@@ -1,7 +1,7 @@
 //! The keys of maps on the wire, as they are sorted and compared. Must not know JSON.
 
 use super::error::Error;
-use super::number::low;
+use super::number::{low, wanted};
 use super::schema::Kind;
 use crate::wire::{Fields, Value};
 
@@ -17,12 +17,14 @@ impl<'a> Key<'a> {
         let mut key = if kind == Kind::String { Self::Text(&[]) } else { Self::Number(0) };
         for field in Fields::of(entry) {
             if let (1, value) = field? {
-                key = match value {
-                    Value::Number(number) if kind == Kind::Bool => Self::Number(u64::from(number != 0)),
-                    Value::Number(number) if kind.is_half() => Self::Number(u64::from(low(number))),
-                    Value::Number(number) | Value::Eight(number) => Self::Number(number),
-                    Value::Four(number) => Self::Number(u64::from(number)),
-                    Value::Bytes(text) => Self::Text(text),
+                key = match (value, kind) {
+                    (Value::Bytes(text), Kind::String) => Self::Text(text),
+                    (Value::Eight(number), Kind::Fixed64 | Kind::Sfixed64) => Self::Number(number),
+                    (Value::Four(number), Kind::Fixed32 | Kind::Sfixed32) => Self::Number(u64::from(number)),
+                    (Value::Number(number), Kind::Bool) => Self::Number(u64::from(number != 0)),
+                    (Value::Number(number), _) if kind.is_half() => Self::Number(u64::from(low(number))),
+                    (Value::Number(number), Kind::Int64 | Kind::Uint64 | Kind::Sint64) => Self::Number(number),
+                    _ => return Err(Error::wrong_type(wanted(kind))),
                 };
             }
         }

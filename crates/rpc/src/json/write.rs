@@ -281,7 +281,7 @@ impl<'s> Writer<'s, '_> {
             (Kind::Double, Value::Eight(bits)) => self.float(f64::from_bits(bits), f64::from_bits(bits)),
             (Kind::Float, Value::Four(bits)) => self.float(f32::from_bits(bits), f32::from_bits(bits).into()),
             (Kind::Bytes, Value::Bytes(bytes)) => write_base64(bytes, self.out),
-            _ => return Err(wrong_type(kind)),
+            _ => return Err(Error::wrong_type(wanted(kind))),
         }
         Ok(())
     }
@@ -385,10 +385,5 @@ fn is_default(kind: Kind, value: Value<'_>) -> bool {
 }
 
 fn bytes(kind: Kind, value: Value<'_>) -> Result<&[u8], Error> {
-    if let Value::Bytes(bytes) = value { Ok(bytes) } else { Err(wrong_type(kind)) }
-}
-
-#[cold]
-fn wrong_type(kind: Kind) -> Error {
-    Error::new(format!("the message has another wire type here than {} needs", wanted(kind)))
+    if let Value::Bytes(bytes) = value { Ok(bytes) } else { Err(Error::wrong_type(wanted(kind))) }
 }

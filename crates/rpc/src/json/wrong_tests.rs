@@ -271,6 +271,10 @@ fn a_damaged_message_is_refused() {
         "time: the timestamp of 9223372036854775807 seconds and 0 nanoseconds is out of range"
     );
     assert_eq!(error("Known", &[0x12, 2, 0x10, 0x80]), "duration: the message is malformed: it ends inside a field");
+    assert_eq!(
+        error("Maps", &[0x1a, 5, 0x0d, 1, 0, 0, 0]),
+        "int32s: the message has another wire type here than a whole number from -2147483648 to 2147483647 needs"
+    );
     let nan = [&[0x2a, 9, 0x11][..], &f64::NAN.to_le_bytes()].concat();
     assert_eq!(error("Known", &nan), "value: a google.protobuf.Value has a number that is not finite");
     assert_eq!(error("Known", &[0x2a, 0]), "value: a google.protobuf.Value has no value");
