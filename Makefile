@@ -44,6 +44,9 @@ check: ## formatting and lints
 		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
 	done
 	cargo clippy --workspace --all-targets -- -D warnings
+	for features in client server server,http1,tls; do \
+		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
+	done
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore

@@ -16,6 +16,7 @@ use crate::streaming::Inbox;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 enum Inner {
+    #[cfg(feature = "http1")]
     Http1(hyper::body::Incoming),
     Http2(Arc<Inbox>),
 }
@@ -26,6 +27,7 @@ pub struct Body {
 }
 
 impl Body {
+    #[cfg(feature = "http1")]
     pub(crate) fn http1(incoming: hyper::body::Incoming) -> Self {
         Self { inner: Inner::Http1(incoming) }
     }
@@ -41,6 +43,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.get_mut().inner {
+            #[cfg(feature = "http1")]
             Inner::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
             Inner::Http2(inbox) => inbox.poll_next(cx).map(|next| match next {
                 Ok(chunk) => Some(Ok(Frame::data(chunk.bytes))),
@@ -53,8 +56,10 @@ impl http_body::Body for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if let Inner::Http2(inbox) = &self.inner {
-            inbox.abandon();
+        match &self.inner {
+            #[cfg(feature = "http1")]
+            Inner::Http1(_) => {}
+            Inner::Http2(inbox) => inbox.abandon(),
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::io::{self, Read, Write};
 
-use flate2::Compression;
-use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
+#[cfg(feature = "gzip")]
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 
 use crate::status::Status;
 
@@ -24,7 +23,12 @@ pub enum Encoding {
 }
 
 /// What we can read, as `grpc-accept-encoding` says it.
-pub(crate) const ACCEPTED: &str = "identity,gzip,zstd";
+pub(crate) const ACCEPTED: &str = match (cfg!(feature = "gzip"), cfg!(feature = "zstd")) {
+    (true, true) => "identity,gzip,zstd",
+    (true, false) => "identity,gzip",
+    (false, true) => "identity,zstd",
+    (false, false) => "identity",
+};
 
 /// As `grpc-accept-encoding` says it.
 pub(crate) fn accepted(encodings: &[Encoding]) -> String {
@@ -33,6 +37,14 @@ pub(crate) fn accepted(encodings: &[Encoding]) -> String {
 }
 
 impl Encoding {
+    /// Those that the crate's features bring; another is as unknown as one that we never heard of.
+    pub(crate) const BUILT: &[Self] = &[
+        #[cfg(feature = "gzip")]
+        Self::Gzip,
+        #[cfg(feature = "zstd")]
+        Self::Zstd,
+    ];
+
     /// The name in `grpc-encoding`.
     pub fn name(self) -> &'static str {
         match self {
@@ -45,29 +57,34 @@ impl Encoding {
     pub(crate) fn parse(name: &[u8]) -> Result<Option<Self>, ()> {
         match name {
             b"identity" => Ok(None),
-            b"gzip" => Ok(Some(Self::Gzip)),
-            b"zstd" => Ok(Some(Self::Zstd)),
+            b"gzip" if cfg!(feature = "gzip") => Ok(Some(Self::Gzip)),
+            b"zstd" if cfg!(feature = "zstd") => Ok(Some(Self::Zstd)),
             _ => Err(()),
         }
     }
 
     /// Whether a `grpc-accept-encoding` names this one.
     pub(crate) fn is_in(self, accepted: &[u8]) -> bool {
-        accepted.split(|byte| *byte == b',').any(|name| name.trim_ascii() == self.name().as_bytes())
+        Self::BUILT.contains(&self)
+            && accepted.split(|byte| *byte == b',').any(|name| name.trim_ascii() == self.name().as_bytes())
     }
 
     pub(crate) fn compress(self, message: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         match self {
+            #[cfg(feature = "gzip")]
             Self::Gzip => {
                 let mut encoder = GzEncoder::new(out, Compression::fast());
                 encoder.write_all(message)?;
                 encoder.finish().map(|_| ())
             }
+            #[cfg(feature = "zstd")]
             Self::Zstd => {
                 let mut encoder = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
                 encoder.write_all(message)?;
                 encoder.finish().map(|_| ())
             }
+            #[cfg(not(all(feature = "gzip", feature = "zstd")))]
+            _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -75,9 +92,13 @@ impl Encoding {
     pub(crate) fn decompress(self, message: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
         let mut out = Vec::new();
         let limit = bytes_max as u64 + 1;
-        let read = match self {
+        let read: io::Result<usize> = match self {
+            #[cfg(feature = "gzip")]
             Self::Gzip => MultiGzDecoder::new(message).take(limit).read_to_end(&mut out),
+            #[cfg(feature = "zstd")]
             Self::Zstd => zstd_decoder(message).and_then(|decoder| decoder.take(limit).read_to_end(&mut out)),
+            #[cfg(not(all(feature = "gzip", feature = "zstd")))]
+            _ => Err(io::Error::from(io::ErrorKind::Unsupported)),
         };
         match read {
             Ok(_) if out.len() > bytes_max => Err(too_large(out.len(), bytes_max)),
@@ -87,6 +108,7 @@ impl Encoding {
     }
 }
 
+#[cfg(feature = "zstd")]
 fn zstd_decoder(message: &[u8]) -> io::Result<impl Read + '_> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(message)?;
     decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;

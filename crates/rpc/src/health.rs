@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::envelope::{Request, Response};
 pub use crate::proto::health::health_check_response::ServingStatus;
+#[cfg(feature = "client")]
 pub use crate::proto::health::health_client::HealthClient;
 use crate::proto::health::health_server::{Health, HealthServer};
 pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};

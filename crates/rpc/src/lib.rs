@@ -2,9 +2,23 @@
 //!
 //! Must not know any service of the application.
 
+#![cfg_attr(
+    not(all(
+        feature = "client",
+        feature = "gzip",
+        feature = "http1",
+        feature = "server",
+        feature = "tls",
+        feature = "zstd"
+    )),
+    allow(unused, unreachable_pub, clippy::ptr_arg, reason = "a part serves several features")
+)]
+
 extern crate self as quire_rpc;
 
+#[cfg(feature = "server")]
 mod body;
+#[cfg(feature = "client")]
 pub mod client;
 mod codec;
 mod compression;
@@ -12,13 +26,16 @@ mod details;
 mod envelope;
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "health")]
 pub mod health;
 mod io;
 mod json;
 mod message;
 mod metadata;
 mod protocol;
+#[cfg(feature = "reflection")]
 mod reflection;
+#[cfg(feature = "server")]
 pub mod server;
 mod status;
 mod streaming;
@@ -29,6 +46,7 @@ mod unfold;
 mod wake;
 pub mod wire;
 
+#[cfg(feature = "server")]
 pub use body::{Body, BoxError};
 pub use codec::{Decode, Encode, Encoded, Ignored, Payload};
 pub use compression::Encoding;
@@ -39,9 +57,11 @@ pub use metadata::{Metadata, MetadataError};
 pub use prost;
 pub use prost_types;
 pub use quire_http2 as http2;
+#[cfg(feature = "server")]
 pub use server::{Limits, Server};
 pub use status::{Code, Reach, Status};
 pub use streaming::Streaming;
+#[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 pub use unfold::{Unfold, unfold};
 
@@ -66,10 +86,12 @@ macro_rules! include_proto {
 
 /// Generated from `proto/`.
 mod proto {
+    #[cfg(feature = "health")]
     pub(crate) mod health {
         include_proto!("grpc.health.v1");
     }
 
+    #[cfg(feature = "reflection")]
     pub(crate) mod reflection {
         include_proto!("grpc.reflection.v1");
     }

@@ -12,20 +12,20 @@ mod beside_axum;
 #[path = "../examples/browser.rs"]
 mod browser;
 #[path = "../examples/chat.rs"]
-mod chat;
+mod chat_room;
 #[path = "../examples/hello.rs"]
-mod hello;
+mod hello_call;
 #[path = "../examples/tls.rs"]
 mod tls;
 
 #[test]
 fn a_call_has_metadata_a_deadline_and_may_fail() {
-    hello::main().unwrap();
+    hello_call::main().unwrap();
 }
 
 #[test]
 fn everyone_in_a_room_hears_everyone() {
-    chat::main().unwrap();
+    chat_room::main().unwrap();
 }
 
 #[test]

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio_rustls::rustls::ClientConfig;
-use tokio_rustls::rustls::pki_types::ServerName;
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
 
 use super::channel::Channel;
 use super::reconnect;
@@ -24,7 +24,7 @@ impl Channel {
 #[must_use]
 pub struct Builder {
     target: Target,
-    is_https: bool,
+    has_tls: bool,
     settings: Settings,
 }
 
@@ -46,10 +46,19 @@ impl Builder {
         let host = uri.host().ok_or_else(wrong)?.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
         let authority = uri.authority().ok_or_else(wrong)?.as_str().to_owned();
-        Ok(Self { target: Target { authority, host, port, tls: None }, is_https, settings: Settings::default() })
+        let target = Target {
+            authority,
+            host,
+            port,
+            is_https,
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
+        Ok(Self { target, has_tls: false, settings: Settings::default() })
     }
 
     /// How to speak TLS; needed for `https`. ALPN is set to `h2` if the configuration names nothing.
+    #[cfg(feature = "tls")]
     pub fn tls(mut self, mut config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
         if config.alpn_protocols.is_empty() {
             Arc::make_mut(&mut config).alpn_protocols.push(b"h2".to_vec());
@@ -57,6 +66,8 @@ impl Builder {
         let host = self.target.host.clone();
         let name = ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?;
         self.target.tls = Some((config, name));
+        self.target.is_https = true;
+        self.has_tls = true;
         Ok(self)
     }
 
@@ -74,7 +85,7 @@ impl Builder {
 
     /// The channel, which connects when it is first used. Must be called within a tokio runtime.
     pub fn connect_lazy(self) -> Result<Channel, ConnectError> {
-        if self.is_https && self.target.tls.is_none() {
+        if self.target.is_https && !self.has_tls {
             return Err(ConnectError("https needs a TLS configuration; give one with tls()".to_owned()));
         }
         let settings = Arc::new(self.settings);

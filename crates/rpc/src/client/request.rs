@@ -46,7 +46,7 @@ impl<'a> RequestHead<'a> {
 
     pub(super) fn put(&self, put: Put<'_>) {
         put(b":method", if self.asked.is_get { b"GET" } else { b"POST" }, Indexing::Insert);
-        put(b":scheme", if self.target.tls.is_some() { b"https" } else { b"http" }, Indexing::Insert);
+        put(b":scheme", if self.target.is_https { b"https" } else { b"http" }, Indexing::Insert);
         let once = if self.asked.is_get { Indexing::Literal } else { Indexing::Insert };
         put(b":path", self.path.as_bytes(), once);
         put(b":authority", self.target.authority.as_bytes(), Indexing::Insert);

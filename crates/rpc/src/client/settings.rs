@@ -90,7 +90,7 @@ impl Default for Settings {
             keepalive_timeout: Duration::from_secs(20),
             retry: None,
             compression: None,
-            accepts: vec![Encoding::Gzip, Encoding::Zstd],
+            accepts: Encoding::BUILT.to_vec(),
             timeout: None,
         }
     }

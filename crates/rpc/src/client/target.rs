@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
-use tokio_rustls::rustls::pki_types::ServerName;
+#[cfg(feature = "tls")]
+use tokio_rustls::{TlsConnector, rustls::ClientConfig, rustls::pki_types::ServerName};
 
 use super::traffic::{Counted, Counters};
 
@@ -21,6 +20,8 @@ pub(super) struct Target {
     pub(super) authority: String,
     pub(super) host: String,
     pub(super) port: u16,
+    pub(super) is_https: bool,
+    #[cfg(feature = "tls")]
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
@@ -33,11 +34,10 @@ impl Target {
         let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
         tcp.set_nodelay(true)?;
         let tcp = Counted::new(tcp, Arc::clone(counters));
-        match &self.tls {
-            None => Ok(Box::pin(tcp)),
-            Some((config, name)) => {
-                Ok(Box::pin(TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp).await?))
-            }
+        #[cfg(feature = "tls")]
+        if let Some((config, name)) = &self.tls {
+            return Ok(Box::pin(TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp).await?));
         }
+        Ok(Box::pin(tcp))
     }
 }

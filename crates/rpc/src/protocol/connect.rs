@@ -30,7 +30,12 @@ const TIMEOUT_MS_MAX: u128 = 9_999_999_999;
 /// How the names of a unary answer's trailers begin, which stand in its head.
 const TRAILER: &[u8] = b"trailer-";
 /// The encodings that are read, as the fields that accept some say it.
-pub(super) const ACCEPTED: &str = "gzip,zstd";
+pub(super) const ACCEPTED: &str = match (cfg!(feature = "gzip"), cfg!(feature = "zstd")) {
+    (true, true) => "gzip,zstd",
+    (true, false) => "gzip",
+    (false, true) => "zstd",
+    (false, false) => "identity",
+};
 
 pub(super) const UNPADDED: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent);

@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
+#[cfg(feature = "tls")]
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use tower_service::Service as TowerService;
 
 use super::contracts::Contracts;
@@ -40,6 +40,7 @@ impl Server {
             http: None,
             compression: None,
             cors: Cors::default(),
+            #[cfg(feature = "tls")]
             tls: None,
             workers: Vec::new(),
         }
@@ -55,6 +56,7 @@ pub struct Builder {
     http: Option<Arc<dyn HttpService>>,
     compression: Option<(Encoding, usize)>,
     cors: Cors,
+    #[cfg(feature = "tls")]
     tls: Option<Arc<ServerConfig>>,
     workers: Vec<Handle>,
 }
@@ -128,6 +130,7 @@ impl Builder {
     }
 
     /// Speaks TLS only. ALPN is set to what is served if the configuration names nothing.
+    #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<ServerConfig>) -> Self {
         self.tls = Some(config);
         self
@@ -141,13 +144,6 @@ impl Builder {
 
     /// The server, ready to serve.
     pub fn build(self) -> Server {
-        let tls = self.tls.map(|mut config| {
-            if config.alpn_protocols.is_empty() {
-                let config = Arc::make_mut(&mut config);
-                config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-            }
-            TlsAcceptor::from(config)
-        });
         let shared = Shared {
             routes: self.routes,
             limits: Arc::new(self.limits),
@@ -155,7 +151,8 @@ impl Builder {
             http: self.http,
             compression: self.compression,
             cors: self.cors,
-            tls,
+            #[cfg(feature = "tls")]
+            tls: self.tls.map(acceptor),
             connections: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
@@ -167,6 +164,18 @@ impl Builder {
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         self.build().serve(listener, shutdown).await
     }
+}
+
+#[cfg(feature = "tls")]
+fn acceptor(mut config: Arc<ServerConfig>) -> TlsAcceptor {
+    if config.alpn_protocols.is_empty() {
+        let config = Arc::make_mut(&mut config);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        if cfg!(feature = "http1") {
+            config.alpn_protocols.push(b"http/1.1".to_vec());
+        }
+    }
+    TlsAcceptor::from(config)
 }
 
 impl fmt::Debug for Builder {

@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -162,7 +161,7 @@ impl Server {
     async fn run<T>(
         &self,
         io: T,
-        mut peer: Peer,
+        peer: Peer,
         draining: Pin<Box<dyn Future<Output = ()> + Send>>,
         refusing: bool,
     ) -> String
@@ -170,25 +169,41 @@ impl Server {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        let mut draining: Pin<Box<dyn Future<Output = ()> + Send>> = if refusing {
+        let draining: Pin<Box<dyn Future<Output = ()> + Send>> = if refusing {
             // Long enough for a call to be refused properly.
             Box::pin(tokio::time::sleep(shared.limits.handshake_timeout.min(Duration::from_secs(1))))
         } else {
             draining
         };
-        let Some(tls) = shared.tls.clone() else {
-            return first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await;
-        };
-        let accept = tokio::time::timeout(shared.limits.handshake_timeout, tls.accept(io));
-        let Some(accepted) = first_bytes::before(accept, &mut draining).await else { return "drained".to_owned() };
-        match accepted {
-            Err(_) => "no TLS handshake in time".to_owned(),
-            Ok(Err(error)) => format!("TLS: {error}"),
-            Ok(Ok(io)) => {
-                let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
-                peer.certificates = certificates.iter().map(|der| Bytes::copy_from_slice(der)).collect();
-                first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
-            }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = shared.tls.clone() {
+            return run_tls(tls, io, shared, peer, draining, refusing).await;
+        }
+        first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
+    }
+}
+
+#[cfg(feature = "tls")]
+async fn run_tls<T>(
+    tls: tokio_rustls::TlsAcceptor,
+    io: T,
+    shared: Arc<Shared>,
+    mut peer: Peer,
+    mut draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+    refusing: bool,
+) -> String
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let accept = tokio::time::timeout(shared.limits.handshake_timeout, tls.accept(io));
+    let Some(accepted) = first_bytes::before(accept, &mut draining).await else { return "drained".to_owned() };
+    match accepted {
+        Err(_) => "no TLS handshake in time".to_owned(),
+        Ok(Err(error)) => format!("TLS: {error}"),
+        Ok(Ok(io)) => {
+            let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
+            peer.certificates = certificates.iter().map(|der| bytes::Bytes::copy_from_slice(der)).collect();
+            first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
         }
     }
 }

@@ -12,9 +12,12 @@ mod cors;
 mod dialect;
 mod discard;
 mod driver;
+#[cfg(feature = "http1")]
 mod exchange;
 mod first_bytes;
 mod gather;
+#[cfg(feature = "http1")]
+mod http1;
 mod http_calls;
 mod limits;
 mod listen;

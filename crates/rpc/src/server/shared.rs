@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use quire_http2::Head;
+#[cfg(feature = "tls")]
 use tokio_rustls::TlsAcceptor;
 
 use super::cors::Cors;
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     pub(super) http: Option<Arc<dyn HttpService>>,
     pub(super) compression: Option<(Encoding, usize)>,
     pub(super) cors: Cors,
+    #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) connections: AtomicUsize,
     pub(super) refusals: AtomicUsize,
