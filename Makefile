@@ -15,6 +15,8 @@ JUDGES := \
 # One file says that all of them are there, by a sum of their names and versions.
 INSTALLED := $(TOOLS)/bin/judges-$(shell echo $(JUDGES) | cksum | cut -d' ' -f1)
 VENV := $(TOOLS)/venv/requirements.txt
+# The clients of web pages, in one script.
+BROWSER := $(TOOLS)/browser/bundle.js
 
 # Installs Debian's packages if a program is missing: $(call need,PROGRAM,PACKAGES).
 need = command -v $(1) >/dev/null || { apt-get update -qq && apt-get install -y -qq $(2); }
@@ -29,7 +31,7 @@ help: ## this list
 run: ## start the server on the embedded database with the sample catalogue
 	cargo run --release --bin quire -- serve
 
-test: $(INSTALLED) $(VENV) ## run every test: Rust, the benchmarks once, judges and clients written by others
+test: $(INSTALLED) $(VENV) $(BROWSER) ## run every test: Rust, the benchmarks once, judges and clients written by others
 	$(call need,chromium,chromium)
 	$(call need,chromedriver,chromium-driver)
 	$(call need,curl,curl)
@@ -97,3 +99,11 @@ $(VENV): tests/judges/requirements.txt
 	python3 -m venv $(TOOLS)/venv
 	$(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	cp $< $@
+
+# The lock file holds each package's sum; no script of a package runs.
+$(BROWSER): tests/judges/browser/package.json tests/judges/browser/package-lock.json tests/judges/browser/clients.js
+	$(call need,npm,npm)
+	mkdir -p $(TOOLS)/browser
+	cp $^ $(TOOLS)/browser
+	cd $(TOOLS)/browser && npm ci --silent --ignore-scripts --no-audit --no-fund
+	cd $(TOOLS)/browser && node_modules/.bin/esbuild clients.js --bundle --outfile=bundle.js --log-level=warning

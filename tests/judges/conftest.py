@@ -1,15 +1,23 @@
-"""A server in a process of its own, and the stubs that stock tools make of the contract."""
+"""A server in a process of its own, certificates, a browser, and the stubs that stock tools make of the contract."""
 
+import datetime
 import importlib
+import ipaddress
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from grpc_tools import protoc
+from selenium import webdriver
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -50,6 +58,24 @@ def contract(tmp_path_factory):
     assert protoc.main(arguments) == 0
     sys.path.insert(0, str(into))
     return importlib.import_module("bookstore_pb2"), importlib.import_module("bookstore_pb2_grpc")
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not browser or not driver:
+        pytest.exit("chromium and chromedriver are not there; run `make test`, which installs them")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    for flag in ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+                 "disable-component-update", "disable-sync", "hide-scrollbars", "disable-dev-shm-usage",
+                 f"user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(f"--{flag}")
+    chromium = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    chromium.set_page_load_timeout(60)
+    yield chromium
+    chromium.quit()
 
 
 class Server:
@@ -93,3 +119,29 @@ def server(quire, tmp_path):
 def channel(server):
     with grpc.insecure_channel(server.address) as channel:
         yield channel
+
+
+def certificate(folder, name, issuer=None):
+    """A certificate and its key as PEM files; the issuer signs it, or it signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    issued_by, signing = issuer or (subject, key)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (x509.CertificateBuilder().subject_name(subject).issuer_name(issued_by).public_key(key.public_key())
+            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1)).add_extension(names, critical=False)
+            .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+            .sign(signing, hashes.SHA256()))
+    (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.key").write_bytes(key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return subject, key
+
+
+@pytest.fixture
+def pem(tmp_path):
+    authority = certificate(tmp_path, "authority")
+    certificate(tmp_path, "server", authority)
+    certificate(tmp_path, "shopper", authority)
+    return lambda name: (tmp_path / name).read_bytes()

@@ -1,11 +1,12 @@
-"""h2spec asks the product itself for the rules of HTTP/2: at a gRPC method, at a path that is nowhere, at a page."""
+"""h2spec asks the product itself for the rules of HTTP/2: at a gRPC method, at a path that is nowhere, at a page, and
+over TLS."""
 
 import subprocess
 import xml.etree.ElementTree as xml
 
 import pytest
 
-from conftest import judge
+from conftest import Server, judge
 
 # Cases that a path may leave out, by h2spec's own numbers. Each of them is asked, and passes, at the other paths.
 SKIPPED = {
@@ -17,9 +18,20 @@ CASES = 145
 
 @pytest.mark.parametrize("path", ["/bookstore.BookStore/Hello", "/nowhere", "/healthz"])
 def test_h2spec_finds_no_fault(server, tmp_path, path):
-    host, port = server.address.rsplit(":", 1)
+    judged(server.address, tmp_path, path)
+
+
+@pytest.mark.parametrize("path", ["/bookstore.BookStore/Hello", "/nowhere"])
+def test_h2spec_finds_no_fault_over_tls(quire, pem, tmp_path, path):
+    server = Server(quire, tmp_path, "--set", "tls.certificate=server.pem", "--set", "tls.key=server.key")
+    judged(server.address, tmp_path, path, "-t", "-k")
+    server.stop()
+
+
+def judged(address, tmp_path, path, *flags):
+    host, port = address.rsplit(":", 1)
     report = tmp_path / "report.xml"
-    done = subprocess.run([judge("h2spec"), "-h", host, "-p", port, "-P", path, "-o", "5", "-j", report],
+    done = subprocess.run([judge("h2spec"), "-h", host, "-p", port, "-P", path, "-o", "5", "-j", report, *flags],
                           capture_output=True, text=True, timeout=600)
     found = {"passed": set(), "skipped": set(), "failed": set()}
     for suite in xml.parse(report).getroot().iter("testsuite"):

@@ -1,5 +1,5 @@
 """Record queries, judged by a plain reading of the same file with Python's csv, by stubs that know the contract's
-tables and nothing else, and by schemathesis, which makes requests up from the document that the server shows."""
+tables and nothing else, and by schemathesis, which makes requests up from the server's OpenAPI document."""
 
 import csv
 import importlib
@@ -228,7 +228,8 @@ def test_schemathesis_finds_nothing_wrong_with_the_document_or_the_answers(quire
         url = f"http://{both.server.address}/openapi.json"
         tool = pathlib.Path(sys.executable).with_name("schemathesis")
         done = subprocess.run([tool, "run", url, "--checks", "all", "--seed", "6", "--max-examples", "60",
-                               "--generation-database", "none", "--max-time", "30", "--no-color"],
+                               "--generation-database", "none", "--max-time", "30", "--no-color",
+                               "--include-path-regex", "^/search"],
                               cwd=tmp_path, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
         # After all of that it still answers.

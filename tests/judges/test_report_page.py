@@ -3,12 +3,10 @@
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from conftest import ROOT
@@ -27,24 +25,6 @@ def samples(tmp_path_factory):
     folder = tmp_path_factory.mktemp("samples")
     subprocess.run([example, folder], check=True, timeout=300)
     return folder
-
-
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory):
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not browser or not driver:
-        pytest.exit("chromium and chromedriver are not there; run `make test`, which installs them")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    for flag in ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-                 "disable-component-update", "disable-sync", "hide-scrollbars", "disable-dev-shm-usage",
-                 f"user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(f"--{flag}")
-    chromium = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    chromium.set_page_load_timeout(60)
-    yield chromium
-    chromium.quit()
 
 
 @pytest.fixture

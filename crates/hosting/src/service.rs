@@ -10,6 +10,7 @@ use quire_rpc::{
     rustls::ServerConfig,
     server::{Builder, Observer},
 };
+use serde_json::Value;
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 use crate::{
@@ -86,13 +87,18 @@ impl Serving {
 /// A path or a port, and what is there.
 pub type Route<T> = (T, &'static str);
 
+/// A part of an `OpenAPI` document: `paths` and `components`.
+type Part = Box<dyn Fn() -> Value + Send + Sync>;
+
 /// What a service answers over HTTP/1.1, and a line about each path for the page `/`.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Site {
     /// Answers.
     pub router: Router,
     /// Paths.
     pub pages: Vec<Route<&'static str>>,
+    /// What the paths take and answer, in `OpenAPI`'s terms, made when the document is asked for.
+    pub parts: Vec<Part>,
 }
 
 impl Site {
@@ -106,13 +112,22 @@ impl Site {
             router = router.route(path, answer);
             lines.push((path, what));
         }
-        Self { router: router.with_state(state), pages: lines }
+        Self { router: router.with_state(state), pages: lines, parts: Vec::new() }
+    }
+
+    /// Describes paths of this site for the server's `OpenAPI` document.
+    #[must_use]
+    pub fn described(mut self, part: impl Fn() -> Value + Send + Sync + 'static) -> Self {
+        self.parts.push(Box::new(part));
+        self
     }
 
     /// This site and another.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self { router: self.router.merge(other.router), pages: [self.pages, other.pages].concat() }
+    pub fn and(mut self, other: Self) -> Self {
+        self.pages.extend(other.pages);
+        self.parts.extend(other.parts);
+        Self { router: self.router.merge(other.router), ..self }
     }
 }
 

@@ -86,6 +86,34 @@ codes! {
     Unauthenticated = 16 "UNAUTHENTICATED" "The caller is not known.";
 }
 
+impl Code {
+    /// The name in Connect's errors: gRPC's in lower case, and `canceled` with one `l`.
+    pub fn connect_name(self) -> String {
+        match self {
+            Self::Cancelled => "canceled".to_owned(),
+            _ => self.name().to_ascii_lowercase(),
+        }
+    }
+
+    /// The HTTP status of a call that ends so over Connect.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::Ok => 200,
+            Self::InvalidArgument | Self::FailedPrecondition | Self::OutOfRange => 400,
+            Self::Unauthenticated => 401,
+            Self::PermissionDenied => 403,
+            Self::NotFound => 404,
+            Self::AlreadyExists | Self::Aborted => 409,
+            Self::ResourceExhausted => 429,
+            Self::Cancelled => 499,
+            Self::Unknown | Self::Internal | Self::DataLoss => 500,
+            Self::Unimplemented => 501,
+            Self::Unavailable => 503,
+            Self::DeadlineExceeded => 504,
+        }
+    }
+}
+
 /// How far a failed call is known to have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

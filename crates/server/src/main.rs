@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod config;
 mod console;
+mod contract;
 mod data;
 mod exit;
 mod game;

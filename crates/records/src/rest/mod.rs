@@ -30,9 +30,10 @@ pub fn site(records: Records) -> Site {
     let pages = [
         ("/search", get(search), "records whose column headerKey is headerValue, as JSON"),
         ("/search_string", get(search_string), "the same as one string of text"),
-        ("/openapi.json", get(contract_page), "the contract of both, in OpenAPI"),
     ];
-    Site::new(records, pages)
+    let asked = records.clone();
+    let part = move || openapi::part(asked.names().as_deref(), asked.settings().limits.answer_bytes);
+    Site::new(records, pages).described(part)
 }
 
 async fn search(State(records): State<Records>, uri: Uri, headers: HeaderMap) -> Response {
@@ -41,11 +42,6 @@ async fn search(State(records): State<Records>, uri: Uri, headers: HeaderMap) ->
 
 async fn search_string(State(records): State<Records>, uri: Uri, headers: HeaderMap) -> Response {
     answer(&records, &uri, &headers, &shape::LINES, "text/plain; charset=utf-8").await
-}
-
-async fn contract_page(State(records): State<Records>) -> Response {
-    let page = openapi::document(records.names().as_deref(), records.settings().limits.answer_bytes);
-    ([(header::CONTENT_TYPE, "application/json")], page.to_string()).into_response()
 }
 
 async fn answer(

@@ -1,6 +1,6 @@
-//! The contract of the HTTP side, for programs that read it.
+//! The HTTP side's part of the server's `OpenAPI` document. Must not know the rest of it.
 //!
-//! Implements: `OpenAPI` 3.1.0.
+//! Implements: `OpenAPI` 3.1.1.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn header(description: &str, kind: &str) -> Value {
 }
 
 fn refused(description: &str) -> Value {
-    let schema = json!({ "$ref": "#/components/schemas/Refusal" });
+    let schema = json!({ "$ref": "#/components/schemas/search.Refusal" });
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
@@ -72,29 +72,20 @@ fn operations(name: &str, summary: &str, parameters: &Value, responses: &Value) 
     json!({ "get": operation(name.to_owned(), responses), "head": operation(format!("{name}_head"), &bare) })
 }
 
-/// The document; `names` are the columns of the file that is there.
-pub(super) fn document(names: Option<&[String]>, answer_bytes: usize) -> Value {
+/// The paths and their schemas; `names` are the columns of the file that is there.
+pub(super) fn part(names: Option<&[String]>, answer_bytes: usize) -> Value {
     let parameters = parameters(names);
-    let records = responses("application/json", &json!({ "$ref": "#/components/schemas/Records" }), answer_bytes);
+    let records = responses("application/json", &json!({ "$ref": "#/components/schemas/search.Answer" }), answer_bytes);
     let lines = responses("text/plain", &json!({ "type": "string" }), answer_bytes);
     let values = json!({ "type": "object", "additionalProperties": { "type": "string" }, "required": names.unwrap_or_default() });
     let count = json!({ "type": "integer", "minimum": 0 });
-    let own = json!({ "200": { "description": "This document.", "content": { "application/json": { "schema": { "type": "object" } } } } });
     json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Quire records",
-            "version": env!("CARGO_PKG_VERSION"),
-            "description": "The rows of a CSV file that have a value in a column.",
-            "license": { "name": "Apache-2.0 OR MIT" },
-        },
         "paths": {
             "/search": operations("search", "Matching rows as objects.", &parameters, &records),
             "/search_string": operations("search_string", "Matching rows as lines of CSV.", &parameters, &lines),
-            "/openapi.json": { "get": { "operationId": "contract", "summary": "This document.", "responses": own } },
         },
         "components": { "schemas": {
-            "Records": {
+            "search.Answer": {
                 "type": "object",
                 "required": ["records", "num_record", "num_matching"],
                 "additionalProperties": false,
@@ -104,7 +95,7 @@ pub(super) fn document(names: Option<&[String]>, answer_bytes: usize) -> Value {
                     "num_matching": count,
                 },
             },
-            "Refusal": {
+            "search.Refusal": {
                 "type": "object",
                 "required": ["error"],
                 "additionalProperties": false,

@@ -112,7 +112,7 @@ impl Protocol for Unary {
             Ok(_) => Ending::Nothing,
             Err(status) => {
                 let body = Value::Object(error(status)).to_string().into_bytes();
-                Ending::Instead { http_status: http_status(status.code()), body }
+                Ending::Instead { http_status: status.code().http_status(), body }
             }
         }
     }
@@ -170,7 +170,7 @@ impl Protocol for Streamed {
 /// A status as the protocol's "Error End-Stream" and error bodies have it.
 fn error(status: &Status) -> Map<String, Value> {
     let mut error = Map::new();
-    error.insert("code".to_owned(), code_name(status.code()).into());
+    error.insert("code".to_owned(), status.code().connect_name().into());
     if !status.message().is_empty() {
         error.insert("message".to_owned(), status.message().into());
     }
@@ -185,33 +185,8 @@ fn error(status: &Status) -> Map<String, Value> {
     error
 }
 
-/// As gRPC's names, in lower case, and with one `l` in `canceled`.
-fn code_name(code: Code) -> String {
-    match code {
-        Code::Cancelled => "canceled".to_owned(),
-        _ => code.name().to_ascii_lowercase(),
-    }
-}
-
 fn code_of(name: &str) -> Option<Code> {
-    Code::ALL.into_iter().find(|code| *code != Code::Ok && code_name(*code) == name)
-}
-
-fn http_status(code: Code) -> u16 {
-    match code {
-        Code::Ok => 200,
-        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
-        Code::Unauthenticated => 401,
-        Code::PermissionDenied => 403,
-        Code::NotFound => 404,
-        Code::AlreadyExists | Code::Aborted => 409,
-        Code::ResourceExhausted => 429,
-        Code::Cancelled => 499,
-        Code::Unknown | Code::Internal | Code::DataLoss => 500,
-        Code::Unimplemented => 501,
-        Code::Unavailable => 503,
-        Code::DeadlineExceeded => 504,
-    }
+    Code::ALL.into_iter().find(|code| *code != Code::Ok && code.connect_name() == name)
 }
 
 /// What `connect-timeout-ms` can say: no sooner than the caller gives up, as far as ten digits allow.

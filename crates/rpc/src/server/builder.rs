@@ -81,6 +81,11 @@ impl Builder {
         self.routes.contracts.clone()
     }
 
+    /// The contracts of the services added so far, each an encoded `FileDescriptorSet` with comments.
+    pub fn descriptors(&self) -> Vec<&'static [u8]> {
+        self.routes.contracts.sets()
+    }
+
     /// Names of the services added so far, in their order.
     pub fn services(&self) -> &[String] {
         self.routes.services()

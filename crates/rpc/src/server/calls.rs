@@ -149,7 +149,7 @@ impl Calls {
                 self.reply_with(stream, &mut ReplyState::bare(PLAIN)).preflight(head, &shared.cors);
                 self.finish(stream, None, Code::Ok);
             }
-            Some(Plan::NotAllowed) => self.refuse_http(stream, Unserved::NotAllowed),
+            Some(Plan::NotAllowed { get }) => self.refuse_http(stream, Unserved::NotAllowed { get: *get }),
             Some(Plan::Http) if self.refusing => self.refuse_http(stream, Unserved::TooMany),
             Some(Plan::Http) | None => self.begin_http(stream, head, end),
         }

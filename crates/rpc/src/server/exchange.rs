@@ -111,7 +111,7 @@ pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Reque
     let (dialect, plan, stage, refusal) = match Plan::read(&head, &shared.routes) {
         Plan::Http => return Begun::Http(request),
         Plan::Preflight => (PLAIN, None, Stage::Over, Some(Refusal::Preflight)),
-        Plan::NotAllowed => (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::NotAllowed))),
+        Plan::NotAllowed { get } => (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::NotAllowed { get }))),
         Plan::Unsupported => (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::Unsupported))),
         // gRPC's trailers need HTTP/2.
         Plan::Call(CallPlan { dialect, .. }) | Plan::Fail(dialect, _) if dialect.needs_trailers() => {

@@ -119,7 +119,10 @@ pub(super) enum Unserved {
     /// It has no URI, or fields that the `http` crate does not take.
     Malformed,
     Unsupported,
-    NotAllowed,
+    /// Another verb than those that the method answers: POST, and GET if it may be called so.
+    NotAllowed {
+        get: bool,
+    },
     NotFound,
     Failed,
     TooMany,
@@ -130,7 +133,8 @@ impl Unserved {
         match self {
             Self::Malformed => (400, "the request's path or fields are malformed\n"),
             Self::Unsupported => (415, "not served here; see the method's contract for its kind and content types\n"),
-            Self::NotAllowed => (405, "call the method with POST\n"),
+            Self::NotAllowed { get: false } => (405, "call the method with POST\n"),
+            Self::NotAllowed { get: true } => (405, "call the method with POST or GET\n"),
             Self::NotFound => (404, "there is nothing at this path\n"),
             Self::Failed => (500, "the server failed to answer\n"),
             Self::TooMany => (503, "too many connections; try again later\n"),
@@ -146,7 +150,8 @@ pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
         put(b"content-type", b"text/plain; charset=utf-8", Indexing::Literal);
         match why {
             Unserved::TooMany => put(b"retry-after", b"1", Indexing::Literal),
-            Unserved::NotAllowed => put(b"allow", b"POST", Indexing::Literal),
+            Unserved::NotAllowed { get: false } => put(b"allow", b"POST", Indexing::Literal),
+            Unserved::NotAllowed { get: true } => put(b"allow", b"GET, POST", Indexing::Literal),
             _ => {}
         }
     });

@@ -27,6 +27,12 @@ pub(crate) struct Route {
     has_side_effects: bool,
 }
 
+impl Route {
+    fn takes_get(&self) -> bool {
+        !(self.is_streaming_in || self.is_streaming_out || self.has_side_effects)
+    }
+}
+
 /// The types of all methods, for calls in JSON.
 struct Types {
     schema: Arc<Schema>,
@@ -137,8 +143,10 @@ pub(crate) enum Plan {
     Unsupported,
     /// A browser asks whether a page may call.
     Preflight,
-    /// Another verb than POST, or a GET of a method that may change something: HTTP 405.
-    NotAllowed,
+    /// Another verb than POST, or than GET of a method that may be called so: HTTP 405.
+    NotAllowed {
+        get: bool,
+    },
 }
 
 impl Plan {
@@ -150,7 +158,7 @@ impl Plan {
             (b"POST", _) => Self::post(head, routes, known),
             (b"GET", Some(method)) => Self::get(head, routes, method, query),
             (_, Some(_)) if is_preflight(head) => Self::Preflight,
-            (_, Some(_)) => Self::NotAllowed,
+            (_, Some(method)) => Self::NotAllowed { get: routes.table[method].takes_get() },
             (_, None) => Self::Http,
         }
     }
@@ -176,9 +184,8 @@ impl Plan {
     }
 
     fn get(head: &Head, routes: &Routes, method: usize, query: &str) -> Self {
-        let Route { is_streaming_in, is_streaming_out, has_side_effects, .. } = routes.table[method];
-        if is_streaming_in || is_streaming_out || has_side_effects {
-            return Self::NotAllowed;
+        if !routes.table[method].takes_get() {
+            return Self::NotAllowed { get: false };
         }
         let Some(Get { codec, terms, message }) = Get::read(head, query.as_bytes()) else { return Self::Unsupported };
         let dialect = Dialect::get(codec);

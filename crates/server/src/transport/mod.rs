@@ -27,6 +27,7 @@ use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
 use self::{counts::Counts, health::Health, threads::Threads, watch::Watch};
 use crate::{
+    contract,
     http::{self, Services},
     index::Index,
 };
@@ -78,7 +79,7 @@ impl Transport {
             service.start(&mut serving)?;
         }
         let services: Services = services.into();
-        let site = http::site(Arc::clone(&services), metrics).and(site);
+        let site = contract::add_to(http::site(Arc::clone(&services), metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
         let builder = builder.http(pages).cors(cors);
