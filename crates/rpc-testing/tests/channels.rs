@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use quire_rpc::client::{Codec, Protocol, Settings};
+use quire_rpc::client::{Codec, HttpVersion, Protocol, Settings};
 use quire_rpc::{Code, Encoding, Limits, Request, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
@@ -13,10 +13,16 @@ use support::{Running, text};
 /// All that a channel can speak.
 fn all() -> Vec<Settings> {
     let mut all = Vec::new();
-    for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
+    for (protocol, http) in [
+        (Protocol::Grpc, HttpVersion::Http2),
+        (Protocol::GrpcWeb, HttpVersion::Http2),
+        (Protocol::GrpcWeb, HttpVersion::Http1),
+        (Protocol::Connect, HttpVersion::Http2),
+        (Protocol::Connect, HttpVersion::Http1),
+    ] {
         for codec in [Codec::Proto, Codec::Json] {
             for compression in [None, Some((Encoding::Gzip, 10)), Some((Encoding::Zstd, 10))] {
-                all.push(Settings { protocol, codec, compression, ..Settings::default() });
+                all.push(Settings { protocol, http, codec, compression, ..Settings::default() });
             }
         }
     }
@@ -26,7 +32,8 @@ fn all() -> Vec<Settings> {
 async fn for_each_protocol<F: Future<Output = ()>>(limits: Limits, check: impl Fn(EchoClient, String) -> F) {
     let server = Running::with(limits, |builder| builder.compress(Encoding::Gzip, 10)).await;
     for settings in all() {
-        let spoken = format!("{:?} {:?} {:?}", settings.protocol, settings.codec, settings.compression);
+        let spoken =
+            format!("{:?} {:?} {:?} {:?}", settings.protocol, settings.http, settings.codec, settings.compression);
         check(EchoClient::new(server.channel(settings).await), spoken).await;
     }
 }

@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quire_rpc::client::{Channel, Codec, Path, Protocol, Settings};
+use quire_rpc::client::{Channel, Codec, HttpVersion, Path, Protocol, Settings};
 use quire_rpc::prost::Message;
 use quire_rpc::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use quire_rpc::rustls::{ClientConfig, RootCertStore};
@@ -53,6 +53,11 @@ fn channel(request: &ClientCompatRequest) -> Result<Channel, Failure> {
             _ => Protocol::Connect,
         },
         codec: if request.codec() == wire::Codec::Json { Codec::Json } else { Codec::Proto },
+        http: if request.http_version() == wire::HttpVersion::HttpVersion1 {
+            HttpVersion::Http1
+        } else {
+            HttpVersion::Http2
+        },
         compression: encoding.map(|encoding| (encoding, 0)),
         accepts: encoding.into_iter().collect(),
         get_bytes_max: request.use_get_http_method.then_some(GET_BYTES_MAX),

@@ -51,8 +51,8 @@ pub(super) struct Answer {
 }
 
 /// Names and values before the messages belong to a failure too, if it is all that the caller gets.
-fn with_head(mut status: Status, metadata: &Metadata) -> Status {
-    if !metadata.is_empty() {
+pub(super) fn with_head(mut status: Status, metadata: &Metadata) -> Status {
+    if !metadata.is_empty() && !metadata.is_same_block(status.metadata()) {
         let mut all = metadata.clone();
         all.extend(status.metadata());
         *status.metadata_mut() = all;

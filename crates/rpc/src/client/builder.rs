@@ -9,8 +9,10 @@ use std::sync::Arc;
 use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
 
 use super::channel::Channel;
+#[cfg(feature = "http1")]
+use super::pool;
 use super::reconnect;
-use super::settings::{ConnectError, Settings};
+use super::settings::{ConnectError, HttpVersion, Settings};
 use super::target::Target;
 
 impl Channel {
@@ -57,12 +59,9 @@ impl Builder {
         Ok(Self { target, has_tls: false, settings: Settings::default() })
     }
 
-    /// How to speak TLS; needed for `https`. ALPN is set to `h2` if the configuration names nothing.
+    /// How to speak TLS; needed for `https`. ALPN is set to the settings' HTTP if the configuration names nothing.
     #[cfg(feature = "tls")]
-    pub fn tls(mut self, mut config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
-        if config.alpn_protocols.is_empty() {
-            Arc::make_mut(&mut config).alpn_protocols.push(b"h2".to_vec());
-        }
+    pub fn tls(mut self, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
         let host = self.target.host.clone();
         let name = ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?;
         self.target.tls = Some((config, name));
@@ -84,13 +83,29 @@ impl Builder {
     }
 
     /// The channel, which connects when it is first used. Must be called within a tokio runtime.
-    pub fn connect_lazy(self) -> Result<Channel, ConnectError> {
+    pub fn connect_lazy(mut self) -> Result<Channel, ConnectError> {
         if self.target.is_https && !self.has_tls {
             return Err(ConnectError("https needs a TLS configuration; give one with tls()".to_owned()));
         }
+        if !self.settings.http.carries(self.settings.protocol) {
+            let message = "gRPC needs HTTP/2; over HTTP/1.1, set the protocol to GrpcWeb or Connect";
+            return Err(ConnectError(message.to_owned()));
+        }
+        #[cfg(feature = "tls")]
+        if let Some((config, _)) = &mut self.target.tls
+            && config.alpn_protocols.is_empty()
+        {
+            Arc::make_mut(config).alpn_protocols.push(self.settings.http.alpn().to_vec());
+        }
         let settings = Arc::new(self.settings);
         let target = Arc::new(self.target);
-        let lanes = (0..settings.connections.max(1)).map(|_| reconnect::spawn(&target, &settings)).collect();
+        let lanes = match settings.http {
+            HttpVersion::Http2 => {
+                (0..settings.connections.max(1)).map(|_| reconnect::spawn(&target, &settings)).collect()
+            }
+            #[cfg(feature = "http1")]
+            HttpVersion::Http1 => vec![pool::spawn(&target, &settings)],
+        };
         Ok(Channel::new(lanes, settings))
     }
 

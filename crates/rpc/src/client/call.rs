@@ -15,6 +15,7 @@ use futures_core::Stream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::answer::with_head;
 use super::channel::Channel;
 use super::command::{Body, Command, Failure, Outgoing, RawReply, ReplyTo, Start};
 use super::lane::Lane;
@@ -303,13 +304,7 @@ where
 /// The one message of an answer that may have no more.
 async fn only_message<Res: Decode>(reply: Response<Streaming<Res>>) -> Result<Response<Res>, Status> {
     let ResponseParts { message: mut stream, metadata, .. } = reply.into_parts();
-    let failed = |mut status: Status| {
-        // No one else gets what stood before the messages.
-        let mut all = metadata.clone();
-        all.extend(status.metadata());
-        *status.metadata_mut() = all;
-        status
-    };
+    let failed = |status| with_head(status, &metadata);
     let Some(message) = stream.message().await.map_err(failed)? else {
         return Err(Status::unimplemented("the answer holds no message"));
     };

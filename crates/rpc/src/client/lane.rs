@@ -113,6 +113,15 @@ impl Lane {
         self.task.wake();
     }
 
+    /// The task is over: fails what came too late.
+    pub(super) fn end(&self) {
+        let status = Status::unavailable("the channel is closed");
+        for command in std::mem::take(&mut *self.lock()) {
+            command.fail(&status, true);
+        }
+        self.set_state(State::Closed);
+    }
+
     pub(super) async fn closed(&self) {
         let _ = self.state.subscribe().wait_for(|state| *state == State::Closed).await;
     }

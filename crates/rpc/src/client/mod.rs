@@ -12,8 +12,12 @@ mod calls;
 mod channel;
 mod command;
 mod connection;
+#[cfg(feature = "http1")]
+mod exchange;
 mod lane;
 mod path;
+#[cfg(feature = "http1")]
+mod pool;
 mod raw;
 mod reconnect;
 mod request;
@@ -29,7 +33,7 @@ pub use channel::Channel;
 pub use path::Path;
 pub use raw::{RawAnswer, RawReply, WireMessage};
 pub use retry::RetryPolicy;
-pub use settings::{ConnectError, Protocol, Settings};
+pub use settings::{ConnectError, HttpVersion, Protocol, Settings};
 pub use traffic::Traffic;
 
 pub use crate::protocol::Codec;

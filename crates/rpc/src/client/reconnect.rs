@@ -4,7 +4,6 @@
 //!
 //! Implements: gRPC's "Connection Backoff".
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::Poll;
@@ -61,13 +60,7 @@ async fn run(lane: Arc<Lane>, target: Arc<Target>, settings: Arc<Settings>) {
         failures += 1;
         back_off(&lane, Instant::now() + pause, &Status::unavailable(reason)).await;
     }
-    lane.fail_impatient(&Status::unavailable("the channel is closed"));
-    let mut left = VecDeque::new();
-    lane.take(&mut left);
-    for command in left {
-        command.fail(&Status::unavailable("the channel is closed"), true);
-    }
-    lane.set_state(State::Closed);
+    lane.end();
 }
 
 /// Waits for the next try, and tells calls that come meanwhile why they fail.

@@ -22,6 +22,33 @@ pub enum Protocol {
     Connect,
 }
 
+/// The HTTP under a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// One connection takes any number of calls at once.
+    #[default]
+    Http2,
+    /// A connection takes one call at a time; streams both ways at once, and gRPC, need HTTP/2.
+    #[cfg(feature = "http1")]
+    Http1,
+}
+
+impl HttpVersion {
+    /// Whether calls in this protocol can be made over it.
+    pub(super) fn carries(self, protocol: Protocol) -> bool {
+        self == Self::Http2 || protocol != Protocol::Grpc
+    }
+
+    /// Its name in TLS (RFC 7301).
+    pub(super) fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http2 => b"h2",
+            #[cfg(feature = "http1")]
+            Self::Http1 => b"http/1.1",
+        }
+    }
+}
+
 /// What a channel allows and does.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -32,9 +59,13 @@ pub struct Settings {
     /// Connect only: a unary call of a method without side effects is a GET, which caches can answer, if its path and
     /// query have at most so many bytes; none: every call is a POST.
     pub get_bytes_max: Option<usize>,
+    /// The HTTP under it.
+    pub http: HttpVersion,
+    /// Connections over HTTP/1.1; further calls wait for one.
+    pub http1_connections_max: usize,
     /// Limits of each connection's HTTP/2.
     pub http2: quire_http2::Config,
-    /// Connections to the server.
+    /// Connections over HTTP/2.
     pub connections: usize,
     /// Calls at once on a connection, if the server allows as many; further ones wait for their turn.
     pub calls_per_connection_max: usize,
@@ -72,6 +103,8 @@ impl Default for Settings {
             protocol: Protocol::default(),
             codec: Codec::default(),
             get_bytes_max: None,
+            http: HttpVersion::default(),
+            http1_connections_max: 8,
             http2: quire_http2::Config {
                 stream_window_bytes: 1024 * 1024,
                 connection_window_bytes: 4 * 1024 * 1024,
