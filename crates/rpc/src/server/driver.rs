@@ -17,6 +17,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::calls::Calls;
 use super::limits::Limits;
+use super::shared::Shared;
+use crate::envelope::Peer;
 use crate::io::{Inlet, poll_write};
 
 /// Rounds in one poll before other connections have their turn.
@@ -52,19 +54,20 @@ pub(super) struct Driver<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
-    pub(super) fn new(
+    pub(super) fn boxed(
         io: T,
         first_bytes: Vec<u8>,
-        calls: Calls,
-        limits: Arc<Limits>,
+        shared: Arc<Shared>,
+        peer: Arc<Peer>,
         draining: Pin<Box<dyn Future<Output = ()> + Send>>,
-    ) -> Self {
+        refusing: bool,
+    ) -> Box<Self> {
         let now = Instant::now();
-        Self {
+        Box::new(Self {
             io,
             inlet: Inlet::new(first_bytes),
-            calls,
-            limits,
+            limits: Arc::clone(&shared.limits),
+            calls: Calls::new(shared, peer, refusing),
             stage: Stage::Open,
             failure: None,
             timer: Box::pin(tokio::time::sleep_until(now)),
@@ -75,12 +78,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             ping_sent_at: None,
             stuck_since: None,
             cut_at: None,
-        }
+        })
     }
 
     /// Runs the connection to its end; the answer is the reason, for a log.
-    pub(super) async fn run(mut self) -> String {
-        let first = self.inlet.begin(|input| self.calls.take_in(input));
+    pub(super) async fn run(mut self: Box<Self>) -> String {
+        let driver = &mut *self;
+        let first = driver.inlet.begin(|input| driver.calls.take_in(input));
         self.failure = first.err();
         std::future::poll_fn(|cx| self.poll(cx)).await
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use quire_http2::PREFACE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::calls::Calls;
 use super::driver::Driver;
 #[cfg(feature = "http1")]
 use super::http1;
@@ -39,18 +38,19 @@ where
     let mut first = Vec::with_capacity(PREFACE.len());
     let look = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first));
     // A peer that has sent nothing has nothing to finish.
-    let Some(looked) = before(look, &mut draining).await else { return "drained".to_owned() };
+    let Some(looked) = before(Box::pin(look), &mut draining).await else { return "drained".to_owned() };
     match looked {
         Err(_) => "no first bytes in time".to_owned(),
         Ok(Err(error)) => format!("read: {error}"),
         Ok(Ok(true)) => {
-            let limits = Arc::clone(&shared.limits);
-            let calls = Calls::new(shared, peer, refusing);
-            Driver::new(io, first, calls, limits, draining).run().await
+            // Each way behind a box, so that a connection's task has no room for what its own way does not need.
+            Driver::boxed(io, first, shared, peer, draining, refusing).run().await
         }
         Ok(Ok(false)) if first.is_empty() => "closed by the peer".to_owned(),
         #[cfg(feature = "http1")]
-        Ok(Ok(false)) if may_be_http1(&first) => http1::serve(first, io, shared, peer, draining, refusing).await,
+        Ok(Ok(false)) if may_be_http1(&first) => {
+            Box::pin(http1::serve(first, io, shared, peer, draining, refusing)).await
+        }
         Ok(Ok(false)) => {
             let _ = tokio::time::timeout(LINGER, hang_up(&mut io)).await;
             "neither HTTP/2 nor HTTP/1.1".to_owned()

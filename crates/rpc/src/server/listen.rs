@@ -177,7 +177,8 @@ impl Server {
         };
         #[cfg(feature = "tls")]
         if let Some(tls) = shared.tls.clone() {
-            return run_tls(tls, io, shared, peer, draining, refusing).await;
+            // In a box: a connection in clear has no room for TLS.
+            return Box::pin(run_tls(tls, io, shared, peer, draining, refusing)).await;
         }
         first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
     }
