@@ -139,6 +139,18 @@ def test_the_page_reads_a_stream(chromium, explorer):
     assert "Surviving College" in answer and "Cooking for the Impatient" in answer
 
 
+def test_a_stream_without_an_end_is_shown_as_it_comes_and_stops_when_told(chromium, explorer):
+    tail = explorer("/bookstore.Admin/TailLog")
+    fill(tail, {"afterNumber": "0"})
+    first, = [button for button in tail.find_elements(By.TAG_NAME, "button") if button.text.startswith("POST")]
+    first.click()
+    answer = WebDriverWait(chromium, 20).until(lambda _: tail.find_element(By.CLASS_NAME, "answer"))
+    WebDriverWait(chromium, 20).until(lambda _: "LOG_ENTRY_KIND_ADDED" in answer.text)
+    stop, = [button for button in tail.find_elements(By.TAG_NAME, "button") if button.text == "Stop"]
+    stop.click()
+    WebDriverWait(chromium, 20).until(lambda _: tail.find_element(By.CLASS_NAME, "status").text == "stopped")
+
+
 def test_the_page_asks_a_path_with_a_query(chromium, explorer):
     search = explorer("/search")
     for field, value in zip(search.find_elements(By.TAG_NAME, "input"), ["locations1", "Jacobs"]):
