@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::{ClientConfig, pki_types::ServerName};
@@ -12,11 +13,14 @@ use super::channel::Channel;
 #[cfg(feature = "http1")]
 use super::pool;
 use super::reconnect;
+#[cfg(unix)]
+use super::resolve::Address;
+use super::resolve::{Name, Resolver};
 use super::settings::{ConnectError, HttpVersion, Settings};
 use super::target::Target;
 
 impl Channel {
-    /// A channel to `http://host:port` or `https://host:port`.
+    /// A channel to `http://host:port`, `https://host:port` or, for a Unix socket, `unix:/path`.
     pub fn builder(address: &str) -> Result<Builder, ConnectError> {
         Builder::new(address)
     }
@@ -26,6 +30,8 @@ impl Channel {
 #[must_use]
 pub struct Builder {
     target: Target,
+    /// What certificates are checked for.
+    host: String,
     has_tls: bool,
     settings: Settings,
 }
@@ -38,32 +44,50 @@ impl fmt::Debug for Builder {
 
 impl Builder {
     fn new(address: &str) -> Result<Self, ConnectError> {
-        let wrong = || ConnectError(format!("{address:?} is no address; write http://host:port or https://host:port"));
+        #[cfg(unix)]
+        if let Some(path) = address.strip_prefix("unix:") {
+            return Ok(Self::of("localhost", "localhost", false, vec![Address::Unix(path.into())]));
+        }
+        let wrong = || {
+            let forms = "http://host:port, https://host:port or unix:/path";
+            ConnectError(format!("{address:?} is no address; write {forms}"))
+        };
         let uri: http::Uri = address.parse().map_err(|_| wrong())?;
         let is_https = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
             _ => return Err(wrong()),
         };
-        let host = uri.host().ok_or_else(wrong)?.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let host = uri.host().ok_or_else(wrong)?.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-        let authority = uri.authority().ok_or_else(wrong)?.as_str().to_owned();
+        let authority = uri.authority().ok_or_else(wrong)?.as_str();
+        Ok(Self::of(authority, host, is_https, Name { host: host.to_owned(), port }))
+    }
+
+    fn of(authority: &str, host: &str, is_https: bool, resolver: impl Resolver) -> Self {
         let target = Target {
-            authority,
-            host,
-            port,
+            authority: authority.to_owned(),
+            resolver: Box::new(resolver),
+            turn: AtomicUsize::new(0),
             is_https,
             #[cfg(feature = "tls")]
             tls: None,
         };
-        Ok(Self { target, has_tls: false, settings: Settings::default() })
+        Self { target, host: host.to_owned(), has_tls: false, settings: Settings::default() }
+    }
+
+    /// Where to connect, in place of what the system's resolver says of the host: a list of addresses, or a
+    /// [`Resolver`]. Connections go to the addresses in turn, so [`Settings::connections`] should be at least their
+    /// number.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.target.resolver = Box::new(resolver);
+        self
     }
 
     /// How to speak TLS; needed for `https`. ALPN is set to the settings' HTTP if the configuration names nothing.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
-        let host = self.target.host.clone();
-        let name = ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?;
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| ConnectError(error.to_string()))?;
         self.target.tls = Some((config, name));
         self.target.is_https = true;
         self.has_tls = true;

@@ -1,4 +1,4 @@
-//! A [`Channel`]: connections to one server, and which of them the next call takes.
+//! A [`Channel`]: its connections, and which of them the next call takes.
 //!
 //! Must not know calls.
 //!
@@ -24,7 +24,8 @@ impl Drop for Inner {
     }
 }
 
-/// A way to one server; clones share its connections, which close when the last clone is dropped.
+/// A way to a server, or to several that answer alike; clones share its connections, which close when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct Channel {
     inner: Arc<Inner>,

@@ -1,4 +1,4 @@
-//! The client: a [`Channel`] to one server, over one or several connections.
+//! The client: a [`Channel`] to a server, or to several that answer alike, over one or several connections.
 //!
 //! Must not know generated code; that calls the four methods of the channel, one for each shape.
 //!
@@ -21,6 +21,7 @@ mod pool;
 mod raw;
 mod reconnect;
 mod request;
+mod resolve;
 mod retry;
 mod send;
 mod settings;
@@ -32,6 +33,7 @@ pub use call::IntoStreamingRequest;
 pub use channel::Channel;
 pub use path::Path;
 pub use raw::{RawAnswer, RawReply, WireMessage};
+pub use resolve::{Address, Resolver};
 pub use retry::RetryPolicy;
 pub use settings::{ConnectError, HttpVersion, Protocol, Settings};
 pub use traffic::Traffic;

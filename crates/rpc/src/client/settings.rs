@@ -65,7 +65,7 @@ pub struct Settings {
     pub http1_connections_max: usize,
     /// Limits of each connection's HTTP/2.
     pub http2: quire_http2::Config,
-    /// Connections over HTTP/2.
+    /// Connections over HTTP/2; calls take them in turn, passing over those that cannot be reached.
     pub connections: usize,
     /// Calls at once on a connection, if the server allows as many; further ones wait for their turn.
     pub calls_per_connection_max: usize,

@@ -1,4 +1,4 @@
-//! Where a server is, and a socket to it: TCP, and TLS where asked for.
+//! The servers of a channel, and a socket to one of them: TCP or Unix, and TLS where asked for.
 //!
 //! Must not know HTTP/2.
 //!
@@ -7,19 +7,24 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 #[cfg(feature = "tls")]
 use tokio_rustls::{TlsConnector, rustls::ClientConfig, rustls::pki_types::ServerName};
 
+use super::resolve::{Address, AnyResolver};
 use super::traffic::{Counted, Counters};
 
-/// Where the server is and how to speak to it.
+/// Where the servers are and how to speak to them.
 pub(super) struct Target {
     pub(super) authority: String,
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(super) resolver: Box<dyn AnyResolver>,
+    /// Connections made so far, so that each takes the next address.
+    pub(super) turn: AtomicUsize,
     pub(super) is_https: bool,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
@@ -30,14 +35,41 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
 impl Target {
+    /// A connection to the next server in turn, or to another if that cannot be reached.
     pub(super) async fn connect(&self, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        tcp.set_nodelay(true)?;
-        let tcp = Counted::new(tcp, Arc::clone(counters));
+        let mut addresses = self.resolver.resolve_any().await?;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let first = turn.checked_rem(addresses.len()).unwrap_or(0);
+        addresses.rotate_left(first);
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the resolver knows no address");
+        for address in addresses {
+            match self.connect_to(address, counters).await {
+                Ok(transport) => return Ok(transport),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(&self, address: Address, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
+        match address {
+            Address::Tcp(address) => {
+                let tcp = TcpStream::connect(address).await?;
+                tcp.set_nodelay(true)?;
+                self.secure(Counted::new(tcp, Arc::clone(counters))).await
+            }
+            #[cfg(unix)]
+            Address::Unix(path) => {
+                self.secure(Counted::new(UnixStream::connect(path).await?, Arc::clone(counters))).await
+            }
+        }
+    }
+
+    async fn secure<T: Transport + 'static>(&self, io: T) -> io::Result<Pin<Box<dyn Transport>>> {
         #[cfg(feature = "tls")]
         if let Some((config, name)) = &self.tls {
-            return Ok(Box::pin(TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp).await?));
+            return Ok(Box::pin(TlsConnector::from(Arc::clone(config)).connect(name.clone(), io).await?));
         }
-        Ok(Box::pin(tcp))
+        Ok(Box::pin(io))
     }
 }
