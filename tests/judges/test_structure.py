@@ -203,6 +203,8 @@ BOUNDARIES = [
     ("only one list names the services", SERVICES, "server/src/config", []),
     ("only one list names the services", SERVICES, "server/src/serve.rs", []),
     ("only one list names the services", SERVICES, "server/src/http.rs", []),
+    ("only one list names the services", SERVICES, "server/src/contract.rs", []),
+    ("the OpenAPI document knows no service", SERVICES, "openapi/src", []),
     ("a report knows no run", r"\bcrate::(?:cli|plan|recorder|run|schedule|workload)\b", "bench/src/report", []),
     ("the bench's clock and recorder know no protocol", r"(?i)\b(?:grpc|http|tcp)", "bench/src/recorder.rs", []),
     ("the bench's clock and recorder know no protocol", r"(?i)\b(?:grpc|http|tcp)", "bench/src/schedule.rs", []),
