@@ -22,7 +22,8 @@ struct CachedHead {
 /// Heads by the bytes of their blocks. A block has one place, by its hash; a later block takes it over.
 #[derive(Debug, Default)]
 pub(super) struct BlockCache {
-    entries: Vec<Option<CachedHead>>,
+    /// In boxes, since most connections send one block or two.
+    entries: Vec<Option<Box<CachedHead>>>,
 }
 
 impl BlockCache {
@@ -43,7 +44,7 @@ impl BlockCache {
         if block.len() > CACHED_BLOCK_BYTES {
             return None;
         }
-        let entry = self.entries.get(Self::place(block))?.as_ref()?;
+        let entry = self.entries.get(Self::place(block))?.as_deref()?;
         let same = entry.generation == generation
             && entry.section == section
             && entry.length == block.len()
@@ -60,7 +61,8 @@ impl BlockCache {
         }
         let mut bytes = [0; CACHED_BLOCK_BYTES];
         bytes[..block.len()].copy_from_slice(block);
-        self.entries[Self::place(block)] =
-            Some(CachedHead { generation, section, length: block.len(), block: bytes, head: Arc::clone(head) });
+        let length = block.len();
+        let cached = CachedHead { generation, section, length, block: bytes, head: Arc::clone(head) };
+        self.entries[Self::place(block)] = Some(Box::new(cached));
     }
 }

@@ -115,6 +115,10 @@ impl Calls {
         let index = stream.index();
         while self.slots.len() <= index {
             self.wakers.push(self.wakes.waker(self.slots.len()));
+            // An idle connection keeps room for as many calls as it ever had, and not for four.
+            if self.slots.len() == self.slots.capacity() {
+                self.slots.reserve_exact(self.slots.len().max(1));
+            }
             self.slots.push(Slot { stream, phase: Phase::Free, started_at: self.now });
         }
         &mut self.slots[index]
