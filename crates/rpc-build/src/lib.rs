@@ -70,7 +70,9 @@ impl Builder {
         let directory = env::var_os("OUT_DIR").map(PathBuf::from).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "OUT_DIR is not set: call this from a build script")
         })?;
-        let first = protos.first().and_then(|proto| proto.as_ref().file_stem()).ok_or(io::ErrorKind::InvalidInput)?;
+        let first = protos.first().and_then(|proto| proto.as_ref().file_stem());
+        let first =
+            first.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "name at least one .proto file"))?;
         let descriptors = format!("{}.descriptors", first.to_string_lossy());
         let mut compiler = protox::Compiler::new(includes).map_err(io::Error::other)?;
         compiler.include_source_info(true).include_imports(true).open_files(protos).map_err(io::Error::other)?;
