@@ -16,7 +16,7 @@ use crate::codec::Payload;
 use crate::compression::Encoding;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
-use crate::protocol::{Begun, Framing, Spoken};
+use crate::protocol::{AnswerHead, ClientDialect, Framing};
 use crate::status::Status;
 use crate::streaming::Inbox;
 use crate::transcode::Reading;
@@ -35,7 +35,7 @@ pub(super) enum Reply {
 
 /// An answer of which more is to come.
 pub(super) struct Answer {
-    spoken: Spoken,
+    dialect: ClientDialect,
     pub(super) reply: Reply,
     head: Option<(Arc<Head>, Option<Encoding>)>,
     /// The caller wants to know when the head was read.
@@ -63,7 +63,7 @@ pub(super) fn with_head(mut status: Status, metadata: &Metadata) -> Status {
 impl Answer {
     /// `inbox`: makes the queue of a stream.
     pub(super) fn new(
-        spoken: Spoken,
+        dialect: ClientDialect,
         to: ReplyTo,
         message_bytes_max: usize,
         (is_timed, is_unread): (bool, bool),
@@ -73,13 +73,13 @@ impl Answer {
             ReplyTo::Unary(to) => Reply::Unary { to, message: None },
             ReplyTo::Stream(to) => Reply::Stream { to: Some(to), inbox: inbox() },
         };
-        let assembler = if spoken.is_plain {
+        let assembler = if dialect.is_plain {
             Assembler::default()
         } else {
-            Assembler::of(spoken.protocol.framing()).ended_by(spoken.protocol.end_flag())
+            Assembler::of(dialect.protocol.framing()).ended_by(dialect.protocol.end_flag())
         };
         Self {
-            spoken,
+            dialect,
             reply,
             head: None,
             is_timed,
@@ -95,7 +95,7 @@ impl Answer {
     /// Takes the head. If it is no answer's, the call fails.
     #[inline]
     pub(super) fn head(&mut self, head: &Arc<Head>) -> Result<(), Status> {
-        let Spoken { protocol, codec, is_plain } = self.spoken;
+        let ClientDialect { protocol, codec, is_plain } = self.dialect;
         let known = if is_plain { head.memo(|| protocol.begin(codec, head)) } else { None };
         let read;
         let begun = if let Some(begun) = known {
@@ -105,7 +105,7 @@ impl Answer {
             &read
         };
         match begun {
-            Begun::Messages(encoding) => {
+            AnswerHead::Messages(encoding) => {
                 self.head = Some((Arc::clone(head), *encoding));
                 if let Reply::Stream { to, inbox } = &mut self.reply
                     && let Some(to) = to.take()
@@ -115,13 +115,13 @@ impl Answer {
                 }
                 Ok(())
             }
-            Begun::Failure(encoding) => {
+            AnswerHead::Failure(encoding) => {
                 self.head = Some((Arc::clone(head), *encoding));
                 self.is_failure = true;
                 self.assembler = Assembler::of(Framing::Whole);
                 Ok(())
             }
-            Begun::Refused(status) => Err(with_head(status.clone(), &protocol.metadata(head))),
+            AnswerHead::Refused(status) => Err(with_head(status.clone(), &protocol.metadata(head))),
         }
     }
 
@@ -138,7 +138,7 @@ impl Answer {
             if self.assembler.is_ending() {
                 let encoding = self.head.as_ref().and_then(|(_, encoding)| *encoding);
                 let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max };
-                let outcome = self.spoken.protocol.read_end(reading.open(framed)?.as_slice());
+                let outcome = self.dialect.protocol.read_end(reading.open(framed)?.as_slice());
                 self.outcome = Some(Box::new(outcome));
                 continue;
             }
@@ -170,7 +170,7 @@ impl Answer {
     #[inline]
     pub(super) fn end(mut self, trailers: Option<&Arc<Head>>) {
         let outcome = self.outcome(trailers);
-        let (head_at, protocol) = (self.head_at, self.spoken.protocol);
+        let (head_at, protocol) = (self.head_at, self.dialect.protocol);
         match self.reply {
             Reply::Unary { to, message } => {
                 let whole = || {
@@ -213,7 +213,7 @@ impl Answer {
 
     #[inline]
     fn outcome(&mut self, trailers: Option<&Arc<Head>>) -> Result<Metadata, Status> {
-        let protocol = self.spoken.protocol;
+        let protocol = self.dialect.protocol;
         if let Some(outcome) = self.outcome.take() {
             return *outcome;
         }

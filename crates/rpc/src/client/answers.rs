@@ -1,4 +1,4 @@
-//! What a connection brings for its calls: heads, bodies and trailers, each for its answer.
+//! What a connection receives: each head, body and trailer goes to the answer of its call.
 //!
 //! Must not know how requests are sent.
 //!
@@ -31,7 +31,7 @@ impl Calls {
         }
     }
 
-    /// Notes when a head came, with one look at the clock for all heads of a read.
+    /// Notes when a head was read. All heads of one read share one look at the clock.
     #[inline]
     fn time_head(&mut self, stream: StreamKey) {
         let slot = self.slots.get_mut(stream.index()).and_then(Option::as_mut);
@@ -69,7 +69,7 @@ impl Calls {
     pub(super) fn finish(&mut self, stream: StreamKey, trailers: Option<&Arc<Head>>) {
         let Some(active) = self.take(stream) else { return };
         if !self.connection.is_receive_closed(stream) || self.connection.is_live(stream) {
-            // The server has answered before it had all of the request: the rest is not wanted.
+            // The server answered before the whole request was sent, so the rest need not be.
             self.connection.reset(stream, ErrorCode::CANCEL);
         }
         active.answer.end(trailers);

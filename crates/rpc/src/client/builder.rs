@@ -1,4 +1,4 @@
-//! What a channel is made of.
+//! How a channel is configured and made.
 //!
 //! Implements: RFC 9113 section 3 (starting HTTP/2; with TLS, section 3.2).
 
@@ -94,13 +94,13 @@ impl Builder {
         Ok(self)
     }
 
-    /// What calls name as the server, where that differs from the address.
+    /// The name of the server in requests, if it differs from the address.
     pub fn authority(mut self, authority: &str) -> Self {
         authority.clone_into(&mut self.target.authority);
         self
     }
 
-    /// Everything else.
+    /// Limits, timeouts, protocol and everything else.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
@@ -133,7 +133,7 @@ impl Builder {
         Ok(Channel::new(lanes, settings))
     }
 
-    /// The channel, once its first connection stands; or why it does not.
+    /// The channel, once all its connections are ready; or why one is not.
     pub async fn connect(self) -> Result<Channel, ConnectError> {
         let channel = self.connect_lazy()?;
         channel.all_ready().await?;

@@ -1,9 +1,8 @@
-//! A call from the caller's side: what is handed to a connection, and what is waited for.
+//! A call from the caller's side: it hands a request to a connection and waits for the answer.
 //!
 //! Must not know how a connection makes the call.
 //!
-//! Implements: gRPC over HTTP/2, "Requests", as far as the caller has a part in it, and the four kinds of method of
-//! gRPC's "Core concepts".
+//! Implements: the four kinds of method of gRPC's "Core concepts".
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,7 +36,7 @@ pub trait IntoStreamingRequest {
     type Stream: Stream<Item = Self::Message> + Send + 'static;
     /// Its messages.
     type Message;
-    /// With metadata around it.
+    /// The stream in a [`Request`].
     fn into_streaming_request(self) -> Request<Self::Stream>;
 }
 
@@ -60,7 +59,7 @@ impl<S: Stream + Send + 'static> IntoStreamingRequest for Request<S> {
 }
 
 impl Channel {
-    /// One message there, one back.
+    /// Sends one message and receives one.
     pub fn unary<Req, Res>(
         &self,
         path: &'static Path,
@@ -73,7 +72,7 @@ impl Channel {
         unary(self.clone(), path, request)
     }
 
-    /// One message there, a stream back.
+    /// Sends one message and receives a stream.
     pub async fn server_streaming<Req, Res>(
         &self,
         path: &'static Path,
@@ -87,7 +86,7 @@ impl Channel {
         streaming(self, path, request).await
     }
 
-    /// A stream there, one message back.
+    /// Sends a stream and receives one message.
     pub async fn client_streaming<S, Res>(
         &self,
         path: &'static Path,
@@ -102,7 +101,7 @@ impl Channel {
         only_message(reply).await
     }
 
-    /// A stream there, a stream back.
+    /// Sends a stream and receives a stream.
     pub async fn bidi_streaming<S, Res>(
         &self,
         path: &'static Path,
@@ -117,7 +116,7 @@ impl Channel {
     }
 }
 
-/// Tells the connection when the caller loses interest.
+/// Cancels the call if the caller drops its future.
 struct CancelOnDrop<'a> {
     lane: &'a Arc<Lane>,
     number: u64,
@@ -197,7 +196,7 @@ impl Writing<'_> {
     }
 }
 
-/// The path and query of a GET that has the message in it, if the call may be one.
+/// The path and query of a GET with the message in it; `None` if the call must be a POST.
 fn get_target(settings: &Settings, path: &Path, framed: &[u8]) -> Option<String> {
     let bytes_max =
         settings.get_bytes_max.filter(|_| settings.protocol == Protocol::Connect && !path.has_side_effects)?;
@@ -216,9 +215,9 @@ where
     let (message, request) = request.split();
     let json = path.json(settings.codec)?;
     let mut framed = Vec::with_capacity(message.encoded_len() + message::PREFIX_BYTES);
-    let spoken = settings.spoken(false);
+    let dialect = settings.dialect(false);
     let json_out = json.map(|(request, _)| request);
-    let writing = Writing { framing: spoken.framing(), json: json_out, compression: settings.compression };
+    let writing = Writing { framing: dialect.framing(), json: json_out, compression: settings.compression };
     writing.write(message, &mut framed)?;
     let get_target = get_target(settings, path, &framed);
     let mut tries = 1;
@@ -228,7 +227,7 @@ where
         let start = Start {
             number: next_number(),
             path,
-            spoken,
+            dialect,
             get_target: get_target.clone(),
             metadata: request.metadata().clone(),
             deadline,
@@ -281,7 +280,7 @@ where
     let start = Start {
         number: next_number(),
         path,
-        spoken: settings.spoken(true),
+        dialect: settings.dialect(true),
         get_target: None,
         metadata: request.metadata().clone(),
         deadline,
@@ -301,7 +300,7 @@ where
     Ok(Response::received(stream, raw.metadata, Metadata::new()))
 }
 
-/// The one message of an answer that may have no more.
+/// The message of an answer that must have exactly one.
 async fn only_message<Res: Decode>(reply: Response<Streaming<Res>>) -> Result<Response<Res>, Status> {
     let ResponseParts { message: mut stream, metadata, .. } = reply.into_parts();
     let failed = |status| with_head(status, &metadata);

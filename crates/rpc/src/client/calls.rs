@@ -1,4 +1,4 @@
-//! The calls of one client connection: commands in, requests out, and what the connection brings.
+//! The calls of one client connection: takes commands, sends requests, and hands on what the connection receives.
 //!
 //! Must not know the transport.
 //!
@@ -51,12 +51,12 @@ pub(super) struct Calls {
     heads: Vec<[CachedBlock; 4]>,
     /// Calls beyond what the server allows at once.
     waiting: VecDeque<Start>,
-    /// Streams with more to send than there is room.
+    /// Streams that wait for room to send more.
     pub(super) blocked: Vec<StreamKey>,
     pub(super) scratch: Vec<u8>,
     epoch: Instant,
     pub(super) now: Instant,
-    /// When the read that is being taken in came, if a call has asked.
+    /// When the current read came, if a call wants to know.
     pub(super) read_at: Option<std::time::Instant>,
     pub(super) pong_seen: bool,
 }
@@ -126,7 +126,7 @@ impl Calls {
         }
     }
 
-    /// Calls that were not begun, for another connection.
+    /// Takes the calls that have not begun, for another connection.
     pub(super) fn take_waiting(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.waiting).into_iter().map(Command::Start).collect()
     }
@@ -143,15 +143,15 @@ impl Calls {
         if self.heads.len() <= head_number {
             self.heads.resize_with(head_number + 1, Default::default);
         }
-        let framing = start.spoken.framing();
+        let framing = start.dialect.framing();
         let head = RequestHead::new(&start, &self.target, &self.accepted, timeout);
-        let variant = usize::from(head.asked.encoding.is_some()) + 2 * usize::from(framing == Framing::Whole);
+        let variant = usize::from(head.terms.encoding.is_some()) + 2 * usize::from(framing == Framing::Whole);
         let mut uncached = CachedBlock::default();
         let cache = if head.is_usual() { &mut self.heads[head_number][variant] } else { &mut uncached };
-        let Ok(stream) = self.connection.open(cache, head.asked.is_get, |put| head.put(put)) else {
+        let Ok(stream) = self.connection.open(cache, head.terms.is_get, |put| head.put(put)) else {
             return start.reply_to.fail(Status::unavailable("the connection takes no more calls"), true);
         };
-        let Start { number, spoken, get_target, deadline, is_timed, is_unread, body, reply_to, .. } = start;
+        let Start { number, dialect, get_target, deadline, is_timed, is_unread, body, reply_to, .. } = start;
         self.make_room(stream);
         let outgoing = match body {
             _ if get_target.is_some() => None,
@@ -170,7 +170,7 @@ impl Calls {
         }
         let inbox = || Inbox::new(self.wakers[stream.index()].clone(), self.settings.unread_bytes_max);
         let message_bytes_max = self.settings.message_bytes_max;
-        let answer = Answer::new(spoken, reply_to, message_bytes_max, (is_timed, is_unread), inbox);
+        let answer = Answer::new(dialect, reply_to, message_bytes_max, (is_timed, is_unread), inbox);
         self.slots[stream.index()] = Some(Active { number, stream, answer, deadline, outgoing, unreleased: 0 });
     }
 
@@ -217,7 +217,7 @@ impl Calls {
         self.slots.get_mut(stream.index())?.as_mut().filter(|active| active.stream == stream)
     }
 
-    /// A server keeps the deadline too and cancels the stream; its clock may be looked at before the caller's.
+    /// The server keeps the deadline too: if it cancels the stream first, the call has still run out of time.
     fn deadline_kept(&mut self, stream: StreamKey, code: ErrorCode) -> Option<Status> {
         let deadline = self.active(stream)?.deadline?;
         let is_kept = code == ErrorCode::CANCEL && Instant::now() >= deadline;

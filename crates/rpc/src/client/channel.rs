@@ -24,8 +24,8 @@ impl Drop for Inner {
     }
 }
 
-/// A way to a server, or to several that answer alike; clones share its connections, which close when the last clone is
-/// dropped.
+/// Makes calls to a server, or to several that answer alike. Clones share the connections, which close when the last
+/// clone is dropped.
 #[derive(Clone)]
 pub struct Channel {
     inner: Arc<Inner>,
@@ -50,8 +50,8 @@ impl Channel {
         turns.clone().find(|lane| !lane.is_failing()).unwrap_or(&lanes[first % lanes.len()])
     }
 
-    /// Waits until a connection stands and the server has spoken on it, or for the failure of the try. No call was sent
-    /// if it fails.
+    /// Waits until a connection is ready: the server has sent its first frame. Fails if the attempt to connect does; no
+    /// call has been sent then.
     pub async fn ready(&self) -> Result<(), ConnectError> {
         self.lane().ready().await
     }
@@ -68,7 +68,7 @@ impl Channel {
         &self.inner.settings
     }
 
-    /// Lets every call finish, takes no new ones, and closes.
+    /// Takes no new calls, lets those in flight finish, and closes the connections.
     pub async fn close(&self) {
         for lane in &self.inner.lanes {
             lane.close();
@@ -78,7 +78,7 @@ impl Channel {
         }
     }
 
-    /// Bytes that went over the sockets of all connections so far, TLS and HTTP/2 included.
+    /// Bytes that went over the sockets of all connections so far, TLS and HTTP included.
     pub fn traffic(&self) -> Traffic {
         self.inner.lanes.iter().map(|lane| lane.traffic()).fold(Traffic::default(), Traffic::plus)
     }

@@ -15,7 +15,7 @@ use super::path::Path;
 use crate::compression::Encoding;
 use crate::message::Framed;
 use crate::metadata::Metadata;
-use crate::protocol::Spoken;
+use crate::protocol::ClientDialect;
 use crate::status::{Reach, Status};
 use crate::streaming::Inbox;
 
@@ -41,7 +41,7 @@ pub(super) struct RawReply {
     pub(super) encoding: Option<Encoding>,
     pub(super) message: Framed<Bytes>,
     pub(super) trailers: Metadata,
-    /// When the head was read, if the call asked for that.
+    /// When the head was read, if the call wants to know.
     pub(super) head_at: Option<std::time::Instant>,
 }
 
@@ -85,7 +85,7 @@ impl Body {
 pub(super) struct Start {
     pub(super) number: u64,
     pub(super) path: &'static Path,
-    pub(super) spoken: Spoken,
+    pub(super) dialect: ClientDialect,
     /// Path and query of a GET, which has the message in it.
     pub(super) get_target: Option<String>,
     pub(super) metadata: Metadata,
@@ -94,7 +94,7 @@ pub(super) struct Start {
     pub(super) compression: Option<Encoding>,
     /// The caller wants to know when the head of the answer was read.
     pub(super) is_timed: bool,
-    /// The answer's message is not wanted; it comes out empty.
+    /// The caller does not read the answer's message; it comes out empty.
     pub(super) is_unread: bool,
     pub(super) body: Body,
     pub(super) reply_to: ReplyTo,
@@ -102,7 +102,7 @@ pub(super) struct Start {
 
 /// What callers ask of a connection.
 pub(super) enum Command {
-    /// Only connect.
+    /// Connect, without a call.
     Connect,
     Start(Start),
     /// The caller no longer waits for the answer.

@@ -67,12 +67,12 @@ impl Connection {
         }
     }
 
-    /// Whether the server ever spoke: then the next connection is tried at once.
+    /// Whether the server has sent its first frame: then the next attempt to connect needs no pause.
     pub(super) fn was_ready(&self) -> bool {
         self.is_ready
     }
 
-    /// Runs to the end of the connection; what was not begun goes back to the lane for the next.
+    /// Runs until the connection ends; calls that have not begun go back to the lane, for the next connection.
     pub(super) async fn run(&mut self) -> String {
         let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
         if !self.is_retired {
@@ -90,12 +90,12 @@ impl Connection {
         reason
     }
 
-    /// Calls are under way that end on this connection, while others begin on the next.
+    /// Whether calls in flight end on this connection while new ones begin on the next.
     pub(super) fn is_retired(&self) -> bool {
         self.is_retired
     }
 
-    /// Lets the last calls end.
+    /// Runs until the calls in flight have ended.
     pub(super) async fn finish(mut self) {
         let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
         self.fail_calls(&reason);

@@ -122,7 +122,7 @@ fn request(start: &mut Start, target: &Target, accepted: &str) -> Result<http::R
             }
         }
     });
-    let from = body_start(start.spoken.framing());
+    let from = body_start(start.dialect.framing());
     let body = match std::mem::replace(&mut start.body, Body::Message(Vec::new())) {
         _ if start.get_target.is_some() => Outbound::Over,
         Body::Message(framed) => Outbound::Whole(Bytes::from(framed).slice(from..)),
@@ -182,7 +182,7 @@ pub(super) async fn run(
         let inbox = || Inbox::new(waker, ground.settings.unread_bytes_max);
         let message_bytes_max = ground.settings.message_bytes_max;
         let answer =
-            Answer::new(start.spoken, start.reply_to, message_bytes_max, (start.is_timed, start.is_unread), inbox);
+            Answer::new(start.dialect, start.reply_to, message_bytes_max, (start.is_timed, start.is_unread), inbox);
         let is_whole = exchange(&mut connection, request, answer, &ground).await;
         let is_ready = is_whole && matches!(timeout(LINGER, connection.ready()).await, Ok(Ok(())));
         is_ready.then_some(connection)

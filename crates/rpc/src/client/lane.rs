@@ -1,7 +1,7 @@
-//! One of a channel's connections over its lives: calls queue here for the task that connects and serves them.
+//! The queue between callers and the task that keeps a connection: calls wait here while it connects, and reconnects.
 //!
-//! Callers hand over through a queue under a lock that is held for a push; the task takes all of it at once and is
-//! woken once for all that came together.
+//! A caller holds the queue's lock for one push. The task takes the whole queue at once, and one wake-up serves all calls
+//! that came together.
 //!
 //! Must not know how a connection is made.
 //!
@@ -20,13 +20,13 @@ use super::settings::{ConnectError, Settings};
 use super::traffic::{Counters, Traffic};
 use crate::status::Status;
 
-/// Where a lane stands.
+/// The state of a lane's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
     Connecting,
     Ready,
-    /// The last try failed, for this reason; the next is due.
+    /// The last attempt to connect failed, for this reason; the next comes after a pause.
     Failing(String),
     Closed,
 }
@@ -85,9 +85,9 @@ impl Lane {
         &self.counters
     }
 
-    /// Takes all commands into an empty queue of the task's.
+    /// Takes all commands; `into` must be empty.
     pub(super) fn take(&self, into: &mut VecDeque<Command>) {
-        debug_assert!(into.is_empty(), "what was taken before is done");
+        debug_assert!(into.is_empty(), "the commands taken before are done");
         std::mem::swap(&mut *self.lock(), into);
     }
 
@@ -95,7 +95,7 @@ impl Lane {
         self.task.register(task);
     }
 
-    /// What the sockets of this lane's connections carried, over all its lives.
+    /// Bytes over the sockets of this lane's connections so far.
     pub(super) fn traffic(&self) -> Traffic {
         self.counters.read()
     }
@@ -152,16 +152,16 @@ impl Lane {
         .await;
     }
 
-    /// While the server cannot be reached, only calls that want to wait do.
-    pub(super) fn fail_impatient(&self, status: &Status) {
-        let (patient, impatient): (VecDeque<_>, VecDeque<_>) =
+    /// Fails the calls that do not wait for a connection, while the server cannot be reached.
+    pub(super) fn fail_fast(&self, status: &Status) {
+        let (waiting, failing): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut *self.lock()).into_iter().partition(Command::waits_for_ready);
         let mut queue = self.lock();
-        for command in patient.into_iter().rev() {
+        for command in waiting.into_iter().rev() {
             queue.push_front(command);
         }
         drop(queue);
-        for command in impatient {
+        for command in failing {
             command.fail(status, true);
         }
     }

@@ -178,11 +178,11 @@ impl Pool {
     fn open(&mut self) {
         if let Some(pause) = &self.pause {
             if self.live() == 0 {
-                // While the server cannot be reached, only calls that want to wait do.
-                let (patient, others): (VecDeque<_>, VecDeque<_>) =
+                // While the server cannot be reached, calls fail unless they wait for a connection.
+                let (waiting, failing): (VecDeque<_>, VecDeque<_>) =
                     std::mem::take(&mut self.waiting).into_iter().partition(|start| start.waits_for_ready);
-                self.waiting = patient;
-                for start in others {
+                self.waiting = waiting;
+                for start in failing {
                     start.reply_to.fail(pause.status.clone(), true);
                 }
             }

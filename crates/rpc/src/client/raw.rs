@@ -1,10 +1,11 @@
 //! Calls whose messages are bytes: for tools that learn a contract at run time, and for those that send one message
 //! a million times.
 //!
-//! Such calls are made once: retries are for calls whose meaning is known.
+//! Such calls are not retried, because the channel does not know what they do.
 //!
-//! Messages are in the channel's codec. Implements: gRPC over HTTP/2, "Length-Prefixed-Message", for messages that are
-//! encoded already.
+//! The messages are in the channel's codec.
+//!
+//! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", for messages that are encoded already.
 
 use std::time::Instant;
 
@@ -37,7 +38,7 @@ pub struct RawAnswer {
     pub reply: Result<RawReply, Status>,
 }
 
-/// The answer to a raw call, looked into only if asked.
+/// The answer to a raw call; its message is decompressed only on request.
 #[derive(Debug)]
 pub struct RawReply {
     reply: command::RawReply,
@@ -71,20 +72,20 @@ impl Channel {
         let mut framed = Vec::with_capacity(message::PREFIX_BYTES + encoded.len());
         framed.extend_from_slice(&message::prefix(0, false));
         framed.extend_from_slice(encoded);
-        match self.settings().spoken(false).framing() {
+        match self.settings().dialect(false).framing() {
             Framing::Whole => message::seal_whole(&mut framed, 0, self.settings().compression),
             _ => message::seal(&mut framed, 0, self.settings().compression),
         }
         WireMessage(framed.into())
     }
 
-    /// One message there, one back; also says when the answer began.
+    /// Sends one message and receives one; says when the answer's head was read.
     pub async fn unary_raw(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
         self.raw(path, request, false).await
     }
 
-    /// As [`Channel::unary_raw`], for loads: the answer's message is received and thrown away, and
-    /// [`RawReply::message`] is empty. Megabytes that are not read are then not gathered.
+    /// As [`Channel::unary_raw`], for load tests: the answer's message is received and dropped, so large answers take no
+    /// memory, and [`RawReply::message`] is empty.
     pub async fn unary_unread(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
         self.raw(path, request, true).await
     }
@@ -97,7 +98,7 @@ impl Channel {
         let start = Start {
             number: call::next_number(),
             path,
-            spoken: settings.spoken(false),
+            dialect: settings.dialect(false),
             get_target: None,
             metadata: request.metadata().clone(),
             deadline,

@@ -1,4 +1,4 @@
-//! The task of a lane: connects, has the connection serve its calls, and connects again.
+//! The task of a lane: connects, runs the connection, and connects again when it ends.
 //!
 //! Must not know calls.
 //!
@@ -63,12 +63,12 @@ async fn run(lane: Arc<Lane>, target: Arc<Target>, settings: Arc<Settings>) {
     lane.end();
 }
 
-/// Waits for the next try, and tells calls that come meanwhile why they fail.
+/// Waits for the next attempt; calls that come in the meantime fail, unless they wait for a connection.
 async fn back_off(lane: &Lane, until: Instant, status: &Status) {
     let mut sleep = std::pin::pin!(sleep_until(until));
     std::future::poll_fn(|cx| {
         lane.register(cx.waker());
-        lane.fail_impatient(status);
+        lane.fail_fast(status);
         if lane.is_closing() { Poll::Ready(()) } else { sleep.as_mut().poll(cx) }
     })
     .await;

@@ -36,7 +36,7 @@ pub trait Resolver: Send + Sync + 'static {
     fn resolve(&self) -> impl Future<Output = io::Result<Vec<Address>>> + Send;
 }
 
-impl<A: Clone + Into<Address> + Send + Sync + 'static> Resolver for Vec<A> {
+impl<T: Clone + Into<Address> + Send + Sync + 'static> Resolver for Vec<T> {
     async fn resolve(&self) -> io::Result<Vec<Address>> {
         Ok(self.iter().cloned().map(Into::into).collect())
     }

@@ -1,19 +1,19 @@
-//! When a call is tried again (gRPC's "Retry Design"): by policy, and only if doing it twice does no harm.
+//! When a call is retried (gRPC's "Retry Design"): by policy, and only if a second attempt does no harm.
 
 use std::time::Duration;
 
 use crate::status::{Code, Status};
 
-/// How often, how fast and after which failures a call that is safe to repeat is repeated.
+/// Which failures of calls that are safe to repeat are retried, how often and after which pauses.
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
-    /// Tries altogether, the first included; 1 is no retry.
+    /// Attempts in all, the first included; 1 means no retry.
     pub attempts_max: u32,
-    /// Pause before the second try.
+    /// Pause before the second attempt.
     pub backoff_first: Duration,
     /// Longest pause.
     pub backoff_max: Duration,
-    /// Codes that are worth another try.
+    /// Codes that are retried.
     pub codes: Vec<Code>,
 }
 
@@ -29,9 +29,9 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The pause before try number `attempt` (the second is 2), or none if that should not be made.
+    /// The pause before attempt number `attempt` (the second is 2); `None` if there should be no further attempt.
     ///
-    /// A server may say when to come back, or by a negative number not to (`grpc-retry-pushback-ms`).
+    /// `grpc-retry-pushback-ms` lets the server choose the pause; a negative number forbids the retry.
     pub(crate) fn pause(&self, attempt: u32, status: &Status) -> Option<Duration> {
         if attempt > self.attempts_max || !self.codes.contains(&status.code()) {
             return None;
@@ -48,7 +48,7 @@ pub(crate) fn exponential(first: Duration, max: Duration, doublings: u32) -> Dur
     first.saturating_mul(2u32.saturating_pow(doublings.min(20))).min(max)
 }
 
-/// Between half and all of a pause, so that clients which failed together do not come back together.
+/// Between half and all of a pause, so that clients that failed together do not all return at once.
 pub(crate) fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -1,4 +1,4 @@
-//! Streams on their way out, a message at a time as there is room; and calls whose caller is gone.
+//! Sends request streams, a message at a time as room allows, and ends calls whose caller is gone.
 //!
 //! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", and RFC 9113 section 6.4 (resets) for cancelling.
 
@@ -42,7 +42,7 @@ impl Calls {
         self.release(stream);
     }
 
-    /// Sends what there is room for; returns whether there may be more.
+    /// Sends as many messages as there is room for; returns whether there may be more.
     fn send(&mut self, stream: StreamKey, outgoing: &mut dyn Outgoing) -> bool {
         let waker = self.wakers[stream.index()].clone();
         let mut cx = Context::from_waker(&waker);

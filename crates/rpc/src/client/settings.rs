@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::retry::RetryPolicy;
 use crate::compression::Encoding;
-use crate::protocol::{Codec, Spoken};
+use crate::protocol::{ClientDialect, Codec};
 use crate::status::{Reach, Status};
 
 /// What a channel speaks. A server of this crate answers all three on one port.
@@ -22,7 +22,7 @@ pub enum Protocol {
     Connect,
 }
 
-/// The HTTP under a channel.
+/// The version of HTTP under a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpVersion {
     /// One connection takes any number of calls at once.
@@ -57,9 +57,9 @@ pub struct Settings {
     /// How messages are written. JSON needs methods of a generated client, whose contract is known.
     pub codec: Codec,
     /// Connect only: a unary call of a method without side effects is a GET, which caches can answer, if its path and
-    /// query have at most so many bytes; none: every call is a POST.
+    /// query have at most so many bytes; `None`: every call is a POST.
     pub get_bytes_max: Option<usize>,
-    /// The HTTP under it.
+    /// The version of HTTP.
     pub http: HttpVersion,
     /// Connections over HTTP/1.1; further calls wait for one.
     pub http1_connections_max: usize,
@@ -73,27 +73,27 @@ pub struct Settings {
     pub waiting_calls_max: usize,
     /// A received message, after decompression too.
     pub message_bytes_max: usize,
-    /// Messages of a stream that wait for their reader; above, the stream's window stays closed.
+    /// Bytes of a stream's messages that wait for their reader; above, the stream's window stays closed.
     pub unread_bytes_max: usize,
-    /// Output of a connection above which streams make no more messages.
+    /// Unsent bytes of a connection above which its streams are not asked for more messages.
     pub output_bytes_max: usize,
-    /// TCP, TLS and the server's first frame.
+    /// Time for TCP, TLS and the server's first frame.
     pub connect_timeout: Duration,
     /// Pause after the first failure to connect; doubles with each.
     pub reconnect_first: Duration,
-    /// Longest pause between tries to connect.
+    /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
-    /// Silence after which a connection with calls is pinged; none: never.
+    /// A connection with calls in flight is pinged after this long without input; `None`: never.
     pub keepalive_interval: Option<Duration>,
     /// How long the answer to that ping may take.
     pub keepalive_timeout: Duration,
-    /// Which calls are tried again, and how.
+    /// Which calls are retried, and how; `None`: none are.
     pub retry: Option<RetryPolicy>,
     /// Compresses requests of at least so many bytes.
     pub compression: Option<(Encoding, usize)>,
-    /// What answers may be compressed with, as the server is told. An answer that is compressed all the same is read.
+    /// The encodings offered for answers. An answer in another encoding that this crate knows is read as well.
     pub accepts: Vec<Encoding>,
-    /// Calls without a deadline of their own get this one.
+    /// Timeout of calls that set none.
     pub timeout: Option<Duration>,
 }
 
@@ -130,12 +130,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How calls are made of methods that stream, or of those that do not.
-    pub(super) fn spoken(&self, is_stream: bool) -> Spoken {
+    /// How calls of methods that stream are made, or of those that do not.
+    pub(super) fn dialect(&self, is_stream: bool) -> ClientDialect {
         match self.protocol {
-            Protocol::Grpc => Spoken::grpc(self.codec),
-            Protocol::GrpcWeb => Spoken::grpc_web(self.codec),
-            Protocol::Connect => Spoken::connect(self.codec, is_stream),
+            Protocol::Grpc => ClientDialect::grpc(self.codec),
+            Protocol::GrpcWeb => ClientDialect::grpc_web(self.codec),
+            Protocol::Connect => ClientDialect::connect(self.codec, is_stream),
         }
     }
 }

@@ -29,7 +29,7 @@ impl Traffic {
     }
 }
 
-/// One addition a read or write, of which each serves all calls that were due.
+/// One atomic addition for each read or write; a read or write serves many calls.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     sent_bytes: AtomicU64,

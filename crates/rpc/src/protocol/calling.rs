@@ -39,7 +39,7 @@ pub(crate) enum Framing {
 
 /// What the head of a request says of its call.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestTerms<'a> {
     pub(crate) codec: Codec,
     /// How the request's messages are compressed, those that are.
     pub(crate) encoding: Option<Encoding>,
@@ -51,7 +51,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// What the head of an answer says of its body.
-pub(crate) enum Begun {
+pub(crate) enum AnswerHead {
     /// Messages, those that are compressed in this way.
     Messages(Option<Encoding>),
     /// Why the call failed, compressed in this way if at all.
@@ -61,7 +61,7 @@ pub(crate) enum Begun {
 }
 
 /// A protocol, as a client speaks it.
-pub(crate) trait Calling: Sync {
+pub(crate) trait ClientProtocol: Sync {
     fn framing(&self) -> Framing;
 
     /// The flag of the envelope that ends an answer; 0 if no envelope does.
@@ -70,10 +70,10 @@ pub(crate) trait Calling: Sync {
     }
 
     /// Puts the fields of a request's head that are the protocol's own.
-    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>);
+    fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>);
 
     /// Reads the head of an answer.
-    fn begin(&self, codec: Codec, head: &Head) -> Begun;
+    fn begin(&self, codec: Codec, head: &Head) -> AnswerHead;
 
     /// The names and values that stand before the messages.
     fn metadata(&self, head: &Arc<Head>) -> Metadata {
@@ -96,14 +96,14 @@ pub(crate) trait Calling: Sync {
 
 /// A protocol and a codec: all that distinguishes how one call is made from how another is.
 #[derive(Clone, Copy)]
-pub(crate) struct Spoken {
-    pub(crate) protocol: &'static dyn Calling,
+pub(crate) struct ClientDialect {
+    pub(crate) protocol: &'static dyn ClientProtocol,
     pub(crate) codec: Codec,
     /// gRPC with protobuf, whose requests' heads are copied from blocks encoded before.
     pub(crate) is_plain: bool,
 }
 
-impl Spoken {
+impl ClientDialect {
     #[inline]
     pub(crate) fn framing(self) -> Framing {
         if self.is_plain { Framing::Envelopes } else { self.protocol.framing() }

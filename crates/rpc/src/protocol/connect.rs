@@ -13,7 +13,9 @@ use quire_http2::{Field, Head, Indexing};
 use serde_json::{Map, Value, json};
 
 use super::answering::{Ending, Protocol, Terms, accepts, encoding};
-use super::calling::{Asked, Begun, Calling, Codec, Framing, Put, answer_encoding, check_content_type};
+use super::calling::{
+    AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms, answer_encoding, check_content_type,
+};
 use crate::compression::Encoding;
 use crate::details::Details;
 use crate::message;
@@ -197,16 +199,16 @@ fn put_timeout(timeout: Option<Duration>, put: Put<'_>) {
     }
 }
 
-fn put_request(content_type: &[u8], asked: &Asked<'_>, [encoding, accepted]: [&[u8]; 2], put: Put<'_>) {
-    if !asked.is_get {
+fn put_request(content_type: &[u8], terms: &RequestTerms<'_>, [encoding, accepted]: [&[u8]; 2], put: Put<'_>) {
+    if !terms.is_get {
         put(b"content-type", content_type, Indexing::Insert);
         put(b"connect-protocol-version", b"1", Indexing::Insert);
-        if let Some(name) = asked.encoding {
+        if let Some(name) = terms.encoding {
             put(encoding, name.name().as_bytes(), Indexing::Insert);
         }
     }
-    put(accepted, asked.accepted.strip_prefix("identity,").unwrap_or(asked.accepted).as_bytes(), Indexing::Insert);
-    put_timeout(asked.timeout, put);
+    put(accepted, terms.accepted.strip_prefix("identity,").unwrap_or(terms.accepted).as_bytes(), Indexing::Insert);
+    put_timeout(terms.timeout, put);
 }
 
 /// A failure as JSON tells it; the code is the HTTP status's if the JSON has none.
@@ -230,16 +232,16 @@ fn read_error(error: &Value, http_status: u16) -> Status {
     Status::with_details(code, message, encoded.into()).with_reach(Reach::Answered)
 }
 
-impl Calling for Unary {
+impl ClientProtocol for Unary {
     fn framing(&self) -> Framing {
         Framing::Whole
     }
 
-    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
-        put_request(unary_type(asked.codec), asked, [b"content-encoding", b"accept-encoding"], put);
+    fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>) {
+        put_request(unary_type(terms.codec), terms, [b"content-encoding", b"accept-encoding"], put);
     }
 
-    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+    fn begin(&self, codec: Codec, head: &Head) -> AnswerHead {
         let encoding = answer_encoding(head, b"content-encoding");
         let is_failure = head.status_code() != Some(200);
         let checked = match codec {
@@ -248,10 +250,10 @@ impl Calling for Unary {
             Codec::Json => check_content_type(head, "application/", &["application/json"]),
         };
         match checked.and(encoding) {
-            Ok(encoding) if is_failure => Begun::Failure(encoding),
-            Ok(encoding) => Begun::Messages(encoding),
-            Err(_) if is_failure => Begun::Refused(Status::from_http(head.status_code().unwrap_or(0))),
-            Err(status) => Begun::Refused(status),
+            Ok(encoding) if is_failure => AnswerHead::Failure(encoding),
+            Ok(encoding) => AnswerHead::Messages(encoding),
+            Err(_) if is_failure => AnswerHead::Refused(Status::from_http(head.status_code().unwrap_or(0))),
+            Err(status) => AnswerHead::Refused(status),
         }
     }
 
@@ -283,7 +285,7 @@ fn trailers_of(head: &Head) -> Metadata {
     }))
 }
 
-impl Calling for Streamed {
+impl ClientProtocol for Streamed {
     fn framing(&self) -> Framing {
         Framing::Envelopes
     }
@@ -292,13 +294,13 @@ impl Calling for Streamed {
         END_FLAG
     }
 
-    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
-        put_request(stream_type(asked.codec), asked, [b"connect-content-encoding", b"connect-accept-encoding"], put);
+    fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>) {
+        put_request(stream_type(terms.codec), terms, [b"connect-content-encoding", b"connect-accept-encoding"], put);
     }
 
-    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+    fn begin(&self, codec: Codec, head: &Head) -> AnswerHead {
         if head.status_code() != Some(200) {
-            return Begun::Refused(Status::from_http(head.status_code().unwrap_or(0)));
+            return AnswerHead::Refused(Status::from_http(head.status_code().unwrap_or(0)));
         }
         let expected = match codec {
             Codec::Proto => "application/connect+proto",
@@ -306,8 +308,8 @@ impl Calling for Streamed {
         };
         let checked = check_content_type(head, "application/connect+", &[expected]);
         match checked.and_then(|()| answer_encoding(head, b"connect-content-encoding")) {
-            Ok(encoding) => Begun::Messages(encoding),
-            Err(status) => Begun::Refused(status),
+            Ok(encoding) => AnswerHead::Messages(encoding),
+            Err(status) => AnswerHead::Refused(status),
         }
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use quire_http2::{Head, Indexing};
 
 use super::answering::{Ending, Protocol, Terms, accepts, encoding};
-use super::calling::{Asked, Begun, Calling, Codec, Framing, Put, answer_encoding, check_content_type};
+use super::calling::{
+    AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms, answer_encoding, check_content_type,
+};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::metadata::{Metadata, decode_bytes, encode_bytes};
 use crate::status::{Code, Reach, Status, decode_message, encode_message};
@@ -83,22 +85,22 @@ impl Protocol for Grpc {
 }
 
 /// What gRPC-Web's requests share with gRPC's.
-pub(super) fn put_request(content_type: &[u8], asked: &Asked<'_>, put: Put<'_>) {
+pub(super) fn put_request(content_type: &[u8], terms: &RequestTerms<'_>, put: Put<'_>) {
     put(b"content-type", content_type, Indexing::Insert);
-    put(b"grpc-accept-encoding", asked.accepted.as_bytes(), Indexing::Insert);
-    if let Some(encoding) = asked.encoding {
+    put(b"grpc-accept-encoding", terms.accepted.as_bytes(), Indexing::Insert);
+    if let Some(encoding) = terms.encoding {
         put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
     }
-    if let Some(timeout) = asked.timeout {
+    if let Some(timeout) = terms.timeout {
         put(b"grpc-timeout", timeout::format(timeout).as_bytes(), Indexing::Literal);
     }
 }
 
 /// What the head of an answer says; `family` is the content type without a codec.
-pub(super) fn begin(family: &str, codec: Codec, head: &Head) -> Begun {
+pub(super) fn begin(family: &str, codec: Codec, head: &Head) -> AnswerHead {
     let http_status = head.status_code().unwrap_or(0);
     if http_status != 200 {
-        return Begun::Refused(Status::from_http(http_status));
+        return AnswerHead::Refused(Status::from_http(http_status));
     }
     let (proto, json) = (format!("{family}+proto"), format!("{family}+json"));
     let checked = match codec {
@@ -106,8 +108,8 @@ pub(super) fn begin(family: &str, codec: Codec, head: &Head) -> Begun {
         Codec::Json => check_content_type(head, family, &[&json]),
     };
     match checked.and_then(|()| answer_encoding(head, b"grpc-encoding")) {
-        Ok(encoding) => Begun::Messages(encoding),
-        Err(status) => Begun::Refused(status),
+        Ok(encoding) => AnswerHead::Messages(encoding),
+        Err(status) => AnswerHead::Refused(status),
     }
 }
 
@@ -129,21 +131,21 @@ pub(super) fn read_trailers(trailers: &Arc<Head>) -> Result<Metadata, Status> {
     Err(status)
 }
 
-impl Calling for Grpc {
+impl ClientProtocol for Grpc {
     fn framing(&self) -> Framing {
         Framing::Envelopes
     }
 
-    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
+    fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>) {
         put(b"te", b"trailers", Indexing::Insert);
-        let content_type = match asked.codec {
+        let content_type = match terms.codec {
             Codec::Proto => &b"application/grpc"[..],
             Codec::Json => b"application/grpc+json",
         };
-        put_request(content_type, asked, put);
+        put_request(content_type, terms, put);
     }
 
-    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+    fn begin(&self, codec: Codec, head: &Head) -> AnswerHead {
         begin("application/grpc", codec, head)
     }
 

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use quire_http2::{Field, Head, Indexing};
 
 use super::answering::{Ending, Protocol, Terms};
-use super::calling::{Asked, Begun, Calling, Codec, Framing, Put};
+use super::calling::{AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms};
 use super::grpc;
 use crate::compression::Encoding;
 use crate::message;
@@ -110,7 +110,7 @@ fn read_envelope(envelope: &[u8]) -> Result<Metadata, Status> {
     grpc::read_trailers(&Arc::new(trailers))
 }
 
-impl Calling for Binary {
+impl ClientProtocol for Binary {
     fn framing(&self) -> Framing {
         Framing::Envelopes
     }
@@ -119,16 +119,16 @@ impl Calling for Binary {
         TRAILERS_FLAG
     }
 
-    fn put_request(&self, asked: &Asked<'_>, put: Put<'_>) {
-        let content_type = match asked.codec {
+    fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>) {
+        let content_type = match terms.codec {
             Codec::Proto => &b"application/grpc-web+proto"[..],
             Codec::Json => b"application/grpc-web+json",
         };
-        grpc::put_request(content_type, asked, put);
+        grpc::put_request(content_type, terms, put);
         put(b"x-grpc-web", b"1", Indexing::Insert);
     }
 
-    fn begin(&self, codec: Codec, head: &Head) -> Begun {
+    fn begin(&self, codec: Codec, head: &Head) -> AnswerHead {
         grpc::begin("application/grpc-web", codec, head)
     }
 

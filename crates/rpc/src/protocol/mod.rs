@@ -13,7 +13,7 @@ mod grpc_web;
 
 pub(crate) use answering::{Dialect, Ending, Terms};
 pub use calling::Codec;
-pub(crate) use calling::{Asked, Begun, Calling, Framing, Put, Spoken};
+pub(crate) use calling::{AnswerHead, ClientDialect, ClientProtocol, Framing, Put, RequestTerms};
 pub(crate) use connect_get::{Get, target as get_target};
 pub(crate) use grpc::{put_metadata, put_status};
 
@@ -27,7 +27,7 @@ impl Dialect {
     }
 }
 
-impl Spoken {
+impl ClientDialect {
     /// gRPC.
     pub(crate) const fn grpc(codec: Codec) -> Self {
         Self { protocol: &grpc::Grpc, codec, is_plain: matches!(codec, Codec::Proto) }
