@@ -43,7 +43,7 @@ def curl(server, tmp_path):
     ("/bookstore.BookStore", GRPC, 200, grpc.StatusCode.UNIMPLEMENTED),
     ("/", GRPC, 200, grpc.StatusCode.UNIMPLEMENTED),
     (METHOD, "application/grpc+thrift", 415, None),
-    (METHOD, "text/plain", 404, None),
+    (METHOD, "text/plain", 415, None),
     ("/nowhere", "text/plain", 404, None),
     ("/healthz", "text/plain", 405, None),
 ])
@@ -82,7 +82,8 @@ def test_grpcio_reads_each_refusal(channel, contract):
                  "the server's limit message_bytes is 4194304: send a smaller message")
     assert refusal(shop.Hello, hello) == exhausted
     deflated = refusal(shop.Hello, messages.HelloRequest(name="x"), compression=grpc.Compression.Deflate)
-    assert deflated == (grpc.StatusCode.UNIMPLEMENTED, "grpc-encoding deflate is not spoken here")
+    unknown = "grpc-encoding deflate is not spoken here; send one of identity,gzip,zstd"
+    assert deflated == (grpc.StatusCode.UNIMPLEMENTED, unknown)
     for path, words in [("/bookstore.BookStore/Nothing", "the service has no method /bookstore.BookStore/Nothing"),
                         ("/nowhere.Nothing/Hello", "no service nowhere.Nothing here")]:
         assert refusal(channel.unary_unary(path), bytes(LARGE)) == (grpc.StatusCode.UNIMPLEMENTED, words)
