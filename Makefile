@@ -23,7 +23,7 @@ need = command -v $(1) >/dev/null || { apt-get update -qq && apt-get install -y 
 
 # How long each fuzz target runs.
 FUZZ_SECONDS := 600
-FUZZ_TARGETS := frames hpack connection task_lines lean_session lean_client game_messages json
+FUZZ_TARGETS := frames hpack connection task_lines lean_session lean_client game_messages json envelopes
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16

@@ -8,18 +8,29 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use quire_http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey};
 
+/// A body many times its window would cross the connection in as many round trips, and nothing new happens in them.
+const WINDOWS_MAX: usize = 4;
+/// Longer lives find no more and are fewer.
+const STEPS_MAX: usize = 100;
+
+static BODY: [u8; 255 * 255] = [1; 255 * 255];
+
 struct End {
     connection: Connection,
     held: Vec<u8>,
     open: Vec<StreamKey>,
     received: HashMap<u32, usize>,
     sent: HashMap<u32, usize>,
+    /// The most that one command sends.
+    bytes_max: usize,
 }
 
 impl End {
     fn new(side: Side, config: &Config) -> Self {
         let connection = Connection::new(side, config.clone(), 0);
-        Self { connection, held: Vec::new(), open: Vec::new(), received: HashMap::new(), sent: HashMap::new() }
+        let bytes_max = config.stream_window_bytes as usize * WINDOWS_MAX;
+        let (received, sent) = (HashMap::new(), HashMap::new());
+        Self { connection, held: Vec::new(), open: Vec::new(), received, sent, bytes_max }
     }
 
     fn output(&mut self, most: usize) -> Vec<u8> {
@@ -27,8 +38,10 @@ impl End {
         let output = self.connection.output();
         let mut slices = [std::io::IoSlice::new(&[]); 4];
         let filled = output.slices(&mut slices);
-        let mut bytes: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
-        bytes.truncate(most);
+        let mut bytes = Vec::new();
+        for slice in &slices[..filled] {
+            bytes.extend_from_slice(&slice[..slice.len().min(most - bytes.len())]);
+        }
         output.advance(bytes.len());
         bytes
     }
@@ -84,12 +97,12 @@ fn command(end: &mut End, is_client: bool, what: u8, value: u8) {
             }
         }
         (3 | 4, Some(stream)) if is_client || end.sent.contains_key(&stream.id()) => {
-            let length = usize::from(value) * usize::from(value);
+            let length = (usize::from(value) * usize::from(value)).min(end.bytes_max);
             let last = what & 0x80 != 0;
             let ok = if what & 0x40 != 0 {
-                connection.send_bytes(stream, Bytes::from(vec![1; length]), last)
+                connection.send_bytes(stream, Bytes::from_static(&BODY[..length]), last)
             } else {
-                connection.send_slice(stream, &vec![1; length], last)
+                connection.send_slice(stream, &BODY[..length], last)
             };
             if ok.is_ok() {
                 *end.sent.entry(stream.id()).or_default() += length;
@@ -119,7 +132,7 @@ fuzz_target!(|data: &[u8]| {
         ..Config::default()
     };
     let (mut client, mut server) = (End::new(Side::Client, &config), End::new(Side::Server, &config));
-    for step in data.chunks_exact(3) {
+    for step in data.chunks_exact(3).take(STEPS_MAX) {
         match step[0] % 4 {
             0 => command(&mut client, true, step[1], step[2]),
             1 => command(&mut server, false, step[1], step[2]),

@@ -1,6 +1,7 @@
 //! What the fuzz targets need of private modules; no part of the interface. Must not know how inputs are made.
 
 use crate::json::{Error, MessageId, Schema};
+use crate::message::Assembler;
 
 /// One message of a contract, as JSON and as bytes.
 #[derive(Debug)]
@@ -32,4 +33,37 @@ fn made(make: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Vec<u8>,
     let mut out = Vec::new();
     make(&mut out).map_err(|error| error.to_string())?;
     Ok(out)
+}
+
+/// What stands around messages in a body.
+#[derive(Clone, Copy, Debug)]
+pub enum Framing {
+    /// Five bytes before each.
+    Envelopes,
+    /// The same in base64.
+    Text,
+    /// The body is the message.
+    Whole,
+}
+
+/// The messages of a body that comes in pieces of `piece_bytes`, each with its flag for compression; or why it is none.
+pub fn messages(
+    framing: Framing,
+    body: &[u8],
+    piece_bytes: usize,
+    message_bytes_max: usize,
+) -> Result<Vec<(bool, Vec<u8>)>, String> {
+    let mut assembler = Assembler::of(match framing {
+        Framing::Envelopes => crate::protocol::Framing::Envelopes,
+        Framing::Text => crate::protocol::Framing::Text,
+        Framing::Whole => crate::protocol::Framing::Whole,
+    });
+    let mut messages = Vec::new();
+    for mut piece in body.chunks(piece_bytes.max(1)) {
+        while let Some(framed) = assembler.next(&mut piece, message_bytes_max).map_err(|status| status.to_string())? {
+            messages.push((framed.compressed, framed.bytes.as_slice().to_vec()));
+        }
+    }
+    messages.extend(assembler.whole().map(|whole| (false, whole.to_vec())));
+    if assembler.is_empty() { Ok(messages) } else { Err("the body ends inside a message".to_owned()) }
 }

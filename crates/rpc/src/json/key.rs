@@ -19,11 +19,11 @@ impl<'a> Key<'a> {
             if let (1, value) = field? {
                 key = match (value, kind) {
                     (Value::Bytes(text), Kind::String) => Self::Text(text),
-                    (Value::Eight(number), Kind::Fixed64 | Kind::Sfixed64) => Self::Number(number),
+                    (Value::Eight(number), Kind::Fixed64 | Kind::Sfixed64)
+                    | (Value::Number(number), Kind::Int64 | Kind::Uint64 | Kind::Sint64) => Self::Number(number),
                     (Value::Four(number), Kind::Fixed32 | Kind::Sfixed32) => Self::Number(u64::from(number)),
                     (Value::Number(number), Kind::Bool) => Self::Number(u64::from(number != 0)),
                     (Value::Number(number), _) if kind.is_half() => Self::Number(u64::from(low(number))),
-                    (Value::Number(number), Kind::Int64 | Kind::Uint64 | Kind::Sint64) => Self::Number(number),
                     _ => return Err(Error::wrong_type(wanted(kind))),
                 };
             }
