@@ -46,7 +46,7 @@ check: ## formatting and lints
 		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
 	done
 	cargo clippy --workspace --all-targets -- -D warnings
-	for features in client server server,http1,tls; do \
+	for features in client client,http1 server server,http1,tls; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
 

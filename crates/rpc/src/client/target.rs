@@ -65,6 +65,7 @@ impl Target {
         }
     }
 
+    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_async, reason = "TLS has a handshake to wait for"))]
     async fn secure<T: Transport + 'static>(&self, io: T) -> io::Result<Pin<Box<dyn Transport>>> {
         #[cfg(feature = "tls")]
         if let Some((config, name)) = &self.tls {
