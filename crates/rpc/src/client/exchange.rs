@@ -154,7 +154,7 @@ fn ended(error: &hyper::Error) -> Status {
 
 /// What calls of a channel share.
 #[derive(Clone)]
-pub(super) struct Ground {
+pub(super) struct Shared {
     pub(super) target: Arc<Target>,
     pub(super) settings: Arc<Settings>,
     pub(super) counters: Arc<Counters>,
@@ -166,11 +166,11 @@ pub(super) struct Ground {
 pub(super) async fn run(
     mut connection: Connection,
     mut start: Start,
-    ground: Ground,
+    shared: Shared,
     mut cancelled: oneshot::Receiver<()>,
 ) -> Option<Connection> {
     let mut call = std::pin::pin!(async move {
-        let request = match request(&mut start, &ground.target, &ground.accepted) {
+        let request = match request(&mut start, &shared.target, &shared.accepted) {
             Ok(request) => request,
             Err(status) => {
                 let untouched = status.reach() == Reach::Untouched;
@@ -179,11 +179,11 @@ pub(super) async fn run(
             }
         };
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-        let inbox = || Inbox::new(waker, ground.settings.unread_bytes_max);
-        let message_bytes_max = ground.settings.message_bytes_max;
+        let inbox = || Inbox::new(waker, shared.settings.unread_bytes_max);
+        let message_bytes_max = shared.settings.message_bytes_max;
         let answer =
             Answer::new(start.dialect, start.reply_to, message_bytes_max, (start.is_timed, start.is_unread), inbox);
-        let is_whole = exchange(&mut connection, request, answer, &ground).await;
+        let is_whole = exchange(&mut connection, request, answer, &shared).await;
         let is_ready = is_whole && matches!(timeout(LINGER, connection.ready()).await, Ok(Ok(())));
         is_ready.then_some(connection)
     });
@@ -201,9 +201,9 @@ async fn exchange(
     connection: &mut Connection,
     request: http::Request<Outbound>,
     mut answer: Answer,
-    ground: &Ground,
+    shared: &Shared,
 ) -> bool {
-    let response = match send(connection, request, ground).await {
+    let response = match send(connection, request, shared).await {
         Ok(response) => response,
         Err(status) => {
             let untouched = status.reach() == Reach::Untouched;
@@ -251,14 +251,14 @@ async fn exchange(
 async fn send(
     connection: &mut Connection,
     request: http::Request<Outbound>,
-    ground: &Ground,
+    shared: &Shared,
 ) -> Result<http::Response<Incoming>, Status> {
     let mut error = match connection.try_send_request(request).await {
         Ok(response) => return Ok(response),
         Err(error) => error,
     };
     let Some(request) = error.take_message() else { return Err(ended(error.error())) };
-    let Ground { target, settings, counters, .. } = ground.clone();
+    let Shared { target, settings, counters, .. } = shared.clone();
     let untouched = |reason: String| Status::unavailable(reason).with_reach(Reach::Untouched);
     *connection = connect(target, counters, settings).await.map_err(untouched)?;
     connection.try_send_request(request).await.map_err(|mut error| {

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 
 use super::command::{Command, Start};
-use super::exchange::{self, Connection, Ground};
+use super::exchange::{self, Connection, Shared};
 use super::lane::{Lane, State};
 use super::retry::{exponential, jitter};
 use super::settings::Settings;
@@ -38,7 +38,7 @@ struct Pause {
 
 struct Pool {
     lane: Arc<Lane>,
-    ground: Ground,
+    shared: Shared,
     commands: VecDeque<Command>,
     waiting: VecDeque<Start>,
     idle: Vec<Connection>,
@@ -55,7 +55,7 @@ struct Pool {
 /// A lane, and the task behind it with its connections.
 pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Lane> {
     let lane = Lane::new(settings);
-    let ground = Ground {
+    let shared = Shared {
         target: Arc::clone(target),
         settings: Arc::clone(settings),
         counters: Arc::clone(lane.counters()),
@@ -63,7 +63,7 @@ pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Lane>
     };
     let mut pool = Pool {
         lane: Arc::clone(&lane),
-        ground,
+        shared,
         commands: VecDeque::new(),
         waiting: VecDeque::new(),
         idle: Vec::new(),
@@ -117,7 +117,7 @@ impl Pool {
         while let Some(command) = self.commands.pop_front() {
             match command {
                 Command::Connect => self.is_wanted |= self.live() == 0,
-                Command::Start(start) if self.waiting.len() >= self.ground.settings.waiting_calls_max => {
+                Command::Start(start) if self.waiting.len() >= self.shared.settings.waiting_calls_max => {
                     start.reply_to.fail(Status::resource_exhausted("too many calls wait for their turn"), true);
                 }
                 Command::Start(start) => self.waiting.push_back(start),
@@ -146,9 +146,9 @@ impl Pool {
             Event::Opened(Err(reason)) => {
                 self.opening -= 1;
                 self.is_wanted = false;
-                let reason = format!("cannot reach {}: {reason}", self.ground.target.authority);
+                let reason = format!("cannot reach {}: {reason}", self.shared.target.authority);
                 self.lane.set_state(State::Failing(reason.clone()));
-                let Settings { reconnect_first, reconnect_max, .. } = *self.ground.settings;
+                let Settings { reconnect_first, reconnect_max, .. } = *self.shared.settings;
                 let pause = jitter(exponential(reconnect_first, reconnect_max, self.failures));
                 self.failures += 1;
                 self.pause = Some(Pause { until: Box::pin(sleep(pause)), status: Status::unavailable(reason) });
@@ -169,7 +169,7 @@ impl Pool {
             let number = start.number;
             let (cancel, cancelled) = oneshot::channel();
             self.running.insert(number, cancel);
-            let call = exchange::run(connection, start, self.ground.clone(), cancelled);
+            let call = exchange::run(connection, start, self.shared.clone(), cancelled);
             self.tasks.spawn(async move { Event::Ended(number, call.await) });
         }
     }
@@ -189,10 +189,10 @@ impl Pool {
             return;
         }
         let wanted = self.waiting.len().max(usize::from(self.is_wanted));
-        let most = self.ground.settings.http1_connections_max.max(1);
+        let most = self.shared.settings.http1_connections_max.max(1);
         while self.opening < wanted && self.live() < most {
             self.opening += 1;
-            let Ground { target, settings, counters, .. } = self.ground.clone();
+            let Shared { target, settings, counters, .. } = self.shared.clone();
             let connecting = exchange::connect(target, counters, settings);
             self.tasks.spawn(async move { Event::Opened(connecting.await) });
         }
