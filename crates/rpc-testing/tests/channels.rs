@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use quire_rpc::client::{Codec, HttpVersion, Protocol, Settings};
-use quire_rpc::{Code, Encoding, Limits, Request, unfold};
+use quire_rpc::{Code, Encoding, Limits, Request, Status, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 use support::{Running, text};
@@ -91,4 +91,31 @@ async fn failures_deadlines_and_limits_are_told_alike() {
         assert_eq!(client.call(large).await.unwrap_err().code(), Code::ResourceExhausted, "{spoken}");
     })
     .await;
+}
+
+#[tokio::test]
+async fn interceptors_of_both_sides_see_every_call_in_every_protocol() {
+    let check = |method: &str, request: &mut Request<()>| match request.metadata().get("key") {
+        Some("right") => Ok(()),
+        Some("panic") => panic!("told to panic"),
+        _ => Err(Status::permission_denied(format!("{method} needs the key"))),
+    };
+    let server = Running::with(Limits::default(), |builder| builder.interceptor(check)).await;
+    for settings in all() {
+        let channel = server.channel(settings.clone()).await;
+        let bare = EchoClient::new(channel.clone());
+        let refused = bare.call(text("hello")).await.unwrap_err();
+        assert_eq!((refused.code(), refused.message()), (Code::PermissionDenied, "/testing.Echo/Call needs the key"));
+        let with = |key: &'static str| {
+            EchoClient::new(channel.intercepted(move |_: &str, request: &mut Request<()>| {
+                request.metadata_mut().insert("key", key).map_err(|error| Status::internal(error.to_string()))
+            }))
+        };
+        assert_eq!(with("panic").call(text("hello")).await.unwrap_err().code(), Code::Internal, "{settings:?}");
+        assert_eq!(with("right").call(text("hello")).await.unwrap().get_ref().payload, b"hello");
+        let mut stream = with("right").many(Message { count: 2, ..text("hello") }).await.unwrap().into_inner();
+        while let Some(message) = stream.message().await.unwrap() {
+            assert_eq!(message.payload, b"hello");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Extensions;
 use tokio::time::Instant;
 
 use crate::compression::Encoding;
@@ -49,6 +50,7 @@ pub struct Request<T> {
     accepted: Accepted,
     pub(crate) is_safe_to_retry: bool,
     pub(crate) waits_for_ready: bool,
+    extensions: Extensions,
 }
 
 impl<T> Request<T> {
@@ -63,6 +65,7 @@ impl<T> Request<T> {
             accepted: Accepted::default(),
             is_safe_to_retry: false,
             waits_for_ready: false,
+            extensions: Extensions::new(),
         }
     }
 
@@ -97,8 +100,17 @@ impl<T> Request<T> {
 
     /// The message, and what was around it.
     pub(crate) fn split(self) -> (T, Request<()>) {
-        let Self { message, metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready } =
-            self;
+        let Self {
+            message,
+            metadata,
+            deadline,
+            peer,
+            buffer_bytes,
+            accepted,
+            is_safe_to_retry,
+            waits_for_ready,
+            extensions,
+        } = self;
         let envelope = Request {
             message: (),
             metadata,
@@ -108,6 +120,7 @@ impl<T> Request<T> {
             accepted,
             is_safe_to_retry,
             waits_for_ready,
+            extensions,
         };
         (message, envelope)
     }
@@ -148,6 +161,16 @@ impl<T> Request<T> {
         self.waits_for_ready = wait;
     }
 
+    /// Values of any type that an interceptor leaves for the handler. They are not sent.
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// As [`Request::extensions`], to add to.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
+    }
+
     /// Who calls; on the server only.
     pub fn peer(&self) -> Option<&Peer> {
         self.peer.as_deref()
@@ -171,12 +194,30 @@ impl<T> Request<T> {
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
-        let (
-            message,
-            Request { metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready, .. },
-        ) = self.split();
+        let (message, envelope) = self.split();
+        let Request {
+            metadata,
+            deadline,
+            peer,
+            buffer_bytes,
+            accepted,
+            is_safe_to_retry,
+            waits_for_ready,
+            extensions,
+            ..
+        } = envelope;
         let message = change(message);
-        Request { message, metadata, deadline, peer, buffer_bytes, accepted, is_safe_to_retry, waits_for_ready }
+        Request {
+            message,
+            metadata,
+            deadline,
+            peer,
+            buffer_bytes,
+            accepted,
+            is_safe_to_retry,
+            waits_for_ready,
+            extensions,
+        }
     }
 }
 

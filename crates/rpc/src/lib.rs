@@ -28,6 +28,7 @@ mod envelope;
 pub mod fuzzing;
 #[cfg(feature = "health")]
 pub mod health;
+mod interceptor;
 mod io;
 mod json;
 mod message;
@@ -53,6 +54,7 @@ pub use compression::Encoding;
 pub use details::Details;
 pub use envelope::{Peer, Request, Response};
 pub use futures_core::Stream;
+pub use interceptor::Interceptor;
 pub use metadata::{Metadata, MetadataError};
 pub use prost;
 pub use prost_types;

@@ -211,8 +211,9 @@ where
     Res: Decode,
 {
     let settings = channel.settings();
-    let deadline = deadline_of(&channel, &request);
     let (message, request) = request.split();
+    let request = channel.pass(path.text, request)?;
+    let deadline = deadline_of(&channel, &request);
     let json = path.json(settings.codec)?;
     let mut framed = Vec::with_capacity(message.encoded_len() + message::PREFIX_BYTES);
     let dialect = settings.dialect(false);
@@ -273,8 +274,9 @@ where
 {
     let settings = channel.settings();
     let (sender, receiver) = oneshot::channel();
-    let deadline = deadline_of(channel, &request);
     let (stream, request) = request.split();
+    let request = channel.pass(path.text, request)?;
+    let deadline = deadline_of(channel, &request);
     let (request_json, json) = path.json(settings.codec)?.cloned().unzip();
     let messages = Messages { stream: Some(Box::pin(stream)), json: request_json, compression: settings.compression };
     let start = Start {

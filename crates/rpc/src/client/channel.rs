@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::lane::Lane;
 use super::settings::{ConnectError, Settings};
 use super::traffic::Traffic;
+use crate::envelope::Request;
+use crate::interceptor::Interceptor;
+use crate::status::Status;
 
 struct Inner {
     lanes: Vec<Arc<Lane>>,
@@ -29,6 +32,8 @@ impl Drop for Inner {
 #[derive(Clone)]
 pub struct Channel {
     inner: Arc<Inner>,
+    /// Of this clone; none for nearly every channel.
+    interceptors: Option<Arc<[Arc<dyn Interceptor>]>>,
 }
 
 impl fmt::Debug for Channel {
@@ -39,7 +44,24 @@ impl fmt::Debug for Channel {
 
 impl Channel {
     pub(super) fn new(lanes: Vec<Arc<Lane>>, settings: Arc<Settings>) -> Self {
-        Self { inner: Arc::new(Inner { lanes, next: AtomicUsize::new(0), settings }) }
+        Self { inner: Arc::new(Inner { lanes, next: AtomicUsize::new(0), settings }), interceptors: None }
+    }
+
+    /// The same channel, whose calls pass an interceptor before they are sent; several in turn. Other clones do without.
+    #[must_use]
+    pub fn intercepted(&self, interceptor: impl Interceptor) -> Self {
+        let known = self.interceptors.iter().flat_map(|known| known.iter().cloned());
+        let all = known.chain([Arc::new(interceptor) as Arc<dyn Interceptor>]).collect();
+        Self { inner: Arc::clone(&self.inner), interceptors: Some(all) }
+    }
+
+    /// A request without its message, as the interceptors let it pass.
+    #[inline]
+    pub(super) fn pass(&self, method: &str, mut request: Request<()>) -> Result<Request<()>, Status> {
+        for interceptor in self.interceptors.iter().flat_map(|all| all.iter()) {
+            interceptor.intercept(method, &mut request)?;
+        }
+        Ok(request)
     }
 
     /// The next connection in turn, passing over those that cannot be reached.

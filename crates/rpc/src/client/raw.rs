@@ -93,8 +93,12 @@ impl Channel {
     async fn raw(&self, path: &'static Path, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {
         let settings = self.settings();
         let (sender, receiver) = oneshot::channel();
-        let deadline = call::deadline_of(self, &request);
         let (message, request) = request.split();
+        let request = match self.pass(path.text, request) {
+            Ok(request) => request,
+            Err(status) => return RawAnswer { head_at: None, reply: Err(status) },
+        };
+        let deadline = call::deadline_of(self, &request);
         let start = Start {
             number: call::next_number(),
             path,

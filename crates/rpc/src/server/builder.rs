@@ -29,6 +29,7 @@ use super::service::Service;
 use super::shared::Shared;
 use crate::body::{Body, BoxError};
 use crate::compression::Encoding;
+use crate::interceptor::Interceptor;
 
 impl Server {
     /// A server without services.
@@ -40,6 +41,7 @@ impl Server {
             http: None,
             compression: None,
             cors: Cors::default(),
+            interceptors: Vec::new(),
             #[cfg(feature = "tls")]
             tls: None,
             workers: Vec::new(),
@@ -56,6 +58,7 @@ pub struct Builder {
     http: Option<Arc<dyn HttpService>>,
     compression: Option<(Encoding, usize)>,
     cors: Cors,
+    interceptors: Vec<Arc<dyn Interceptor>>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<ServerConfig>>,
     workers: Vec<Handle>,
@@ -128,6 +131,12 @@ impl Builder {
         self
     }
 
+    /// Has every call, of any service and in any protocol, pass an interceptor before its handler; several in turn.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
     /// Lets web pages of other origins call, by gRPC-Web and Connect; none may by default.
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
@@ -156,6 +165,7 @@ impl Builder {
             http: self.http,
             compression: self.compression,
             cors: self.cors,
+            interceptors: self.interceptors,
             #[cfg(feature = "tls")]
             tls: self.tls.map(acceptor),
             connections: AtomicUsize::new(0),

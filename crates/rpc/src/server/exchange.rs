@@ -26,9 +26,8 @@ use super::shared::Shared;
 use super::sink::{Outbox, Sink};
 use super::slot::Feed;
 use crate::codec::Payload;
-use crate::envelope::{Peer, Request};
+use crate::envelope::Peer;
 use crate::message::{Assembler, Framed};
-use crate::metadata::Metadata;
 use crate::protocol::PLAIN;
 use crate::status::{Code, Status};
 use crate::streaming::Inbox;
@@ -336,9 +335,12 @@ impl Exchange {
         };
         self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan))
             .for_origin(self.shared.cors.allowed(&self.head));
-        let metadata = Metadata::received(Arc::clone(&self.head));
+        let envelope = match self.shared.envelope(plan, &self.head, deadline, &self.peer) {
+            Ok(envelope) => envelope,
+            Err(status) => return self.refuse(&status),
+        };
         let incoming = Incoming {
-            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)),
+            envelope,
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,

@@ -20,8 +20,6 @@ use super::reply::{Reply, ReplyState};
 use super::running::Running;
 use super::sink::Sink;
 use super::slot::{Active, Feed, Phase};
-use crate::envelope::{Accepted, Request};
-use crate::metadata::Metadata;
 use crate::status::{Code, Status};
 use crate::transcode::Reading;
 
@@ -56,11 +54,14 @@ impl Calls {
                 return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
             }
         };
-        let metadata = Metadata::received(Arc::clone(head));
-        // Only plain gRPC passes answers on that are compressed already.
-        let accepted = if plan.dialect.is_plain { plan.terms.accepted } else { Accepted::default() };
+        let envelope = match self.shared.envelope(plan, head, deadline, &self.peer) {
+            Ok(envelope) => envelope,
+            Err(status) => {
+                return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
+            }
+        };
         let incoming = Incoming {
-            envelope: Request::received((), metadata, deadline, Arc::clone(&self.peer)).accepting(accepted),
+            envelope,
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,

@@ -4,10 +4,12 @@
 //!
 //! Implements: no specification.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use quire_http2::Head;
+use tokio::time::Instant;
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsAcceptor;
 
@@ -18,7 +20,11 @@ use super::observer::Observer;
 use super::plan::{CallPlan, Routes};
 use super::reply::ReplyState;
 use crate::compression::Encoding;
+use crate::envelope::{Accepted, Peer, Request};
+use crate::interceptor::Interceptor;
+use crate::metadata::Metadata;
 use crate::protocol::Dialect;
+use crate::status::Status;
 
 /// What all connections of a server share.
 pub(super) struct Shared {
@@ -28,6 +34,7 @@ pub(super) struct Shared {
     pub(super) http: Option<Arc<dyn HttpService>>,
     pub(super) compression: Option<(Encoding, usize)>,
     pub(super) cors: Cors,
+    pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) connections: AtomicUsize,
@@ -40,6 +47,29 @@ impl Shared {
     /// An answer that has no messages.
     pub(super) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
         ReplyState::bare(dialect).for_origin(self.cors.allowed(head))
+    }
+
+    /// A request without its message, as the interceptors let it pass.
+    #[inline]
+    pub(super) fn envelope(
+        &self,
+        plan: CallPlan,
+        head: &Arc<Head>,
+        deadline: Option<Instant>,
+        peer: &Arc<Peer>,
+    ) -> Result<Request<()>, Status> {
+        // Only plain gRPC passes answers on that are compressed already.
+        let accepted = if plan.dialect.is_plain { plan.terms.accepted } else { Accepted::default() };
+        let metadata = Metadata::received(Arc::clone(head));
+        let mut request = Request::received((), metadata, deadline, Arc::clone(peer)).accepting(accepted);
+        if self.interceptors.is_empty() {
+            return Ok(request);
+        }
+        let path = &self.routes.table[plan.method].path;
+        let asked = catch_unwind(AssertUnwindSafe(|| {
+            self.interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
+        }));
+        asked.unwrap_or_else(|_| Err(Status::internal("an interceptor panicked"))).map(|()| request)
     }
 
     /// How the answer to a call is compressed, and from how many bytes on.
