@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
-use quire_http2::{Field, Head};
+use quire_http2::Head;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::http_calls::{self, BodyFailed, Unserved};
@@ -21,6 +21,7 @@ use super::method::{Incoming, Intake, Started};
 use super::observer::{self, CallReport};
 use super::plan::{CallPlan, Plan};
 use super::reply::{Reply, ReplyState, Templates};
+use super::request_head;
 use super::running::Running;
 use super::shared::Shared;
 use super::sink::{Outbox, Sink};
@@ -78,35 +79,13 @@ pub(super) struct Exchange {
     is_reported: bool,
 }
 
-/// The request's head as HTTP/2 has it; `None` if it cannot be a call's.
-fn head(request: &http::Request<hyper::body::Incoming>) -> Option<Head> {
-    let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let host = request.headers().get(http::header::HOST).map_or(&b""[..], http::HeaderValue::as_bytes);
-    let mut fields = vec![
-        Field::new(b":method", request.method().as_str().as_bytes()),
-        Field::new(b":scheme", b"http"),
-        Field::new(b":authority", host),
-        Field::new(b":path", path.as_bytes()),
-    ];
-    for (name, value) in request.headers() {
-        let belongs_to_connection = matches!(
-            name.as_str(),
-            "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te"
-        );
-        if !belongs_to_connection {
-            fields.push(Field::new(name.as_str().as_bytes(), value.as_bytes()));
-        }
-    }
-    Head::request(fields).ok()
-}
-
 /// Takes a request that is a call.
 pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Request<hyper::body::Incoming>) -> Begun {
     let content_type = request.headers().get(http::header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     if !shared.routes.may_be_call(request.uri().path(), content_type) {
         return Begun::Http(request);
     }
-    let Some(head) = head(&request).map(Arc::new) else { return Begun::Http(request) };
+    let Some(head) = request_head::of(&request).map(Arc::new) else { return Begun::Http(request) };
     let (dialect, plan, stage, refusal) = match Plan::read(&head, &shared.routes) {
         Plan::Http => return Begun::Http(request),
         Plan::Preflight => (PLAIN, None, Stage::Over, Some(Refusal::Preflight)),

@@ -26,6 +26,8 @@ mod observer;
 mod plan;
 mod reply;
 mod report;
+#[cfg(feature = "http1")]
+mod request_head;
 mod run;
 mod running;
 mod service;
