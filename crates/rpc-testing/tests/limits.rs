@@ -8,7 +8,7 @@ use quire_rpc::client::Settings;
 use quire_rpc::{Code, Limits, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use support::{Running, greeting, text};
+use support::{Running, call_head, frame, greeting, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -107,7 +107,7 @@ async fn channel_finds_a_dead_server_by_keepalive() {
     let address = listener.local_addr().unwrap();
     let dead = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        stream.write_all(&support::frame(4, 0, 0, &[])).await.unwrap();
+        stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
         tokio::time::sleep(Duration::from_secs(10)).await;
     });
     let settings = Settings {
@@ -144,4 +144,36 @@ fn connections_are_shared_out_to_worker_runtimes() {
         assert_eq!(server.counts.get("opened"), 4);
         assert_eq!(server.stopped().await.get("/testing.Echo/Call OK"), 20);
     });
+}
+
+/// DATA frames of the answer to a call of `Many` for ten messages, and their bytes together.
+async fn frames_of_ten_messages(limits: Limits) -> (usize, Vec<u8>) {
+    let server = Running::new(limits).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = frame(0, 1, 1, &[0, 0, 0, 0, 6, 10, 2, b'h', b'i', 24, 10]);
+    let call = [greeting(), frame(4, 1, 0, &[]), frame(1, 4, 1, &call_head("Many")), request].concat();
+    stream.write_all(&call).await.unwrap();
+    let (mut frames, mut messages) = (0, Vec::new());
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).await.unwrap();
+        match (head[3], head[4] & 1) {
+            (0, _) => {
+                frames += 1;
+                messages.extend_from_slice(&payload);
+            }
+            (1, 1) => return (frames, messages),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_that_are_ready_together_share_a_frame_unless_each_shall_have_its_own() {
+    let ten = [0, 0, 0, 0, 6, 10, 2, b'h', b'i', 24, 10].repeat(10);
+    assert_eq!(frames_of_ten_messages(Limits::default()).await, (1, ten.clone()));
+    let limits = Limits { is_message_per_frame: true, ..Limits::default() };
+    assert_eq!(frames_of_ten_messages(limits).await, (10, ten));
 }

@@ -1,4 +1,4 @@
-//! Sends request streams, a message at a time as room allows, and ends calls whose caller is gone.
+//! Sends request streams, ready messages together as room allows, and ends calls whose caller is gone.
 //!
 //! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", and RFC 9113 section 6.4 (resets) for cancelling.
 
@@ -12,6 +12,8 @@ use super::command::Outgoing;
 
 /// Messages a stream may send in one poll before other calls have their turn.
 const MESSAGES_PER_POLL_MAX: usize = 64;
+/// Messages that are ready together leave in one DATA frame until it is so large.
+const BATCH_BYTES_MAX: usize = 8 * 1024;
 
 impl Calls {
     /// Polls the streams that woke up; returns whether there were any.
@@ -46,29 +48,43 @@ impl Calls {
     fn send(&mut self, stream: StreamKey, outgoing: &mut dyn Outgoing) -> bool {
         let waker = self.wakers[stream.index()].clone();
         let mut cx = Context::from_waker(&waker);
+        self.scratch.clear();
         for _ in 0..MESSAGES_PER_POLL_MAX {
             if !self.has_room(stream) {
                 self.blocked.push(stream);
+                self.send_batch(stream, false);
                 return true;
             }
-            self.scratch.clear();
             match outgoing.poll_next(&mut cx, &mut self.scratch) {
-                Poll::Pending => return true,
+                Poll::Pending => {
+                    self.send_batch(stream, false);
+                    return true;
+                }
                 Poll::Ready(Err(status)) => {
                     self.give_up(stream, status);
                     return false;
                 }
                 Poll::Ready(Ok(false)) => {
-                    let _ = self.connection.send_slice(stream, &[], true);
+                    self.send_batch(stream, true);
                     return false;
                 }
                 Poll::Ready(Ok(true)) => {
-                    let _ = self.connection.send_slice(stream, &self.scratch, false);
+                    if self.settings.is_message_per_frame || self.scratch.len() >= BATCH_BYTES_MAX {
+                        self.send_batch(stream, false);
+                    }
                 }
             }
         }
+        self.send_batch(stream, false);
         waker.wake_by_ref();
         true
+    }
+
+    fn send_batch(&mut self, stream: StreamKey, end: bool) {
+        if end || !self.scratch.is_empty() {
+            let _ = self.connection.send_slice(stream, &self.scratch, end);
+            self.scratch.clear();
+        }
     }
 
     fn has_room(&mut self, stream: StreamKey) -> bool {

@@ -75,6 +75,9 @@ pub struct Settings {
     pub message_bytes_max: usize,
     /// Bytes of a stream's messages that wait for their reader; above, the stream's window stays closed.
     pub unread_bytes_max: usize,
+    /// Whether each message of a stream leaves in a DATA frame of its own; otherwise those that are ready together share
+    /// one.
+    pub is_message_per_frame: bool,
     /// Unsent bytes of a connection above which its streams are not asked for more messages.
     pub output_bytes_max: usize,
     /// Time for TCP, TLS and the server's first frame.
@@ -115,6 +118,7 @@ impl Default for Settings {
             waiting_calls_max: 100_000,
             message_bytes_max: 4 * 1024 * 1024,
             unread_bytes_max: 256 * 1024,
+            is_message_per_frame: false,
             output_bytes_max: 1024 * 1024,
             connect_timeout: Duration::from_secs(10),
             reconnect_first: Duration::from_millis(100),

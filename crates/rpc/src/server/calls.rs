@@ -71,7 +71,7 @@ impl Calls {
             peer,
             slots: Vec::new(),
             spares,
-            templates: Templates::default(),
+            templates: Templates::new(shared.limits.is_message_per_frame),
             wakes,
             wakers: Vec::new(),
             blocked: Vec::new(),

@@ -51,6 +51,9 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// The head of an HTTP/1.1 request.
     pub http1_head_bytes_max: usize,
+    /// Whether each message of a stream leaves in a DATA frame of its own. Messages that are ready together share one
+    /// otherwise, which costs both sides less.
+    pub is_message_per_frame: bool,
 }
 
 impl Default for Limits {
@@ -76,6 +79,7 @@ impl Default for Limits {
             connection_age_max: None,
             drain_timeout: Duration::from_secs(30),
             http1_head_bytes_max: 64 * 1024,
+            is_message_per_frame: false,
         }
     }
 }

@@ -34,10 +34,20 @@ pub(crate) struct Templates {
     trailers: CachedBlock,
     /// The message that is being written, behind room for its prefix.
     pub(super) scratch: Vec<u8>,
+    /// Messages of a stream that were ready together, each behind its prefix.
+    batch: Vec<u8>,
+    /// Every message of a stream leaves in a DATA frame of its own.
+    is_message_per_frame: bool,
     /// The same message in the other codec.
     pub(super) text: Vec<u8>,
     /// The head of an answer that is sent in one piece.
     pub(super) held: Metadata,
+}
+
+impl Templates {
+    pub(super) fn new(is_message_per_frame: bool) -> Self {
+        Self { is_message_per_frame, ..Self::default() }
+    }
 }
 
 /// What one answer has to remember between polls.
@@ -168,6 +178,43 @@ impl Reply<'_> {
         match message.into_encoded() {
             Err(message) => self.plain(message),
             Ok(encoded) => self.encoded(encoded),
+        }
+    }
+
+    /// Sends a message of a stream, together with those that are ready with it; see [`Reply::flush`].
+    #[inline]
+    pub(crate) fn batched<T: Encode>(&mut self, message: T) {
+        if !self.state.dialect.is_plain || self.templates.is_message_per_frame {
+            return self.message(message);
+        }
+        match message.into_encoded() {
+            Ok(encoded) if encoded.encoding.is_some() || encoded.length + PREFIX_BYTES > COPY_BYTES_MAX => {
+                self.flush();
+                self.encoded(encoded);
+            }
+            Ok(encoded) => self.append(encoded),
+            Err(message) if message.encoded_len() + PREFIX_BYTES > COPY_BYTES_MAX => {
+                self.flush();
+                self.plain(message);
+            }
+            Err(message) => self.append(message),
+        }
+    }
+
+    #[inline]
+    fn append<T: Encode>(&mut self, message: T) {
+        message::encode(message, self.state.compression, &mut self.templates.batch);
+        if self.templates.batch.len() >= COPY_BYTES_MAX {
+            self.flush();
+        }
+    }
+
+    /// Sends what was batched. Must come before the stream is left, since other answers share the batch.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        if !self.templates.batch.is_empty() {
+            self.sink.send_slice(&self.templates.batch, false);
+            self.templates.batch.clear();
         }
     }
 

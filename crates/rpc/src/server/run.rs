@@ -89,6 +89,7 @@ impl Calls {
                 self.finish(stream, Some(plan.method), reply.code);
             }
             Err(_) => {
+                out.flush();
                 out.finish(&panicked());
                 self.finish(stream, Some(plan.method), Code::Internal);
             }
@@ -138,6 +139,7 @@ impl Calls {
             }
             Ok(Poll::Ready(())) => Poll::Ready(()),
             Err(_) => {
+                reply.flush();
                 reply.finish(&panicked());
                 Poll::Ready(())
             }

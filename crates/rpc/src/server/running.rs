@@ -155,21 +155,28 @@ where
                 return Poll::Ready(());
             }
             if !reply.has_room() {
+                reply.flush();
                 return Poll::Pending;
             }
             match stream.as_mut().poll_next(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(message))) => reply.message(message),
+                Poll::Pending => {
+                    reply.flush();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Some(Ok(message))) => reply.batched(message),
                 Poll::Ready(Some(Err(status))) => {
+                    reply.flush();
                     reply.finish(&status);
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => {
+                    reply.flush();
                     reply.finish_ok(&self.trailers);
                     return Poll::Ready(());
                 }
             }
         }
+        reply.flush();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
