@@ -256,6 +256,20 @@ impl Server {
         signal(self.child.id(), name);
     }
 
+    /// SIGSTOP, and returns when every thread has stopped: until then one may still finish what it does.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let runs = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat"))).unwrap_or_default();
+            // The state stands behind the name, which is in parentheses. A thread that is gone has none.
+            stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('T'))
+        };
+        while std::fs::read_dir(&tasks).expect("the server is there").any(runs) {
+            thread::yield_now();
+        }
+    }
+
     /// SIGKILL: no chance to do anything more.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the server can be killed");

@@ -22,7 +22,7 @@ fn locked(folder: &Path) -> bool {
 /// Stops the server by SIGSTOP while it holds the write lock; `false` if it never did.
 fn freeze(server: &Server, folder: &Path) -> bool {
     for _ in 0..1000 {
-        server.signal("STOP");
+        server.freeze();
         if locked(folder) {
             return true;
         }
