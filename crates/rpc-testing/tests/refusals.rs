@@ -4,6 +4,8 @@ mod support;
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use quire_rpc::Limits;
 use quire_rpc::http2::{CachedBlock, Config, Connection, ErrorCode, Event, Head, Indexing, Side, StreamKey};
 use support::Running;
@@ -254,4 +256,56 @@ async fn end_of_a_request_behind_its_answer_is_followed_by_a_ping() {
             return assert_eq!(&head[9..], b"answered");
         }
     }
+}
+
+const TEXT: &str = "application/grpc-web-text";
+
+/// The head of an answer whose outcome stands in its body.
+const ANSWERED: Said = Said::Head { status: Some(200), grpc_status: String::new(), end: false };
+
+#[tokio::test]
+async fn envelope_in_text_that_claims_too_much_is_refused_and_the_connection_goes_on() {
+    let limits = Limits { message_bytes_max: 100, gathered_bytes_max: 100, ..Limits::default() };
+    let server = Running::new(limits).await;
+    let mut caller = Caller::of(&server).await;
+    for end in [true, false] {
+        let stream = caller.begin("/testing.Echo/Call", TEXT);
+        let text = BASE64_STANDARD.encode([&[0, 0, 0, 1, 0][..], &[1; 40]].concat());
+        caller.connection.send_bytes(stream, text.into(), end).unwrap();
+        assert_eq!((caller.hear().await, caller.hear().await), (ANSWERED, Said::Data { end: true }));
+    }
+    let stream = caller.begin("/testing.Echo/Call", TEXT);
+    let text = BASE64_STANDARD.encode([&[0, 0, 0, 0, 62, 10, 60][..], &[1; 60]].concat());
+    let (first, second) = text.split_at(20);
+    caller.connection.send_slice(stream, first.as_bytes(), false).unwrap();
+    caller.connection.send_slice(stream, second.as_bytes(), true).unwrap();
+    assert_eq!((caller.hear().await, caller.hear().await), (ANSWERED, Said::Data { end: false }), "head, message");
+    assert_eq!(caller.hear().await, Said::Data { end: true });
+    drop(caller);
+    let counts = server.stopped().await;
+    assert_eq!(counts.get("/testing.Echo/Call RESOURCE_EXHAUSTED"), 2);
+    assert_eq!(counts.get("/testing.Echo/Call OK"), 1);
+}
+
+#[tokio::test]
+async fn second_message_of_a_call_that_takes_one_is_refused_in_text_too() {
+    let server = Running::new(Limits::default()).await;
+    let mut caller = Caller::of(&server).await;
+    for end in [true, false] {
+        let stream = caller.begin("/testing.Echo/Call", TEXT);
+        let text = BASE64_STANDARD.encode([0, 0, 0, 0, 2, 24, 1].repeat(2));
+        caller.connection.send_bytes(stream, text.into(), end).unwrap();
+        assert_eq!((caller.hear().await, caller.hear().await), (ANSWERED, Said::Data { end: true }));
+    }
+    drop(caller);
+    assert_eq!(server.stopped().await.get("/testing.Echo/Call UNIMPLEMENTED"), 2);
+}
+
+#[tokio::test]
+async fn body_that_is_a_message_has_the_limit_of_one_in_a_single_frame_too() {
+    let server = Running::new(Limits { message_bytes_max: 100, ..Limits::default() }).await;
+    let mut caller = Caller::of(&server).await;
+    let stream = caller.begin("/testing.Echo/Call", "application/proto");
+    caller.send(stream, 101, true);
+    assert_eq!(caller.hear().await, Said::Head { status: Some(429), grpc_status: String::new(), end: false });
 }

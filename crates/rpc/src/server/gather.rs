@@ -21,17 +21,19 @@ impl Calls {
     pub(super) fn gather(&mut self, stream: StreamKey, mut data: &[u8], end: bool) {
         let message_bytes_max = self.shared.limits.message_bytes_max;
         let Phase::Gathering(gathering) = &mut self.slots[stream.index()].phase else { return };
-        if gathering.assembler.is_whole() && end && gathering.assembler.held_bytes() == 0 {
+        let is_complete = gathering.assembler.is_whole() && end && gathering.assembler.held_bytes() == 0;
+        if is_complete && data.len() <= message_bytes_max {
             return self.start_whole(stream, Payload::Borrowed(data));
         }
-        let held_before = gathering.assembler.held_bytes();
-        let whole = match gathering.assembler.next(&mut data, message_bytes_max) {
+        let held_before = gathering.held_bytes();
+        let next = gathering.assembler.next(&mut data, message_bytes_max);
+        self.gathered_bytes = self.gathered_bytes - held_before + gathering.held_bytes();
+        let whole = match next {
             Ok(whole) => whole,
             Err(status) => return self.refuse_gathering(stream, status),
         };
         if let Some(framed) = whole {
-            self.gathered_bytes -= held_before;
-            if gathering.message.is_some() || !data.is_empty() {
+            if gathering.message.is_some() || !data.is_empty() || !gathering.assembler.is_empty() {
                 let status = Status::unimplemented("the call takes one message; more came");
                 return self.refuse_gathering(stream, status);
             }
@@ -42,8 +44,6 @@ impl Calls {
             let kept = framed.bytes.into_bytes();
             self.gathered_bytes += kept.len();
             gathering.message = Some(Framed { compressed: framed.compressed, bytes: kept });
-        } else {
-            self.gathered_bytes = self.gathered_bytes - held_before + gathering.assembler.held_bytes();
         }
         if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
             self.shared.observer.refused(Refusal::GatheredBytes);
@@ -83,7 +83,9 @@ impl Calls {
     /// Starts a call whose body is its message.
     pub(super) fn start_whole(&mut self, stream: StreamKey, body: Payload<'_>) {
         let Phase::Gathering(gathering) = std::mem::take(&mut self.slots[stream.index()].phase) else { return };
-        let framed = Framed { compressed: gathering.plan.terms.encoding.is_some(), bytes: body };
+        // An empty body is not compressed, with a name of a compression in the head or without.
+        let compressed = gathering.plan.terms.encoding.is_some() && !body.as_slice().is_empty();
+        let framed = Framed { compressed, bytes: body };
         self.start(stream, gathering.plan, &gathering.head, Intake::Message(framed), Feed::None);
     }
 
