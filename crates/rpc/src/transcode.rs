@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prost_types::FileDescriptorSet;
 
 use crate::codec::{Decode, Payload};
-use crate::compression::Encoding;
+use crate::compression::{Encoding, too_large};
 use crate::json::{MessageId, Schema};
 use crate::message::Framed;
 use crate::status::Status;
@@ -104,7 +104,14 @@ impl Reading {
         };
         match &self.json {
             None => Ok(plain),
-            Some(json) => Ok(Payload::Owned(json.read(plain.as_slice())?.into())),
+            Some(json) => {
+                let message = json.read(plain.as_slice())?;
+                // Some lists take more room in protobuf than in JSON.
+                if message.len() > self.message_bytes_max {
+                    return Err(too_large(message.len(), self.message_bytes_max));
+                }
+                Ok(Payload::Owned(message.into()))
+            }
         }
     }
 
@@ -120,6 +127,23 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::Code;
+
+    #[test]
+    fn message_in_json_has_the_limit_of_its_protobuf() {
+        let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
+        let set = protox::compile(["kinds.proto"], [proto]).unwrap();
+        let schema = Arc::new(Schema::new([&prost::Message::encode_to_vec(&set)[..]]).unwrap());
+        let json = Json { message: schema.message("kinds.Lists").unwrap(), schema };
+        let reading = Reading { encoding: None, json: Some(json), message_bytes_max: 100 };
+        let open = |count| {
+            let text = format!(r#"{{"int32s":[{}]}}"#, vec!["-1"; count].join(","));
+            assert!(text.len() < 100);
+            let message = Framed { compressed: false, bytes: Payload::Owned(text.into()) };
+            reading.open(message).map(|message| message.as_slice().len()).map_err(|status| status.code())
+        };
+        assert_eq!((open(9), open(10)), (Ok(92), Err(Code::ResourceExhausted)));
+    }
 
     #[test]
     fn bytes_of_a_gathered_message_share_its_buffer() {
