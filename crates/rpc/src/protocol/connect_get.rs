@@ -42,8 +42,9 @@ impl Get {
         let (mut codec, mut message, mut compression, mut version) = (None, None, None, None);
         let mut in_base64 = false;
         for pair in query.split(|byte| *byte == b'&') {
-            let (name, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
-            let value = &value[1..];
+            // Parts of a query that are not the protocol's may have any form.
+            let Some(at) = pair.iter().position(|byte| *byte == b'=') else { continue };
+            let (name, value) = (&pair[..at], &pair[at + 1..]);
             match name {
                 b"encoding" => codec = Some(value),
                 b"message" => message = Some(value),
@@ -111,4 +112,23 @@ fn unescape(text: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_http2::Field;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_a_query_that_are_not_the_protocols_are_skipped() {
+        let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/a"), (":authority", "b")];
+        let head =
+            Head::request(fields.map(|(name, value)| Field::new(name.as_bytes(), value.as_bytes())).to_vec()).unwrap();
+        for query in ["message=%7b%7d&encoding=json", "cached&message={}&&encoding=json&v=2"] {
+            let get = Get::read(&head, query.as_bytes()).unwrap();
+            assert_eq!((get.codec, &get.message.unwrap()[..]), (Codec::Json, &b"{}"[..]), "{query}");
+        }
+        assert!(Get::read(&head, b"message={}").is_none());
+    }
 }
