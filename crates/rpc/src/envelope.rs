@@ -43,44 +43,40 @@ impl Accepted {
 #[derive(Debug)]
 pub struct Request<T> {
     message: T,
+    envelope: Envelope,
+}
+
+/// All of a request but its message.
+#[derive(Debug, Default)]
+struct Envelope {
     metadata: Metadata,
     deadline: Option<Instant>,
     peer: Option<Arc<Peer>>,
-    pub(crate) buffer_bytes: usize,
+    buffer_bytes: usize,
     accepted: Accepted,
-    pub(crate) is_safe_to_retry: bool,
-    pub(crate) waits_for_ready: bool,
+    is_safe_to_retry: bool,
+    waits_for_ready: bool,
     extensions: Extensions,
 }
 
 impl<T> Request<T> {
     /// Without metadata or deadline.
     pub fn new(message: T) -> Self {
-        Self {
-            message,
-            metadata: Metadata::new(),
-            deadline: None,
-            peer: None,
-            buffer_bytes: 0,
-            accepted: Accepted::default(),
-            is_safe_to_retry: false,
-            waits_for_ready: false,
-            extensions: Extensions::new(),
-        }
+        Self { message, envelope: Envelope::default() }
     }
 
     pub(crate) fn received(message: T, metadata: Metadata, deadline: Option<Instant>, peer: Arc<Peer>) -> Self {
-        Self { metadata, deadline, peer: Some(peer), ..Self::new(message) }
+        Self { message, envelope: Envelope { metadata, deadline, peer: Some(peer), ..Envelope::default() } }
     }
 
     pub(crate) fn accepting(mut self, accepted: Accepted) -> Self {
-        self.accepted = accepted;
+        self.envelope.accepted = accepted;
         self
     }
 
     /// Whether the caller reads answers that are compressed so; on the server only.
     pub fn accepts(&self, encoding: Encoding) -> bool {
-        self.accepted.has(encoding)
+        self.envelope.accepted.has(encoding)
     }
 
     /// The message.
@@ -100,124 +96,91 @@ impl<T> Request<T> {
 
     /// The message, and what was around it.
     pub(crate) fn split(self) -> (T, Request<()>) {
-        let Self {
-            message,
-            metadata,
-            deadline,
-            peer,
-            buffer_bytes,
-            accepted,
-            is_safe_to_retry,
-            waits_for_ready,
-            extensions,
-        } = self;
-        let envelope = Request {
-            message: (),
-            metadata,
-            deadline,
-            peer,
-            buffer_bytes,
-            accepted,
-            is_safe_to_retry,
-            waits_for_ready,
-            extensions,
-        };
-        (message, envelope)
+        (self.message, Request { message: (), envelope: self.envelope })
     }
 
     /// Names and values beside the message.
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        &self.envelope.metadata
     }
 
     /// As [`Request::metadata`], to add to.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
-        &mut self.metadata
+        &mut self.envelope.metadata
     }
 
     /// When the caller gives up.
     pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        self.envelope.deadline
     }
 
     /// Gives up after this long, from now.
     pub fn set_timeout(&mut self, timeout: Duration) {
-        self.deadline = Instant::now().checked_add(timeout);
+        self.envelope.deadline = Instant::now().checked_add(timeout);
     }
 
     /// Gives up at this time.
     pub fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = Some(deadline);
+        self.envelope.deadline = Some(deadline);
     }
 
     /// Says that doing the call twice does what doing it once does: it only reads, or carries an idempotency key.
     /// Only such calls are tried again by the channel's retry policy.
     pub fn set_safe_to_retry(&mut self, safe: bool) {
-        self.is_safe_to_retry = safe;
+        self.envelope.is_safe_to_retry = safe;
     }
 
     /// Waits for a connection instead of failing while the server cannot be reached.
     pub fn set_wait_for_ready(&mut self, wait: bool) {
-        self.waits_for_ready = wait;
+        self.envelope.waits_for_ready = wait;
     }
 
     /// Values of any type that an interceptor leaves for the handler. They are not sent.
     pub fn extensions(&self) -> &Extensions {
-        &self.extensions
+        &self.envelope.extensions
     }
 
     /// As [`Request::extensions`], to add to.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        &mut self.extensions
+        &mut self.envelope.extensions
+    }
+
+    pub(crate) fn set_buffer_bytes(&mut self, bytes: usize) {
+        self.envelope.buffer_bytes = bytes;
+    }
+
+    pub(crate) fn is_safe_to_retry(&self) -> bool {
+        self.envelope.is_safe_to_retry
+    }
+
+    pub(crate) fn waits_for_ready(&self) -> bool {
+        self.envelope.waits_for_ready
     }
 
     /// Who calls; on the server only.
     pub fn peer(&self) -> Option<&Peer> {
-        self.peer.as_deref()
+        self.envelope.peer.as_deref()
     }
 
     /// As [`Request::peer`]; all calls of a connection share one, which lives as long as the connection or a call of it.
     pub fn shared_peer(&self) -> Option<&Arc<Peer>> {
-        self.peer.as_ref()
+        self.envelope.peer.as_ref()
     }
 
     /// The caller's address.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
-        self.peer.as_ref().and_then(|peer| peer.address)
+        self.envelope.peer.as_ref().and_then(|peer| peer.address)
     }
 
     /// Bytes of memory that any field of type `Bytes` keeps alive, because the fields share the buffer that the message
     /// came in; 0 if each field has its own memory. On the server only, for services that keep a field.
     pub fn buffer_bytes(&self) -> usize {
-        self.buffer_bytes
+        self.envelope.buffer_bytes
     }
 
     /// The same around another message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
-        let (message, envelope) = self.split();
-        let Request {
-            metadata,
-            deadline,
-            peer,
-            buffer_bytes,
-            accepted,
-            is_safe_to_retry,
-            waits_for_ready,
-            extensions,
-            ..
-        } = envelope;
-        let message = change(message);
-        Request {
-            message,
-            metadata,
-            deadline,
-            peer,
-            buffer_bytes,
-            accepted,
-            is_safe_to_retry,
-            waits_for_ready,
-            extensions,
-        }
+        Request { message: change(self.message), envelope: self.envelope }
     }
 }
 

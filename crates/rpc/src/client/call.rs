@@ -232,7 +232,7 @@ where
             get_target: get_target.clone(),
             metadata: request.metadata().clone(),
             deadline,
-            waits_for_ready: request.waits_for_ready,
+            waits_for_ready: request.waits_for_ready(),
             compression: settings.compression.map(|(encoding, _)| encoding),
             is_timed: false,
             is_unread: false,
@@ -242,7 +242,7 @@ where
         match attempt(&channel, start, receiver).await {
             Ok(reply) => return finish(reply, json.map(|(_, answer)| answer.clone()), settings.message_bytes_max),
             Err(failure) => {
-                let repeatable = request.is_safe_to_retry || failure.untouched;
+                let repeatable = request.is_safe_to_retry() || failure.untouched;
                 let retry = settings.retry.as_ref().filter(|_| may_repeat && repeatable);
                 let pause = retry.and_then(|retry| retry.pause(tries + 1, &failure.status));
                 let Some(pause) = pause else { return Err(failure.status) };
@@ -286,7 +286,7 @@ where
         get_target: None,
         metadata: request.metadata().clone(),
         deadline,
-        waits_for_ready: request.waits_for_ready,
+        waits_for_ready: request.waits_for_ready(),
         compression: settings.compression.map(|(encoding, _)| encoding),
         is_timed: false,
         is_unread: false,

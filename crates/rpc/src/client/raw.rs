@@ -106,7 +106,7 @@ impl Channel {
             get_target: None,
             metadata: request.metadata().clone(),
             deadline,
-            waits_for_ready: request.waits_for_ready,
+            waits_for_ready: request.waits_for_ready(),
             compression: settings.compression.map(|(encoding, _)| encoding),
             is_timed: true,
             is_unread,

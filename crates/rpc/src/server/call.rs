@@ -111,7 +111,7 @@ impl<'a, Req> Call<'a, Req> {
         match self.message() {
             Ok(message) => {
                 let mut request = self.request.map(|()| message);
-                request.buffer_bytes = self.payload.buffer_bytes();
+                request.set_buffer_bytes(self.payload.buffer_bytes());
                 Answer::Later(start(request))
             }
             Err(status) => self.fail(&status),
