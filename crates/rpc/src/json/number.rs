@@ -26,7 +26,7 @@ pub(super) fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// Sign and magnitude of a JSON number that is whole, in whatever form: `10`, `1.0e1`, `100e-1`. None if it is not
+/// Sign and magnitude of a JSON number that is whole, in any form: `10`, `1.0e1`, `100e-1`. None if it is not
 /// whole or has more than 64 bits.
 #[inline]
 fn whole(text: &str) -> Option<(bool, u64)> {

@@ -217,7 +217,7 @@ impl<'s> Writer<'s, '_> {
         Ok(())
     }
 
-    /// A map's key, which is in quotes whatever its kind is.
+    /// A map's key. JSON has every key in quotes.
     fn key(&mut self, kind: Kind, key: Value<'_>, depth: usize) -> Result<(), Error> {
         let start = self.out.len();
         self.out.push(b'"');

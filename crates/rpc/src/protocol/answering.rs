@@ -15,7 +15,7 @@ use crate::envelope::Accepted;
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// What the head of a request says of its call, whatever the words.
+/// What the head of a request says of its call, in any protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,

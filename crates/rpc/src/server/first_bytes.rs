@@ -24,7 +24,7 @@ const HANG_UP_READS_MAX: usize = 64;
 
 type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Serves a connection, whatever it speaks, to its end; the answer is the reason, for a log.
+/// Serves a connection of any protocol to its end; the answer is the reason, for a log.
 pub(super) async fn serve<T>(
     mut io: T,
     shared: Arc<Shared>,

@@ -135,7 +135,7 @@ pub(crate) enum Plan {
     Call(CallPlan),
     /// A call whose message came in the head.
     Get(CallPlan, Bytes),
-    /// A call that fails whatever its messages are.
+    /// A call that fails before its messages are looked at.
     Fail(Dialect, Status),
     /// No call.
     Http,
