@@ -29,7 +29,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 run: ## start the server on the embedded database with the sample catalogue
-	cargo run --release --bin quire -- serve
+	cargo run --release -p server -- serve
 
 test: $(INSTALLED) $(VENV) $(BROWSER) ## run every test: Rust, the benchmarks once, judges and clients written by others
 	$(call need,chromium,chromium)
@@ -54,7 +54,7 @@ bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore
 
 bench-engine: peers ## our gRPC engine beside tonic: requests a second and CPU a call, some minutes
-	cargo build --release --bin quire
+	cargo build --release -p server
 	$(call need,h2load,nghttp2-client)
 	python3 peers/bench_engine.py
 
