@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quire_rpc::client::{Path, Settings};
+use quire_rpc::client::{Channel, HttpFailure, HttpRequest, Path, Settings};
 use quire_rpc::prost::Message as _;
 use quire_rpc::{Code, Encoded, Encoding, Ignored, Limits, Request, unfold};
 use rpc_testing::proto::Message;
@@ -128,4 +128,31 @@ async fn abandoned_answer_makes_room_for_a_call_that_waits() {
     drop(call.unwrap());
     let answer = tokio::time::timeout(Duration::from_secs(20), next).await.expect("the first call makes room");
     answer.reply.unwrap();
+}
+
+#[tokio::test]
+async fn plain_request_ends_with_the_status_of_its_answer_or_says_why_there_is_none() {
+    let mut server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let request = |method: &str, codec: &str, body: &'static [u8]| {
+        let request = http::Request::builder().method(method).uri("http://here/testing.Echo/Nothing");
+        let request = request.header("content-type", format!("application/{codec}")).header("connection", "close");
+        HttpRequest::new(request.body(Bytes::from_static(body)).unwrap())
+    };
+    // The answer to a call of an unknown method is a head that nothing follows, with a status of gRPC in it.
+    for (request, expected) in [
+        (request("POST", "grpc", b"\0\0\0\0\0").repeated(), 200),
+        (request("POST", "grpc", b""), 200),
+        (request("POST", "grpc+xml", b"<a/>"), 415),
+        (request("GET", "json", b""), 200),
+    ] {
+        for _ in 0..3 {
+            let answer = channel.http(&request).await;
+            assert_eq!((answer.status, answer.head_at.is_some()), (Ok(expected), true), "{request:?}");
+        }
+    }
+    server.stop();
+    server.stopped().await;
+    let nowhere = Channel::builder("http://127.0.0.1:1").unwrap().connect_lazy().unwrap();
+    assert_eq!(nowhere.http(&request("GET", "json", b"")).await.status, Err(HttpFailure::Unreachable));
 }

@@ -60,6 +60,12 @@ impl Metadata {
         Self { received: None, added: fields.filter(|field| !is_reserved(field.name())).collect() }
     }
 
+    /// The status of the HTTP answer whose head this is.
+    #[cfg(feature = "client")]
+    pub(crate) fn http_status(&self) -> Option<u16> {
+        self.received.as_ref().and_then(|head| head.status_code())
+    }
+
     /// Entries in wire form, the protocol's own left out.
     pub(crate) fn wire(&self) -> impl Iterator<Item = &Field> {
         let received = self.received.iter().flat_map(|head| head.fields()).filter(|field| !is_reserved(field.name()));

@@ -3,6 +3,7 @@
 //! Must not know when requests are due or what becomes of their times: that is the same for every protocol, or
 //! figures of two protocols could not be compared.
 
+pub mod channel;
 pub mod grpc;
 pub mod http;
 pub mod socket;

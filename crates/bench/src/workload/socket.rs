@@ -81,6 +81,11 @@ impl Dialer {
         self.address
     }
 
+    /// How TLS is spoken; none for plain TCP.
+    pub fn tls(&self) -> Option<Arc<ClientConfig>> {
+        self.tls.as_ref().map(|(connector, _)| Arc::clone(connector.config()))
+    }
+
     /// Opens a connection; the error is one line.
     pub async fn dial(&self, counters: Arc<Counters>) -> anyhow::Result<Transport> {
         let stream = TcpStream::connect(self.address).await;
@@ -127,14 +132,6 @@ pub struct Counted {
 
 /// A connection's bytes, as its protocol sees them: as they are, or through TLS.
 pub type Transport = Either<Counted, Box<TlsStream<Counted>>>;
-
-/// The protocol that was agreed upon in the TLS handshake.
-pub fn agreed_protocol(transport: &Transport) -> Option<&[u8]> {
-    match transport {
-        Either::Left(_) => None,
-        Either::Right(stream) => stream.get_ref().1.alpn_protocol(),
-    }
-}
 
 impl AsyncRead for Counted {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

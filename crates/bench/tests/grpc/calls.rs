@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use bench::template::Turn;
 use bench::tls::TlsArgs;
-use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, REST, Requests, Shape, Target};
+use bench::workload::channel::REST;
+use bench::workload::grpc::{Endings, GrpcSession, GrpcWorkload, OWN_ENDINGS_FIRST, Requests, Shape, Target};
 use bench::workload::{Ending, Session as _, Workload as _};
 use prost::Message as _;
 use quire_rpc::server::{Answer, Call, Later, RefusedService};

@@ -92,6 +92,11 @@ impl Answer {
         }
     }
 
+    /// Whether a head that nothing follows is the trailers of an answer without messages.
+    pub(super) fn is_trailers(&self, head: &Head) -> bool {
+        self.dialect.protocol.is_trailers(head)
+    }
+
     /// Takes the head. If it is no answer's, the call fails.
     #[inline]
     pub(super) fn head(&mut self, head: &Arc<Head>) -> Result<(), Status> {
@@ -237,7 +242,10 @@ impl Answer {
     /// The call ends without an answer.
     pub(super) fn fail(self, status: Status, untouched: bool) {
         match self.reply {
-            Reply::Unary { to, .. } => drop(to.send(Err(Failure::new(status, untouched)))),
+            Reply::Unary { to, .. } => {
+                let failure = Failure { head_at: self.head_at, ..Failure::new(status, untouched) };
+                let _ = to.send(Err(failure));
+            }
             Reply::Stream { to: Some(to), .. } => drop(to.send(Err(Failure::new(status, untouched)))),
             Reply::Stream { to: None, inbox } => {
                 inbox.end(Err(status));

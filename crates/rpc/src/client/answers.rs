@@ -20,10 +20,10 @@ impl Calls {
     #[inline]
     pub(super) fn head(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         self.time_head(stream);
-        if end && head.get(b"grpc-status").is_some() {
+        let Some(active) = self.active(stream) else { return };
+        if end && active.answer.is_trailers(head) {
             return self.finish(stream, Some(head));
         }
-        let Some(active) = self.active(stream) else { return };
         match active.answer.head(head) {
             Ok(()) if end => self.finish(stream, None),
             Ok(()) => {}

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answer::with_head;
 use super::channel::Channel;
-use super::command::{Body, Command, Failure, Outgoing, RawReply, ReplyTo, Start};
+use super::command::{Body, Command, Failure, Form, Outgoing, RawReply, ReplyTo, Start};
 use super::lane::Lane;
 use super::path::Path;
 use super::settings::{Protocol, Settings};
@@ -229,7 +229,7 @@ where
             number: next_number(),
             path,
             dialect,
-            get_target: get_target.clone(),
+            form: get_target.clone().map_or(Form::Post, Form::Get),
             metadata: request.metadata().clone(),
             deadline,
             waits_for_ready: request.waits_for_ready(),
@@ -283,7 +283,7 @@ where
         number: next_number(),
         path,
         dialect: settings.dialect(true),
-        get_target: None,
+        form: Form::Post,
         metadata: request.metadata().clone(),
         deadline,
         waits_for_ready: request.waits_for_ready(),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::command::{Body, Command, Outgoing, Start};
-use super::request::{RequestHead, body_start};
+use super::request::RequestHead;
 use super::settings::Settings;
 use super::target::Target;
 use crate::compression;
@@ -139,28 +139,33 @@ impl Calls {
             Some(left) => left,
             None => None,
         };
-        let head_number = start.path.number();
-        if self.heads.len() <= head_number {
-            self.heads.resize_with(head_number + 1, Default::default);
-        }
-        let framing = start.dialect.framing();
         let head = RequestHead::new(&start, &self.target, &self.accepted, timeout);
-        let variant = usize::from(head.terms.encoding.is_some()) + 2 * usize::from(framing == Framing::Whole);
+        let is_whole = start.dialect.framing() == Framing::Whole;
+        let variant = usize::from(head.terms.encoding.is_some()) + 2 * usize::from(is_whole);
         let mut uncached = CachedBlock::default();
-        let cache = if head.is_usual() { &mut self.heads[head_number][variant] } else { &mut uncached };
-        let Ok(stream) = self.connection.open(cache, head.terms.is_get, |put| head.put(put)) else {
+        let cache = match head.number() {
+            Some(number) => {
+                if self.heads.len() <= number {
+                    self.heads.resize_with(number + 1, Default::default);
+                }
+                &mut self.heads[number][variant]
+            }
+            None => &mut uncached,
+        };
+        let (is_bodiless, body_start) = (start.is_bodiless(), start.body_start());
+        let Ok(stream) = self.connection.open(cache, is_bodiless, |put| head.put(put)) else {
             return start.reply_to.fail(Status::unavailable("the connection takes no more calls"), true);
         };
-        let Start { number, dialect, get_target, deadline, is_timed, is_unread, body, reply_to, .. } = start;
+        let Start { number, dialect, deadline, is_timed, is_unread, body, reply_to, .. } = start;
         self.make_room(stream);
         let outgoing = match body {
-            _ if get_target.is_some() => None,
+            _ if is_bodiless => None,
             Body::Message(framed) => {
-                self.send_only(stream, framing, framed);
+                self.send_only(stream, body_start, framed);
                 None
             }
             Body::Shared(framed) => {
-                self.send_only(stream, framing, framed);
+                self.send_only(stream, body_start, framed);
                 None
             }
             Body::Messages(outgoing) => Some(outgoing),
@@ -175,8 +180,7 @@ impl Calls {
     }
 
     /// Sends the only message of a request.
-    fn send_only(&mut self, stream: StreamKey, framing: Framing, framed: impl AsRef<[u8]> + Into<Bytes>) {
-        let start = body_start(framing);
+    fn send_only(&mut self, stream: StreamKey, start: usize, framed: impl AsRef<[u8]> + Into<Bytes>) {
         let _ = if framed.as_ref().len() <= COPIED_BYTES_MAX {
             self.connection.send_slice(stream, &framed.as_ref()[start..], true)
         } else {

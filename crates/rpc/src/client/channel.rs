@@ -90,6 +90,11 @@ impl Channel {
         &self.inner.settings
     }
 
+    /// Whether the last attempt to connect failed, of all connections.
+    pub(super) fn is_failing(&self) -> bool {
+        self.inner.lanes.iter().all(|lane| lane.is_failing())
+    }
+
     /// Takes no new calls, lets those in flight finish, and closes the connections.
     pub async fn close(&self) {
         for lane in &self.inner.lanes {

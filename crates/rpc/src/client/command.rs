@@ -11,11 +11,12 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::http_head::HttpHead;
 use super::path::Path;
 use crate::compression::Encoding;
-use crate::message::Framed;
+use crate::message::{Framed, PREFIX_BYTES};
 use crate::metadata::Metadata;
-use crate::protocol::ClientDialect;
+use crate::protocol::{ClientDialect, Framing};
 use crate::status::{Reach, Status};
 use crate::streaming::Inbox;
 
@@ -81,13 +82,22 @@ impl Body {
     }
 }
 
+/// How a request stands in HTTP.
+pub(super) enum Form {
+    /// A call by POST.
+    Post,
+    /// A call by GET; path and query, which have the message in them.
+    Get(String),
+    /// A request that is no call.
+    Http(HttpHead),
+}
+
 /// A call for a connection to make.
 pub(super) struct Start {
     pub(super) number: u64,
     pub(super) path: &'static Path,
     pub(super) dialect: ClientDialect,
-    /// Path and query of a GET, which has the message in it.
-    pub(super) get_target: Option<String>,
+    pub(super) form: Form,
     pub(super) metadata: Metadata,
     pub(super) deadline: Option<Instant>,
     pub(super) waits_for_ready: bool,
@@ -98,6 +108,27 @@ pub(super) struct Start {
     pub(super) is_unread: bool,
     pub(super) body: Body,
     pub(super) reply_to: ReplyTo,
+}
+
+impl Start {
+    pub(super) fn is_get(&self) -> bool {
+        matches!(self.form, Form::Get(_))
+    }
+
+    /// Whether the request is over with its head.
+    pub(super) fn is_bodiless(&self) -> bool {
+        match &self.form {
+            Form::Post => false,
+            Form::Get(_) => true,
+            Form::Http(head) => head.is_bodiless,
+        }
+    }
+
+    /// Where the bytes to send begin in the body: a message stands behind its prefix, which some protocols leave out.
+    pub(super) fn body_start(&self) -> usize {
+        let is_whole = self.dialect.framing() == Framing::Whole && !matches!(self.form, Form::Http(_));
+        if is_whole { PREFIX_BYTES } else { 0 }
+    }
 }
 
 /// What callers ask of a connection.

@@ -21,7 +21,7 @@ use tokio::time::{Duration, Instant, timeout, timeout_at};
 
 use super::answer::Answer;
 use super::command::{Body, Outgoing, Start};
-use super::request::{RequestHead, body_start};
+use super::request::RequestHead;
 use super::settings::Settings;
 use super::target::Target;
 use super::traffic::Counters;
@@ -122,9 +122,9 @@ fn request(start: &mut Start, target: &Target, accepted: &str) -> Result<http::R
             }
         }
     });
-    let from = body_start(start.dialect.framing());
+    let (from, is_bodiless) = (start.body_start(), start.is_bodiless());
     let body = match std::mem::replace(&mut start.body, Body::Message(Vec::new())) {
-        _ if start.get_target.is_some() => Outbound::Over,
+        _ if is_bodiless => Outbound::Over,
         Body::Message(framed) => Outbound::Whole(Bytes::from(framed).slice(from..)),
         Body::Shared(framed) => Outbound::Whole(framed.slice(from..)),
         Body::Messages(outgoing) => Outbound::Messages(outgoing),

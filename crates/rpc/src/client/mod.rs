@@ -14,6 +14,8 @@ mod command;
 mod connection;
 #[cfg(feature = "http1")]
 mod exchange;
+mod http;
+mod http_head;
 mod lane;
 mod path;
 #[cfg(feature = "http1")]
@@ -31,6 +33,7 @@ mod traffic;
 pub use builder::Builder;
 pub use call::IntoStreamingRequest;
 pub use channel::Channel;
+pub use http::{HttpAnswer, HttpFailure, HttpRequest};
 pub use path::Path;
 pub use raw::{RawAnswer, RawReply, WireMessage};
 pub use resolve::{Address, Resolver};

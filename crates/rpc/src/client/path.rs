@@ -64,9 +64,14 @@ impl Path {
         path
     }
 
-    /// A small number that no other path has, for tables.
+    /// A small number that no other path or repeated request has, for tables.
     pub(super) fn number(&self) -> usize {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        *self.number.get_or_init(|| NEXT.fetch_add(1, Ordering::Relaxed))
+        *self.number.get_or_init(next_number)
     }
+}
+
+/// A number for tables that was not given out before.
+pub(super) fn next_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::call;
 use super::channel::Channel;
-use super::command::{self, Body, ReplyTo, Start};
+use super::command::{self, Body, Form, ReplyTo, Start};
 use super::path::Path;
 use crate::codec::Payload;
 use crate::envelope::Request;
@@ -103,7 +103,7 @@ impl Channel {
             number: call::next_number(),
             path,
             dialect: settings.dialect(false),
-            get_target: None,
+            form: Form::Post,
             metadata: request.metadata().clone(),
             deadline,
             waits_for_ready: request.waits_for_ready(),

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use quire_http2::Indexing;
 
-use super::command::Start;
+use super::command::{Form, Start};
+use super::path::Path;
 use super::target::Target;
 use crate::compression::Encoding;
-use crate::message::PREFIX_BYTES;
 use crate::metadata::Metadata;
 use crate::protocol::{ClientProtocol, Framing, Put, RequestTerms};
 
@@ -19,11 +19,12 @@ const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_b
 
 /// A request's head.
 pub(super) struct RequestHead<'a> {
-    pub(super) path: &'a str,
-    pub(super) target: &'a Target,
+    form: &'a Form,
+    path: &'static Path,
+    target: &'a Target,
     pub(super) terms: RequestTerms<'a>,
-    pub(super) protocol: &'a dyn ClientProtocol,
-    pub(super) metadata: &'a Metadata,
+    protocol: &'a dyn ClientProtocol,
+    metadata: &'a Metadata,
 }
 
 impl<'a> RequestHead<'a> {
@@ -33,22 +34,30 @@ impl<'a> RequestHead<'a> {
             encoding: encoding(start),
             accepted,
             timeout,
-            is_get: start.get_target.is_some(),
+            is_get: start.is_get(),
         };
-        let path = start.get_target.as_deref().unwrap_or(start.path.text);
-        Self { path, target, terms, protocol: start.dialect.protocol, metadata: &start.metadata }
+        let (form, path, protocol) = (&start.form, start.path, start.dialect.protocol);
+        Self { form, path, target, terms, protocol, metadata: &start.metadata }
     }
 
-    /// Whether every request to this path with this compression has the same head.
-    pub(super) fn is_usual(&self) -> bool {
-        self.metadata.is_empty() && self.terms.timeout.is_none() && !self.terms.is_get
+    /// The number of the heads that all are as this one, if they have the same compression; none if it is unlike others.
+    pub(super) fn number(&self) -> Option<usize> {
+        match self.form {
+            Form::Post if self.metadata.is_empty() && self.terms.timeout.is_none() => Some(self.path.number()),
+            Form::Post | Form::Get(_) => None,
+            Form::Http(head) => head.number,
+        }
     }
 
     pub(super) fn put(&self, put: Put<'_>) {
-        put(b":method", if self.terms.is_get { b"GET" } else { b"POST" }, Indexing::Insert);
+        let (method, path, once): (&[u8], _, _) = match self.form {
+            Form::Post => (b"POST", self.path.text, Indexing::Insert),
+            Form::Get(target) => (b"GET", target.as_str(), Indexing::Literal),
+            Form::Http(head) => return head.put(put),
+        };
+        put(b":method", method, Indexing::Insert);
         put(b":scheme", if self.target.is_https { b"https" } else { b"http" }, Indexing::Insert);
-        let once = if self.terms.is_get { Indexing::Literal } else { Indexing::Insert };
-        put(b":path", self.path.as_bytes(), once);
+        put(b":path", path.as_bytes(), once);
         put(b":authority", self.target.authority.as_bytes(), Indexing::Insert);
         put(b"user-agent", USER_AGENT, Indexing::Insert);
         self.protocol.put_request(&self.terms, put);
@@ -62,9 +71,4 @@ impl<'a> RequestHead<'a> {
 /// How the request's messages are compressed. If the body is one message, it is what was done to that message.
 fn encoding(start: &Start) -> Option<Encoding> {
     start.compression.filter(|_| start.dialect.framing() != Framing::Whole || start.body.is_compressed())
-}
-
-/// Where the bytes to send begin in a message that stands behind its prefix.
-pub(super) fn body_start(framing: Framing) -> usize {
-    if framing == Framing::Whole { PREFIX_BYTES } else { 0 }
 }

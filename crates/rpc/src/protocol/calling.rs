@@ -72,6 +72,11 @@ pub(crate) trait ClientProtocol: Sync {
     /// Puts the fields of a request's head that are the protocol's own.
     fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>);
 
+    /// Whether a head that nothing follows is the trailers of an answer without messages.
+    fn is_trailers(&self, head: &Head) -> bool {
+        head.get(b"grpc-status").is_some()
+    }
+
     /// Reads the head of an answer.
     fn begin(&self, codec: Codec, head: &Head) -> AnswerHead;
 

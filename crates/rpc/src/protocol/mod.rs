@@ -10,6 +10,7 @@ mod connect;
 mod connect_get;
 mod grpc;
 mod grpc_web;
+mod http;
 
 pub(crate) use answering::{Dialect, Ending, Terms};
 pub use calling::Codec;
@@ -36,6 +37,11 @@ impl ClientDialect {
     /// gRPC-Web.
     pub(crate) const fn grpc_web(codec: Codec) -> Self {
         Self { protocol: &grpc_web::Binary, codec, is_plain: false }
+    }
+
+    /// No RPC: requests and answers as they are.
+    pub(crate) const fn http() -> Self {
+        Self { protocol: &http::Http, codec: Codec::Proto, is_plain: false }
     }
 
     /// Connect, for a method with one message each way or for one that streams.

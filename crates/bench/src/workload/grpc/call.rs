@@ -14,11 +14,8 @@ use super::payload::Requests;
 use super::schema::Shape;
 use super::target::Target;
 use crate::template::Turn;
+use crate::workload::channel::rest;
 use crate::workload::{Answer, Ending, Session, Traffic};
-
-/// How long a request that could not reach the server holds its place before the next one, so that an outage does not
-/// make requests as fast as a loop turns. It is not part of any measured time.
-pub const REST: Duration = Duration::from_millis(10);
 
 /// What all connections of a load have.
 #[derive(Clone)]
@@ -47,8 +44,7 @@ impl Session for GrpcSession {
     }
 
     fn traffic(&self) -> Traffic {
-        let traffic = self.channel.traffic();
-        Traffic { sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
+        self.channel.traffic().into()
     }
 }
 
@@ -151,7 +147,7 @@ fn unsent() -> Answer {
 
 async fn rest_if_unreachable(status: &Status, head_at: Option<Instant>) {
     if status.code() == Code::Unavailable && head_at.is_none() {
-        tokio::time::sleep(REST).await;
+        rest().await;
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use quire_rpc::Metadata;
 use quire_rpc::client::{Path, Settings};
 
-pub use call::{GrpcSession, REST};
+pub use call::GrpcSession;
 pub use endings::{Classify, Endings, OWN_ENDINGS_FIRST};
 pub use example::example;
 pub use fit::message_from_json;
@@ -32,17 +32,11 @@ pub use schema::{Schema, Shape, split_method};
 pub use target::Target;
 
 use super::Workload;
+use super::channel::settings;
 use call::Shared;
 
 /// An answer's message, decompressed, up to this.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Pauses between tries to connect again: short, since a load wants to see the server come back.
-const RECONNECT_FIRST: Duration = Duration::from_millis(5);
-const RECONNECT_MAX: Duration = Duration::from_millis(50);
-/// Windows and frames so large that an answer never waits for the client, as in the HTTP load.
-const STREAM_WINDOW_BYTES: u32 = 64 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 256 << 20;
-const FRAME_BYTES_MAX: u32 = 256 << 10;
 /// Requests at once on a connection unless said otherwise.
 const IN_FLIGHT_DEFAULT: usize = 1024;
 
@@ -55,21 +49,7 @@ pub struct GrpcWorkload {
 impl GrpcWorkload {
     /// Calls of `/package.Service/Method` with these requests.
     pub fn new(target: Target, path: &str, shape: Shape, requests: Requests) -> Self {
-        let defaults = Settings::default();
-        let settings = Settings {
-            http2: quire_rpc::http2::Config {
-                stream_window_bytes: STREAM_WINDOW_BYTES,
-                connection_window_bytes: CONNECTION_WINDOW_BYTES,
-                frame_bytes_max: FRAME_BYTES_MAX,
-                ..defaults.http2
-            },
-            connections: 1,
-            calls_per_connection_max: IN_FLIGHT_DEFAULT,
-            message_bytes_max: REPLY_BYTES_MAX,
-            reconnect_first: RECONNECT_FIRST,
-            reconnect_max: RECONNECT_MAX,
-            ..defaults
-        };
+        let settings = Settings { message_bytes_max: REPLY_BYTES_MAX, ..settings(IN_FLIGHT_DEFAULT) };
         let (metadata, deadline, endings) = (Metadata::new(), None, Endings::default());
         let path = Path::named(path);
         Self { shared: Arc::new(Shared { target, path, shape, requests, metadata, deadline, settings, endings }) }

@@ -38,11 +38,14 @@ impl Stopwatch {
     }
 
     pub(super) fn head_is_there(&mut self) {
-        self.first_byte_at = Some(Instant::now());
+        self.head_was_there_at(Some(Instant::now()));
     }
 
-    pub(super) fn answered(self, status: http::StatusCode) -> Answer {
-        let number = status.as_u16();
+    pub(super) fn head_was_there_at(&mut self, at: Option<Instant>) {
+        self.first_byte_at = at;
+    }
+
+    pub(super) fn answered(self, number: u16) -> Answer {
         self.ended(Ending { number, is_error: number >= ERROR_STATUS_MIN })
     }
 

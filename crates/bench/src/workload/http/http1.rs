@@ -15,8 +15,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::ending::{CLOSED, CONNECTION, PROTOCOL, Stopwatch};
-use crate::workload::Answer;
 use crate::workload::socket::{Counters, Dialer, Transport};
+use crate::workload::{Answer, Traffic};
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -35,12 +35,18 @@ struct Link {
 }
 
 impl Session {
-    pub(super) async fn open(dialer: Dialer, counters: Arc<Counters>) -> anyhow::Result<Self> {
+    pub(super) async fn open(dialer: Dialer) -> anyhow::Result<Self> {
+        let counters = Arc::default();
         let link = Link::open(&dialer, &counters).await?;
         Ok(Self { dialer, counters, link: RefCell::new(Some(link)) })
     }
 
-    pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Answer {
+    pub(super) fn traffic(&self) -> Traffic {
+        self.counters.traffic()
+    }
+
+    pub(super) async fn request(&self, request: Request<Bytes>) -> Answer {
+        let request = request.map(Full::new);
         let mut watch = Stopwatch::start();
         let idle = match self.link.take() {
             Some(mut link) => link.is_ready().await.then_some(link),
@@ -58,7 +64,7 @@ impl Session {
         };
         match link.exchange(request, &mut watch).await {
             Ok(status) => {
-                let answer = watch.answered(status);
+                let answer = watch.answered(status.as_u16());
                 if link.connection.is_some() {
                     self.link.replace(Some(link));
                 }

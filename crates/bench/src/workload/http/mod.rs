@@ -13,19 +13,17 @@ mod request;
 
 use std::sync::Arc;
 
-use super::socket::{Counters, Dialer};
+use super::socket::Dialer;
 use super::{Answer, Session, Traffic, Workload};
 use crate::template::Turn;
 
 use ending::{Stopwatch, UNSENDABLE};
+use request::Unsendable;
 
 pub use get::get;
+pub use http2::STREAMS_MAX_DEFAULT;
 pub use probe::probe;
 pub use request::{Asked, Requests};
-
-/// Requests at once on a connection of HTTP/2 unless the server says otherwise: what every server should allow
-/// (RFC 9113, section 6.5.2).
-pub const STREAMS_MAX_DEFAULT: usize = 100;
 
 /// An HTTP load.
 #[derive(Clone, Debug)]
@@ -56,13 +54,12 @@ impl Workload for HttpWorkload {
     type Session = HttpSession;
 
     async fn open(&self, _number: usize) -> anyhow::Result<HttpSession> {
-        let counters = Arc::new(Counters::default());
         let link = if self.http2 {
-            Link::Http2(http2::Session::open(self.dialer.clone(), Arc::clone(&counters)).await?)
+            Link::Http2(http2::Session::open(&self.dialer, &self.requests).await?)
         } else {
-            Link::Http1(http1::Session::open(self.dialer.clone(), Arc::clone(&counters)).await?)
+            Link::Http1(http1::Session::open(self.dialer.clone()).await?)
         };
-        Ok(HttpSession { requests: Arc::clone(&self.requests), counters, link })
+        Ok(HttpSession { requests: Arc::clone(&self.requests), link })
     }
 
     fn label(&self, ending: u16) -> String {
@@ -74,7 +71,6 @@ impl Workload for HttpWorkload {
 #[derive(Debug)]
 pub struct HttpSession {
     requests: Arc<Requests>,
-    counters: Arc<Counters>,
     link: Link,
 }
 
@@ -86,16 +82,22 @@ enum Link {
 
 impl Session for HttpSession {
     async fn request(&self, turn: Turn) -> Answer {
-        let Ok(request) = self.requests.make(turn) else {
-            return Stopwatch::start().failed(UNSENDABLE);
-        };
         match &self.link {
-            Link::Http1(session) => session.request(request).await,
-            Link::Http2(session) => session.request(request).await,
+            Link::Http1(session) => match self.requests.make(turn) {
+                Ok(request) => session.request(request).await,
+                Err(Unsendable) => Stopwatch::start().failed(UNSENDABLE),
+            },
+            Link::Http2(session) => match self.requests.make_http2(turn) {
+                Ok(request) => session.request(&request).await,
+                Err(Unsendable) => Stopwatch::start().failed(UNSENDABLE),
+            },
         }
     }
 
     fn traffic(&self) -> Traffic {
-        self.counters.traffic()
+        match &self.link {
+            Link::Http1(session) => session.traffic(),
+            Link::Http2(session) => session.traffic(),
+        }
     }
 }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
-use http_body_util::Full;
+use quire_rpc::client::HttpRequest;
 
 use crate::template::{Sources, Template, Turn};
 use crate::values::{scheme_and_rest, with_host};
@@ -44,6 +44,8 @@ pub struct Requests {
     target: Template,
     /// The whole URI, if it is the same for every request.
     constant_uri: Option<Uri>,
+    /// The request, if HTTP/2 sends the same every time.
+    constant: Option<HttpRequest>,
     fixed_headers: HeaderMap,
     varying_headers: Vec<(HeaderName, Template)>,
     body: Payload,
@@ -83,6 +85,7 @@ impl Requests {
             authority,
             target,
             constant_uri: None,
+            constant: None,
             fixed_headers: HeaderMap::new(),
             varying_headers: Vec::new(),
             body,
@@ -93,6 +96,7 @@ impl Requests {
         requests.add_own_headers(asked);
         let constant_target = requests.target.constant().map(str::to_owned);
         requests.constant_uri = constant_target.and_then(|target| requests.uri(target).ok());
+        requests.constant = requests.constant();
         Ok(requests)
     }
 
@@ -155,8 +159,28 @@ impl Requests {
         &self.method
     }
 
+    /// Scheme and authority.
+    pub(super) fn origin(&self) -> String {
+        format!("{}://{}", self.scheme, self.authority)
+    }
+
+    /// The request, if HTTP/2 sends the same every time.
+    fn constant(&self) -> Option<HttpRequest> {
+        let varies = self.constant_uri.is_none() || !self.varying_headers.is_empty();
+        if varies || self.asked_authority.is_none() || matches!(self.body, Payload::Varying(_)) {
+            return None;
+        }
+        let any = Turn { number: 0, client: 0, worker: 0 };
+        Some(HttpRequest::new(self.make(any).ok()?).repeated())
+    }
+
+    /// The request for one turn, as HTTP/2 sends it.
+    pub(super) fn make_http2(&self, turn: Turn) -> Result<HttpRequest, Unsendable> {
+        self.constant.clone().map_or_else(|| self.make(turn).map(HttpRequest::new), Ok)
+    }
+
     /// The request for one turn.
-    pub(super) fn make(&self, turn: Turn) -> Result<Request<Full<Bytes>>, Unsendable> {
+    pub(super) fn make(&self, turn: Turn) -> Result<Request<Bytes>, Unsendable> {
         let uri = if let Some(uri) = &self.constant_uri {
             uri.clone()
         } else {
@@ -168,7 +192,7 @@ impl Requests {
             Payload::Fixed(bytes) => bytes.clone(),
             Payload::Varying(template) => rendered(template, turn),
         };
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = uri;
         request.headers_mut().clone_from(&self.fixed_headers);

@@ -1,0 +1,100 @@
+//! Plain HTTP requests over a channel's connections, for load tests: the body of the answer is received and dropped.
+//!
+//! They are not retried, and interceptors do not see them. Must not know methods.
+//!
+//! Implements: RFC 9113 section 8.1 (a request and its response).
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::call;
+use super::channel::Channel;
+use super::command::{Body, Form, ReplyTo, Start};
+use super::http_head::HttpHead;
+use super::path::{self, Path};
+use crate::metadata::Metadata;
+use crate::protocol::ClientDialect;
+use crate::status::{Code, Reach, Status};
+
+/// A request that is no call; clones share it.
+#[derive(Clone, Debug)]
+pub struct HttpRequest {
+    head: HttpHead,
+    body: Bytes,
+}
+
+impl HttpRequest {
+    /// A request whose URI has a scheme and an authority. A body gets a content-length.
+    pub fn new(request: http::Request<Bytes>) -> Self {
+        let (parts, body) = request.into_parts();
+        Self { head: HttpHead::new(&parts, body.len()), body }
+    }
+
+    /// The same, to be sent again and again: each connection encodes its head once. Each such request costs every
+    /// connection some room until the connection ends, so there should be few.
+    #[must_use]
+    pub fn repeated(mut self) -> Self {
+        self.head.number = Some(path::next_number());
+        self
+    }
+}
+
+/// How a plain request ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct HttpAnswer {
+    /// When the head of the answer was read; none if no head came.
+    pub head_at: Option<Instant>,
+    /// The answer's status, once all of its body has come; or why there is none.
+    pub status: Result<u16, HttpFailure>,
+}
+
+/// Why a plain request has no whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpFailure {
+    /// There is no connection: the request was not sent.
+    Unreachable,
+    /// The connection ended first.
+    Closed,
+    /// The server ended the stream, or broke a rule of the protocol in it.
+    Reset,
+}
+
+impl Channel {
+    /// Sends a plain request and reads the answer to its end; dropped, it cancels the request.
+    pub async fn http(&self, request: &HttpRequest) -> HttpAnswer {
+        static NO_METHOD: Path = Path::new("");
+        let (sender, receiver) = oneshot::channel();
+        let start = Start {
+            number: call::next_number(),
+            path: &NO_METHOD,
+            dialect: ClientDialect::http(),
+            form: Form::Http(request.head.clone()),
+            metadata: Metadata::new(),
+            deadline: None,
+            waits_for_ready: false,
+            compression: None,
+            is_timed: true,
+            is_unread: true,
+            body: Body::Shared(request.body.clone()),
+            reply_to: ReplyTo::Unary(sender),
+        };
+        match call::attempt(self, start, receiver).await {
+            Ok(reply) => {
+                HttpAnswer { head_at: reply.head_at, status: reply.metadata.http_status().ok_or(HttpFailure::Reset) }
+            }
+            Err(failure) => HttpAnswer { head_at: failure.head_at, status: Err(self.explain(&failure.status)) },
+        }
+    }
+
+    fn explain(&self, status: &Status) -> HttpFailure {
+        match (status.code(), status.reach()) {
+            (Code::Unavailable, Reach::Untouched) if self.is_failing() => HttpFailure::Unreachable,
+            (Code::Unavailable, reach) if reach != Reach::Untouched => HttpFailure::Closed,
+            _ => HttpFailure::Reset,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Plain HTTP: an answer is a head and a body that no one looks into.
+//!
+//! Must not know requests: their heads come from the caller as they are.
+//!
+//! Implements: RFC 9110, as far as a client that reads every answer to its end needs it.
+
+use std::sync::Arc;
+
+use quire_http2::Head;
+
+use super::calling::{AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms};
+use crate::metadata::Metadata;
+use crate::status::Status;
+
+/// Plain HTTP.
+pub(super) struct Http;
+
+impl ClientProtocol for Http {
+    fn framing(&self) -> Framing {
+        Framing::Whole
+    }
+
+    fn put_request(&self, _: &RequestTerms<'_>, _: Put<'_>) {}
+
+    fn is_trailers(&self, _: &Head) -> bool {
+        false
+    }
+
+    fn begin(&self, _: Codec, _: &Head) -> AnswerHead {
+        AnswerHead::Messages(None)
+    }
+
+    fn end(&self, _: &Arc<Head>, _: Option<&Arc<Head>>, _: bool) -> Result<Metadata, Status> {
+        Ok(Metadata::new())
+    }
+}
