@@ -1,32 +1,53 @@
-//! Bodies of requests that are not gRPC, on their way to an HTTP service: one type for both versions of HTTP.
+//! Bodies of HTTP requests and answers, those of either version of HTTP and those that others made, as one type.
+//!
+//! Must not know calls.
 //!
 //! Implements: RFC 9110 section 6.4 (content), over RFC 9112 and RFC 9113.
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 
 use crate::streaming::Inbox;
 
 /// Any error of a body or a service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// A body whose type is erased.
+type AnyBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>;
+
 enum Inner {
+    Empty,
     #[cfg(feature = "http1")]
     Http1(hyper::body::Incoming),
     Http2(Arc<Inbox>),
+    Any(AnyBody),
 }
 
-/// The body of an HTTP request that came on a gRPC port.
+/// The body of an HTTP request or its answer.
 pub struct Body {
     inner: Inner,
 }
 
 impl Body {
+    /// A body of any other type; one of this type stays as it is.
+    pub fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut body = Some(body);
+        if let Some(same) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
+            return same.take().unwrap_or_default();
+        }
+        Self { inner: body.map_or(Inner::Empty, |body| Inner::Any(Box::pin(Erased(Box::pin(body))))) }
+    }
+
     #[cfg(feature = "http1")]
     pub(crate) fn http1(incoming: hyper::body::Incoming) -> Self {
         Self { inner: Inner::Http1(incoming) }
@@ -34,6 +55,17 @@ impl Body {
 
     pub(crate) fn http2(inbox: Arc<Inbox>) -> Self {
         Self { inner: Inner::Http2(inbox) }
+    }
+
+    pub(crate) fn any(body: impl http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static) -> Self {
+        Self { inner: Inner::Any(Box::pin(body)) }
+    }
+}
+
+/// A body without bytes.
+impl Default for Body {
+    fn default() -> Self {
+        Self { inner: Inner::Empty }
     }
 }
 
@@ -43,6 +75,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.get_mut().inner {
+            Inner::Empty => Poll::Ready(None),
             #[cfg(feature = "http1")]
             Inner::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
             Inner::Http2(inbox) => inbox.poll_next(cx).map(|next| match next {
@@ -50,16 +83,35 @@ impl http_body::Body for Body {
                 Err(None) => None,
                 Err(Some(status)) => Some(Err(status.into())),
             }),
+            Inner::Any(body) => body.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.inner {
+            Inner::Empty => true,
+            #[cfg(feature = "http1")]
+            Inner::Http1(incoming) => incoming.is_end_stream(),
+            Inner::Http2(inbox) => inbox.is_read_to_end(),
+            Inner::Any(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Inner::Empty => SizeHint::with_exact(0),
+            #[cfg(feature = "http1")]
+            Inner::Http1(incoming) => incoming.size_hint(),
+            Inner::Http2(_) => SizeHint::default(),
+            Inner::Any(body) => body.size_hint(),
         }
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        match &self.inner {
-            #[cfg(feature = "http1")]
-            Inner::Http1(_) => {}
-            Inner::Http2(inbox) => inbox.abandon(),
+        if let Inner::Http2(inbox) = &self.inner {
+            inbox.abandon();
         }
     }
 }
@@ -67,5 +119,29 @@ impl Drop for Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Body")
+    }
+}
+
+/// Another's body, whose errors are boxed.
+struct Erased<B>(Pin<Box<B>>);
+
+impl<B> http_body::Body for Erased<B>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.as_mut().poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
     }
 }

@@ -116,6 +116,12 @@ impl Inbox {
         }
     }
 
+    /// Whether nothing is left to read, and the end was good.
+    pub(crate) fn is_read_to_end(&self) -> bool {
+        let state = self.lock();
+        state.queue.is_empty() && matches!(state.end, Some(Ok(_)))
+    }
+
     fn trailers(&self) -> Option<Metadata> {
         match &self.lock().end {
             Some(Ok(trailers)) => Some(trailers.clone()),

@@ -14,6 +14,7 @@ use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey};
 use tokio::time::Instant;
 
 use super::http_calls::{self, Unserved};
+use super::http_service::{Counted, HttpService};
 use super::method::Intake;
 use super::observer::Refusal;
 use super::plan::{CallPlan, Plan};
@@ -25,7 +26,7 @@ use crate::codec::Payload;
 use crate::envelope::Peer;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
-use crate::protocol::PLAIN;
+use crate::protocol::{Dialect, PLAIN};
 use crate::status::{Code, Status};
 use crate::streaming::Inbox;
 use crate::wake::WakeSet;
@@ -142,6 +143,11 @@ impl Calls {
                 let status = self.shared.limits.refusal(Refusal::Connections);
                 self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
             }
+            Some(
+                Plan::Call(CallPlan { dialect, .. }) | Plan::Get(CallPlan { dialect, .. }, _) | Plan::Fail(dialect, _),
+            ) if shared.layered.is_some() => {
+                self.begin_layered(stream, *dialect, head, end);
+            }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
             Some(Plan::Get(plan, message)) => self.begin_get(stream, *plan, head, message.clone()),
             Some(Plan::Fail(dialect, status)) => {
@@ -157,6 +163,18 @@ impl Calls {
             Some(Plan::Http) if self.refusing => self.refuse_http(stream, Unserved::TooMany),
             Some(Plan::Http) | None => self.begin_http(stream, head, end),
         }
+    }
+
+    /// Layers come first. They take the call as HTTP, and answer it so.
+    #[cold]
+    fn begin_layered(&mut self, stream: StreamKey, dialect: Dialect, head: &Arc<Head>, end: bool) {
+        let Some(service) = self.shared.layered.clone() else { return };
+        if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
+            self.shared.observer.refused(Refusal::UnsentBytes);
+            let status = self.shared.limits.refusal(Refusal::UnsentBytes);
+            return self.refuse(stream, self.shared.bare(dialect, head), None, &status);
+        }
+        self.hand_over(stream, head, end, &*service, Some(Counted));
     }
 
     fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
@@ -198,16 +216,30 @@ impl Calls {
     }
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
-        let Some(service) = self.shared.http.clone() else {
-            return self.refuse_http(stream, Unserved::NotFound);
-        };
+        match self.shared.http.clone() {
+            Some(service) => self.hand_over(stream, head, end, &*service, None),
+            None => self.refuse_http(stream, Unserved::NotFound),
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        stream: StreamKey,
+        head: &Arc<Head>,
+        end: bool,
+        service: &dyn HttpService,
+        counted: Option<Counted>,
+    ) {
         let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
         if end {
             inbox.end(Ok(Metadata::new()));
         }
-        let Some(request) = http_calls::request(head, Arc::clone(&inbox), &self.peer) else {
+        let Some(mut request) = http_calls::request(head, Arc::clone(&inbox), &self.peer) else {
             return self.refuse_http(stream, Unserved::Malformed);
         };
+        if let Some(counted) = counted {
+            request.extensions_mut().insert(counted);
+        }
         let running = Box::new(http_calls::HttpRunning::new(service.call(request)));
         let reply = ReplyState::bare(PLAIN);
         self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);

@@ -1,4 +1,5 @@
-//! A call over HTTP/1.1: one request, one answer, on a connection that hyper reads and writes.
+//! One call as a request and an answer of the `http` crate, on a connection that others keep: hyper's HTTP/1.1, or the
+//! server around a tower service.
 //!
 //! Does for one call what `Calls` does for all of a connection. Must not know sockets.
 //!
@@ -12,44 +13,45 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Extensions;
 use http_body::{Body as _, Frame, SizeHint};
 use quire_http2::Head;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::http_calls::{self, BodyFailed, Unserved};
+use super::http_calls::{self, Unserved};
 use super::method::{Incoming, Intake, Started};
 use super::observer::{self, CallReport};
-use super::plan::{CallPlan, Plan};
+use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState, Templates};
-use super::request_head;
 use super::running::Running;
 use super::shared::Shared;
 use super::sink::{Outbox, Sink};
 use super::slot::Feed;
+use crate::body::{Body, BoxError};
 use crate::codec::Payload;
 use crate::envelope::Peer;
 use crate::message::{Assembler, Framed};
-use crate::protocol::PLAIN;
+use crate::protocol::Dialect;
 use crate::status::{Code, Status};
 use crate::streaming::Inbox;
 use crate::transcode::Reading;
+use crate::wake::WakeSet;
 
 /// How long an answer waits for the end of its request.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What is to be done with a request over HTTP/1.1.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box would cost every request one")]
-pub(super) enum Begun {
-    Call(Box<Exchange>),
-    /// No call.
-    Http(http::Request<hyper::body::Incoming>),
-}
-
 /// What a request gets without a handler.
-enum Refusal {
+pub(super) enum Refused {
     Call(Status),
     Http(Unserved),
     Preflight,
+}
+
+/// What is to be done with a request that is a call, or nearly one.
+pub(super) struct Task {
+    pub(super) dialect: Dialect,
+    /// The call, and its message if that came in the head.
+    pub(super) call: Result<(CallPlan, Option<Bytes>), Refused>,
 }
 
 /// How far the request has come.
@@ -60,17 +62,22 @@ enum Stage {
     Over,
 }
 
-/// A call over HTTP/1.1, from its head to its end; the body of its own response.
+/// A call, from its head to its end; the body of its own response.
 pub(super) struct Exchange {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     head: Arc<Head>,
+    extensions: Extensions,
     plan: Option<CallPlan>,
     stage: Stage,
-    body: hyper::body::Incoming,
+    body: Body,
     body_is_over: bool,
     /// How much of the request may still be dropped behind the answer, so that the client can finish.
     discard_bytes: usize,
+    /// What the handler of a stream wakes; polls say which task that is.
+    wakes: Option<Arc<WakeSet>>,
+    /// A connection counts the call already.
+    is_counted: bool,
     state: ReplyState,
     templates: Templates,
     outbox: Outbox,
@@ -79,76 +86,84 @@ pub(super) struct Exchange {
     is_reported: bool,
 }
 
-/// Takes a request that is a call.
-pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Request<hyper::body::Incoming>) -> Begun {
-    let content_type = request.headers().get(http::header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    if !shared.routes.may_be_call(request.uri().path(), content_type) {
-        return Begun::Http(request);
-    }
-    let Some(head) = request_head::of(&request).map(Arc::new) else { return Begun::Http(request) };
-    let (dialect, plan, stage, refusal) = match Plan::read(&head, &shared.routes) {
-        Plan::Http => return Begun::Http(request),
-        Plan::Preflight => (PLAIN, None, Stage::Over, Some(Refusal::Preflight)),
-        Plan::NotAllowed { get } => (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::NotAllowed { get }))),
-        Plan::Unsupported => (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::Unsupported))),
-        // gRPC's trailers need HTTP/2.
-        Plan::Call(CallPlan { dialect, .. }) | Plan::Fail(dialect, _) if dialect.needs_trailers() => {
-            (PLAIN, None, Stage::Over, Some(Refusal::Http(Unserved::Unsupported)))
-        }
-        Plan::Fail(dialect, status) => (dialect, None, Stage::Over, Some(Refusal::Call(status))),
-        Plan::Call(plan) => {
-            let stage = Stage::Gathering(Assembler::of(plan.dialect.framing()), None);
-            (plan.dialect, Some(plan), stage, None)
-        }
-        Plan::Get(plan, message) => {
-            let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: message };
-            (plan.dialect, Some(plan), Stage::Gathering(Assembler::default(), Some(framed)), None)
-        }
-    };
-    let started_at = Instant::now();
-    let allowed = shared.limits.request_timeout;
-    let allowed = plan.and_then(|plan| plan.terms.timeout).map_or(allowed, |timeout| timeout.min(allowed));
-    let mut exchange = Box::new(Exchange {
-        shared: Arc::clone(shared),
-        peer: Arc::clone(peer),
-        state: shared.bare(dialect, &head),
-        head,
-        plan,
-        stage,
-        body: request.into_body(),
-        body_is_over: false,
-        discard_bytes: shared.limits.discarded_bytes_max,
-        templates: Templates::default(),
-        outbox: Outbox::default(),
-        started_at,
-        timer: Box::pin(sleep_until(started_at.checked_add(allowed).unwrap_or(started_at))),
-        is_reported: false,
-    });
-    match refusal {
-        None => {}
-        Some(Refusal::Call(status)) => exchange.refuse(&status),
-        Some(Refusal::Http(why)) => {
-            http_calls::refuse(&mut exchange.reply(), why);
-            exchange.end_uncalled();
-        }
-        Some(Refusal::Preflight) => {
-            let head = Arc::clone(&exchange.head);
-            exchange.reply().preflight(&head, &shared.cors);
-            exchange.end_uncalled();
-        }
-    }
-    Begun::Call(exchange)
-}
-
 impl Exchange {
+    /// Begins the call that a request makes. `head` is the request's.
+    pub(super) fn begin(
+        shared: &Arc<Shared>,
+        peer: &Arc<Peer>,
+        task: Task,
+        head: Arc<Head>,
+        request: http::Request<Body>,
+    ) -> Box<Self> {
+        let (parts, body) = request.into_parts();
+        let Task { dialect, call } = task;
+        let plan = call.as_ref().ok().map(|(plan, _)| *plan);
+        let started_at = Instant::now();
+        let allowed = shared.limits.request_timeout;
+        let allowed = plan.and_then(|plan| plan.terms.timeout).map_or(allowed, |timeout| timeout.min(allowed));
+        let mut exchange = Box::new(Self {
+            shared: Arc::clone(shared),
+            peer: Arc::clone(peer),
+            state: shared.bare(dialect, &head),
+            head,
+            extensions: parts.extensions,
+            plan,
+            stage: Stage::Over,
+            body,
+            body_is_over: false,
+            // A client of HTTP/1.1 that is still sending may not read an answer, and take the end for a reset.
+            discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
+            wakes: None,
+            is_counted: false,
+            templates: Templates::default(),
+            outbox: Outbox::default(),
+            started_at,
+            timer: Box::pin(sleep_until(started_at.checked_add(allowed).unwrap_or(started_at))),
+            is_reported: false,
+        });
+        match call {
+            Ok((plan, None)) => exchange.stage = Stage::Gathering(Assembler::of(plan.dialect.framing()), None),
+            Ok((plan, Some(bytes))) => {
+                let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes };
+                exchange.stage = Stage::Gathering(Assembler::default(), Some(framed));
+            }
+            Err(Refused::Call(status)) => exchange.refuse(&status),
+            Err(Refused::Http(why)) => {
+                http_calls::refuse(&mut exchange.reply(), why);
+                exchange.end_uncalled();
+            }
+            Err(Refused::Preflight) => {
+                let head = Arc::clone(&exchange.head);
+                exchange.reply().preflight(&head, &shared.cors);
+                exchange.end_uncalled();
+            }
+        }
+        exchange
+    }
+
+    /// The call is one that a connection counts.
+    pub(super) fn counted(mut self: Box<Self>) -> Box<Self> {
+        self.is_counted = true;
+        self
+    }
+
+    /// Ends the call with a failure, whatever it does; another has reported it if `is_reported`.
+    pub(super) fn refused(mut self: Box<Self>, status: &Status, is_reported: bool) -> Box<Self> {
+        self.is_reported |= is_reported;
+        self.refuse(status);
+        self
+    }
+
+    /// The answer: the head as soon as there is one, and the rest as its body.
+    pub(super) async fn answer(self: Box<Self>) -> http::Response<Body> {
+        let mut exchange = Some(self);
+        std::future::poll_fn(|cx| Self::poll_response(&mut exchange, cx)).await.map(Body::any)
+    }
+
     /// Polls until there is a head, and answers with it and the rest.
-    pub(super) fn poll_response(
-        exchange: &mut Option<Box<Self>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<http::Response<Box<Self>>> {
+    fn poll_response(exchange: &mut Option<Box<Self>>, cx: &mut Context<'_>) -> Poll<http::Response<Box<Self>>> {
         let Some(this) = exchange else { return Poll::Pending };
         let head = loop {
-            // A client that is still sending may not read an answer, and take the end for a reset.
             if this.outbox.is_ended {
                 ready!(this.poll_discard(cx));
             }
@@ -165,6 +180,9 @@ impl Exchange {
 
     /// Goes on until the outbox has something; pending if there is nothing to do.
     fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(wakes) = &self.wakes {
+            wakes.register(cx.waker());
+        }
         loop {
             if self.outbox.head.is_some() || !self.outbox.body.is_empty() || self.outbox.is_ended {
                 return Poll::Ready(());
@@ -176,7 +194,7 @@ impl Exchange {
             let mut progress = self.read(cx);
             if let Stage::Running(running, _) = &mut self.stage {
                 let mut reply = Reply {
-                    sink: Sink::Http1(&mut self.outbox),
+                    sink: Sink::Outbox(&mut self.outbox),
                     templates: &mut self.templates,
                     state: &mut self.state,
                     output_bytes_max: self.shared.limits.output_bytes_max,
@@ -229,9 +247,14 @@ impl Exchange {
         }
     }
 
+    /// Whether the answer waits no more for the end of its request.
+    fn is_discarded(&self) -> bool {
+        self.body_is_over || self.discard_bytes == 0
+    }
+
     /// Drops what the request still brings when its answer is whole, within the limits.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.body_is_over && self.discard_bytes > 0 && self.timer.as_mut().poll(cx).is_pending() {
+        while !self.is_discarded() && self.timer.as_mut().poll(cx).is_pending() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => {
                     let bytes = frame.data_ref().map_or(0, Bytes::len);
@@ -292,7 +315,10 @@ impl Exchange {
     }
 
     fn start_stream(&mut self, cx: &mut Context<'_>) {
-        let inbox = Inbox::new(cx.waker().clone(), self.shared.limits.unread_bytes_max);
+        let wakes = WakeSet::new(1);
+        wakes.register(cx.waker());
+        let inbox = Inbox::new(wakes.waker(0), self.shared.limits.unread_bytes_max);
+        self.wakes = Some(wakes);
         let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(self.state.dialect.framing()));
         self.start(cx, Intake::Stream(inbox), feed);
     }
@@ -303,7 +329,8 @@ impl Exchange {
         let far = self.started_at + Duration::from_hours(24 * 365);
         self.timer.as_mut().reset(deadline.unwrap_or(far));
         let _ = self.timer.as_mut().poll(cx);
-        if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
+        let others = self.shared.calls.load(Ordering::Relaxed).saturating_sub(usize::from(self.is_counted));
+        if others >= self.shared.limits.calls_max {
             self.shared.observer.refused(observer::Refusal::Calls);
             let status = self.shared.limits.refusal(observer::Refusal::Calls);
             return self.refuse(&status);
@@ -314,7 +341,8 @@ impl Exchange {
         };
         self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan))
             .for_origin(self.shared.cors.allowed(&self.head));
-        let envelope = match self.shared.envelope(plan, &self.head, deadline, &self.peer) {
+        let extensions = std::mem::take(&mut self.extensions);
+        let envelope = match self.shared.envelope_with(extensions, plan, &self.head, deadline, &self.peer) {
             Ok(envelope) => envelope,
             Err(status) => return self.refuse(&status),
         };
@@ -331,7 +359,7 @@ impl Exchange {
         let mut reply = self.reply();
         match catch_unwind(AssertUnwindSafe(|| handler.start(None, incoming, &mut reply))) {
             Ok(Started::Running(running)) => {
-                self.shared.calls.fetch_add(1, Ordering::Relaxed);
+                self.shared.calls.fetch_add(usize::from(!self.is_counted), Ordering::Relaxed);
                 self.stage = Stage::Running(running, feed);
             }
             Ok(Started::Done(_)) => self.end(),
@@ -347,7 +375,7 @@ impl Exchange {
 
     fn reply(&mut self) -> Reply<'_> {
         Reply {
-            sink: Sink::Http1(&mut self.outbox),
+            sink: Sink::Outbox(&mut self.outbox),
             templates: &mut self.templates,
             state: &mut self.state,
             output_bytes_max: self.shared.limits.output_bytes_max,
@@ -368,7 +396,7 @@ impl Exchange {
 
     fn report(&mut self, code: Code) {
         if let Stage::Running(..) = std::mem::replace(&mut self.stage, Stage::Over) {
-            self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+            self.shared.calls.fetch_sub(usize::from(!self.is_counted), Ordering::Relaxed);
         }
         if std::mem::replace(&mut self.is_reported, true) {
             return;
@@ -382,12 +410,15 @@ impl Exchange {
 
 impl http_body::Body for Exchange {
     type Data = Bytes;
-    type Error = BodyFailed;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         loop {
             if let Some(data) = self.outbox.body.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            if let Some(trailers) = self.outbox.trailers.take() {
+                return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
             }
             if self.outbox.is_ended {
                 return self.poll_discard(cx).map(|()| None);
@@ -397,11 +428,12 @@ impl http_body::Body for Exchange {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.outbox.is_ended && self.outbox.body.is_empty() && self.body_is_over
+        let Outbox { body, trailers, is_ended, .. } = &self.outbox;
+        *is_ended && body.is_empty() && trailers.is_none() && self.is_discarded()
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.outbox.is_ended && self.body_is_over {
+        if self.outbox.is_ended && self.outbox.trailers.is_none() && self.is_discarded() {
             return SizeHint::with_exact(self.outbox.body.iter().map(|data| data.len() as u64).sum());
         }
         SizeHint::default()

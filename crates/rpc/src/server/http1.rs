@@ -12,8 +12,7 @@ use std::task::{Context, Poll};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::exchange::{self, Begun, Exchange};
-use super::http_calls::{self, AnyBody, BodyFailed};
+use super::http_request::{Answering, bare};
 use super::shared::Shared;
 use crate::body::Body;
 use crate::envelope::Peer;
@@ -35,12 +34,13 @@ where
     let io = Rewound { first, taken: 0, io };
     let limits = Arc::clone(&shared.limits);
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let answering = if refusing {
-            Answering::Bare(http::StatusCode::SERVICE_UNAVAILABLE)
-        } else {
-            Answering::begin(&shared, &peer, request)
-        };
-        async move { Ok::<_, Infallible>(answering.answer().await) }
+        let answering = (!refusing).then(|| Answering::begin(&shared, &peer, request.map(Body::http1)));
+        async move {
+            Ok::<_, Infallible>(match answering {
+                Some(answering) => answering.answer().await,
+                None => bare(http::StatusCode::SERVICE_UNAVAILABLE),
+            })
+        }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
@@ -59,72 +59,6 @@ where
     match ended.await {
         Ok(()) => "closed".to_owned(),
         Err(error) => format!("HTTP/1.1: {error}"),
-    }
-}
-
-/// How a request is answered.
-enum Answering {
-    Call(Box<Exchange>),
-    Http(http_calls::Answering),
-    Bare(http::StatusCode),
-}
-
-impl Answering {
-    fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, request: http::Request<hyper::body::Incoming>) -> Self {
-        match exchange::begin(shared, peer, request) {
-            Begun::Call(exchange) => Self::Call(exchange),
-            Begun::Http(request) => {
-                let Some(http) = &shared.http else { return Self::Bare(http::StatusCode::NOT_FOUND) };
-                let mut request = request.map(Body::http1);
-                request.extensions_mut().insert(Arc::clone(peer));
-                Self::Http(http.call(request))
-            }
-        }
-    }
-
-    async fn answer(self) -> http::Response<AnyBody> {
-        match self {
-            Self::Call(exchange) => {
-                let mut exchange = Some(exchange);
-                let response = std::future::poll_fn(|cx| Exchange::poll_response(&mut exchange, cx)).await;
-                response.map(|body| Pin::from(body) as AnyBody)
-            }
-            Self::Http(answering) => answering.await.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR)),
-            Self::Bare(status) => bare(status),
-        }
-    }
-}
-
-/// A last answer without a body.
-fn bare(status: http::StatusCode) -> http::Response<AnyBody> {
-    let mut response = http::Response::new(Box::pin(Nothing) as AnyBody);
-    *response.status_mut() = status;
-    if status.is_server_error() {
-        response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-    }
-    response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
-    response
-}
-
-struct Nothing;
-
-impl http_body::Body for Nothing {
-    type Data = bytes::Bytes;
-    type Error = BodyFailed;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, BodyFailed>>> {
-        Poll::Ready(None)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        true
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        http_body::SizeHint::with_exact(0)
     }
 }
 

@@ -3,90 +3,23 @@
 //! Must not know what the service is: a tower service erased to a function.
 
 use std::any::Any;
-use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http_body::Body as _;
 use quire_http2::{Head, Indexing};
-use tower_service::Service;
 
+use super::http_service::Answering;
 use super::reply::Reply;
 use super::running::Running;
-use crate::body::{Body, BoxError};
+use crate::body::Body;
 use crate::envelope::Peer;
 use crate::streaming::Inbox;
 
-pub(crate) type AnyBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyFailed> + Send>>;
-
-/// Why a body broke off.
-#[derive(Debug)]
-pub(crate) struct BodyFailed(BoxError);
-
-impl std::fmt::Display for BodyFailed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for BodyFailed {}
-
-pub(super) type Answering = Pin<Box<dyn Future<Output = Result<http::Response<AnyBody>, BoxError>> + Send>>;
-
 /// Chunks a body may send in one poll before other calls have their turn.
 const CHUNKS_PER_POLL_MAX: usize = 32;
-
-/// A tower service whose types are erased.
-pub(crate) trait HttpService: Send + Sync {
-    fn call(&self, request: http::Request<Body>) -> Answering;
-}
-
-pub(crate) struct Erased<S>(pub(crate) S);
-
-impl<S, B> HttpService for Erased<S>
-where
-    S: Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    fn call(&self, request: http::Request<Body>) -> Answering {
-        let mut service = self.0.clone();
-        Box::pin(async move {
-            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
-            let response = service.call(request).await.map_err(Into::into)?;
-            Ok(response.map(|body| Box::pin(ErasedBody(Box::pin(body))) as AnyBody))
-        })
-    }
-}
-
-struct ErasedBody<B>(Pin<Box<B>>);
-
-impl<B> http_body::Body for ErasedBody<B>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BodyFailed;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyFailed>>> {
-        self.0.as_mut().poll_frame(cx).map_err(|error| BodyFailed(error.into()))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.0.size_hint()
-    }
-}
 
 /// The request as the `http` crate has it; `None` if it cannot be one.
 pub(super) fn request(head: &Head, inbox: Arc<Inbox>, peer: &Arc<Peer>) -> Option<http::Request<Body>> {
@@ -161,7 +94,7 @@ pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
 /// An HTTP request in the hands of the service.
 pub(super) struct HttpRunning {
     answering: Option<Answering>,
-    body: Option<AnyBody>,
+    body: Option<Body>,
 }
 
 impl HttpRunning {
@@ -209,7 +142,7 @@ impl Running for HttpRunning {
             if !reply.has_room() {
                 return Poll::Pending;
             }
-            match ready!(body.as_mut().poll_frame(cx)) {
+            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                 None => {
                     reply.sink.send_bytes(Bytes::new(), true);
                     return Poll::Ready(());

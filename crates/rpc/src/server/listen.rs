@@ -22,6 +22,8 @@ use tokio::sync::{mpsc, watch};
 use super::first_bytes;
 use super::observer::Refusal;
 use super::shared::Shared;
+#[cfg(feature = "tower")]
+use super::tower::HttpCalls;
 use crate::envelope::Peer;
 
 /// When `accept` fails for want of descriptors, trying again at once would only spin.
@@ -49,6 +51,13 @@ struct Stop {
 impl Server {
     pub(super) fn new(shared: Arc<Shared>, workers: Arc<[Handle]>) -> Self {
         Self { shared, workers }
+    }
+
+    /// The server as a tower service, for axum or hyper to answer its calls on connections that they keep. Limits of
+    /// connections do not apply there.
+    #[cfg(feature = "tower")]
+    pub fn into_service(self) -> HttpCalls {
+        HttpCalls::new(self.shared)
     }
 
     /// Names of the services, in the order they were added.

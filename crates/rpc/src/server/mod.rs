@@ -12,13 +12,16 @@ mod cors;
 mod dialect;
 mod discard;
 mod driver;
-#[cfg(feature = "http1")]
+#[cfg(any(feature = "http1", feature = "tower"))]
 mod exchange;
 mod first_bytes;
 mod gather;
 #[cfg(feature = "http1")]
 mod http1;
 mod http_calls;
+#[cfg(any(feature = "http1", feature = "tower"))]
+mod http_request;
+mod http_service;
 mod limits;
 mod listen;
 mod method;
@@ -26,7 +29,7 @@ mod observer;
 mod plan;
 mod reply;
 mod report;
-#[cfg(feature = "http1")]
+#[cfg(any(feature = "http1", feature = "tower"))]
 mod request_head;
 mod run;
 mod running;
@@ -34,6 +37,8 @@ mod service;
 mod shared;
 mod sink;
 mod slot;
+#[cfg(feature = "tower")]
+mod tower;
 
 pub use builder::Builder;
 pub use call::{Answer, Answered, Call, Later};
@@ -44,3 +49,5 @@ pub use listen::Server;
 pub use method::Method;
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use service::{RefusedService, Service};
+#[cfg(feature = "tower")]
+pub use tower::HttpCalls;

@@ -1,4 +1,4 @@
-//! The head of a request over HTTP/1.1, in the form that one over HTTP/2 has.
+//! The head of a request of the `http` crate, in the form that one of our HTTP/2 has.
 //!
 //! Must not know calls.
 //!
@@ -7,13 +7,14 @@
 use quire_http2::{Field, Head};
 
 /// The request's head as HTTP/2 has it; `None` if it cannot be a call's.
-pub(super) fn of(request: &http::Request<hyper::body::Incoming>) -> Option<Head> {
+pub(super) fn of<B>(request: &http::Request<B>) -> Option<Head> {
     let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let host = request.headers().get(http::header::HOST).map_or(&b""[..], http::HeaderValue::as_bytes);
+    let host = || request.headers().get(http::header::HOST).map_or(&b""[..], http::HeaderValue::as_bytes);
+    let authority = request.uri().authority().map_or_else(host, |authority| authority.as_str().as_bytes());
     let mut fields = vec![
         Field::new(b":method", request.method().as_str().as_bytes()),
-        Field::new(b":scheme", b"http"),
-        Field::new(b":authority", host),
+        Field::new(b":scheme", request.uri().scheme_str().unwrap_or("http").as_bytes()),
+        Field::new(b":authority", authority),
         Field::new(b":path", path.as_bytes()),
     ];
     for (name, value) in request.headers() {

@@ -8,13 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use http::Extensions;
 use quire_http2::Head;
 use tokio::time::Instant;
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsAcceptor;
 
 use super::cors::Cors;
-use super::http_calls::HttpService;
+use super::http_service::HttpService;
 use super::limits::Limits;
 use super::observer::Observer;
 use super::plan::{CallPlan, Routes};
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) limits: Arc<Limits>,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) http: Option<Arc<dyn HttpService>>,
+    /// What calls go through before they begin, if there are layers.
+    pub(super) layered: Option<Arc<dyn HttpService>>,
     pub(super) compression: Option<(Encoding, usize)>,
     pub(super) cors: Cors,
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
@@ -58,10 +61,24 @@ impl Shared {
         deadline: Option<Instant>,
         peer: &Arc<Peer>,
     ) -> Result<Request<()>, Status> {
+        self.envelope_with(Extensions::new(), plan, head, deadline, peer)
+    }
+
+    /// As [`Shared::envelope`], of a request that has extensions.
+    #[inline]
+    pub(super) fn envelope_with(
+        &self,
+        extensions: Extensions,
+        plan: CallPlan,
+        head: &Arc<Head>,
+        deadline: Option<Instant>,
+        peer: &Arc<Peer>,
+    ) -> Result<Request<()>, Status> {
         // Only plain gRPC passes answers on that are compressed already.
         let accepted = if plan.dialect.is_plain { plan.terms.accepted } else { Accepted::default() };
         let metadata = Metadata::received(Arc::clone(head));
         let mut request = Request::received((), metadata, deadline, Arc::clone(peer)).accepting(accepted);
+        *request.extensions_mut() = extensions;
         if self.interceptors.is_empty() {
             return Ok(request);
         }

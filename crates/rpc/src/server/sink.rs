@@ -1,4 +1,4 @@
-//! Where an answer goes: a stream of HTTP/2, or the outbox of an exchange over HTTP/1.1.
+//! Where an answer goes: a stream of our HTTP/2, or the outbox of an exchange on a connection that others keep.
 //!
 //! Must not know protocols above HTTP.
 //!
@@ -11,12 +11,15 @@ use quire_http2::{CachedBlock, Connection, ErrorCode, Indexing, StreamKey};
 
 use crate::protocol::Put;
 
-/// What an answer over HTTP/1.1 has ready to be sent.
+/// What an answer has ready to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     /// The head, until it is taken.
     pub(crate) head: Option<http::response::Parts>,
+    has_head: bool,
     pub(crate) body: VecDeque<Bytes>,
+    /// What comes behind the body.
+    pub(crate) trailers: Option<http::HeaderMap>,
     pub(crate) is_ended: bool,
 }
 
@@ -24,7 +27,7 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 pub(crate) enum Sink<'a> {
     Http2(&'a mut Connection, StreamKey),
-    Http1(&'a mut Outbox),
+    Outbox(&'a mut Outbox),
 }
 
 impl Sink<'_> {
@@ -32,7 +35,7 @@ impl Sink<'_> {
     pub(crate) fn reborrow(&mut self) -> Sink<'_> {
         match self {
             Self::Http2(connection, stream) => Sink::Http2(connection, *stream),
-            Self::Http1(outbox) => Sink::Http1(outbox),
+            Self::Outbox(outbox) => Sink::Outbox(outbox),
         }
     }
 
@@ -43,7 +46,7 @@ impl Sink<'_> {
             Self::Http2(connection, stream) => {
                 connection.queued_bytes(*stream) == 0 && connection.output().len() < output_bytes_max
             }
-            Self::Http1(outbox) => outbox.body.is_empty(),
+            Self::Outbox(outbox) => outbox.body.is_empty(),
         }
     }
 
@@ -56,7 +59,7 @@ impl Sink<'_> {
             Self::Http2(connection, stream) => {
                 let _ = connection.send_head_cached(*stream, cache, end, fields);
             }
-            Self::Http1(outbox) => outbox.send_head(end, fields),
+            Self::Outbox(outbox) => outbox.send_head(end, fields),
         }
     }
 
@@ -70,7 +73,7 @@ impl Sink<'_> {
             Self::Http2(connection, stream) => {
                 let _ = connection.send_slice(*stream, data, end);
             }
-            Self::Http1(outbox) => outbox.send(Bytes::copy_from_slice(data), end),
+            Self::Outbox(outbox) => outbox.send(Bytes::copy_from_slice(data), end),
         }
     }
 
@@ -78,7 +81,7 @@ impl Sink<'_> {
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Http2(connection, stream) => connection.reset(*stream, ErrorCode::INTERNAL_ERROR),
-            Self::Http1(outbox) => outbox.is_ended = true,
+            Self::Outbox(outbox) => outbox.is_ended = true,
         }
     }
 
@@ -86,7 +89,7 @@ impl Sink<'_> {
     pub(crate) fn is_receive_closed(&self) -> bool {
         match self {
             Self::Http2(connection, stream) => connection.is_receive_closed(*stream),
-            Self::Http1(_) => true,
+            Self::Outbox(_) => true,
         }
     }
 
@@ -95,13 +98,13 @@ impl Sink<'_> {
             Self::Http2(connection, stream) => {
                 let _ = connection.send_bytes(*stream, data, end);
             }
-            Self::Http1(outbox) => outbox.send(data, end),
+            Self::Outbox(outbox) => outbox.send(data, end),
         }
     }
 }
 
 impl Outbox {
-    /// Takes the head; trailers, which only gRPC has, do not come here.
+    /// Takes the head, and after it the trailers.
     fn send_head(&mut self, end: bool, fields: impl FnOnce(Put<'_>)) {
         self.is_ended |= end;
         let (mut head, ()) = http::Response::new(()).into_parts();
@@ -114,7 +117,11 @@ impl Outbox {
                 head.headers.append(name, value);
             }
         });
-        self.head.get_or_insert(head);
+        if std::mem::replace(&mut self.has_head, true) {
+            self.trailers = Some(head.headers);
+        } else {
+            self.head = Some(head);
+        }
     }
 
     fn send(&mut self, data: Bytes, end: bool) {

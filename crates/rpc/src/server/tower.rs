@@ -1,0 +1,170 @@
+//! The server and the tower ecosystem: layers around calls, and the server as a service of axum or hyper.
+//!
+//! Must not know connections, nor what a layer does.
+//!
+//! Implements: no specification.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::http_request::{self, Answering, bare};
+use super::http_service::{self, Counted, Erased, HttpService};
+use super::shared::Shared;
+use crate::body::{Body, BoxError};
+use crate::envelope::Peer;
+use crate::status::Status;
+
+/// A server as a tower service, for axum's `fallback_service` and `route_service` or hyper's servers; clones share the
+/// server's limits and counters.
+///
+/// Calls of every protocol are answered; gRPC's need a connection of HTTP/2 below, since its answers end in trailers.
+/// What is no call goes to the service of [`Builder::http`](super::Builder::http). An `Arc<`[`Peer`]`>` among a request's
+/// extensions tells handlers who calls, and all extensions reach them.
+#[derive(Clone)]
+pub struct HttpCalls(Arc<dyn HttpService>);
+
+impl HttpCalls {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self(Arc::new(Whole(shared)))
+    }
+}
+
+impl fmt::Debug for HttpCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HttpCalls")
+    }
+}
+
+impl<B> Service<http::Request<B>> for HttpCalls
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let answering = self.0.call(request.map(Body::new));
+        Box::pin(async move { Ok(answering.await.unwrap_or_else(|_| bare(http::StatusCode::INTERNAL_SERVER_ERROR))) })
+    }
+}
+
+fn peer_of(request: &http::Request<Body>) -> Arc<Peer> {
+    request.extensions().get::<Arc<Peer>>().cloned().unwrap_or_default()
+}
+
+/// The whole server: layers, calls, and the service for what is no call.
+struct Whole(Arc<Shared>);
+
+impl HttpService for Whole {
+    fn call(&self, request: http::Request<Body>) -> http_service::Answering {
+        let answering = Answering::begin(&self.0, &peer_of(&request), request);
+        Box::pin(async move { Ok(answering.answer().await) })
+    }
+}
+
+/// Among a request's extensions: set once the call has come through the layers, and reports its own end.
+#[derive(Clone, Default)]
+struct Begun(Arc<AtomicBool>);
+
+/// The calls, inside all layers. They belong to the server, which holds the layers: so the server is not held here.
+struct Innermost(Weak<Shared>);
+
+impl HttpService for Innermost {
+    fn call(&self, mut request: http::Request<Body>) -> http_service::Answering {
+        let Some(shared) = self.0.upgrade() else {
+            return Box::pin(async { Err("the server is gone".into()) });
+        };
+        if let Some(Begun(begun)) = request.extensions_mut().remove() {
+            begun.store(true, Ordering::Relaxed);
+        }
+        let is_counted = request.extensions_mut().remove::<Counted>().is_some();
+        let begun = http_request::begin_call(&shared, &peer_of(&request), request);
+        Box::pin(async move {
+            match begun {
+                Ok(exchange) if is_counted => Ok(exchange.counted().answer().await),
+                Ok(exchange) => Ok(exchange.answer().await),
+                Err(_) => Ok(bare(http::StatusCode::NOT_FOUND)),
+            }
+        })
+    }
+}
+
+/// A layer around calls. Its failures become the calls'.
+struct Recovering<S> {
+    service: S,
+    shared: Weak<Shared>,
+}
+
+impl<S: HttpService> HttpService for Recovering<S> {
+    fn call(&self, mut request: http::Request<Body>) -> http_service::Answering {
+        let begun = request.extensions_mut().get_or_insert_default::<Begun>().clone();
+        // What says in which protocol, and to which page, a failure is told.
+        let mut same = http::Request::new(Body::default());
+        *same.method_mut() = request.method().clone();
+        *same.uri_mut() = request.uri().clone();
+        *same.version_mut() = request.version();
+        for name in [http::header::CONTENT_TYPE, http::header::ORIGIN] {
+            if let Some(value) = request.headers().get(&name) {
+                same.headers_mut().insert(name, value.clone());
+            }
+        }
+        let (shared, peer) = (self.shared.clone(), peer_of(&request));
+        let answering = self.service.call(request);
+        Box::pin(async move {
+            let error = match answering.await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let Some(shared) = shared.upgrade() else { return Err(error) };
+            let Ok(call) = http_request::begin_call(&shared, &peer, same) else { return Err(error) };
+            let is_reported = begun.0.load(Ordering::Relaxed);
+            Ok(call.refused(&status_of(&*error), is_reported).answer().await)
+        })
+    }
+}
+
+/// The status that a layer failed with, if it did with one; else the gRPC code for errors of another kind.
+fn status_of(error: &(dyn std::error::Error + 'static)) -> Status {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let ours = causes.find_map(|error| error.downcast_ref::<Status>()).cloned();
+    ours.unwrap_or_else(|| Status::unknown(error.to_string()))
+}
+
+/// A layer on its way to the server that it is for.
+pub(super) type Wrap = Box<dyn FnOnce(HttpCalls, Weak<Shared>) -> HttpCalls + Send>;
+
+pub(super) fn wrap<L, B>(layer: L) -> Wrap
+where
+    L: Layer<HttpCalls> + Send + 'static,
+    L::Service: Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    <L::Service as Service<http::Request<Body>>>::Error: Into<BoxError>,
+    <L::Service as Service<http::Request<Body>>>::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    Box::new(move |inner, shared| HttpCalls(Arc::new(Recovering { service: Erased(layer.layer(inner)), shared })))
+}
+
+/// The calls of a server inside its layers, the first outermost; `None` without any.
+pub(super) fn layered(layers: Vec<Wrap>, shared: &Weak<Shared>) -> Option<Arc<dyn HttpService>> {
+    if layers.is_empty() {
+        return None;
+    }
+    let innermost = HttpCalls(Arc::new(Innermost(shared.clone())));
+    Some(layers.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner, shared.clone())).0)
+}
