@@ -5,6 +5,7 @@
 
 mod access;
 pub mod address;
+mod connections;
 mod error;
 pub mod metrics;
 pub mod names;
@@ -14,6 +15,7 @@ mod settings;
 mod units;
 
 pub use access::Access;
+pub use connections::{Connections, Wanted};
 pub use error::Error;
 pub use port::{Port, listen, listen_beside};
 pub use service::{Choice, Entry, Host, Observe, Open, Pending, Route, Service, Serving, Site, entry};

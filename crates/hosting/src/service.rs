@@ -15,6 +15,7 @@ use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 use crate::{
     access::Access,
+    connections::Connections,
     error::Error,
     metrics::Refusals,
     settings::{Reader, Refused, Settings},
@@ -34,6 +35,8 @@ pub struct Host<'a> {
     pub is_tls: bool,
     /// Which callers may act as operators.
     pub access: Access,
+    /// How many connections each port may have.
+    pub connections: Connections,
     /// The longest gRPC message, asked or answered.
     pub message_bytes_max: usize,
     /// Counts requests that run into a limit.
@@ -240,11 +243,11 @@ impl Entry {
 pub const fn entry<S: Open>() -> Entry {
     Entry {
         read: |from| {
-            let ports = from.port_count();
+            let before = from.taken();
             let is_on = S::ENABLED.map_or(Ok(true), |key| from.switch(key, true))?;
             let settings = S::Settings::read(from)?;
             if !is_on {
-                from.forget_ports(ports);
+                from.forget_since(before);
                 return Ok(None);
             }
             Ok(Some(Box::new(On::<S>(settings))))

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, path::PathBu
 
 use crate::{
     address,
+    connections::Wanted,
     names::{did_you_mean, nearest, one_of},
     port::Port,
     units::{self, Bytes},
@@ -53,13 +54,14 @@ pub struct Reader<'a> {
     /// As TOML; `None` for a setting without a value.
     values: BTreeMap<&'static str, Option<String>>,
     ports: Vec<(&'static str, Port)>,
+    connections: Wanted,
     is_tls: bool,
 }
 
 impl<'a> Reader<'a> {
     /// Reads what is given.
     pub fn new(given: &'a Layers) -> Self {
-        Self { given, values: BTreeMap::new(), ports: Vec::new(), is_tls: false }
+        Self { given, values: BTreeMap::new(), ports: Vec::new(), connections: Vec::new(), is_tls: false }
     }
 
     /// Every setting read so far, with its value as TOML; `None` if it has none.
@@ -87,14 +89,33 @@ impl<'a> Reader<'a> {
         Refused(format!("{key} is '{value}', from {}; it must be {want}", self.source(key)))
     }
 
-    /// Ports read so far.
-    pub(crate) fn port_count(&self) -> usize {
-        self.ports.len()
+    /// Ports and bounds of connections read so far.
+    pub(crate) fn taken(&self) -> (usize, usize) {
+        (self.ports.len(), self.connections.len())
     }
 
-    /// Forgets all ports but the first `count`: the service that has the others is off.
-    pub(crate) fn forget_ports(&mut self, count: usize) {
-        self.ports.truncate(count);
+    /// Forgets what was read since: the service that has it is off.
+    pub(crate) fn forget_since(&mut self, (ports, connections): (usize, usize)) {
+        self.ports.truncate(ports);
+        self.connections.truncate(connections);
+    }
+
+    /// A bound of the connections of a port; see [`Connections`](crate::Connections) for what it gets.
+    pub fn connections(&mut self, key: &'static str, default: usize) -> Result<usize, Refused> {
+        let most = self.whole(key, default, 1..=1 << 20)?;
+        self.connections.push((key, most));
+        Ok(most)
+    }
+
+    /// Another port has the bound of the main port; `name` is for [`Connections`](crate::Connections) and logs.
+    pub fn connections_again(&mut self, name: &'static str) {
+        let most = self.connections.first().map(|(_, most)| (name, *most));
+        self.connections.extend(most);
+    }
+
+    /// All bounds of connections.
+    pub fn connections_wanted(&self) -> Wanted {
+        self.connections.clone()
     }
 
     /// Refuses two services on one port. A default port may meet another: the service then goes without it.

@@ -18,14 +18,38 @@ fn slow(client: &EchoClient, delay_ms: u32) -> tokio::task::JoinHandle<Result<()
 }
 
 #[tokio::test]
-async fn beyond_the_refusals_connections_are_closed_without_a_word() {
+async fn every_connection_too_many_is_refused_aloud_however_few_places_refusals_have() {
+    let server = Running::new(Limits { connections_max: 1, refusals_max: 2, ..Limits::default() }).await;
+    let first = TcpStream::connect(server.address).await.unwrap();
+    let silent = TcpStream::connect(server.address).await.unwrap();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..30 {
+        let client = server.client().await;
+        calls.spawn(async move { client.call(text("too many")).await });
+    }
+    for answer in calls.join_all().await {
+        let refused = answer.expect_err("the connection is one too many");
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        assert!(refused.message().contains("connections is 1"), "{refused}");
+    }
+    assert_eq!(server.counts.get("refused Connections"), 31);
+    drop((first, silent));
+}
+
+#[tokio::test]
+async fn a_connection_too_many_that_says_nothing_keeps_its_place_for_a_second_only() {
     let server = Running::new(Limits { connections_max: 0, refusals_max: 1, ..Limits::default() }).await;
-    let mut refused = TcpStream::connect(server.address).await.unwrap();
-    refused.write_all(&greeting()).await.unwrap();
-    assert!(refused.read(&mut [0; 64]).await.unwrap() > 0);
-    let mut closed = TcpStream::connect(server.address).await.unwrap();
-    assert_eq!(closed.read(&mut [0; 64]).await.unwrap(), 0);
-    assert_eq!(server.counts.get("refused Refusals"), 1);
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let slow_head = async {
+        let mut slow = TcpStream::connect(server.address).await.unwrap();
+        slow.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        slow.read_to_end(&mut answer).await.unwrap();
+    };
+    let began = std::time::Instant::now();
+    assert_eq!(silent.read(&mut [0; 64]).await.unwrap(), 0);
+    slow_head.await;
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

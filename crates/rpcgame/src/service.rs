@@ -3,7 +3,7 @@
 
 use std::{future, net::SocketAddr};
 
-use hosting::{Error, Host, Open, Pending, Route, Service, Serving, listen_beside, metrics};
+use hosting::{Connections, Error, Host, Open, Pending, Route, Service, Serving, listen_beside, metrics};
 use quire_rpc::{Server, health::HealthReporter, server::Builder};
 use tokio::net::TcpListener;
 
@@ -15,7 +15,7 @@ use crate::{
     lean,
     metrics::write,
     registry::Games,
-    settings::{LeanLimits, Settings},
+    settings::{LeanLimits, PORT_CONNECTIONS, Settings},
 };
 
 /// Calls at once on a connection to the game's own port, where windows are wide.
@@ -32,6 +32,7 @@ pub struct RpcGameService {
     lean: Option<TcpListener>,
     lean_limits: LeanLimits,
     once: bool,
+    connections: Connections,
 }
 
 impl Open for RpcGameService {
@@ -40,7 +41,9 @@ impl Open for RpcGameService {
 
     /// Takes the ports.
     async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
-        let Settings { listen, lean_listen, once, games, lean: lean_limits } = settings;
+        let Settings { listen, lean_listen, once, games, lean: mut lean_limits } = settings;
+        let connections = &mut lean_limits.connections_max;
+        *connections = host.connections.granted("rpcgame.lean_connections", *connections);
         let (mut grpc, mut lean) = (None, None);
         if let Some(port) = listen {
             let without = "the RPC game is served on the main port only";
@@ -53,7 +56,7 @@ impl Open for RpcGameService {
         let games = Games::new(games);
         let shown = games.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown));
-        Ok(Self { games, grpc, lean, lean_limits, once })
+        Ok(Self { games, grpc, lean, lean_limits, once, connections: host.connections.clone() })
     }
 }
 
@@ -109,6 +112,7 @@ impl RpcGameService {
             health.set_serving(service, true);
         }
         let mut limits = serving.limits.clone();
+        limits.connections_max = self.connections.granted(PORT_CONNECTIONS, limits.connections_max);
         limits.http2.concurrent_streams_max = CALLS_PER_CONNECTION;
         limits.http2.stream_window_bytes = STREAM_WINDOW_BYTES;
         limits.http2.connection_window_bytes = CONNECTION_WINDOW_BYTES;

@@ -98,12 +98,18 @@ pub const FRAME_BYTES_TARGET: usize = 16 * 1024;
 /// [`FRAME_BYTES_TARGET`], and the last name may be as long as any.
 pub(crate) const FRAME_BYTES_BESIDE_NAME: usize = FRAME_BYTES_TARGET + 64;
 
+/// What bounds the connections of the port for gRPC, in logs.
+pub(crate) const PORT_CONNECTIONS: &str = "limits.connections, at rpcgame.listen,";
+
 /// The longest that a client may take no bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl hosting::Settings for Settings {
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
         let listen = from.port_or_none("rpcgame.listen", PORT)?;
+        if listen.is_some() {
+            from.connections_again(PORT_CONNECTIONS);
+        }
         let lean_listen = from.port_or_none("rpcgame.lean_listen", LEAN_PORT)?;
         if let Some(port) = lean_listen.filter(|port| from.is_tls() && !port.address.ip().is_loopback()) {
             let want = "an address of the loopback, or empty: the lean protocol has no TLS and [tls] is set";
@@ -122,7 +128,7 @@ impl hosting::Settings for Settings {
         // A frame with one message must be able to hold the longest name.
         let frame_bytes = (games.name_bytes_max + FRAME_BYTES_BESIDE_NAME) as u64..=1 << 27;
         let lean = LeanLimits {
-            connections_max: from.whole("rpcgame.lean_connections", 256, 1..=1 << 20)?,
+            connections_max: from.connections("rpcgame.lean_connections", 256)?,
             idle: games.idle,
             write_timeout: WRITE_TIMEOUT.min(games.idle),
             session: SessionLimits {

@@ -8,6 +8,7 @@ mod config;
 mod console;
 mod contract;
 mod data;
+mod descriptors;
 mod exit;
 mod game;
 mod http;

@@ -10,6 +10,7 @@ use prometheus_client::{
 };
 use rustix::{
     param::page_size,
+    process::{Resource, getrlimit},
     time::{ClockId, clock_gettime},
 };
 
@@ -56,6 +57,9 @@ impl Collector for Process {
         show("process_start_time", "When the process started, since 1970", Some(&Unit::Seconds), &start)?;
         if let Some(bytes) = resident_bytes() {
             show("process_resident_memory", "Memory in RAM", Some(&Unit::Bytes), &ConstGauge::new(bytes))?;
+        }
+        if let Some(limit) = getrlimit(Resource::Nofile).current.and_then(|limit| i64::try_from(limit).ok()) {
+            show("process_max_fds", "File descriptors that the process may open", None, &ConstGauge::new(limit))?;
         }
         if let Some(files) = open_files() {
             show("process_open_fds", "Open file descriptors", None, &ConstGauge::new(files))?;

@@ -18,6 +18,7 @@ use crate::{
     cli::ServeArgs,
     config::Config,
     console,
+    descriptors::Descriptors,
     http::Services,
     process::Process,
     signals::{Signals, Stop},
@@ -57,6 +58,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let tls = config.tls.as_ref().map(tls::server).transpose()?;
     let listener = hosting::listen(config.listen, "--listen").await.map_err(plain)?;
     let address = listener.local_addr()?;
+    let descriptors = Descriptors::raised();
+    let connections = descriptors.share(config.connections);
     let mut metrics = Registry::default();
     metrics.register_collector(Box::new(process));
     let ours = metrics.sub_registry_with_prefix("quire");
@@ -66,6 +69,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         address,
         is_tls: tls.is_some(),
         access: Access::new(config.admin_token, address),
+        connections: connections.clone(),
         message_bytes_max: config.limits.message_bytes_max,
         refusals: refusals.clone(),
         metrics: ours,
@@ -80,7 +84,12 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         }
     };
     let stop = watch::Sender::new(false);
-    let limits = Limits { drain_timeout: answering(config.drain), ..config.limits };
+    let limits = Limits {
+        connections_max: connections.granted("limits.connections", config.limits.connections_max),
+        refusals_max: descriptors.refusals(),
+        drain_timeout: answering(config.drain),
+        ..config.limits
+    };
     let cors = Cors::origins(config.cors_origins);
     let front = Front { services, limits, metrics, refusals, tls, cors, threads: config.threads };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;

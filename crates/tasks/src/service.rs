@@ -25,7 +25,9 @@ impl Open for TasksService {
     const ENABLED: Option<&'static str> = Some("tasks.enabled");
 
     /// Takes the port.
-    async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
+    async fn open(mut settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
+        let connections = &mut settings.limits.connections;
+        *connections = host.connections.granted("tasks.connections", *connections);
         let how = "--tasks-listen, or set tasks.enabled=false";
         let listener = listen_beside(settings.listen, "tasks are not served", how).await?;
         Ok(Self { settings, metrics: Metrics::register(host.metrics), listener })

@@ -67,7 +67,7 @@ impl hosting::Settings for Settings {
             limits: Limits {
                 cache_entries: from.whole("tasks.cache_entries", 1 << 20, 1..=1 << 30)?,
                 cpu_tasks: from.whole("tasks.cpu_tasks", 40, 1..=1024)?,
-                connections: from.whole("tasks.connections", 16_384, 1..=1 << 20)?,
+                connections: from.connections("tasks.connections", 16_384)?,
                 in_flight: from.whole("tasks.in_flight", 64, 1..=1 << 16)?,
                 waiting: from.whole("tasks.waiting", 65_536, 0..=1 << 24)?,
                 line_bytes: from.bytes("tasks.line_bytes", 256, 32..=1 << 16)?,

@@ -24,6 +24,7 @@ use super::limits::Limits;
 use super::listen::Server;
 use super::method::Method;
 use super::observer::{NoObserver, Observer};
+use super::places::Places;
 use super::plan::Routes;
 use super::service::Service;
 use super::shared::Shared;
@@ -46,6 +47,7 @@ impl Server {
             interceptors: Vec::new(),
             #[cfg(feature = "tower")]
             layers: Vec::new(),
+            always: Vec::new(),
             #[cfg(feature = "tls")]
             tls: None,
             workers: Vec::new(),
@@ -65,6 +67,7 @@ pub struct Builder {
     interceptors: Vec<Arc<dyn Interceptor>>,
     #[cfg(feature = "tower")]
     layers: Vec<tower::Wrap>,
+    always: Vec<String>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<ServerConfig>>,
     workers: Vec<Handle>,
@@ -161,6 +164,13 @@ impl Builder {
         self
     }
 
+    /// Answers requests for this path, a method's or another, on connections beyond `connections_max` too: whatever asks
+    /// for the server's health must not take a full server for a broken one.
+    pub fn always_answer(mut self, path: impl Into<String>) -> Self {
+        self.always.push(path.into());
+        self
+    }
+
     /// Lets web pages of other origins call, by gRPC-Web and Connect; none may by default.
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
@@ -198,8 +208,8 @@ impl Builder {
                 interceptors: self.interceptors,
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(acceptor),
-                connections: AtomicUsize::new(0),
-                refusals: AtomicUsize::new(0),
+                places: Places::default(),
+                always: self.always,
                 calls: AtomicUsize::new(0),
             }
         });

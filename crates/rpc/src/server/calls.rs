@@ -56,7 +56,7 @@ pub(crate) struct Calls {
     pub(super) pong_seen: bool,
     /// A request ended behind its answer.
     pub(super) nudge_due: bool,
-    /// The connection is one too many: every call is refused.
+    /// The connection is one too many: every call is refused, and then it is drained.
     refusing: bool,
 }
 
@@ -109,6 +109,10 @@ impl Calls {
         if std::mem::take(&mut self.nudge_due) {
             self.connection.ping(NUDGE);
         }
+        if self.refusing && !self.slots.is_empty() {
+            // It has its answer; the next one waits for its place.
+            self.connection.drain();
+        }
         Ok(())
     }
 
@@ -138,8 +142,9 @@ impl Calls {
             return self.refuse(stream, ReplyState::bare(PLAIN), None, &status);
         }
         let shared = Arc::clone(&self.shared);
+        let refusing = self.refusing && !shared.is_always_answered(head.path());
         match head.memo(|| Plan::read(head, &shared.routes)) {
-            Some(Plan::Call(plan) | Plan::Get(plan, _)) if self.refusing => {
+            Some(Plan::Call(plan) | Plan::Get(plan, _)) if refusing => {
                 let status = self.shared.limits.refusal(Refusal::Connections);
                 self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
             }
@@ -160,7 +165,7 @@ impl Calls {
                 self.finish(stream, None, Code::Ok);
             }
             Some(Plan::NotAllowed { get }) => self.refuse_http(stream, Unserved::NotAllowed { get: *get }),
-            Some(Plan::Http) if self.refusing => self.refuse_http(stream, Unserved::TooMany),
+            Some(Plan::Http) if refusing => self.refuse_http(stream, Unserved::TooMany),
             Some(Plan::Http) | None => self.begin_http(stream, head, end),
         }
     }

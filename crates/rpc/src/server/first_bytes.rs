@@ -22,7 +22,7 @@ use crate::envelope::Peer;
 const LINGER: Duration = Duration::from_secs(1);
 const HANG_UP_READS_MAX: usize = 64;
 
-type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Serves a connection of any protocol to its end; the answer is the reason, for a log.
 pub(super) async fn serve<T>(
@@ -59,11 +59,11 @@ where
 }
 
 /// What a future yields, unless the drain begins first.
-pub(super) async fn before<F: Future>(future: F, draining: &mut Draining) -> Option<F::Output> {
+pub(super) async fn before<F: Future>(future: F, mut draining: impl Future<Output = ()> + Unpin) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => draining.as_mut().poll(cx).map(|()| None),
+        Poll::Pending => Pin::new(&mut draining).poll(cx).map(|()| None),
     })
     .await
 }

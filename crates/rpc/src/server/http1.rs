@@ -34,7 +34,8 @@ where
     let io = Rewound { first, taken: 0, io };
     let limits = Arc::clone(&shared.limits);
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let answering = (!refusing).then(|| Answering::begin(&shared, &peer, request.map(Body::http1)));
+        let full = refusing && !shared.is_always_answered(request.uri().path().as_bytes());
+        let answering = (!full).then(|| Answering::begin(&shared, &peer, request.map(Body::http1)));
         async move {
             Ok::<_, Infallible>(match answering {
                 Some(answering) => answering.answer().await,

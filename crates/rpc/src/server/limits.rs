@@ -14,7 +14,7 @@ pub struct Limits {
     pub http2: quire_http2::Config,
     /// Connections at once; further ones are answered `RESOURCE_EXHAUSTED` and closed.
     pub connections_max: usize,
-    /// Connections at once that are only being refused; beyond, they are closed without a word.
+    /// Connections at once that are only being refused, at least 1; further ones wait to be accepted.
     pub refusals_max: usize,
     /// Calls at once, over all connections, that wait for something; further ones get `RESOURCE_EXHAUSTED`.
     pub calls_max: usize,
@@ -88,9 +88,7 @@ impl Limits {
     /// What a caller is told of a limit that it ran into.
     pub(super) fn refusal(&self, limit: Refusal) -> Status {
         let (at, advice) = match limit {
-            Refusal::Connections | Refusal::Refusals => {
-                (self.connections_max, "close idle connections or share one, and try again later")
-            }
+            Refusal::Connections => (self.connections_max, "close idle connections or share one, and try again later"),
             Refusal::Calls => (self.calls_max, "try again after a pause"),
             Refusal::MessageBytes => (self.message_bytes_max, "send a smaller message"),
             Refusal::GatheredBytes => (self.gathered_bytes_max, "send fewer unfinished messages on a connection"),

@@ -8,7 +8,6 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -19,8 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use super::first_bytes;
-use super::observer::Refusal;
+use super::first_bytes::{self, Draining, before};
+use super::places::{Place, refusal_time};
 use super::shared::Shared;
 #[cfg(feature = "tower")]
 use super::tower::HttpCalls;
@@ -28,6 +27,8 @@ use crate::envelope::Peer;
 
 /// When `accept` fails for want of descriptors, trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The longest that a connection too many lives, whatever it does.
+const REFUSAL_MAX: Duration = Duration::from_secs(3);
 
 /// A gRPC server; clones share limits and counters.
 #[derive(Clone)]
@@ -67,7 +68,7 @@ impl Server {
 
     /// Connections open now.
     pub fn connections(&self) -> usize {
-        self.shared.connections.load(Ordering::Relaxed)
+        self.shared.places.served()
     }
 
     /// Calls that wait for something now.
@@ -92,7 +93,8 @@ impl Server {
             match accepted.await {
                 None => break,
                 Some(Ok((stream, address))) => {
-                    self.spawn(stream, address, &stop, next_worker);
+                    let Some(place) = before(Place::take(&self.shared), &mut shutdown).await else { break };
+                    self.spawn(stream, address, place, &stop, next_worker);
                     next_worker = next_worker.wrapping_add(1);
                 }
                 Some(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -106,19 +108,19 @@ impl Server {
         Ok(())
     }
 
-    fn spawn(&self, stream: TcpStream, address: SocketAddr, stop: &Stop, turn: usize) {
+    fn spawn(&self, stream: TcpStream, address: SocketAddr, place: Place, stop: &Stop, turn: usize) {
         let server = self.clone();
         let (draining, alive) = (stop.draining.clone(), stop.alive.clone());
         let _ = stream.set_nodelay(true);
         if self.workers.is_empty() {
-            tokio::spawn(async move { server.connection(stream, address, draining, alive).await });
+            tokio::spawn(async move { server.connection(stream, address, place, draining, alive).await });
             return;
         }
         // A stream belongs to the reactor of the runtime it was made on, so it is made again over there.
         let Ok(stream) = stream.into_std() else { return };
         self.workers[turn % self.workers.len()].spawn(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
-                server.connection(stream, address, draining, alive).await;
+                server.connection(stream, address, place, draining, alive).await;
             }
         });
     }
@@ -127,6 +129,7 @@ impl Server {
         self,
         stream: TcpStream,
         address: SocketAddr,
+        place: Place,
         mut draining: watch::Receiver<bool>,
         alive: mpsc::Sender<()>,
     ) {
@@ -134,7 +137,7 @@ impl Server {
         let draining = async move {
             let _ = draining.wait_for(|draining| *draining).await;
         };
-        self.serve_connection(stream, peer, draining).await;
+        self.run(stream, peer, Box::pin(draining), place).await;
         drop(alive);
     }
 
@@ -143,47 +146,33 @@ impl Server {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Some(place) = self.admit() else {
-            return self.shared.observer.refused(Refusal::Refusals);
-        };
+        let mut draining: Draining = Box::pin(draining);
+        let Some(place) = before(Place::take(&self.shared), &mut draining).await else { return };
+        self.run(io, peer, draining, place).await;
+    }
+
+    async fn run<T>(&self, io: T, peer: Peer, draining: Draining, place: Place)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let address = peer.address;
         self.shared.observer.connection_opened(address);
-        let reason = self.run(io, peer, Box::pin(draining), place.refusing).await;
+        let reason = if place.refusing {
+            let draining = Box::pin(refusal_time(Arc::clone(&self.shared)));
+            let refused = tokio::time::timeout(REFUSAL_MAX, self.talk(io, peer, draining, true));
+            Box::pin(refused).await.unwrap_or_else(|_| "cut off after its refusal".to_owned())
+        } else {
+            self.talk(io, peer, draining, false).await
+        };
         drop(place);
         self.shared.observer.connection_closed(address, &reason);
     }
 
-    fn admit(&self) -> Option<Place> {
-        let shared = Arc::clone(&self.shared);
-        if shared.connections.fetch_add(1, Ordering::Relaxed) < shared.limits.connections_max {
-            return Some(Place { shared, refusing: false });
-        }
-        shared.connections.fetch_sub(1, Ordering::Relaxed);
-        shared.observer.refused(Refusal::Connections);
-        if shared.refusals.fetch_add(1, Ordering::Relaxed) < shared.limits.refusals_max {
-            return Some(Place { shared, refusing: true });
-        }
-        shared.refusals.fetch_sub(1, Ordering::Relaxed);
-        None
-    }
-
-    async fn run<T>(
-        &self,
-        io: T,
-        peer: Peer,
-        draining: Pin<Box<dyn Future<Output = ()> + Send>>,
-        refusing: bool,
-    ) -> String
+    async fn talk<T>(&self, io: T, peer: Peer, draining: Draining, refusing: bool) -> String
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        let draining: Pin<Box<dyn Future<Output = ()> + Send>> = if refusing {
-            // Long enough for a call to be refused properly.
-            Box::pin(tokio::time::sleep(shared.limits.handshake_timeout.min(Duration::from_secs(1))))
-        } else {
-            draining
-        };
         #[cfg(feature = "tls")]
         if let Some(tls) = shared.tls.clone() {
             // In a box: a connection in clear has no room for TLS.
@@ -199,14 +188,14 @@ async fn run_tls<T>(
     io: T,
     shared: Arc<Shared>,
     mut peer: Peer,
-    mut draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+    mut draining: Draining,
     refusing: bool,
 ) -> String
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let accept = tokio::time::timeout(shared.limits.handshake_timeout, tls.accept(io));
-    let Some(accepted) = first_bytes::before(accept, &mut draining).await else { return "drained".to_owned() };
+    let Some(accepted) = before(accept, &mut draining).await else { return "drained".to_owned() };
     match accepted {
         Err(_) => "no TLS handshake in time".to_owned(),
         Ok(Err(error)) => format!("TLS: {error}"),
@@ -215,18 +204,5 @@ where
             peer.certificates = certificates.iter().map(|der| bytes::Bytes::copy_from_slice(der)).collect();
             first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
         }
-    }
-}
-
-/// A connection's place among those allowed; given back when it is dropped.
-struct Place {
-    shared: Arc<Shared>,
-    refusing: bool,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let counter = if self.refusing { &self.shared.refusals } else { &self.shared.connections };
-        counter.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -26,6 +26,7 @@ mod limits;
 mod listen;
 mod method;
 mod observer;
+mod places;
 mod plan;
 mod reply;
 mod report;

@@ -13,10 +13,8 @@ use crate::status::Code;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// `connections_max`: the connection is answered with refusals.
+    /// `connections_max`: every call on the connection is refused.
     Connections,
-    /// `refusals_max`: the connection was closed without a word.
-    Refusals,
     /// `calls_max`.
     Calls,
     /// `message_bytes_max`.
@@ -34,7 +32,6 @@ impl Refusal {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::Refusals => "refusals",
             Self::Calls => "calls_in_flight",
             Self::MessageBytes => "message_bytes",
             Self::GatheredBytes => "gathered_bytes",

@@ -18,6 +18,7 @@ use super::cors::Cors;
 use super::http_service::HttpService;
 use super::limits::Limits;
 use super::observer::Observer;
+use super::places::Places;
 use super::plan::{CallPlan, Routes};
 use super::reply::ReplyState;
 use crate::compression::Encoding;
@@ -40,13 +41,19 @@ pub(super) struct Shared {
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsAcceptor>,
-    pub(super) connections: AtomicUsize,
-    pub(super) refusals: AtomicUsize,
+    pub(super) places: Places,
+    /// Paths that are answered on a connection too many, as health is.
+    pub(super) always: Vec<String>,
     /// Calls that wait for something, over all connections.
     pub(super) calls: AtomicUsize,
 }
 
 impl Shared {
+    /// Whether this path is answered even on a connection too many.
+    pub(super) fn is_always_answered(&self, path: &[u8]) -> bool {
+        self.always.iter().any(|always| always.as_bytes() == path)
+    }
+
     /// An answer that has no messages.
     pub(super) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
         ReplyState::bare(dialect).for_origin(self.cors.allowed(head))

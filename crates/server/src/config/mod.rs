@@ -7,7 +7,7 @@ mod sources;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use hosting::{Choice, Layers, Open, Reader, Refused};
+use hosting::{Choice, Layers, Open, Reader, Refused, Wanted};
 use quire_rpc::Limits;
 
 use self::sources::Sources;
@@ -30,6 +30,8 @@ pub(crate) struct Config {
     pub threads: usize,
     /// What callers may hold open.
     pub limits: Limits,
+    /// The settings that bound connections.
+    pub connections: Wanted,
     pub tls: Option<Tls>,
     /// Origins whose web pages may call; `*` stands for all.
     pub cors_origins: Vec<String>,
@@ -100,7 +102,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let threads = from.cores("server.threads")?;
     let cors_origins = origins::read(from)?;
     let limits = Limits {
-        connections_max: from.whole("limits.connections", 4096, 1..=1 << 20)?,
+        connections_max: from.connections("limits.connections", 4096)?,
         calls_max: from.whole("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
         message_bytes_max: from.bytes("limits.message_bytes", 4 << 20, 1024..=1 << 30)?,
         handshake_timeout: from.seconds("limits.first_byte_seconds", Duration::from_secs(10))?,
@@ -122,7 +124,8 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     }
     from.ports_differ()?;
     let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
-    Ok(Config { listen, data, drain, threads, limits, tls, cors_origins, admin_token, log, services })
+    let connections = from.connections_wanted();
+    Ok(Config { connections, listen, data, drain, threads, limits, tls, cors_origins, admin_token, log, services })
 }
 
 /// A certificate and its key, or neither.

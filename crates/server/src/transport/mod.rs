@@ -32,6 +32,9 @@ use crate::{
     index::Index,
 };
 
+/// What a full server answers all the same.
+const ALWAYS_ANSWERED: [&str; 3] = ["/healthz", "/metrics", health::CHECK];
+
 /// What is served, and how.
 pub(crate) struct Front {
     pub services: Vec<Box<dyn Service>>,
@@ -82,7 +85,7 @@ impl Transport {
         let site = contract::add_to(http::site(Arc::clone(&services), metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
-        let builder = builder.http(pages).cors(cors);
+        let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
         let built = match tls {
             None => builder,
             Some(tls) => builder.tls(tls),

@@ -12,6 +12,7 @@ mod busy_ports;
 mod client;
 mod configuration;
 mod console;
+mod descriptors;
 mod durability;
 mod frozen;
 mod full_disk;
