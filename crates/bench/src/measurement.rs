@@ -77,7 +77,7 @@ impl Load {
     /// What was asked for and where, in a line.
     pub fn title(&self) -> String {
         match self.protocol.as_str() {
-            "grpc" if !self.what.is_empty() => self.what.clone(),
+            "grpc" | "grpc-web" | "connect" if !self.what.is_empty() => self.what.clone(),
             _ if self.what.is_empty() => self.target.clone(),
             "http" => format!("{} {}", self.what, self.target),
             _ => format!("{} to {}", self.what, self.target),

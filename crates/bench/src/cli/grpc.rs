@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use prost_reflect::MethodDescriptor;
-use quire_rpc::client::Settings;
+use quire_rpc::client::{Codec, Protocol, Settings};
 use quire_rpc::{Encoding, Metadata};
 
 use super::exit::Exit;
@@ -26,7 +26,7 @@ use crate::workload::grpc::{
 /// Longest time that finding the method may take.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Calls one method of a gRPC service.
+/// Calls one method of a service, in gRPC, gRPC-Web or Connect.
 #[derive(Clone, Debug, Args)]
 pub struct GrpcArgs {
     /// host:port, :port on this machine, http://host:port or https://host:port
@@ -50,8 +50,14 @@ pub struct GrpcArgs {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Request")]
     pub deadline: Option<Duration>,
     /// Compress requests
-    #[arg(long, help_heading = "Request", value_parser = PossibleValuesParser::new(["gzip", "zstd"]).map(|name| encoding(&name)))]
+    #[arg(long, help_heading = "Request", value_parser = one_of(&ENCODINGS))]
     pub compression: Option<Encoding>,
+    /// What is spoken, over HTTP/2
+    #[arg(long, default_value = "grpc", help_heading = "Request", value_parser = one_of(&PROTOCOLS))]
+    pub protocol: Protocol,
+    /// How messages are written
+    #[arg(long, default_value = "proto", help_heading = "Request", value_parser = one_of(&CODECS))]
+    pub codec: Codec,
     /// Count answers by the value of this field (of a stream's last message), as in success or order.state
     #[arg(long, value_name = "FIELD", help_heading = "Request")]
     pub outcome: Option<String>,
@@ -75,8 +81,20 @@ pub struct GrpcArgs {
     pub load: LoadArgs,
 }
 
-fn encoding(name: &str) -> Encoding {
-    if name == "gzip" { Encoding::Gzip } else { Encoding::Zstd }
+const ENCODINGS: [(&str, Encoding); 2] = [("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
+const PROTOCOLS: [(&str, Protocol); 3] =
+    [("grpc", Protocol::Grpc), ("grpc-web", Protocol::GrpcWeb), ("connect", Protocol::Connect)];
+const CODECS: [(&str, Codec); 2] = [("proto", Codec::Proto), ("json", Codec::Json)];
+
+fn one_of<T: Copy + Send + Sync + 'static>(
+    known: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> + use<T> {
+    let names = PossibleValuesParser::new(known.iter().map(|(name, _)| *name));
+    names.map(|given| known.iter().find(|(name, _)| *name == given).unwrap_or(&known[0]).1)
+}
+
+fn name_of<T: PartialEq>(known: &[(&'static str, T)], wanted: &T) -> &'static str {
+    known.iter().find(|(_, value)| value == wanted).map_or("", |(name, _)| name)
 }
 
 /// Finds the method, checks the data and everything else; needs a tokio runtime around it. What it fails with is one
@@ -93,7 +111,7 @@ pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     if args.messages > 1 && !shape.client_streams {
         bail!("--messages: {} takes one message", name(&method));
     }
-    let requests = requests(data.as_deref(), &sources, &method, args.messages)?;
+    let requests = requests(args, data.as_deref(), &sources, &method)?;
     let endings = match &args.outcome {
         None => Endings::default(),
         Some(path) => {
@@ -103,6 +121,7 @@ pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     };
     let path = format!("/{}", name(&method));
     let workload = GrpcWorkload::new(target.clone(), &path, shape, requests)
+        .speaking(args.protocol, args.codec)
         .metadata(metadata)
         .deadline(args.deadline)
         .compression(args.compression)
@@ -137,8 +156,9 @@ fn name(method: &MethodDescriptor) -> String {
 }
 
 fn load(args: &GrpcArgs, target: &Target, method: &MethodDescriptor) -> Load {
-    let mut load =
-        Load { protocol: "grpc".to_owned(), target: target.to_string(), what: name(method), ..Load::default() };
+    let protocol = name_of(&PROTOCOLS, &args.protocol).to_owned();
+    let mut load = Load { protocol, target: target.to_string(), what: name(method), ..Load::default() };
+    load.set("codec", (args.codec != Codec::Proto).then(|| name_of(&CODECS, &args.codec)));
     load.set("data", args.data.as_ref());
     load.set("rows", args.rows.as_ref().map(|path| path.display()));
     load.set("messages", (args.messages > 1).then_some(args.messages));
@@ -168,10 +188,10 @@ async fn find(args: &GrpcArgs) -> anyhow::Result<(Target, MethodDescriptor)> {
 }
 
 fn requests(
+    args: &GrpcArgs,
     data: Option<&str>,
     sources: &Sources,
     method: &MethodDescriptor,
-    messages: usize,
 ) -> anyhow::Result<Requests> {
     let input = method.input();
     let data = match data {
@@ -179,7 +199,7 @@ fn requests(
         None if input.fields().len() == 0 => "{}",
         None => bail!("{} wants a message: --data '{}'", name(method), example(&input)),
     };
-    Payload::read(data, sources, &input, method.is_client_streaming(), messages)
+    Payload::read(data, sources, &input, args.codec, method.is_client_streaming(), args.messages)
 }
 
 fn read_data(data: &str) -> anyhow::Result<String> {

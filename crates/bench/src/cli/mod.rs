@@ -46,7 +46,7 @@ Exit codes: 0 done (and every --slo held); 1 --slo missed; 2 usage or nothing co
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Load a method of a gRPC service, found by reflection or in a .proto file
+    /// Load a method of a gRPC, gRPC-Web or Connect service, found by reflection or in a .proto file
     Grpc(Box<grpc::GrpcArgs>),
     /// Load an HTTP service
     Http(Box<http::HttpArgs>),

@@ -41,6 +41,32 @@ async fn every_shape_is_called_by_reflection_and_by_proto() {
 }
 
 #[tokio::test]
+async fn every_protocol_and_codec_ends_every_shape_alike() {
+    let address = serve(everything()).await;
+    for (protocol, codec) in
+        [("grpc", "json"), ("grpc-web", "proto"), ("grpc-web", "json"), ("connect", "proto"), ("connect", "json")]
+    {
+        for (method, data, expected) in [
+            ("testing.Echo/Call", r#"{"count": 7, "payload": "YQ=="}"#, "count=7"),
+            ("testing.Echo/Call", r#"{"count": {{number 7}}}"#, "count=7"),
+            ("testing.Echo/Many", r#"{"count": 3}"#, "count=3"),
+            ("testing.Echo/Join", r#"[{"payload": "YQ=="}, {}, {}]"#, "count=3"),
+            ("testing.Echo/Each", r#"[{"count": 1}, {"count": 2}]"#, "count=2"),
+            ("testing.Echo/Call", r#"{"fail": 5}"#, "NOT_FOUND"),
+            ("testing.Echo/Many", r#"{"count": 1, "fail": 9}"#, "FAILED_PRECONDITION"),
+            ("testing.Echo/Join", r#"[{"fail": 14}]"#, "UNAVAILABLE"),
+        ] {
+            let spoken = ["--protocol", protocol, "--codec", codec, "--data", data];
+            let flags = [&spoken[..], &["--outcome", "count"]].concat();
+            let said = format!("{protocol} {codec} {method} {data}");
+            assert_eq!(ending(address, method, &flags).await, expected, "{said}");
+            let unread = if expected.starts_with("count") { "OK" } else { expected };
+            assert_eq!(ending(address, method, &spoken).await, unread, "{said}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn messages_of_a_call_are_repeated() {
     let address = serve(everything()).await;
     let flags = ["--data", r#"[{"payload": "YQ=="}, {}]"#, "--messages", "500", "--outcome", "count"];
@@ -349,4 +375,7 @@ async fn load_says_what_was_asked_for_and_keeps_secrets() {
     assert_eq!(load.what, "testing.Echo/Call");
     let settings: Vec<_> = load.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(settings, ["compression=gzip", "data={}", "deadline=2s", "metadata=authorization"]);
+    let flags = ["--data", "{}", "--protocol", "connect", "--codec", "json"];
+    let (_, load) = bench::cli::grpc::prepare(&arguments(&address, "testing.Echo/Call", &flags)).await.unwrap();
+    assert_eq!((load.protocol.as_str(), load.settings["codec"].as_str()), ("connect", "json"));
 }

@@ -272,12 +272,29 @@ where
     S::Item: Encode,
     Res: Decode,
 {
+    let json = path.json(channel.settings().codec)?.cloned();
+    streaming_as(channel, path, json, request).await
+}
+
+/// As [`streaming`]; `json` says how messages are written and read that the caller has in protobuf and the channel in
+/// JSON.
+pub(super) async fn streaming_as<S, Res>(
+    channel: &Channel,
+    path: &'static Path,
+    json: Option<(Json, Json)>,
+    request: Request<S>,
+) -> Result<Response<Streaming<Res>>, Status>
+where
+    S: Stream + Send + 'static,
+    S::Item: Encode,
+    Res: Decode,
+{
     let settings = channel.settings();
     let (sender, receiver) = oneshot::channel();
     let (stream, request) = request.split();
     let request = channel.pass(path.text, request)?;
     let deadline = deadline_of(channel, &request);
-    let (request_json, json) = path.json(settings.codec)?.cloned().unzip();
+    let (request_json, json) = json.unzip();
     let messages = Messages { stream: Some(Box::pin(stream)), json: request_json, compression: settings.compression };
     let start = Start {
         number: next_number(),

@@ -10,18 +10,20 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_core::Stream;
 use tokio::sync::oneshot;
 
 use super::call;
 use super::channel::Channel;
 use super::command::{self, Body, Form, ReplyTo, Start};
 use super::path::Path;
-use crate::codec::Payload;
-use crate::envelope::Request;
+use crate::codec::{Decode, Encoded, Payload};
+use crate::envelope::{Request, Response};
 use crate::message::{self, Framed};
 use crate::metadata::Metadata;
 use crate::protocol::Framing;
 use crate::status::Status;
+use crate::streaming::Streaming;
 use crate::transcode::Reading;
 
 /// An encoded message as it goes over the wire, made by [`Channel::wire_message`]; clones share it.
@@ -88,6 +90,20 @@ impl Channel {
     /// memory, and [`RawReply::message`] is empty.
     pub async fn unary_unread(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
         self.raw(path, request, true).await
+    }
+
+    /// As [`Channel::bidi_streaming`], with messages whose bytes are in the channel's codec. What comes is read as
+    /// [`Encoded`](crate::Encoded), or dropped as [`Ignored`](crate::Ignored).
+    pub async fn bidi_streaming_raw<S, Res>(
+        &self,
+        path: &'static Path,
+        request: Request<S>,
+    ) -> Result<Response<Streaming<Res>>, Status>
+    where
+        S: Stream<Item = Encoded> + Send + 'static,
+        Res: Decode,
+    {
+        call::streaming_as(self, path, None, request).await
     }
 
     async fn raw(&self, path: &'static Path, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {

@@ -30,6 +30,12 @@ pub(super) struct Shared {
     pub(super) endings: Endings,
 }
 
+impl Shared {
+    fn of_reply(&self, message: &[u8]) -> Ending {
+        self.endings.of_reply(message, self.settings.codec)
+    }
+}
+
 /// A connection of a [`super::GrpcWorkload`].
 pub struct GrpcSession {
     pub(super) shared: Arc<Shared>,
@@ -79,7 +85,7 @@ impl GrpcSession {
         let done_at = Instant::now();
         let ending = match answer.reply {
             Ok(reply) if self.shared.endings.reads_replies() => match reply.message() {
-                Ok(message) => self.shared.endings.of_reply(&message),
+                Ok(message) => self.shared.of_reply(&message),
                 Err(status) => ending_of(status.code()),
             },
             Ok(_) => ending_of(Code::Ok),
@@ -102,7 +108,7 @@ impl GrpcSession {
         };
         let done_at = Instant::now();
         let ending = match result {
-            Ok(Some(last)) => self.shared.endings.of_reply(&last),
+            Ok(Some(last)) => self.shared.of_reply(&last),
             Ok(None) => ending_of(Code::Ok),
             Err(status) => {
                 rest_if_unreachable(&status, first_byte_at).await;
@@ -116,7 +122,7 @@ impl GrpcSession {
     async fn read<T: Incoming>(&self, request: Request<Outgoing>) -> (Option<Instant>, Result<Option<Bytes>, Status>) {
         let shared = &*self.shared;
         let mut first_at = None;
-        let mut replies = match self.channel.bidi_streaming::<_, T>(shared.path, request).await {
+        let mut replies = match self.channel.bidi_streaming_raw::<_, T>(shared.path, request).await {
             Ok(replies) => replies.into_inner(),
             Err(status) => return (None, Err(status)),
         };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quire_rpc::Code;
+use quire_rpc::client::Codec;
 
 use super::outcome::{OutcomeField, VALUES_MAX};
 use crate::workload::{ENDINGS_MAX, Ending};
@@ -54,12 +55,13 @@ impl Endings {
         !matches!(self.0, Kind::Status)
     }
 
-    pub(super) fn of_reply(&self, message: &[u8]) -> Ending {
+    pub(super) fn of_reply(&self, message: &[u8], codec: Codec) -> Ending {
         match &self.0 {
             Kind::Status => ending_of(Code::Ok),
             Kind::Classified { classify, .. } => classify(message),
             Kind::Field(field) => {
-                field.number(message).map_or_else(|_| ending_of(Code::Internal), |number| Self::own(number, false))
+                let number = field.number(message, codec);
+                number.map_or_else(|| ending_of(Code::Internal), |number| Self::own(number, false))
             }
         }
     }

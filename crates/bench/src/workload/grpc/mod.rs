@@ -1,4 +1,4 @@
-//! gRPC calls over our own channel, a connection a session.
+//! Calls in gRPC, gRPC-Web and Connect over our own channel, a connection a session.
 //!
 //! A call's messages are bytes here: they are encoded before it is timed, and an answer is looked into only where its
 //! ending depends on it. Must not know where messages come from (`payload`) nor how contracts are found (`schema`).
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quire_rpc::Metadata;
-use quire_rpc::client::{Path, Settings};
+use quire_rpc::client::{Codec, Path, Protocol, Settings};
 
 pub use call::GrpcSession;
 pub use endings::{Classify, Endings, OWN_ENDINGS_FIRST};
@@ -63,6 +63,13 @@ impl GrpcWorkload {
     fn change(mut self, change: impl FnOnce(&mut Shared)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self
+    }
+
+    /// What is spoken, and how messages are written; requests must be in this codec already. Without it gRPC, and
+    /// protobuf.
+    #[must_use]
+    pub fn speaking(self, protocol: Protocol, codec: Codec) -> Self {
+        self.change(|shared| (shared.settings.protocol, shared.settings.codec) = (protocol, codec))
     }
 
     /// Sent with every call.

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+use quire_rpc::client::Codec;
+use serde::de::DeserializeSeed as _;
 
 use super::nearest::listed;
 
@@ -53,13 +55,17 @@ impl OutcomeField {
         Ok(Self { descriptor, fields: fields.into(), name, values: Arc::default() })
     }
 
-    /// The number of the value that an answer has.
-    pub(super) fn number(&self, message: &[u8]) -> Result<u16, prost::DecodeError> {
-        let decoded = DynamicMessage::decode(self.descriptor.clone(), message)?;
+    /// The number of the value that an answer has; none if the answer cannot be read.
+    pub(super) fn number(&self, message: &[u8], codec: Codec) -> Option<u16> {
+        let descriptor = self.descriptor.clone();
+        let decoded = match codec {
+            Codec::Proto => DynamicMessage::decode(descriptor, message).ok()?,
+            Codec::Json => descriptor.deserialize(&mut serde_json::Deserializer::from_slice(message)).ok()?,
+        };
         let text = text(&self.walk(&decoded), self.fields.last());
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let next = u16::try_from(values.len()).unwrap_or(u16::MAX);
-        Ok(match values.get(&text) {
+        Some(match values.get(&text) {
             Some(number) => *number,
             None if next + 1 < VALUES_MAX => *values.entry(text).or_insert(next),
             None => VALUES_MAX - 1,

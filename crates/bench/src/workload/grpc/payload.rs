@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
 use prost::Message as _;
 use prost_reflect::MessageDescriptor;
-use quire_rpc::client::Path;
+use quire_rpc::client::{Codec, Path};
 use serde_json::Value;
 
 use super::fit::{Misfit, message_from_json};
@@ -43,6 +43,7 @@ impl Requests {
 pub struct Payload {
     template: Template,
     descriptor: MessageDescriptor,
+    codec: Codec,
     is_stream: bool,
     repeat: usize,
 }
@@ -54,11 +55,12 @@ impl Payload {
         data: &str,
         sources: &Sources,
         descriptor: &MessageDescriptor,
+        codec: Codec,
         is_stream: bool,
         repeat: usize,
     ) -> anyhow::Result<Requests> {
         let template = Template::parse(data, sources).context("--data")?;
-        let payload = Self { template, descriptor: descriptor.clone(), is_stream, repeat };
+        let payload = Self { template, descriptor: descriptor.clone(), codec, is_stream, repeat };
         let first = payload.render(Turn { number: 0, client: 0, worker: 0 })?;
         if payload.template.constant().is_some() {
             return Ok(Requests::Constant(first.into()));
@@ -93,14 +95,15 @@ impl Payload {
         let count = values.len().saturating_mul(repeat);
         ensure!(count <= MESSAGES_MAX, "a request has {count} messages; it may have {MESSAGES_MAX}");
         let encode = |(at, value)| {
-            self.encode(value).map_err(|misfit| anyhow!("--data does not fit: {}", self.placed(at, misfit)))
+            let message = message_from_json(value, &self.descriptor);
+            let message = message.map_err(|misfit| anyhow!("--data does not fit: {}", self.placed(at, misfit)))?;
+            Ok(match self.codec {
+                Codec::Proto => message.encode_to_vec().into(),
+                Codec::Json => serde_json::to_vec(&message)?.into(),
+            })
         };
         let encoded: Vec<Bytes> = values.iter().enumerate().map(encode).collect::<anyhow::Result<_>>()?;
         Ok(encoded.iter().cycle().take(count).cloned().collect())
-    }
-
-    fn encode(&self, value: &Value) -> Result<Bytes, Misfit> {
-        Ok(message_from_json(value, &self.descriptor)?.encode_to_vec().into())
     }
 
     /// Says which of several messages it is.
