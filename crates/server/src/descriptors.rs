@@ -1,9 +1,7 @@
 //! File descriptors: the process takes as many as the system lets it have, and connections take no more than leaves
 //! enough for files. Must not know what is served.
 
-use std::io;
-
-use hosting::Connections;
+use hosting::{Connections, Wanted};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Kept back for databases, journals, threads and connections that are being refused; at most half of all.
@@ -16,7 +14,7 @@ const REFUSALS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptors {
     most: u64,
-    /// What held before, as the process was started.
+    /// The soft limit that the process was started with.
     soft: u64,
 }
 
@@ -24,13 +22,9 @@ impl Descriptors {
     /// Raises the soft limit to the hard one.
     pub(crate) fn raised() -> Self {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        let (soft, hard) = (current.unwrap_or(u64::MAX), maximum.unwrap_or(u64::MAX));
-        let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        if let Err(error) = raised.map_err(io::Error::from) {
-            tracing::warn!(soft, hard, %error, "the soft limit of open files cannot be raised to the hard one");
-            return Self { most: soft, soft };
-        }
-        Self { most: hard, soft }
+        let soft = current.unwrap_or(u64::MAX);
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+        Self { most: if raised { maximum.unwrap_or(u64::MAX) } else { soft }, soft }
     }
 
     fn reserve(self) -> u64 {
@@ -42,17 +36,17 @@ impl Descriptors {
         REFUSALS.min(usize::try_from(self.most / 32).unwrap_or(REFUSALS)).max(1)
     }
 
-    /// Shares the descriptors out to the settings that bound connections, and says which get fewer than they want.
-    pub(crate) fn share(self, wanted: hosting::Wanted) -> Connections {
-        let reserve = self.reserve();
-        let available = usize::try_from(self.most - reserve).unwrap_or(usize::MAX);
-        tracing::info!(limit = self.most, soft_limit_at_start = self.soft, reserve, "open files");
-        let connections = Connections::share(wanted.clone(), available);
-        let mut told = Vec::new();
+    /// Shares the descriptors out to the settings that bound connections.
+    pub(crate) fn share(self, wanted: Wanted) -> Connections {
+        Connections::share(wanted, usize::try_from(self.most - self.reserve()).unwrap_or(usize::MAX))
+    }
+
+    /// Logs what holds, and which settings get fewer connections than they say.
+    pub(crate) fn log(self, wanted: &Wanted, connections: &Connections) {
+        tracing::info!(limit = self.most, soft_limit_at_start = self.soft, reserve = self.reserve(), "open files");
         for (setting, wanted) in wanted {
-            let granted = connections.granted(setting, wanted);
-            if granted < wanted && !told.contains(&setting) {
-                told.push(setting);
+            let granted = connections.granted(setting, *wanted);
+            if granted < *wanted {
                 tracing::warn!(
                     "{setting} is {wanted}, but the hard limit of open files (RLIMIT_NOFILE) is {}: {granted} \
                      connections are accepted; raise that limit (LimitNOFILE, `ulimit -Hn`) or lower the setting",
@@ -60,6 +54,5 @@ impl Descriptors {
                 );
             }
         }
-        connections
     }
 }

@@ -28,9 +28,15 @@ mod transport;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use rustix::{fs::Mode, process::umask};
 
 fn main() -> ExitCode {
-    let done = match cli::Cli::parse().command {
+    let command = cli::Cli::parse().command;
+    if !matches!(command, cli::Command::Export(_) | cli::Command::Generate(_)) {
+        // Stores hold what customers bought and stored: no other user of the machine may read their files.
+        umask(Mode::RWXG | Mode::RWXO);
+    }
+    let done = match command {
         cli::Command::Serve(args) => serve::command(&args),
         cli::Command::Client(args) => Ok(client::command(&args)),
         cli::Command::Kv(args) => Ok(kv_client::command(&args)),

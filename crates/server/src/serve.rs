@@ -9,21 +9,24 @@ use std::{
 
 use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use hosting::{Access, Choice, Error, Host, Service, metrics::Refusals};
+use hosting::{
+    Access, Choice, Error, Host, Service,
+    metrics::{self, Refusals},
+};
 use prometheus_client::registry::Registry;
 use quire_rpc::{Limits, server::Cors};
 use tokio::{runtime::Builder, signal::unix, sync::watch, task::JoinHandle};
 
 use crate::{
     cli::ServeArgs,
-    config::Config,
+    config::{Config, Hosts},
     console,
     descriptors::Descriptors,
     http::Services,
     process::Process,
     signals::{Signals, Stop},
     telemetry,
-    transport::{Front, Transport, tls},
+    transport::{Front, Transport, certificate::Certificate, tls},
 };
 
 /// Kept back from the drain for closing the services.
@@ -55,14 +58,20 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let Signals { stop: mut asked, reload } = Signals::install()?;
     // Before any service, so that a server with a wrong file, or a second one started by mistake, changes nothing.
-    let tls = config.tls.as_ref().map(tls::server).transpose()?;
+    let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
     let listener = hosting::listen(config.listen, "--listen").await.map_err(plain)?;
     let address = listener.local_addr()?;
     let descriptors = Descriptors::raised();
-    let connections = descriptors.share(config.connections);
-    let mut metrics = Registry::default();
-    metrics.register_collector(Box::new(process));
-    let ours = metrics.sub_registry_with_prefix("quire");
+    let connections = descriptors.share(config.connections.clone());
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process));
+    let ours = registry.sub_registry_with_prefix("quire");
+    if let Some(certificate) = certificate.clone() {
+        metrics::collect(ours, move |page| {
+            let help = "Seconds until the server's certificate expires";
+            page.gauge("tls_certificate_expires_seconds", help, certificate.expires_in_seconds())
+        });
+    }
     let refusals = Refusals::register(ours);
     let host = Host {
         data: config.data,
@@ -91,12 +100,14 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         ..config.limits
     };
     let cors = Cors::origins(config.cors_origins);
-    let front = Front { services, limits, metrics, refusals, tls, cors, threads: config.threads };
+    let hosts = Hosts::of(address, &config.hosts);
+    let front = Front { services, limits, metrics: registry, refusals, tls, hosts, cors, threads: config.threads };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let services = Arc::clone(transport.services());
     let mut serving = tokio::spawn(transport.serve(listener));
+    descriptors.log(&config.connections, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
-    let reloading = tokio::spawn(reload_when_told(reload, Arc::clone(&services)));
+    let reloading = tokio::spawn(reload_when_told(reload, Arc::clone(&services), certificate));
     let reason = tokio::select! {
         reason = told_to_stop(&services, &mut asked) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
@@ -122,9 +133,12 @@ fn plain(error: Error) -> anyhow::Error {
     anyhow::Error::from_boxed(error)
 }
 
-/// Has the services read their files again at each SIGHUP.
-async fn reload_when_told(mut hangup: unix::Signal, services: Services) {
+/// Has the services read their files again at each SIGHUP, and the server its certificate.
+async fn reload_when_told(mut hangup: unix::Signal, services: Services, certificate: Option<Arc<Certificate>>) {
     while hangup.recv().await.is_some() {
+        if let Some(certificate) = &certificate {
+            certificate.reload();
+        }
         for service in services.iter() {
             service.reload().await;
         }

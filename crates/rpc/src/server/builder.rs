@@ -19,6 +19,7 @@ use tower_service::Service as TowerService;
 
 use super::contracts::Contracts;
 use super::cors::Cors;
+use super::hosts::Hosts;
 use super::http_service::{Erased, HttpService};
 use super::limits::Limits;
 use super::listen::Server;
@@ -47,6 +48,7 @@ impl Server {
             interceptors: Vec::new(),
             #[cfg(feature = "tower")]
             layers: Vec::new(),
+            hosts: Hosts::default(),
             always: Vec::new(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -67,6 +69,7 @@ pub struct Builder {
     interceptors: Vec<Arc<dyn Interceptor>>,
     #[cfg(feature = "tower")]
     layers: Vec<tower::Wrap>,
+    hosts: Hosts,
     always: Vec<String>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<ServerConfig>>,
@@ -171,6 +174,13 @@ impl Builder {
         self
     }
 
+    /// Refuses requests that name a host for which `is_ours` is false: 421. gRPC's own are let pass, because no browser
+    /// sends them and their clients name what they like; without this any host is.
+    pub fn hosts(mut self, is_ours: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.hosts = Hosts::new(is_ours);
+        self
+    }
+
     /// Lets web pages of other origins call, by gRPC-Web and Connect; none may by default.
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
@@ -209,6 +219,7 @@ impl Builder {
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(acceptor),
                 places: Places::default(),
+                hosts: self.hosts,
                 always: self.always,
                 calls: AtomicUsize::new(0),
             }

@@ -144,6 +144,9 @@ impl Calls {
         let shared = Arc::clone(&self.shared);
         let refusing = self.refusing && !shared.is_always_answered(head.path());
         match head.memo(|| Plan::read(head, &shared.routes)) {
+            Some(plan) if !plan.is_grpc() && shared.hosts.refuse(head) => {
+                self.refuse_http(stream, Unserved::Misdirected);
+            }
             Some(Plan::Call(plan) | Plan::Get(plan, _)) if refusing => {
                 let status = self.shared.limits.refusal(Refusal::Connections);
                 self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::http_calls::Unserved;
 use super::http_request::{Answering, bare};
 use super::shared::Shared;
 use crate::body::Body;
@@ -35,11 +36,14 @@ where
     let limits = Arc::clone(&shared.limits);
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let full = refusing && !shared.is_always_answered(request.uri().path().as_bytes());
-        let answering = (!full).then(|| Answering::begin(&shared, &peer, request.map(Body::http1)));
+        let answering = match shared.hosts.check(&request) {
+            Ok(()) if full => Err(Unserved::TooMany),
+            checked => checked.map(|()| Answering::begin(&shared, &peer, request.map(Body::http1))),
+        };
         async move {
             Ok::<_, Infallible>(match answering {
-                Some(answering) => answering.answer().await,
-                None => bare(http::StatusCode::SERVICE_UNAVAILABLE),
+                Ok(answering) => answering.answer().await,
+                Err(why) => refusal(why),
             })
         }
     });
@@ -61,6 +65,16 @@ where
         Ok(()) => "closed".to_owned(),
         Err(error) => format!("HTTP/1.1: {error}"),
     }
+}
+
+/// A last answer that says why.
+fn refusal(why: Unserved) -> http::Response<Body> {
+    let (code, words) = why.answer();
+    let mut response = bare(http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::BAD_REQUEST));
+    let kind = http::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    *response.body_mut() = Body::new(words.to_owned());
+    response
 }
 
 /// A transport of which some bytes were read already.

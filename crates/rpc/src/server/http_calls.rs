@@ -57,18 +57,25 @@ pub(super) enum Unserved {
         get: bool,
     },
     NotFound,
+    /// No host, or more than one.
+    #[cfg_attr(not(feature = "http1"), expect(dead_code, reason = "HTTP/2 has `:authority`"))]
+    Host,
+    /// A host that the server does not go by.
+    Misdirected,
     Failed,
     TooMany,
 }
 
 impl Unserved {
-    fn answer(self) -> (u16, &'static str) {
+    pub(super) fn answer(self) -> (u16, &'static str) {
         match self {
             Self::Malformed => (400, "the request's path or fields are malformed\n"),
             Self::Unsupported => (415, "not served here; see the method's contract for its kind and content types\n"),
             Self::NotAllowed { get: false } => (405, "call the method with POST\n"),
             Self::NotAllowed { get: true } => (405, "call the method with POST or GET\n"),
             Self::NotFound => (404, "there is nothing at this path\n"),
+            Self::Host => (400, "name one host, in one field Host\n"),
+            Self::Misdirected => (421, "the server does not go by this host; its operator can add the name\n"),
             Self::Failed => (500, "the server failed to answer\n"),
             Self::TooMany => (503, "too many connections; try again later\n"),
         }

@@ -16,6 +16,7 @@ mod driver;
 mod exchange;
 mod first_bytes;
 mod gather;
+mod hosts;
 #[cfg(feature = "http1")]
 mod http1;
 mod http_calls;

@@ -150,6 +150,11 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
+    /// Whether it is a call of gRPC itself, which no browser makes.
+    pub(crate) fn is_grpc(&self) -> bool {
+        matches!(self, Self::Call(CallPlan { dialect, .. }) | Self::Fail(dialect, _) if dialect.needs_trailers())
+    }
+
     pub(crate) fn read(head: &Head, routes: &Routes) -> Self {
         let target = std::str::from_utf8(head.path()).unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::cors::Cors;
+use super::hosts::Hosts;
 use super::http_service::HttpService;
 use super::limits::Limits;
 use super::observer::Observer;
@@ -42,6 +43,7 @@ pub(super) struct Shared {
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) places: Places,
+    pub(super) hosts: Hosts,
     /// Paths that are answered on a connection too many, as health is.
     pub(super) always: Vec<String>,
     /// Calls that wait for something, over all connections.

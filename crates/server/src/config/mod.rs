@@ -2,6 +2,7 @@
 //! know what the values are used for, nor any service.
 
 mod file;
+mod hosts;
 mod origins;
 mod sources;
 
@@ -10,6 +11,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use hosting::{Choice, Layers, Open, Reader, Refused, Wanted};
 use quire_rpc::Limits;
 
+pub(crate) use self::hosts::Hosts;
 use self::sources::Sources;
 use crate::{
     cli::{ConfigArgs, Flag, ServeArgs},
@@ -33,6 +35,8 @@ pub(crate) struct Config {
     /// The settings that bound connections.
     pub connections: Wanted,
     pub tls: Option<Tls>,
+    /// Names by which a server on loopback goes.
+    pub hosts: Vec<String>,
     /// Origins whose web pages may call; `*` stands for all.
     pub cors_origins: Vec<String>,
     pub admin_token: Option<Arc<str>>,
@@ -100,6 +104,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     }
     let drain = from.seconds("server.drain_seconds", Duration::from_secs(10))?;
     let threads = from.cores("server.threads")?;
+    let hosts = hosts::read(from)?;
     let cors_origins = origins::read(from)?;
     let limits = Limits {
         connections_max: from.connections("limits.connections", 4096)?,
@@ -125,7 +130,20 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     from.ports_differ()?;
     let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
     let connections = from.connections_wanted();
-    Ok(Config { connections, listen, data, drain, threads, limits, tls, cors_origins, admin_token, log, services })
+    Ok(Config {
+        connections,
+        listen,
+        data,
+        drain,
+        threads,
+        limits,
+        tls,
+        hosts,
+        cors_origins,
+        admin_token,
+        log,
+        services,
+    })
 }
 
 /// A certificate and its key, or neither.

@@ -1,6 +1,7 @@
 //! Puts the services behind the engine and the engine on its threads. Must not hold a rule, nor know any service: limits
 //! come from the configuration, and what is counted goes to [`counts`].
 
+pub(crate) mod certificate;
 mod counts;
 mod health;
 mod threads;
@@ -27,6 +28,7 @@ use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
 use self::{counts::Counts, health::Health, threads::Threads, watch::Watch};
 use crate::{
+    config::Hosts,
     contract,
     http::{self, Services},
     index::Index,
@@ -44,6 +46,8 @@ pub(crate) struct Front {
     pub refusals: Refusals,
     /// Set if only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
+    /// By which hosts the server goes; any, if `None`.
+    pub hosts: Option<Hosts>,
     /// Which web pages may call.
     pub cors: Cors,
     /// Threads that serve connections.
@@ -64,7 +68,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
-        let Front { mut services, limits, mut metrics, refusals, tls, cors, threads } = front;
+        let Front { mut services, limits, mut metrics, refusals, tls, hosts, cors, threads } = front;
         let threads = Threads::start(threads)?;
         let (builder, health) = grpc(&services);
         let counts = Counts::new(builder.paths());
@@ -86,6 +90,10 @@ impl Transport {
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
+        let builder = match hosts {
+            None => builder,
+            Some(hosts) => builder.hosts(move |host| hosts.has(host)),
+        };
         let built = match tls {
             None => builder,
             Some(tls) => builder.tls(tls),

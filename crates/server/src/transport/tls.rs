@@ -9,9 +9,10 @@ use quire_rpc::rustls::{
     server::WebPkiClientVerifier,
 };
 
+use super::certificate::Certificate;
 use crate::config::Tls;
 
-fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
     let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
     if found.is_empty() {
@@ -29,11 +30,9 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// A server's side of TLS. With `client_ca` clients must show a certificate of that authority.
-pub(crate) fn server(tls: &Tls) -> anyhow::Result<Arc<ServerConfig>> {
-    let chain = certificates(&tls.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key);
-    let key = key.with_context(|| format!("cannot read a private key in PEM from {}", tls.key.display()))?;
+/// A server's side of TLS, and the certificate that it shows. With `client_ca` clients must show a certificate of that
+/// authority.
+pub(crate) fn server(tls: &Tls) -> anyhow::Result<(Arc<ServerConfig>, Arc<Certificate>)> {
     let builder = ServerConfig::builder();
     let builder = match &tls.client_ca {
         None => builder.with_no_client_auth(),
@@ -42,8 +41,8 @@ pub(crate) fn server(tls: &Tls) -> anyhow::Result<Arc<ServerConfig>> {
             builder.with_client_cert_verifier(verifier.with_context(|| ca.display().to_string())?)
         }
     };
-    let fits = || format!("{} and {} do not belong together", tls.certificate.display(), tls.key.display());
-    Ok(Arc::new(builder.with_single_cert(chain, key).with_context(fits)?))
+    let certificate = Certificate::read(tls, builder.crypto_provider())?;
+    Ok((Arc::new(builder.with_cert_resolver(Arc::clone(&certificate) as _)), certificate))
 }
 
 /// A client's side of TLS: it trusts certificates of `ca`, and shows its certificate and key if it has them.

@@ -18,7 +18,7 @@ use crate::common::{
     audit::Audit,
     poll,
     process::{Server, Start},
-    store::{BOOKS, folder},
+    store::{BOOK, BOOKS, folder, one},
 };
 
 const ROUNDS: u32 = 20;
@@ -127,4 +127,30 @@ async fn a_killed_server_has_lost_nothing_it_acknowledged() {
     );
     assert!(bought > 1000 && refused > 100, "the load was one: {bought} bought, {refused} refused");
     server.stop();
+}
+
+#[tokio::test]
+async fn no_other_user_can_read_what_a_store_writes() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn walk(folder: &std::path::Path, seen: &mut Vec<(std::path::PathBuf, u32)>) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            seen.push((path.clone(), path.metadata().expect("its mode").permissions().mode() & 0o777));
+            if path.is_dir() {
+                walk(&path, seen);
+            }
+        }
+    }
+    let folder = folder();
+    let start = Start::default().inside("umask 000; exec \"$@\"").set("kv.durability=log");
+    let server = start.serve(folder.path());
+    assert!(server.shop().buy(one(BOOK)).await.expect("an answer").into_inner().success);
+    let mut seen = Vec::new();
+    walk(&folder.path().join("data"), &mut seen);
+    let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for wanted in ["bookstore.db", "bookstore.db-wal", "bookstore.db-shm", "kv", "kv.address"] {
+        assert!(seen.iter().any(|(path, _)| name(path) == wanted), "{wanted} in {seen:?}");
+    }
+    assert!(seen.iter().all(|(_, mode)| mode & 0o077 == 0), "{seen:?}");
 }

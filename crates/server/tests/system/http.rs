@@ -57,7 +57,7 @@ fn a_browser_gets_the_root_page_as_html_with_links() {
     let server = Server::start(folder.path());
     let mut stream = TcpStream::connect(server.address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let request = "GET / HTTP/1.1\r\nHost: quire\r\nAccept: text/html,*/*;q=0.8\r\nConnection: close\r\n\r\n";
+    let request = "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html,*/*;q=0.8\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).expect("it is taken");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -72,7 +72,7 @@ fn pages_of_the_origins_in_the_settings_may_call_and_others_may_not() {
         let mut stream = TcpStream::connect(server.address).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let request = format!(
-            "OPTIONS /bookstore.BookStore/Hello HTTP/1.1\r\nHost: quire\r\nOrigin: {origin}\r\n\
+            "OPTIONS /bookstore.BookStore/Hello HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\
              Access-Control-Request-Method: POST\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("it is taken");
@@ -206,7 +206,7 @@ fn a_connection_is_used_for_many_requests() {
     let mut stream = TcpStream::connect(server.address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     for _ in 0..3 {
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: quire\r\n\r\n").expect("it is taken");
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is taken");
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\nok\n") {
             let mut bytes = [0; 512];

@@ -1,0 +1,106 @@
+//! The server's own certificate: read, checked, shown to clients, and read again on request. Must not know what is
+//! served over TLS.
+
+use std::{path::Path, sync::Arc, time::SystemTime};
+
+use anyhow::{Context as _, bail};
+use arc_swap::ArcSwap;
+use quire_rpc::rustls::{
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use x509_parser::{parse_x509_certificate, time::ASN1Time};
+
+use crate::{config::Tls, transport::tls::certificates};
+
+/// A certificate with its key, and until when it holds.
+#[derive(Debug)]
+struct Shown {
+    key: Arc<CertifiedKey>,
+    expires_at: i64,
+}
+
+/// The certificate that clients are shown; connections that are open keep theirs when it changes.
+#[derive(Debug)]
+pub(crate) struct Certificate {
+    files: Tls,
+    provider: Arc<CryptoProvider>,
+    shown: ArcSwap<Shown>,
+}
+
+impl Certificate {
+    /// Reads the files.
+    pub(crate) fn read(files: &Tls, provider: &Arc<CryptoProvider>) -> anyhow::Result<Arc<Self>> {
+        let shown = ArcSwap::from_pointee(read(files, provider)?);
+        Ok(Arc::new(Self { files: files.clone(), provider: Arc::clone(provider), shown }))
+    }
+
+    /// Reads the files again. If they cannot be used, clients are shown the last certificate.
+    pub(crate) fn reload(&self) {
+        match read(&self.files, &self.provider) {
+            Ok(shown) => {
+                tracing::info!(expires = %date(shown.expires_at), "the certificate is loaded again");
+                self.shown.store(Arc::new(shown));
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = format!("{error:#}"),
+                    "the certificate was not loaded again; the last one is still shown"
+                );
+            }
+        }
+    }
+
+    /// Seconds until it expires; negative once it has.
+    pub(crate) fn expires_in_seconds(&self) -> i64 {
+        self.shown.load().expires_at.saturating_sub(now())
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.shown.load().key))
+    }
+}
+
+fn read(files: &Tls, provider: &CryptoProvider) -> anyhow::Result<Shown> {
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key);
+    let key = key.with_context(|| format!("cannot read a private key in PEM from {}", files.key.display()))?;
+    let expires_at = check_dates(&chain, &files.certificate, now())?;
+    let fits = || format!("{} and {} do not belong together", files.certificate.display(), files.key.display());
+    let key = CertifiedKey::from_der(chain, key, provider).with_context(fits)?;
+    Ok(Shown { key: Arc::new(key), expires_at })
+}
+
+/// The end of the certificate's time, which must have begun and not be over.
+fn check_dates(chain: &[CertificateDer<'_>], path: &Path, now: i64) -> anyhow::Result<i64> {
+    let own = chain.first().map(|own| parse_x509_certificate(own));
+    let Some(Ok((_, own))) = own else { bail!("{} holds a certificate that cannot be read", path.display()) };
+    let validity = own.validity();
+    let (from, to) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    let wrong = match now {
+        now if now < from => "is not valid yet",
+        now if now > to => "has expired",
+        _ => return Ok(to),
+    };
+    bail!(
+        "the certificate in {} {wrong}: it holds from {} to {}, and it is {} now; put a valid one there",
+        path.display(),
+        date(from),
+        date(to),
+        date(now)
+    );
+}
+
+/// A time as certificates have it, for people.
+fn date(seconds: i64) -> String {
+    ASN1Time::from_timestamp(seconds).map_or_else(|_| format!("{seconds} s after 1970"), |time| time.to_string())
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

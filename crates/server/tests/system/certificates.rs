@@ -1,0 +1,87 @@
+//! The server's certificate: checked at the start, read again on SIGHUP, and its end told in time.
+
+use std::{fs, path::Path, sync::Arc};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
+use bookstore::grpc::wire::{HelloRequest, book_store_client::BookStoreClient};
+use quire_rpc::{
+    client::Channel,
+    rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer},
+};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+use super::bad_starts::one_line;
+use crate::common::{
+    process::{Server, Start},
+    store::folder,
+};
+
+fn pem(folder: &Path, name: &str, kind: &str, der: &[u8]) {
+    let pem = format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der));
+    fs::write(folder.join(name), pem).expect("a file");
+}
+
+/// Writes a certificate for 127.0.0.1 that holds from one year to another, and its key.
+fn certificate(folder: &Path, years: (i32, i32)) -> CertificateDer<'static> {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
+    (params.not_before, params.not_after) = (date_time_ymd(years.0, 1, 1), date_time_ymd(years.1, 1, 1));
+    let made = params.self_signed(&key).expect("a certificate");
+    pem(folder, "cert.pem", "CERTIFICATE", made.der());
+    pem(folder, "key.pem", "PRIVATE KEY", key.serialized_der());
+    made.der().clone()
+}
+
+fn start() -> Start {
+    Start::default().set("tls.certificate=cert.pem").set("tls.key=key.pem")
+}
+
+/// A client that trusts this certificate alone.
+fn client(server: &Server, trusted: CertificateDer<'static>) -> BookStoreClient {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).expect("a root");
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let channel = Channel::builder(&format!("https://{}", server.address)).expect("an address");
+    BookStoreClient::new(channel.tls(Arc::new(config)).expect("a name").connect_lazy().expect("a channel"))
+}
+
+#[test]
+fn a_certificate_that_does_not_hold_now_stops_the_start_with_its_dates() {
+    let folder = folder();
+    for (years, said) in [((2001, 2002), "has expired"), ((2101, 2102), "is not valid yet")] {
+        certificate(folder.path(), years);
+        let line = one_line(&mut start().command(folder.path()));
+        assert!(line.contains("cert.pem") && line.contains(said), "{line}");
+        assert!(line.contains(&years.0.to_string()) && line.contains(&years.1.to_string()), "{line}");
+        assert!(!folder.path().join("data").exists(), "nothing was made");
+    }
+}
+
+#[test]
+fn a_key_of_another_certificate_stops_the_start() {
+    let folder = folder();
+    certificate(folder.path(), (2001, 2101));
+    pem(folder.path(), "key.pem", "PRIVATE KEY", KeyPair::generate().expect("a key").serialized_der());
+    let line = one_line(&mut start().command(folder.path()));
+    assert!(line.contains("cert.pem and key.pem do not belong together"), "{line}");
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_shown_after_sighup_and_open_connections_stay() {
+    let folder = folder();
+    let first = certificate(folder.path(), (2001, 2101));
+    let server = start().serve(folder.path());
+    let open = client(&server, first.clone());
+    open.hello(HelloRequest::default()).await.expect("an answer");
+    // What cannot be used changes nothing.
+    certificate(folder.path(), (2001, 2002));
+    server.signal("HUP");
+    server.log.until("the last one is still shown");
+    client(&server, first.clone()).hello(HelloRequest::default()).await.expect("an answer");
+    let second = certificate(folder.path(), (2001, 2100));
+    server.signal("HUP");
+    server.log.until("the certificate is loaded again");
+    client(&server, second).hello(HelloRequest::default()).await.expect("an answer");
+    client(&server, first).hello(HelloRequest::default()).await.expect_err("the first is shown no more");
+    open.hello(HelloRequest::default()).await.expect("the open connection goes on");
+}
