@@ -1,7 +1,7 @@
 # One command for each habit; `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help run test check bench bench-engine bench-tools reproduce peers peers-cpp fuzz clean
+.PHONY: help run test check bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -36,6 +36,7 @@ test: $(INSTALLED) $(VENV) $(BROWSER) ## run every test: Rust, the benchmarks on
 	$(call need,chromedriver,chromium-driver)
 	$(call need,curl,curl)
 	$(call need,h2load,nghttp2-client)
+	$(call need,redis-server,redis-server)
 	$(call need,javac,openjdk-17-jdk-headless)
 	$(call need,mvn,maven)
 	JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin tests/run.sh
@@ -53,9 +54,10 @@ check: ## formatting and lints
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore
 
-bench-engine: peers ## our gRPC engine beside tonic: requests a second and CPU a call, some minutes
+bench-engine: peers ## our engine beside eight others: calls a second and CPU a call, half an hour
 	cargo build --release -p server
 	$(call need,h2load,nghttp2-client)
+	$(call need,redis-server,redis-server)
 	python3 peers/bench_engine.py
 
 bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same servers, some minutes
@@ -69,16 +71,31 @@ reproduce: peers ## repeat a published experiment: make reproduce EXPERIMENT=boo
 	cargo build --release --bin quire --bin quire-bench --bin quire-laboratory
 	target/release/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
 
-peers: peers-cpp ## build what Quire is measured against
+peers: peers-cpp peers-go peers-java ## build what Quire is measured against
 	cargo build --release --manifest-path peers/Cargo.toml
 
 peers-cpp:
 	$(call need,cmake,cmake)
 	$(call need,pkg-config,pkg-config)
-	pkg-config --exists grpc++ libxxhash || { apt-get update -qq && \
+	pkg-config --exists grpc++ libxxhash && command -v grpc_cpp_plugin >/dev/null || { apt-get update -qq && \
 		apt-get install -y -qq libgrpc++-dev protobuf-compiler-grpc libxxhash-dev; }
-	cmake -S peers/rpcgame-cpp -B peers/target/rpcgame-cpp
-	cmake --build peers/target/rpcgame-cpp
+	for peer in rpcgame-cpp arena-cpp; do \
+		cmake -S peers/$$peer -B peers/target/$$peer && cmake --build peers/target/$$peer || exit 1; \
+	done
+
+# Built in a copy, so that what protoc generates is not among the sources.
+peers-go: export GOBIN = $(CURDIR)/peers/target/arena-go/bin
+peers-go:
+	command -v go >/dev/null || { echo "install Go 1.26 or later: Debian's is too old for grpc-go"; exit 1; }
+	$(call need,protoc,protobuf-compiler)
+	mkdir -p peers/target/arena-go
+	cp peers/arena-go/* peers/target/arena-go
+	cd peers/target/arena-go && go install tool && PATH=$$GOBIN:$$PATH go generate && go build -o arena-go .
+
+peers-java:
+	$(call need,javac,openjdk-17-jdk-headless)
+	$(call need,mvn,maven)
+	mvn -q -B -f peers/arena-java/pom.xml package
 
 # cargo-fuzz wants a nightly compiler only for the sanitizers' flags, which the stable one has behind this variable.
 fuzz: ## feed the engine's state machines random bytes and commands, ten minutes a target

@@ -36,7 +36,9 @@ suite benches cargo test --workspace --bench '*'
 suite engine cargo test --workspace --test judges -- --ignored --test-threads=1
 suite fuzz cargo build --manifest-path fuzz/Cargo.toml
 suite peers cargo test --manifest-path peers/Cargo.toml --workspace --all-targets
-suite peers-cpp make --no-print-directory peers-cpp
+suite peers-others make --no-print-directory peers-cpp peers-go peers-java
+suite peers-built cargo build --manifest-path peers/Cargo.toml
+suite peers-answer target/tools/venv/bin/python peers/bench_engine.py --check --profile debug
 export JUDGED_BINARY=$target/debug/quire
 suite judges target/tools/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
 

@@ -1,0 +1,1 @@
+"""Engines beside each other: servers, loads, measurements, reports."""
