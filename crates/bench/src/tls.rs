@@ -33,8 +33,16 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// The first flag that was given, for an error where there is no TLS to set.
-    pub fn given(&self) -> Option<&'static str> {
+    /// As [`TlsArgs::config`] for an https:// address; none for any other, for which no flag may be given.
+    pub fn config_for(&self, is_https: bool) -> anyhow::Result<Option<ClientConfig>> {
+        match self.given() {
+            Some(flag) if !is_https => bail!("{flag} is for TLS: write an https:// address"),
+            _ => is_https.then(|| self.config()).transpose(),
+        }
+    }
+
+    /// The first flag that was given.
+    fn given(&self) -> Option<&'static str> {
         let flags = [
             ("--ca", self.ca.is_some()),
             ("--insecure", self.insecure),

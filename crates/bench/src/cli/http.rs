@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use tokio_rustls::rustls::ClientConfig;
 
 use super::exit::Exit;
 use super::input;
@@ -63,10 +62,13 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
     };
     let requests = Requests::new(&asked, &sources)?;
     let protocol: &[u8] = if args.http2 { b"h2" } else { b"http/1.1" };
-    let tls = tls(args, &requests, protocol)?;
+    let mut tls = args.tls.config_for(requests.is_https())?;
+    if let Some(config) = &mut tls {
+        config.alpn_protocols.push(protocol.to_vec());
+    }
     let dialer = input::block_on(async {
         let stream = socket::reach(requests.host(), requests.port()).await?;
-        let dialer = Dialer::new(stream.peer_addr()?, requests.host(), tls)?;
+        let dialer = Dialer::new(stream.peer_addr()?, requests.host(), tls.map(Arc::new))?;
         probe(stream, &dialer, args.http2).await?;
         Ok(dialer)
     })?;
@@ -75,31 +77,11 @@ pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
     Ok((workload, load))
 }
 
-fn tls(args: &HttpArgs, requests: &Requests, protocol: &[u8]) -> anyhow::Result<Option<Arc<ClientConfig>>> {
-    match args.tls.given() {
-        Some(flag) if !requests.is_https() => {
-            anyhow::bail!("{flag} is for TLS: write an https:// address")
-        }
-        _ if requests.is_https() => {
-            let mut config = args.tls.config()?;
-            config.alpn_protocols = vec![protocol.to_vec()];
-            Ok(Some(Arc::new(config)))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// A way to ask the server what it counts, if it is one of ours.
-fn find_probe(args: &HttpArgs, workload: &HttpWorkload) -> anyhow::Result<Option<Probe>> {
-    let requests = workload.requests();
-    let tls = tls(args, requests, b"http/1.1")?;
-    Ok(Probe::find(&format!("{}:{}", requests.host(), requests.port()), tls.as_ref()))
-}
-
 /// Runs the command.
 pub fn command(args: &HttpArgs) -> anyhow::Result<Exit> {
     let (workload, load) = prepare(args)?;
-    let probe = find_probe(args, &workload)?;
+    let server = format!("{}:{}", workload.requests().host(), workload.requests().port());
+    let probe = Probe::find(&server, workload.dialer().tls().as_ref());
     let reason = if args.http2 {
         "servers take no more streams on an HTTP/2 connection; use more clients (-c)"
     } else {

@@ -14,7 +14,7 @@ use crate::plan::{End, Plan};
 use crate::recorder::{Asked, CUT, Recorder, TIMED_OUT, Window};
 use crate::report::csv::RowSink;
 use crate::template::Turn;
-use crate::workload::{Answer, Ending, Session};
+use crate::workload::{Answer, Session};
 
 /// Where a run stands, as the coordinator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,12 +98,8 @@ impl WorkerState {
         let turn = Turn { number: asked.number, client: asked.client, worker: self.worker };
         let until = asked_at + self.shared.plan.timeout;
         let until = self.gives_up_at.map_or(until, |last| until.min(last));
-        let answer = self.timeouts.within(slot, until, session.request(turn)).await.unwrap_or_else(|| Answer {
-            sent_at: asked_at,
-            first_byte_at: None,
-            done_at: Instant::now(),
-            ending: Ending { number: if self.timeouts.is_cut() { CUT } else { TIMED_OUT }, is_error: true },
-        });
+        let given_up = || Answer::failed(asked_at, if self.timeouts.is_cut() { CUT } else { TIMED_OUT });
+        let answer = self.timeouts.within(slot, until, session.request(turn)).await.unwrap_or_else(given_up);
         self.recorder.borrow_mut().record(asked, &answer);
         answer.done_at
     }

@@ -27,6 +27,14 @@ pub struct Answer {
     pub ending: Ending,
 }
 
+impl Answer {
+    /// A failure without an answer, now.
+    pub(crate) fn failed(sent_at: Instant, number: u16) -> Self {
+        let ending = Ending { number, is_error: true };
+        Self { sent_at, first_byte_at: None, done_at: Instant::now(), ending }
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {

@@ -100,6 +100,8 @@ impl Calls {
             Command::Start(start) if self.waiting.len() >= self.settings.waiting_calls_max => {
                 start.reply_to.fail(Status::resource_exhausted("too many calls wait for their turn"), true);
             }
+            // A call is some hundreds of bytes, so it does not go through the queue for nothing.
+            Command::Start(start) if self.waiting.is_empty() && self.has_room_for_call() => self.start(start),
             Command::Start(start) => {
                 self.waiting.push_back(start);
                 self.start_waiting();
@@ -118,12 +120,16 @@ impl Calls {
 
     /// Opens as many of the waiting calls as the server and our own limit allow.
     pub(super) fn start_waiting(&mut self) {
-        let most = if self.connection.is_awaiting_peer() { STREAMS_UNASKED } else { usize::MAX };
-        let most = most.min(self.settings.calls_per_connection_max);
-        while self.connection.live_streams() < most && self.connection.can_open().is_ok() {
+        while !self.waiting.is_empty() && self.has_room_for_call() {
             let Some(start) = self.waiting.pop_front() else { return };
             self.start(start);
         }
+    }
+
+    fn has_room_for_call(&self) -> bool {
+        let most = if self.connection.is_awaiting_peer() { STREAMS_UNASKED } else { usize::MAX };
+        let most = most.min(self.settings.calls_per_connection_max);
+        self.connection.live_streams() < most && self.connection.can_open().is_ok()
     }
 
     /// Takes the calls that have not begun, for another connection.

@@ -89,7 +89,7 @@ pub(super) enum Form {
     /// A call by GET; path and query, which have the message in them.
     Get(String),
     /// A request that is no call.
-    Http(HttpHead),
+    Http(Arc<HttpHead>),
 }
 
 /// A call for a connection to make.

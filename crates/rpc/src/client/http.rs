@@ -4,6 +4,7 @@
 //!
 //! Implements: RFC 9113 section 8.1 (a request and its response).
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use crate::status::{Code, Reach, Status};
 /// A request that is no call; clones share it.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
-    head: HttpHead,
+    head: Arc<HttpHead>,
     body: Bytes,
 }
 
@@ -29,14 +30,14 @@ impl HttpRequest {
     /// A request whose URI has a scheme and an authority. A body gets a content-length.
     pub fn new(request: http::Request<Bytes>) -> Self {
         let (parts, body) = request.into_parts();
-        Self { head: HttpHead::new(&parts, body.len()), body }
+        Self { head: Arc::new(HttpHead::new(&parts, body.len())), body }
     }
 
     /// The same, to be sent again and again: each connection encodes its head once. Each such request costs every
     /// connection some room until the connection ends, so there should be few.
     #[must_use]
     pub fn repeated(mut self) -> Self {
-        self.head.number = Some(path::next_number());
+        Arc::make_mut(&mut self.head).number = Some(path::next_number());
         self
     }
 }
@@ -72,7 +73,7 @@ impl Channel {
             number: call::next_number(),
             path: &NO_METHOD,
             dialect: ClientDialect::http(),
-            form: Form::Http(request.head.clone()),
+            form: Form::Http(Arc::clone(&request.head)),
             metadata: Metadata::new(),
             deadline: None,
             waits_for_ready: false,

@@ -4,8 +4,6 @@
 //!
 //! Implements: RFC 9113 sections 8.2.2 (connection-specific fields) and 8.3.1 (request pseudo-header fields).
 
-use std::sync::Arc;
-
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::uri::Authority;
 use quire_http2::{Field, Indexing};
@@ -21,10 +19,10 @@ const FORBIDDEN: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// The head of a request; clones share it.
+/// The head of a request.
 #[derive(Clone, Debug)]
 pub(super) struct HttpHead {
-    fields: Arc<[Field]>,
+    fields: Vec<Field>,
     /// Set if the head is sent again and again: each connection keeps it encoded.
     pub(super) number: Option<usize>,
     pub(super) is_bodiless: bool,
@@ -49,7 +47,7 @@ impl HttpHead {
     }
 
     pub(super) fn put(&self, put: Put<'_>) {
-        for field in &*self.fields {
+        for field in &self.fields {
             let (name, value) = (field.name(), field.value());
             let indexing = match name {
                 b"authorization" | b"cookie" => Indexing::Never,

@@ -72,7 +72,7 @@ impl GrpcSession {
             Some(wire) => (self.shared.path, wire.clone()),
             None => match self.shared.requests.one(turn) {
                 Ok((path, message)) => (path.unwrap_or(self.shared.path), self.channel.wire_message(&message)),
-                Err(_) => return unsent(),
+                Err(_) => return Answer::failed(Instant::now(), DATA),
             },
         };
         let request = self.request_of(wire);
@@ -98,7 +98,7 @@ impl GrpcSession {
     }
 
     async fn stream(&self, turn: Turn) -> Answer {
-        let Ok(messages) = self.shared.requests.all(turn) else { return unsent() };
+        let Ok(messages) = self.shared.requests.all(turn) else { return Answer::failed(Instant::now(), DATA) };
         let request = self.request_of(Outgoing { messages, next: 0 });
         let sent_at = Instant::now();
         let (first_byte_at, result) = if self.shared.endings.reads_replies() {
@@ -143,12 +143,6 @@ impl GrpcSession {
             }
         }
     }
-}
-
-/// A call that was not made: its data does not fit the message.
-fn unsent() -> Answer {
-    let now = Instant::now();
-    Answer { sent_at: now, first_byte_at: None, done_at: now, ending: Ending { number: DATA, is_error: true } }
 }
 
 async fn rest_if_unreachable(status: &Status, head_at: Option<Instant>) {

@@ -33,11 +33,7 @@ impl Target {
         if !host_and_port || has_scheme_twice || !matches!(parsed.path(), "" | "/") || parsed.query().is_some() {
             bail!(wrong());
         }
-        match tls.given() {
-            Some(flag) if !is_https => bail!("{flag} is for TLS: write an https:// address"),
-            _ => {}
-        }
-        let tls = if is_https { Some(Arc::new(tls.config()?)) } else { None };
+        let tls = tls.config_for(is_https)?.map(Arc::new);
         Ok(Self { url, tls, authority: None })
     }
 

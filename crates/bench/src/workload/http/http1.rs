@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::Request;
@@ -14,7 +15,7 @@ use hyper::body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
-use super::ending::{CLOSED, CONNECTION, PROTOCOL, Stopwatch};
+use super::ending::{CLOSED, CONNECTION, PROTOCOL, ended};
 use crate::workload::socket::{Counters, Dialer, Transport};
 use crate::workload::{Answer, Traffic};
 
@@ -47,30 +48,31 @@ impl Session {
 
     pub(super) async fn request(&self, request: Request<Bytes>) -> Answer {
         let request = request.map(Full::new);
-        let mut watch = Stopwatch::start();
+        let mut sent_at = Instant::now();
         let idle = match self.link.take() {
             Some(mut link) => link.is_ready().await.then_some(link),
             None => None,
         };
         let mut link = match idle {
             Some(link) => {
-                watch = Stopwatch::start();
+                sent_at = Instant::now();
                 link
             }
             None => match Link::open(&self.dialer, &self.counters).await {
                 Ok(link) => link,
-                Err(_) => return watch.failed(CONNECTION),
+                Err(_) => return ended(sent_at, None, CONNECTION),
             },
         };
-        match link.exchange(request, &mut watch).await {
+        let mut first_byte_at = None;
+        match link.exchange(request, &mut first_byte_at).await {
             Ok(status) => {
-                let answer = watch.answered(status.as_u16());
+                let answer = ended(sent_at, first_byte_at, status.as_u16());
                 if link.connection.is_some() {
                     self.link.replace(Some(link));
                 }
                 answer
             }
-            Err(error) => watch.failed(ending(&error)),
+            Err(error) => ended(sent_at, first_byte_at, ending(&error)),
         }
     }
 }
@@ -97,11 +99,11 @@ impl Link {
     async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
-        watch: &mut Stopwatch,
+        first_byte_at: &mut Option<Instant>,
     ) -> Result<http::StatusCode, hyper::Error> {
         let head = self.sender.send_request(request);
         let response = with(&mut self.connection, head).await?;
-        watch.head_is_there();
+        *first_byte_at = Some(Instant::now());
         let status = response.status();
         let mut body = response.into_body();
         while !body.is_end_stream() {

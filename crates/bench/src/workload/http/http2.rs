@@ -1,8 +1,10 @@
 //! A connection of HTTP/2, which requests share: a channel of our own engine.
 
+use std::time::Instant;
+
 use quire_rpc::client::{Address, Channel, HttpFailure, HttpRequest};
 
-use super::ending::{CLOSED, CONNECTION, RESET, Stopwatch};
+use super::ending::{CLOSED, CONNECTION, RESET, ended};
 use super::request::Requests;
 use crate::workload::channel::{rest, settings};
 use crate::workload::socket::Dialer;
@@ -26,19 +28,19 @@ impl Session {
     }
 
     pub(super) async fn request(&self, request: &HttpRequest) -> Answer {
-        let mut watch = Stopwatch::start();
+        let sent_at = Instant::now();
         let answer = self.0.http(request).await;
-        watch.head_was_there_at(answer.head_at);
-        match answer.status {
-            Ok(status) => watch.answered(status),
-            Err(HttpFailure::Unreachable) => {
-                let failed = watch.failed(CONNECTION);
-                rest().await;
-                failed
-            }
-            Err(HttpFailure::Closed) => watch.failed(CLOSED),
-            Err(_) => watch.failed(RESET),
+        let number = match answer.status {
+            Ok(status) => status,
+            Err(HttpFailure::Unreachable) => CONNECTION,
+            Err(HttpFailure::Closed) => CLOSED,
+            Err(_) => RESET,
+        };
+        let ended = ended(sent_at, answer.head_at, number);
+        if number == CONNECTION {
+            rest().await;
         }
+        ended
     }
 
     pub(super) fn traffic(&self) -> Traffic {

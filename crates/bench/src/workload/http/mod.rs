@@ -12,12 +12,13 @@ mod probe;
 mod request;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::socket::Dialer;
 use super::{Answer, Session, Traffic, Workload};
 use crate::template::Turn;
 
-use ending::{Stopwatch, UNSENDABLE};
+use ending::UNSENDABLE;
 use request::Unsendable;
 
 pub use get::get;
@@ -47,6 +48,11 @@ impl HttpWorkload {
     /// What is asked for.
     pub fn requests(&self) -> &Requests {
         &self.requests
+    }
+
+    /// How connections are opened.
+    pub fn dialer(&self) -> &Dialer {
+        &self.dialer
     }
 }
 
@@ -82,16 +88,17 @@ enum Link {
 
 impl Session for HttpSession {
     async fn request(&self, turn: Turn) -> Answer {
-        match &self.link {
+        let ended = match &self.link {
             Link::Http1(session) => match self.requests.make(turn) {
-                Ok(request) => session.request(request).await,
-                Err(Unsendable) => Stopwatch::start().failed(UNSENDABLE),
+                Ok(request) => Ok(session.request(request).await),
+                Err(unsendable) => Err(unsendable),
             },
             Link::Http2(session) => match self.requests.make_http2(turn) {
-                Ok(request) => session.request(&request).await,
-                Err(Unsendable) => Stopwatch::start().failed(UNSENDABLE),
+                Ok(request) => Ok(session.request(&request).await),
+                Err(unsendable) => Err(unsendable),
             },
-        }
+        };
+        ended.unwrap_or_else(|Unsendable| ending::ended(Instant::now(), None, UNSENDABLE))
     }
 
     fn traffic(&self) -> Traffic {

@@ -42,10 +42,10 @@ pub struct Requests {
     /// The server that requests name: the authority, or that of a Host header. Only HTTP/2 puts it into the URI.
     asked_authority: Option<Authority>,
     target: Template,
-    /// The whole URI, if it is the same for every request.
-    constant_uri: Option<Uri>,
-    /// The request, if HTTP/2 sends the same every time.
-    constant: Option<HttpRequest>,
+    /// The request, if it is the same every time.
+    constant: Option<Request<Bytes>>,
+    /// The same, as HTTP/2 sends it.
+    constant_http2: Option<HttpRequest>,
     fixed_headers: HeaderMap,
     varying_headers: Vec<(HeaderName, Template)>,
     body: Payload,
@@ -84,8 +84,8 @@ impl Requests {
             asked_authority: asked.http2.then(|| authority.clone()),
             authority,
             target,
-            constant_uri: None,
             constant: None,
+            constant_http2: None,
             fixed_headers: HeaderMap::new(),
             varying_headers: Vec::new(),
             body,
@@ -94,9 +94,12 @@ impl Requests {
             requests.add_header(header, asked.http2, sources)?;
         }
         requests.add_own_headers(asked);
-        let constant_target = requests.target.constant().map(str::to_owned);
-        requests.constant_uri = constant_target.and_then(|target| requests.uri(target).ok());
-        requests.constant = requests.constant();
+        let varies = !requests.varying_headers.is_empty() || matches!(requests.body, Payload::Varying(_));
+        if !varies && requests.target.constant().is_some() {
+            let constant = requests.make(Turn { number: 0, client: 0, worker: 0 }).ok();
+            requests.constant_http2 = constant.clone().map(|constant| HttpRequest::new(constant).repeated());
+            requests.constant = constant;
+        }
         Ok(requests)
     }
 
@@ -164,30 +167,19 @@ impl Requests {
         format!("{}://{}", self.scheme, self.authority)
     }
 
-    /// The request, if HTTP/2 sends the same every time.
-    fn constant(&self) -> Option<HttpRequest> {
-        let varies = self.constant_uri.is_none() || !self.varying_headers.is_empty();
-        if varies || self.asked_authority.is_none() || matches!(self.body, Payload::Varying(_)) {
-            return None;
-        }
-        let any = Turn { number: 0, client: 0, worker: 0 };
-        Some(HttpRequest::new(self.make(any).ok()?).repeated())
-    }
-
     /// The request for one turn, as HTTP/2 sends it.
     pub(super) fn make_http2(&self, turn: Turn) -> Result<HttpRequest, Unsendable> {
-        self.constant.clone().map_or_else(|| self.make(turn).map(HttpRequest::new), Ok)
+        self.constant_http2.clone().map_or_else(|| self.make(turn).map(HttpRequest::new), Ok)
     }
 
     /// The request for one turn.
     pub(super) fn make(&self, turn: Turn) -> Result<Request<Bytes>, Unsendable> {
-        let uri = if let Some(uri) = &self.constant_uri {
-            uri.clone()
-        } else {
-            let mut target = String::new();
-            self.target.render(turn, &mut target);
-            self.uri(target)?
-        };
+        if let Some(constant) = &self.constant {
+            return Ok(constant.clone());
+        }
+        let mut target = String::new();
+        self.target.render(turn, &mut target);
+        let uri = self.uri(target)?;
         let body = match &self.body {
             Payload::Fixed(bytes) => bytes.clone(),
             Payload::Varying(template) => rendered(template, turn),

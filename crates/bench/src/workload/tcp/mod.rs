@@ -16,7 +16,7 @@ use std::time::Instant;
 use tokio::sync::Mutex;
 
 use super::socket::{Counters, Dialer};
-use super::{Answer, Ending, Session, Traffic, Workload};
+use super::{Answer, Session, Traffic, Workload};
 use crate::template::{Template, Turn};
 
 pub use outcomes::{OUTCOME_BYTES_MAX, OUTCOMES_MAX};
@@ -125,7 +125,7 @@ impl Session for TcpSession {
                 pipe
             } else {
                 let began = *opened_at.get_or_insert_with(Instant::now);
-                let Ok(pipe) = self.reopen().await else { return failed(began, CONNECTION) };
+                let Ok(pipe) = self.reopen().await else { return Answer::failed(began, CONNECTION) };
                 pipe
             };
             let exchange = &self.workload.exchange;
@@ -152,8 +152,4 @@ impl Drop for TcpSession {
             pipe.close();
         }
     }
-}
-
-fn failed(sent_at: Instant, number: u16) -> Answer {
-    Answer { sent_at, first_byte_at: None, done_at: Instant::now(), ending: Ending { number, is_error: true } }
 }
