@@ -28,6 +28,12 @@ impl WakeSet {
         self.task.register(task);
     }
 
+    /// Wakes from now on only mark, until a task is registered again.
+    #[cfg(feature = "http1")]
+    pub(crate) fn unregister(&self) {
+        self.task.take();
+    }
+
     /// A waker of the call in slot `index`.
     pub(crate) fn waker(self: &Arc<Self>, index: usize) -> Waker {
         Waker::from(Arc::new(CallWaker { set: Arc::clone(self), index }))

@@ -22,6 +22,7 @@ use super::reply::{ReplyState, Templates};
 use super::running::Running;
 use super::shared::Shared;
 use super::slot::{Ended, Feed, Gathering, Phase, Slot};
+use super::turn;
 use crate::codec::Payload;
 use crate::envelope::Peer;
 use crate::message::{Assembler, Framed};
@@ -33,6 +34,8 @@ use crate::wake::WakeSet;
 
 /// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
 const NUDGE: [u8; 8] = *b"answered";
+/// Events between two looks at the clock.
+pub(super) const LOOK_EVENTS: u32 = 8;
 
 pub(crate) struct Calls {
     pub(super) connection: Connection,
@@ -58,6 +61,10 @@ pub(crate) struct Calls {
     pub(super) nudge_due: bool,
     /// The connection is one too many: every call is refused, and then it is drained.
     refusing: bool,
+    /// Frames that were read wait for the connection's next turn.
+    pub(super) is_interrupted: bool,
+    /// Since the last look at the clock.
+    pub(super) unlooked_events: u32,
 }
 
 impl Calls {
@@ -85,6 +92,8 @@ impl Calls {
             pong_seen: false,
             nudge_due: false,
             refusing,
+            is_interrupted: false,
+            unlooked_events: 0,
             shared,
         }
     }
@@ -93,9 +102,10 @@ impl Calls {
         u64::try_from(self.now.duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Handles every whole frame of `input` and leaves the rest there.
+    /// Handles the whole frames of `input` until the connection's turn is over, and leaves the rest there.
     pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
         let now_ms = self.elapsed_ms();
+        self.is_interrupted = false;
         while let Some(event) = self.connection.receive(input, now_ms)? {
             match event {
                 Event::Headers { stream, head, end } => self.begin(stream, &head, end),
@@ -104,6 +114,14 @@ impl Calls {
                 Event::Reset { stream, .. } => self.cancel(stream),
                 Event::Pong(_) => self.pong_seen = true,
                 Event::GoAway { .. } => {}
+            }
+            self.unlooked_events += 1;
+            if self.unlooked_events >= LOOK_EVENTS {
+                self.unlooked_events = 0;
+                if !input.is_empty() && turn::is_over() {
+                    self.is_interrupted = true;
+                    break;
+                }
             }
         }
         if std::mem::take(&mut self.nudge_due) {
@@ -238,6 +256,8 @@ impl Calls {
         service: &dyn HttpService,
         counted: Option<Counted>,
     ) {
+        // A page may cost a hundred times what a call does.
+        self.unlooked_events = LOOK_EVENTS;
         let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
         if end {
             inbox.end(Ok(Metadata::new()));

@@ -18,11 +18,10 @@ use tokio::time::{Instant, Sleep};
 use super::calls::Calls;
 use super::limits::Limits;
 use super::shared::Shared;
+use super::turn;
 use crate::envelope::Peer;
 use crate::io::{Inlet, poll_write};
 
-/// Rounds in one poll before other connections have their turn.
-const ROUNDS_MAX: usize = 16;
 /// After our last byte the peer has so long to close, so that it can read what we said.
 const LINGER: Duration = Duration::from_secs(1);
 /// Payload of our keepalive PING.
@@ -92,19 +91,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         self.calls.wakes.register(cx.waker());
         self.calls.now = Instant::now();
+        turn::begin();
         if let Some(draining) = &mut self.draining
             && draining.as_mut().poll(cx).is_ready()
         {
             self.draining = None;
             self.drain();
         }
-        for round in 0.. {
+        loop {
             match self.round(cx) {
-                Ok(true) if round < ROUNDS_MAX => {}
-                Ok(true) => {
-                    cx.waker().wake_by_ref();
+                Ok(true) if turn::is_over() => {
+                    turn::give_way(cx);
                     break;
                 }
+                Ok(true) => {}
                 Ok(false) => break,
                 Err(reason) => return Poll::Ready(reason),
             }
@@ -126,8 +126,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             return Ok(false);
         }
         let (calls, failed) = (&mut self.calls, self.failure.is_some());
-        let frame_bytes_max = self.limits.http2.frame_bytes_max as usize;
-        let polled = self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, |input| {
+        let is_interrupted = calls.is_interrupted;
+        let take_in = |input: &mut &[u8]| {
             if failed {
                 *input = &[];
                 return Ok(());
@@ -135,8 +135,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             // Later rounds of a poll, and the read itself, would else count as time of the calls it brought.
             calls.now = Instant::now();
             calls.take_in(input)
-        });
-        match polled {
+        };
+        if is_interrupted {
+            let taken = self.inlet.begin(take_in);
+            self.failure = self.failure.or(taken.err());
+            return Ok(true);
+        }
+        let frame_bytes_max = self.limits.http2.frame_bytes_max as usize;
+        match self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, take_in) {
             Poll::Pending => Ok(false),
             Poll::Ready(Err(error)) => Err(format!("read: {error}")),
             Poll::Ready(Ok((0, _))) => Err("closed by the peer".to_owned()),

@@ -15,8 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::http_calls::Unserved;
 use super::http_request::{Answering, bare};
 use super::shared::Shared;
+use super::turn;
 use crate::body::Body;
 use crate::envelope::Peer;
+use crate::wake::WakeSet;
 
 type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -41,6 +43,7 @@ where
             checked => checked.map(|()| Answering::begin(&shared, &peer, request.map(Body::http1))),
         };
         async move {
+            std::future::poll_fn(turn::poll_next).await;
             Ok::<_, Infallible>(match answering {
                 Ok(answering) => answering.answer().await,
                 Err(why) => refusal(why),
@@ -54,12 +57,22 @@ where
         .max_buf_size(limits.http1_head_bytes_max.max(8 * 1024));
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let mut draining = Some(draining);
+    // hyper wakes itself after some requests of a poll, and a task that does so keeps tokio from its sockets.
+    let wakes = WakeSet::new(1);
+    let waker = wakes.waker(0);
     let ended = std::future::poll_fn(|cx| {
+        turn::begin();
+        wakes.unregister();
         if draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready()) {
             draining = None;
             connection.as_mut().graceful_shutdown();
         }
-        connection.as_mut().poll(cx)
+        let polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
+        wakes.register(cx.waker());
+        if polled.is_pending() {
+            wakes.take(|_| turn::give_way(cx));
+        }
+        polled
     });
     match ended.await {
         Ok(()) => "closed".to_owned(),

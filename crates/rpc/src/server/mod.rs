@@ -41,6 +41,7 @@ mod sink;
 mod slot;
 #[cfg(feature = "tower")]
 mod tower;
+mod turn;
 
 pub use builder::Builder;
 pub use call::{Answer, Answered, Call, Later};
