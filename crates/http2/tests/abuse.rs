@@ -55,11 +55,13 @@ fn resets_we_are_made_to_send_count_as_well() {
 
 #[test]
 fn frames_that_carry_nothing_are_rationed() {
-    let floods: [(&str, Vec<u8>); 7] = [
+    let floods: [(&str, Vec<u8>); 9] = [
         ("PING", frame(PING, 0, 0, &[0; 8])),
+        ("the answer to no PING", frame(PING, ACK, 0, &[0; 8])),
         ("SETTINGS", frame(SETTINGS, 0, 0, &[])),
         ("SETTINGS acknowledgement", frame(SETTINGS, ACK, 0, &[])),
         ("empty DATA", frame(DATA, 0, 1, &[])),
+        ("DATA of four bytes", frame(DATA, 0, 1, &[0; 4])),
         ("PRIORITY", frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 1])),
         ("WINDOW_UPDATE", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
         ("an unknown type", frame(0x60, 0, 0, &[])),
@@ -70,6 +72,15 @@ fn frames_that_carry_nothing_are_rationed() {
         let flood: Vec<u8> = bytes.iter().copied().cycle().take(bytes.len() * 20).collect();
         assert_eq!(server.fails_with(&flood), ErrorCode::ENHANCE_YOUR_CALM, "{name}");
     }
+}
+
+#[test]
+fn heads_for_a_stream_that_was_reset_are_rationed() {
+    let mut server = Peer::server(Config { control_frames: SMALL, ..Config::default() });
+    let stream = server.open(1);
+    server.connection.reset(stream, ErrorCode::CANCEL);
+    let flood = frame(HEADERS, 4, 1, &[0x82, 0x86]).repeat(20);
+    assert_eq!(server.fails_with(&flood), ErrorCode::ENHANCE_YOUR_CALM);
 }
 
 #[test]

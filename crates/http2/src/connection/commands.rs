@@ -205,6 +205,11 @@ impl Connection {
     /// Sends a PING; [`Event::Pong`](super::Event::Pong) brings the payload back.
     pub fn ping(&mut self, payload: [u8; 8]) {
         debug_assert_ne!(payload, DRAIN_PING, "that payload is taken");
+        self.put_ping(payload);
+    }
+
+    fn put_ping(&mut self, payload: [u8; 8]) {
+        self.pings_unanswered = self.pings_unanswered.saturating_add(1);
         frame::put_ping(self.output.buffer(), false, payload);
     }
 
@@ -214,7 +219,7 @@ impl Connection {
             self.phase = Phase::Announced;
             if self.side == Side::Server {
                 frame::put_goaway(self.output.buffer(), WINDOW_MAX, ErrorCode::NO_ERROR, "");
-                frame::put_ping(self.output.buffer(), false, DRAIN_PING);
+                self.put_ping(DRAIN_PING);
             } else {
                 self.drain_now();
             }

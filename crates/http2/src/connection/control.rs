@@ -88,6 +88,10 @@ impl Connection {
             frame::put_ping(self.output.buffer(), true, payload);
             return Ok(None);
         }
+        let Some(left) = self.pings_unanswered.checked_sub(1) else {
+            return self.charge_control().map(|()| None);
+        };
+        self.pings_unanswered = left;
         if payload == DRAIN_PING {
             if self.phase == Phase::Announced {
                 self.drain_now();

@@ -8,6 +8,9 @@ use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, flag};
 use crate::streams::StreamKey;
 
+/// What a frame of a body has at least, but for the last one: shorter frames cost more than they bring.
+pub(super) const USEFUL_BYTES: usize = 5;
+
 impl Connection {
     #[inline]
     pub(super) fn data<'a>(
@@ -21,10 +24,10 @@ impl Connection {
         self.take_connection_window(head.length)?;
         let end = head.has(flag::END_STREAM);
         let data = frame::strip_padding(head, payload)?;
-        if data.is_empty() && !end {
-            self.charge_control()?;
-        } else {
+        if data.len() >= USEFUL_BYTES || end {
             self.control_frames.earn(2);
+        } else {
+            self.charge_control()?;
         }
         let Some(stream) = self.streams.find(head.stream) else { return self.data_on_closed(head.stream) };
         let Some(slot) = self.streams.get_mut(stream) else { return Ok(None) };

@@ -132,7 +132,7 @@ impl Connection {
         }
         if id <= self.last_peer_stream {
             return match self.streams.lately_closed(id) {
-                Some(true) => Ok(None),
+                Some(true) => self.charge_control().map(|()| None),
                 Some(false) => Err(ConnectionError::new(ErrorCode::STREAM_CLOSED, "HEADERS on a closed stream")),
                 None => Err(ConnectionError::protocol("a new stream below the last one")),
             };

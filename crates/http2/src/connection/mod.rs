@@ -134,6 +134,8 @@ pub struct Connection {
     send_window: i64,
     resets: Budget,
     control_frames: Budget,
+    /// PINGs of ours whose answers have not come.
+    pings_unanswered: u32,
 }
 
 impl Connection {
@@ -166,6 +168,7 @@ impl Connection {
             send_window: i64::from(WINDOW_DEFAULT),
             resets: Budget::new(config.resets),
             control_frames: Budget::new(config.control_frames),
+            pings_unanswered: 0,
             config,
         };
         connection.greet();

@@ -3,6 +3,7 @@
 
 use bytes::Buf;
 
+use super::data::USEFUL_BYTES;
 use super::{Connection, window_units};
 use crate::frame::{self, flag, kind};
 use crate::streams::{QueuedEnd, StreamKey};
@@ -65,7 +66,9 @@ impl Connection {
             slot.send_window -= window_units(length);
             self.send_window -= window_units(length);
             let end = slot.queue.is_empty() && matches!(slot.queued_end, QueuedEnd::WithData);
-            self.control_frames.earn(2);
+            if length >= USEFUL_BYTES {
+                self.control_frames.earn(2);
+            }
             self.write_data(stream, piece, end);
             if end {
                 self.send_ended(stream);

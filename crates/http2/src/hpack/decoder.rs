@@ -8,6 +8,8 @@ use crate::error::ConnectionError;
 use crate::field::Field;
 use crate::settings::TABLE_BYTES_DEFAULT;
 
+const BEYOND_TABLE: ConnectionError = ConnectionError::compression("index beyond the header table");
+
 /// What decoding tells about a block besides its fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decoded {
@@ -61,6 +63,10 @@ impl Decoder {
         while let Some(&first) = block.first() {
             let field = if first & 0x80 != 0 {
                 let index = integer::read(&mut block, 7)?;
+                if decoded.oversized {
+                    self.check_index(index)?;
+                    continue;
+                }
                 self.indexed(index)?
             } else if first & 0xe0 == 0x20 {
                 resizes += 1;
@@ -90,16 +96,20 @@ impl Decoder {
         Ok(decoded)
     }
 
+    /// As [`Decoder::indexed`], for a field that is dropped.
+    #[inline]
+    fn check_index(&self, index: usize) -> Result<(), ConnectionError> {
+        let is_known = (1..=STATIC.len()).contains(&index)
+            || index.checked_sub(STATIC.len() + 1).is_some_and(|position| self.table.get(position).is_some());
+        is_known.then_some(()).ok_or(BEYOND_TABLE)
+    }
+
     #[inline]
     fn indexed(&self, index: usize) -> Result<Field, ConnectionError> {
         if (1..=STATIC.len()).contains(&index) {
             return Ok(Field::from_static(index - 1));
         }
-        index
-            .checked_sub(STATIC.len() + 1)
-            .and_then(|position| self.table.get(position))
-            .cloned()
-            .ok_or(ConnectionError::compression("index beyond the header table"))
+        index.checked_sub(STATIC.len() + 1).and_then(|position| self.table.get(position)).cloned().ok_or(BEYOND_TABLE)
     }
 
     fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<Field, ConnectionError> {
