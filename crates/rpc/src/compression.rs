@@ -1,5 +1,7 @@
 //! Message compression (gRPC over HTTP/2, "Message-Encoding"): gzip and zstd, both ways, with the output bounded.
 
+#[cfg(feature = "zstd")]
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 
 #[cfg(feature = "gzip")]
@@ -90,6 +92,10 @@ impl Encoding {
 
     /// Decompresses at most `bytes_max`; stops there, however much more the message claims to hold.
     pub(crate) fn decompress(self, message: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
+        #[cfg(feature = "zstd")]
+        if let (Self::Zstd, Some(plain)) = (self, zstd_at_once(message, bytes_max)) {
+            return Ok(plain);
+        }
         let mut out = Vec::new();
         let limit = bytes_max as u64 + 1;
         let read: io::Result<usize> = match self {
@@ -106,6 +112,19 @@ impl Encoding {
             Err(error) => Err(Status::internal(format!("the message is no valid {}: {error}", self.name()))),
         }
     }
+}
+
+/// Decompresses a frame that says how much it holds, into exactly so much memory; `None` for any other message.
+#[cfg(feature = "zstd")]
+fn zstd_at_once(message: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    thread_local! {
+        static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> = RefCell::default();
+    }
+    let length = usize::try_from(zstd::zstd_safe::get_frame_content_size(message).ok()??).ok()?;
+    if length > bytes_max {
+        return None;
+    }
+    DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.decompress(message, length)).ok()
 }
 
 #[cfg(feature = "zstd")]
@@ -150,6 +169,17 @@ mod tests {
             let status = encoding.decompress(&packed, 1000).unwrap_err();
             assert_eq!(status.code(), Code::ResourceExhausted);
         }
+    }
+
+    #[test]
+    fn zstd_that_says_its_length_is_read_whole_and_within_the_limit() {
+        let message = vec![7; 1000];
+        let packed = zstd::bulk::compress(&message, 1).unwrap();
+        assert_eq!(zstd_at_once(&packed, 1000).unwrap(), message);
+        assert!(zstd_at_once(&packed, 999).is_none());
+        assert_eq!(Encoding::Zstd.decompress(&packed, 999).unwrap_err().code(), Code::ResourceExhausted);
+        let twice = Encoding::Zstd.decompress(&packed.repeat(2), 2000).unwrap();
+        assert_eq!(twice.len(), 2000, "the first frame's length is not the message's");
     }
 
     #[test]
