@@ -18,6 +18,6 @@ pub use access::Access;
 pub use connections::{Connections, Wanted};
 pub use error::Error;
 pub use port::{Port, listen, listen_beside};
-pub use service::{Choice, Entry, Host, Observe, Open, Pending, Route, Service, Serving, Site, entry};
+pub use service::{Choice, Entry, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry};
 pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
 pub use units::{Bytes, time};

@@ -91,7 +91,8 @@ impl Serving {
 pub type Route<T> = (T, &'static str);
 
 /// A part of an `OpenAPI` document: `paths` and `components`.
-type Part = Box<dyn Fn() -> Value + Send + Sync>;
+/// Makes a part of the `OpenAPI` document.
+pub type Part = Box<dyn Fn() -> Value + Send + Sync>;
 
 /// What a service answers over HTTP/1.1, and a line about each path for the page `/`.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! `/openapi.json`, and the page `/openapi` that explores it: what is answered over HTTP. Must not know any service.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::{
     extract::State,
@@ -8,12 +8,34 @@ use axum::{
     response::{Html, IntoResponse},
     routing::get,
 };
-use hosting::{Error, Route, Site};
+use bytes::Bytes;
+use hosting::{Error, Part, Route, Site};
 use quire_rpc::server::Builder;
 use serde_json::{Value, json};
 
-/// Makes the document; the services' parts may change with what they have loaded.
-type Make = Arc<dyn Fn() -> Value + Send + Sync>;
+/// The document, written anew when a service's part has changed with what the service has loaded.
+struct Document {
+    fixed: Value,
+    parts: Vec<Part>,
+    /// What the parts were, and the document with them.
+    written: Mutex<(Vec<Value>, Bytes)>,
+}
+
+impl Document {
+    fn written(&self) -> Bytes {
+        let parts: Vec<Value> = self.parts.iter().map(|part| part()).collect();
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, bytes) = &mut *written;
+        if bytes.is_empty() || *known != parts {
+            let mut document = self.fixed.clone();
+            for part in &parts {
+                openapi::add(&mut document, part);
+            }
+            (*known, *bytes) = (parts, document.to_string().into());
+        }
+        bytes.clone()
+    }
+}
 
 /// Adds both pages to a site. The document has the methods of `builder`, the parts of the site, and its other pages.
 pub(crate) fn add_to(mut site: Site, builder: &Builder) -> Result<Site, Error> {
@@ -25,16 +47,10 @@ pub(crate) fn add_to(mut site: Site, builder: &Builder) -> Result<Site, Error> {
     for (path, what) in site.pages.iter().chain(&own).filter(|(path, _)| !is_described(path)) {
         fixed["paths"][path] = page(path, what);
     }
-    let make: Make = Arc::new(move || {
-        let mut document = fixed.clone();
-        for part in &parts {
-            openapi::add(&mut document, &part());
-        }
-        document
-    });
-    let [(page, about_page), (document, about_document)]: [Route<&str>; 2] = own;
-    let handlers = [(page, get(Html(openapi::PAGE)), about_page), (document, get(answer), about_document)];
-    Ok(site.and(Site::new(make, handlers)))
+    let document = Arc::new(Document { fixed, parts, written: Mutex::default() });
+    let [(page_path, about_page), (document_path, about_document)]: [Route<&str>; 2] = own;
+    let handlers = [(page_path, get(Html(openapi::PAGE)), about_page), (document_path, get(answer), about_document)];
+    Ok(site.and(Site::new(document, handlers)))
 }
 
 /// A path that the document names without its details.
@@ -43,6 +59,6 @@ fn page(path: &str, what: &str) -> Value {
     json!({ "get": { "operationId": path, "summary": what, "responses": responses } })
 }
 
-async fn answer(State(make): State<Make>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], make().to_string())
+async fn answer(State(document): State<Arc<Document>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], document.written())
 }
