@@ -28,6 +28,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Every limit.
+    pub const ALL: [Self; 6] =
+        [Self::Connections, Self::Calls, Self::MessageBytes, Self::GatheredBytes, Self::UnsentBytes, Self::HeaderBytes];
+
     /// The limit's name for callers and metrics.
     pub const fn name(self) -> &'static str {
         match self {

@@ -22,7 +22,7 @@ use quire_rpc::{
     Limits, Server,
     health::HealthReporter,
     rustls::ServerConfig,
-    server::{Builder, Cors},
+    server::{Builder, Cors, Refusal},
 };
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
@@ -145,7 +145,7 @@ fn observer(counts: Counts, refusals: Refusals) -> Observe {
 
 /// Registers what the transport counts.
 fn count(registry: &mut Registry, counts: &Counts, server: &Arc<OnceLock<Server>>, refusals: &Refusals) {
-    refusals.show(watch::LIMITS.map(quire_rpc::server::Refusal::name));
+    refusals.show(Refusal::ALL.map(Refusal::name));
     let ours = registry.sub_registry_with_prefix("quire");
     ours.register_collector(Box::new(counts.clone()));
     let server = Arc::clone(server);

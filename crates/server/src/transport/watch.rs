@@ -7,9 +7,6 @@ use quire_rpc::server::{CallReport, Observer, Refusal};
 
 use super::counts::MethodCounts;
 
-/// The limits that operators set; others are bounds of the engine.
-pub(crate) const LIMITS: [Refusal; 3] = [Refusal::Connections, Refusal::Calls, Refusal::MessageBytes];
-
 /// Observes one server.
 pub(super) struct Watch {
     pub(super) counts: MethodCounts,
@@ -34,11 +31,8 @@ impl Observer for Watch {
         self.counts.ended(call.method, call.code, call.elapsed);
     }
 
+    /// Counted and not logged: a client causes as many as it likes.
     fn refused(&self, limit: Refusal) {
-        if LIMITS.contains(&limit) {
-            self.refusals.count(limit.name());
-        } else {
-            tracing::warn!(?limit, "a limit of the engine was reached");
-        }
+        self.refusals.count(limit.name());
     }
 }
