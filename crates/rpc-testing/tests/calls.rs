@@ -118,7 +118,7 @@ async fn large_messages_pass_windows_of_any_size() {
 
 #[tokio::test]
 async fn messages_are_compressed_both_ways() {
-    for encoding in [Encoding::Gzip, Encoding::Zstd] {
+    for encoding in [Encoding::Gzip, Encoding::Zstd, Encoding::Brotli, Encoding::Deflate, Encoding::Snappy] {
         let server = Running::with(Limits::default(), |builder| builder.compress(encoding, 100)).await;
         let settings = Settings { compression: Some((encoding, 100)), ..Settings::default() };
         let client = EchoClient::new(server.channel(settings).await);

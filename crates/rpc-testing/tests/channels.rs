@@ -21,7 +21,8 @@ fn all() -> Vec<Settings> {
         (Protocol::Connect, HttpVersion::Http1),
     ] {
         for codec in [Codec::Proto, Codec::Json] {
-            for compression in [None, Some((Encoding::Gzip, 10)), Some((Encoding::Zstd, 10))] {
+            let encodings = [Encoding::Gzip, Encoding::Zstd, Encoding::Brotli, Encoding::Deflate, Encoding::Snappy];
+            for compression in [None].into_iter().chain(encodings.map(|encoding| Some((encoding, 10)))) {
                 all.push(Settings { protocol, http, codec, compression, ..Settings::default() });
             }
         }
@@ -116,6 +117,37 @@ async fn interceptors_of_both_sides_see_every_call_in_every_protocol() {
         let mut stream = with("right").many(Message { count: 2, ..text("hello") }).await.unwrap().into_inner();
         while let Some(message) = stream.message().await.unwrap() {
             assert_eq!(message.payload, b"hello");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_has_other_compression_codec_and_limits_than_its_channel_if_it_says_so() {
+    let server = Running::new(Limits::default()).await;
+    let settings = Settings { message_bytes_max: 1000, compression: Some((Encoding::Zstd, 0)), ..Settings::default() };
+    for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
+        let channel = server.channel(Settings { protocol, ..settings.clone() }).await;
+        let client = EchoClient::new(channel.clone());
+        let long = text(&"x".repeat(100_000));
+        for turn in 0..2 {
+            let status = client.call(long.clone()).await.unwrap_err();
+            assert_eq!(status.code(), Code::ResourceExhausted, "{protocol:?} {turn}");
+            let sent = channel.traffic().sent_bytes;
+            let mut request = Request::new(long.clone());
+            request.set_message_bytes_max(200_000);
+            request.set_compression(None);
+            assert_eq!(client.call(request).await.unwrap().get_ref(), &long, "{protocol:?} {turn}");
+            assert!(channel.traffic().sent_bytes - sent > 100_000, "not compressed");
+            for codec in [Codec::Json, Codec::Proto] {
+                let mut request = Request::new(Message { count: 3, ..long.clone() });
+                request.set_message_bytes_max(200_000);
+                request.set_codec(codec);
+                request.set_compression(Some((Encoding::Gzip, 10)));
+                let mut many = client.many(request).await.unwrap().into_inner();
+                for _ in 0..3 {
+                    assert_eq!(many.message().await.unwrap().unwrap().payload, long.payload, "{protocol:?} {codec:?}");
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -186,4 +187,20 @@ async fn deadline_ends_a_call_over_http1() {
     let answer = ask(server.address, "POST /testing.Echo/Late", &fields, br#"{"delayMs": 3600000}"#).await;
     assert_eq!(answer.status, 504);
     assert!(answer.text().contains("deadline_exceeded"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn an_idle_connection_of_http1_ends_and_a_call_that_lasts_longer_does_not() {
+    let idle = Duration::from_millis(100);
+    let server = Running::new(Limits { connection_idle_max: Some(idle), ..Limits::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let body = r#"{"delayMs": 300}"#;
+    let head =
+        format!("POST /testing.Echo/Late HTTP/1.1\r\nhost: a\r\n{JSON}\r\ncontent-length: {}\r\n\r\n", body.len());
+    let began = Instant::now();
+    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    assert!(bytes.starts_with(b"HTTP/1.1 200") && bytes.ends_with(body.replace(' ', "").as_bytes()));
+    assert!((Duration::from_millis(400)..Duration::from_secs(5)).contains(&began.elapsed()), "{:?}", began.elapsed());
 }

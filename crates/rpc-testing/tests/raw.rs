@@ -2,21 +2,32 @@
 
 mod support;
 
+use std::future::Ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quire_rpc::client::{Channel, HttpFailure, HttpRequest, Path, Settings};
+use quire_rpc::client::{Channel, HttpFailure, HttpRequest, Path, Protocol, Settings};
 use quire_rpc::prost::Message as _;
-use quire_rpc::{Code, Encoded, Encoding, Ignored, Limits, Request, unfold};
+use quire_rpc::server::{Answer, Call, Method};
+use quire_rpc::{Code, Encoded, Encoding, Ignored, Limits, Request, Status, unfold};
 use rpc_testing::proto::Message;
 use support::{Running, text};
 
-#[test]
-fn one_text_is_one_path() {
-    let (first, second) = (Path::named("/a.B/C"), Path::named(&["/a.B", "C"].join("/")));
-    assert!(std::ptr::eq(first, second));
-    assert!(!std::ptr::eq(first, Path::named("/a.B/D")));
+#[tokio::test]
+async fn each_of_many_paths_made_at_run_time_is_asked_for_as_itself() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let wire = channel.wire_message(&text("hello").encode_to_vec());
+    let kept = Path::named("/testing.Echo/Call");
+    for number in 0..100 {
+        let path = Path::named(format!("/testing.Echo/None{number}"));
+        for _ in 0..2 {
+            let status = channel.unary_raw(&path, Request::new(wire.clone())).await.reply.unwrap_err();
+            assert!(status.message().ends_with(&format!("/testing.Echo/None{number}")), "{status}");
+        }
+        assert!(channel.unary_raw(&kept, Request::new(wire.clone())).await.reply.is_ok());
+    }
 }
 
 #[tokio::test]
@@ -29,7 +40,7 @@ async fn encoded_message_is_sent_any_number_of_times_and_its_answer_is_timed() {
         let wire = channel.wire_message(&message);
         for _ in 0..3 {
             let began = Instant::now();
-            let answer = channel.unary_raw(path, Request::new(wire.clone())).await;
+            let answer = channel.unary_raw(&path, Request::new(wire.clone())).await;
             let head_at = answer.head_at.unwrap();
             assert!(began <= head_at && head_at <= Instant::now());
             assert_eq!(answer.reply.unwrap().message().unwrap(), message);
@@ -78,13 +89,13 @@ async fn streams_carry_encoded_messages_and_may_leave_answers_unread() {
             Some((Encoded::from(messages.get(next)?.clone()), (messages, next + 1)))
         })
     };
-    let replies = channel.bidi_streaming::<_, Encoded>(path, Request::new(stream(Arc::clone(&messages)))).await;
+    let replies = channel.bidi_streaming::<_, Encoded>(&path, Request::new(stream(Arc::clone(&messages)))).await;
     let mut replies = replies.unwrap().into_inner();
     for message in &*messages {
         assert_eq!(replies.message().await.unwrap().unwrap().into_bytes(), message);
     }
     assert!(replies.message().await.unwrap().is_none());
-    let replies = channel.bidi_streaming::<_, Ignored>(path, Request::new(stream(messages))).await;
+    let replies = channel.bidi_streaming::<_, Ignored>(&path, Request::new(stream(messages))).await;
     let mut replies = replies.unwrap().into_inner();
     for _ in 0..3 {
         assert_eq!(replies.message().await.unwrap(), Some(Ignored));
@@ -155,4 +166,23 @@ async fn plain_request_ends_with_the_status_of_its_answer_or_says_why_there_is_n
     server.stopped().await;
     let nowhere = Channel::builder("http://127.0.0.1:1").unwrap().connect_lazy().unwrap();
     assert_eq!(nowhere.http(&request("GET", "json", b"")).await.status, Err(HttpFailure::Unreachable));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_compressed_already_goes_only_where_that_is_accepted() {
+    const PACKED: &[u8] = &[
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 1, 5, 0, 0xfa, 0xff, b'h', b'e', b'l', b'l', b'o', 0x86, 0xa6, 0x10,
+        0x36, 5, 0, 0, 0,
+    ];
+    let method = Method::bytes("packed", Arc::new(()), |_: &Arc<()>, call: Call<'_, Encoded>| -> Answer<Ready<_>> {
+        call.send(Encoded::compressed(Encoding::Gzip, Bytes::from_static(PACKED)))
+    });
+    let server = Running::with(Limits::default(), |builder| builder.fallback(method)).await;
+    for (protocol, expected) in [(Protocol::Grpc, Ok(&b"hello"[..])), (Protocol::GrpcWeb, Err(Code::Internal))] {
+        let channel = server.channel(Settings { protocol, ..Settings::default() }).await;
+        let wire = channel.wire_message(&[]);
+        let answer = channel.unary_raw(Path::named("/a.B/C"), Request::new(wire)).await;
+        let message = answer.reply.and_then(|reply| reply.message());
+        assert_eq!(message.as_deref().map_err(Status::code), expected);
+    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use http::{HeaderName, HeaderValue};
-use quire_rpc::client::{Channel, Codec, HttpVersion, Protocol, Settings};
+use quire_rpc::client::{Channel, Codec, HttpChannel, HttpVersion, Protocol, Settings};
 use quire_rpc::server::HttpCalls;
 use quire_rpc::{Body, Code, Limits, Peer, Request, Server, Status, unfold};
 use rpc_testing::EchoService;
@@ -242,4 +242,78 @@ async fn a_server_answers_requests_that_never_saw_a_socket() {
     assert_eq!(response.status(), http::StatusCode::UNSUPPORTED_MEDIA_TYPE, "gRPC has no trailers over HTTP/1.1");
     let page = service.oneshot(http::Request::get("/none").body(String::new()).unwrap()).await.unwrap();
     assert_eq!(page.status(), http::StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn calls_of_every_shape_and_protocol_pass_the_layers_of_a_channel() {
+    let server = Running::new(Limits::default()).await;
+    for settings in dialects() {
+        let has_duplex = settings.http == HttpVersion::Http2;
+        let name = HeaderName::from_static("echo-layer");
+        let layers = ServiceBuilder::new()
+            .layer(TraceLayer::new_for_grpc())
+            .layer(SetRequestHeaderLayer::overriding(name, HeaderValue::from_static("was here")))
+            .concurrency_limit(2);
+        let client = EchoClient::new(server.channel(settings).await.layered(layers));
+        every_shape_works(&client, has_duplex).await;
+        let reply = client.call(text("")).await.unwrap();
+        assert_eq!(reply.metadata().get("echo-layer"), Some("was here"));
+    }
+    assert_eq!(server.server.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_layer_of_a_channel_that_gives_up_cancels_the_call_and_fails_it() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let timeout = tower::timeout::TimeoutLayer::new(Duration::from_millis(50));
+    let status = EchoClient::new(channel.layered(timeout)).late(support::NEVER).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::Unknown, "request timed out"));
+    server.counts.until(|counts| counts.get("/testing.Echo/Late CANCELLED") == 1).await;
+
+    let mut late = Request::new(support::NEVER);
+    late.set_timeout(Duration::from_millis(50));
+    let layered = EchoClient::new(channel.layered(tower::layer::util::Identity::new()));
+    assert_eq!(layered.late(late).await.unwrap_err().code(), Code::DeadlineExceeded);
+    let refusing = tower::layer::layer_fn(|_: HttpChannel| Refusing);
+    let status = EchoClient::new(channel.layered(refusing)).call(text("")).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "no token"));
+}
+
+#[tokio::test]
+async fn of_two_layers_of_a_channel_the_last_is_outermost_and_other_clones_do_without() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let set = |value| {
+        SetRequestHeaderLayer::overriding(HeaderName::from_static("echo-layer"), HeaderValue::from_static(value))
+    };
+    let layered = EchoClient::new(channel.layered(set("inner")).layered(set("outer")));
+    assert_eq!(layered.call(text("")).await.unwrap().metadata().get("echo-layer"), Some("inner"));
+    let plain = EchoClient::new(channel).call(text("")).await.unwrap();
+    assert_eq!(plain.metadata().get("echo-layer"), None);
+}
+
+#[tokio::test]
+async fn a_channel_carries_any_http_and_a_stream_that_is_dropped_is_cancelled() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let page = http::Request::get("/about").body(String::new()).unwrap();
+    let response = HttpChannel::from(channel.clone()).oneshot(page).await.unwrap();
+    assert_eq!((response.status(), response.version()), (http::StatusCode::OK, http::Version::HTTP_2));
+    assert!(!axum::body::to_bytes(axum::body::Body::new(response.into_body()), 1000).await.unwrap().is_empty());
+
+    let client = EchoClient::new(channel.layered(tower::layer::util::Identity::new()));
+    let (_sender, replies) = support::open(&client).await;
+    drop(replies);
+    server.counts.until(|counts| counts.get("/testing.Echo/Each CANCELLED") == 1).await;
+}
+
+#[tokio::test]
+async fn a_channel_needs_no_socket_if_a_layer_answers() {
+    let server = Server::builder().add_service(EchoServer::new(EchoService)).build().into_service();
+    let in_process = tower::layer::layer_fn(move |_: HttpChannel| server.clone());
+    for settings in dialects().into_iter().filter(|settings| settings.http == HttpVersion::Http2) {
+        let channel = Channel::builder("http://in-process").unwrap().settings(settings).connect_lazy().unwrap();
+        every_shape_works(&EchoClient::new(channel.layered(&in_process)), true).await;
+    }
 }

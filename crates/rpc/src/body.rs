@@ -25,7 +25,11 @@ enum Inner {
     Empty,
     #[cfg(feature = "http1")]
     Http1(hyper::body::Incoming),
+    /// Of a request over HTTP/2, which has no trailers.
     Http2(Arc<Inbox>),
+    /// Of an answer over HTTP/2, and whether its trailers are still to be read.
+    #[cfg(all(feature = "client", feature = "tower"))]
+    Answer(Arc<Inbox>, bool),
     Any(AnyBody),
 }
 
@@ -57,6 +61,11 @@ impl Body {
         Self { inner: Inner::Http2(inbox) }
     }
 
+    #[cfg(all(feature = "client", feature = "tower"))]
+    pub(crate) fn answer(inbox: Arc<Inbox>) -> Self {
+        Self { inner: Inner::Answer(inbox, true) }
+    }
+
     pub(crate) fn any(body: impl http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static) -> Self {
         Self { inner: Inner::Any(Box::pin(body)) }
     }
@@ -83,6 +92,15 @@ impl http_body::Body for Body {
                 Err(None) => None,
                 Err(Some(status)) => Some(Err(status.into())),
             }),
+            #[cfg(all(feature = "client", feature = "tower"))]
+            Inner::Answer(inbox, has_trailers) => inbox.poll_next(cx).map(|next| match next {
+                Ok(chunk) => Some(Ok(Frame::data(chunk.bytes))),
+                Err(None) if std::mem::take(has_trailers) => {
+                    trailers(inbox).map(|trailers| Ok(Frame::trailers(trailers)))
+                }
+                Err(None) => None,
+                Err(Some(status)) => Some(Err(status.into())),
+            }),
             Inner::Any(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -93,6 +111,8 @@ impl http_body::Body for Body {
             #[cfg(feature = "http1")]
             Inner::Http1(incoming) => incoming.is_end_stream(),
             Inner::Http2(inbox) => inbox.is_read_to_end(),
+            #[cfg(all(feature = "client", feature = "tower"))]
+            Inner::Answer(inbox, has_trailers) => !has_trailers && inbox.is_read_to_end(),
             Inner::Any(body) => body.is_end_stream(),
         }
     }
@@ -103,6 +123,8 @@ impl http_body::Body for Body {
             #[cfg(feature = "http1")]
             Inner::Http1(incoming) => incoming.size_hint(),
             Inner::Http2(_) => SizeHint::default(),
+            #[cfg(all(feature = "client", feature = "tower"))]
+            Inner::Answer(..) => SizeHint::default(),
             Inner::Any(body) => body.size_hint(),
         }
     }
@@ -110,8 +132,11 @@ impl http_body::Body for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if let Inner::Http2(inbox) = &self.inner {
-            inbox.abandon();
+        match &self.inner {
+            Inner::Http2(inbox) => inbox.abandon(),
+            #[cfg(all(feature = "client", feature = "tower"))]
+            Inner::Answer(inbox, _) => inbox.abandon(),
+            _ => {}
         }
     }
 }
@@ -120,6 +145,26 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Body")
     }
+}
+
+/// The fields behind an answer; none if there are none.
+#[cfg(all(feature = "client", feature = "tower"))]
+fn trailers(inbox: &Inbox) -> Option<http::HeaderMap> {
+    inbox.trailers()?.head().map(|head| fields(head))
+}
+
+/// The fields of a head; those that the `http` crate does not take are left out.
+#[cfg(all(feature = "client", feature = "tower"))]
+pub(crate) fn fields(head: &quire_http2::Head) -> http::HeaderMap {
+    let mut fields = http::HeaderMap::new();
+    for field in head.fields() {
+        if let (Ok(name), Ok(value)) =
+            (http::HeaderName::from_bytes(field.name()), http::HeaderValue::from_bytes(field.value()))
+        {
+            fields.append(name, value);
+        }
+    }
+    fields
 }
 
 /// Another's body, whose errors are boxed.

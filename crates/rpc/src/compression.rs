@@ -1,11 +1,16 @@
-//! Message compression (gRPC over HTTP/2, "Message-Encoding"): gzip and zstd, both ways, with the output bounded.
+//! Message compression (gRPC over HTTP/2, "Message-Encoding"), both ways, with the output bounded.
 
 #[cfg(feature = "zstd")]
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
+use std::sync::LazyLock;
 
+#[cfg(any(feature = "gzip", feature = "deflate"))]
+use flate2::Compression;
 #[cfg(feature = "gzip")]
-use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use flate2::{read::MultiGzDecoder, write::GzEncoder};
+#[cfg(feature = "deflate")]
+use flate2::{read::ZlibDecoder, write::ZlibEncoder};
 
 use crate::status::Status;
 
@@ -13,6 +18,15 @@ use crate::status::Status;
 const ZSTD_LEVEL: i32 = 1;
 /// Windows larger than this are refused: a frame may ask for gigabytes.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+/// Of 0 to 11; as fast as gzip, and smaller.
+#[cfg(feature = "brotli")]
+const BROTLI_QUALITY: u32 = 3;
+/// The logarithm of the window: 4 MiB, as large as a message by default.
+#[cfg(feature = "brotli")]
+const BROTLI_WINDOW_LOG: u32 = 22;
+/// What the decoder and the encoder of brotli read and write at once.
+#[cfg(feature = "brotli")]
+const BROTLI_BUFFER_BYTES: usize = 4096;
 
 /// How messages are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,15 +36,32 @@ pub enum Encoding {
     Gzip,
     /// RFC 8878.
     Zstd,
+    /// RFC 7932; `br`.
+    Brotli,
+    /// RFC 1950: deflate in zlib's format.
+    Deflate,
+    /// Snappy's framing format.
+    Snappy,
 }
 
 /// What we can read, as `grpc-accept-encoding` says it.
-pub(crate) const ACCEPTED: &str = match (cfg!(feature = "gzip"), cfg!(feature = "zstd")) {
-    (true, true) => "identity,gzip,zstd",
-    (true, false) => "identity,gzip",
-    (false, true) => "identity,zstd",
-    (false, false) => "identity",
-};
+pub(crate) static ACCEPTED: LazyLock<String> = LazyLock::new(|| accepted(Encoding::BUILT));
+
+/// A set of encodings: those in which a caller reads answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accepted(u8);
+
+impl Accepted {
+    /// Those that a list of names has.
+    pub(crate) fn read(names: &[u8]) -> Self {
+        let known = Encoding::BUILT.iter().filter(|encoding| encoding.is_in(names));
+        Self(known.fold(0, |set, encoding| set | encoding.bit()))
+    }
+
+    pub(crate) fn has(self, encoding: Encoding) -> bool {
+        self.0 & encoding.bit() != 0
+    }
+}
 
 /// As `grpc-accept-encoding` says it.
 pub(crate) fn accepted(encodings: &[Encoding]) -> String {
@@ -45,30 +76,40 @@ impl Encoding {
         Self::Gzip,
         #[cfg(feature = "zstd")]
         Self::Zstd,
+        #[cfg(feature = "brotli")]
+        Self::Brotli,
+        #[cfg(feature = "deflate")]
+        Self::Deflate,
+        #[cfg(feature = "snappy")]
+        Self::Snappy,
     ];
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
 
     /// The name in `grpc-encoding`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
+            Self::Brotli => "br",
+            Self::Deflate => "deflate",
+            Self::Snappy => "snappy",
         }
     }
 
     /// `None` for no compression; an error for a name we do not know.
     pub(crate) fn parse(name: &[u8]) -> Result<Option<Self>, ()> {
-        match name {
-            b"identity" => Ok(None),
-            b"gzip" if cfg!(feature = "gzip") => Ok(Some(Self::Gzip)),
-            b"zstd" if cfg!(feature = "zstd") => Ok(Some(Self::Zstd)),
-            _ => Err(()),
+        if name == b"identity" {
+            return Ok(None);
         }
+        Self::BUILT.iter().copied().find(|encoding| encoding.name().as_bytes() == name).map(Some).ok_or(())
     }
 
     /// Whether a `grpc-accept-encoding` names this one.
-    pub(crate) fn is_in(self, accepted: &[u8]) -> bool {
-        Self::BUILT.contains(&self)
-            && accepted.split(|byte| *byte == b',').any(|name| name.trim_ascii() == self.name().as_bytes())
+    fn is_in(self, accepted: &[u8]) -> bool {
+        accepted.split(|byte| *byte == b',').any(|name| name.trim_ascii() == self.name().as_bytes())
     }
 
     pub(crate) fn compress(self, message: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
@@ -85,7 +126,33 @@ impl Encoding {
                 encoder.write_all(message)?;
                 encoder.finish().map(|_| ())
             }
-            #[cfg(not(all(feature = "gzip", feature = "zstd")))]
+            #[cfg(feature = "brotli")]
+            Self::Brotli => {
+                let mut encoder =
+                    brotli::CompressorWriter::new(out, BROTLI_BUFFER_BYTES, BROTLI_QUALITY, BROTLI_WINDOW_LOG);
+                encoder.write_all(message)?;
+                let _ = encoder.into_inner();
+                Ok(())
+            }
+            #[cfg(feature = "deflate")]
+            Self::Deflate => {
+                let mut encoder = ZlibEncoder::new(out, Compression::fast());
+                encoder.write_all(message)?;
+                encoder.finish().map(|_| ())
+            }
+            #[cfg(feature = "snappy")]
+            Self::Snappy => {
+                let mut encoder = snap::write::FrameEncoder::new(out);
+                encoder.write_all(message)?;
+                encoder.into_inner().map(|_| ()).map_err(snap::write::IntoInnerError::into_error)
+            }
+            #[cfg(not(all(
+                feature = "gzip",
+                feature = "zstd",
+                feature = "brotli",
+                feature = "deflate",
+                feature = "snappy"
+            )))]
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -103,7 +170,19 @@ impl Encoding {
             Self::Gzip => MultiGzDecoder::new(message).take(limit).read_to_end(&mut out),
             #[cfg(feature = "zstd")]
             Self::Zstd => zstd_decoder(message).and_then(|decoder| decoder.take(limit).read_to_end(&mut out)),
-            #[cfg(not(all(feature = "gzip", feature = "zstd")))]
+            #[cfg(feature = "brotli")]
+            Self::Brotli => brotli::Decompressor::new(message, BROTLI_BUFFER_BYTES).take(limit).read_to_end(&mut out),
+            #[cfg(feature = "deflate")]
+            Self::Deflate => ZlibDecoder::new(message).take(limit).read_to_end(&mut out),
+            #[cfg(feature = "snappy")]
+            Self::Snappy => snap::read::FrameDecoder::new(message).take(limit).read_to_end(&mut out),
+            #[cfg(not(all(
+                feature = "gzip",
+                feature = "zstd",
+                feature = "brotli",
+                feature = "deflate",
+                feature = "snappy"
+            )))]
             _ => Err(io::Error::from(io::ErrorKind::Unsupported)),
         };
         match read {
@@ -144,8 +223,8 @@ mod tests {
     use crate::status::Code;
 
     #[test]
-    fn both_encodings_round_trip() {
-        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+    fn all_encodings_round_trip() {
+        for encoding in Encoding::BUILT {
             for message in [&b""[..], b"x", &vec![7; 100_000]] {
                 let mut packed = Vec::new();
                 encoding.compress(message, &mut packed).unwrap();
@@ -155,14 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn all_encodings_are_named_as_the_server_names_them() {
-        assert_eq!(accepted(&[Encoding::Gzip, Encoding::Zstd]), ACCEPTED);
+    fn names_are_read_as_they_are_written() {
+        assert!(ACCEPTED.starts_with("identity,gzip,zstd"));
+        for encoding in Encoding::BUILT {
+            assert_eq!(Encoding::parse(encoding.name().as_bytes()), Ok(Some(*encoding)));
+            assert!(Accepted::read(ACCEPTED.as_bytes()).has(*encoding));
+        }
         assert_eq!(accepted(&[]), "identity");
     }
 
     #[test]
     fn bomb_is_cut_at_the_limit() {
-        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        for encoding in Encoding::BUILT {
             let mut packed = Vec::new();
             encoding.compress(&vec![0; 50_000_000], &mut packed).unwrap();
             assert!(packed.len() < 1_000_000);
@@ -184,7 +267,7 @@ mod tests {
 
     #[test]
     fn garbage_is_an_error_and_not_a_panic() {
-        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        for encoding in Encoding::BUILT {
             assert_eq!(encoding.decompress(b"garbage", 1000).unwrap_err().code(), Code::Internal);
         }
     }

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use http::Extensions;
 use tokio::time::Instant;
 
-use crate::compression::Encoding;
+use crate::compression::{Accepted, Encoding};
 use crate::metadata::Metadata;
+use crate::protocol::Codec;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, Default)]
@@ -21,22 +22,6 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
     /// Certificates the client proved to own (mutual TLS), its own first, in DER.
     pub certificates: Vec<Bytes>,
-}
-
-/// How a caller lets answers be compressed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Accepted {
-    pub(crate) gzip: bool,
-    pub(crate) zstd: bool,
-}
-
-impl Accepted {
-    pub(crate) fn has(self, encoding: Encoding) -> bool {
-        match encoding {
-            Encoding::Gzip => self.gzip,
-            Encoding::Zstd => self.zstd,
-        }
-    }
 }
 
 /// A message, or a stream of them, on its way to a method.
@@ -56,7 +41,27 @@ struct Envelope {
     accepted: Accepted,
     is_safe_to_retry: bool,
     waits_for_ready: bool,
+    /// Of a call that differs from its channel's; nearly none does.
+    options: Option<Box<Options>>,
     extensions: Extensions,
+}
+
+/// How a call's messages are compressed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Compression {
+    #[default]
+    OfChannel,
+    Off,
+    /// Those of at least so many bytes.
+    On(Encoding, usize),
+}
+
+/// What a call has in place of its channel's settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) codec: Option<Codec>,
+    pub(crate) compression: Compression,
+    pub(crate) message_bytes_max: Option<usize>,
 }
 
 impl<T> Request<T> {
@@ -133,6 +138,35 @@ impl<T> Request<T> {
     /// Waits for a connection instead of failing while the server cannot be reached.
     pub fn set_wait_for_ready(&mut self, wait: bool) {
         self.envelope.waits_for_ready = wait;
+    }
+
+    /// Compresses the call's messages of at least so many bytes, or none, whatever the channel's settings say.
+    pub fn set_compression(&mut self, compression: Option<(Encoding, usize)>) {
+        let on = |(encoding, bytes_min)| Compression::On(encoding, bytes_min);
+        self.options_mut().compression = compression.map_or(Compression::Off, on);
+    }
+
+    /// Reads messages of up to so many bytes in the call's answer, after decompression too, whatever the channel's settings
+    /// say.
+    pub fn set_message_bytes_max(&mut self, bytes_max: usize) {
+        self.options_mut().message_bytes_max = Some(bytes_max);
+    }
+
+    /// Makes the call in this codec, whatever the channel's settings say.
+    pub fn set_codec(&mut self, codec: Codec) {
+        self.options_mut().codec = Some(codec);
+    }
+
+    fn options_mut(&mut self) -> &mut Options {
+        self.envelope.options.get_or_insert_default()
+    }
+
+    pub(crate) fn options(&self) -> Option<&Options> {
+        self.envelope.options.as_deref()
+    }
+
+    pub(crate) fn message_bytes_max(&self) -> Option<usize> {
+        self.options().and_then(|options| options.message_bytes_max)
     }
 
     /// Values of any type that an interceptor leaves for the handler. They are not sent.

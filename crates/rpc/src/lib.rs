@@ -16,7 +16,7 @@
 
 extern crate self as quire_rpc;
 
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", feature = "tower"))]
 mod body;
 #[cfg(feature = "client")]
 pub mod client;
@@ -28,6 +28,8 @@ mod envelope;
 pub mod fuzzing;
 #[cfg(feature = "health")]
 pub mod health;
+#[cfg(any(feature = "server", feature = "tower"))]
+mod http_service;
 mod interceptor;
 mod io;
 mod json;
@@ -47,7 +49,7 @@ mod unfold;
 mod wake;
 pub mod wire;
 
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", feature = "tower"))]
 pub use body::{Body, BoxError};
 pub use codec::{Decode, Encode, Encoded, Ignored, Payload};
 pub use compression::Encoding;

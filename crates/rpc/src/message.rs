@@ -32,6 +32,8 @@ pub(crate) struct Assembler {
     text: Option<Box<Decoded>>,
     /// The body is one message; [`Assembler::whole`] has it at the end.
     is_whole: bool,
+    /// The body has no messages: what comes of it at once counts as one.
+    is_chunked: bool,
     /// Set if the messages' bytes are not wanted: those of the unfinished one are counted here and not kept.
     unread_bytes: Option<usize>,
     /// The flag of the envelope that ends the stream; 0 if no envelope does.
@@ -49,6 +51,11 @@ impl Assembler {
             Framing::Text => Self { text: Some(Box::default()), ..Self::default() },
             Framing::Whole => Self { is_whole: true, ..Self::default() },
         }
+    }
+
+    /// Bytes as they come.
+    pub(crate) fn chunks() -> Self {
+        Self { is_whole: true, is_chunked: true, ..Self::default() }
     }
 
     /// Messages come out empty, and nothing is held for them.
@@ -96,6 +103,10 @@ impl Assembler {
         let Some(text) = &mut self.text else {
             if self.unread_bytes.is_some() {
                 return Ok(None);
+            }
+            if self.is_chunked {
+                let bytes = Payload::Owned(Bytes::copy_from_slice(data));
+                return Ok((!data.is_empty()).then_some(Framed { compressed: false, bytes }));
             }
             if self.body.len() + data.len() > bytes_max {
                 return Err(too_large(self.body.len() + data.len(), bytes_max));

@@ -60,6 +60,12 @@ impl Metadata {
         Self { received: None, added: fields.filter(|field| !is_reserved(field.name())).collect() }
     }
 
+    /// The block that this is a view of.
+    #[cfg(feature = "tower")]
+    pub(crate) fn head(&self) -> Option<&Arc<Head>> {
+        self.received.as_ref()
+    }
+
     /// The status of the HTTP answer whose head this is.
     #[cfg(feature = "client")]
     pub(crate) fn http_status(&self) -> Option<u16> {

@@ -164,6 +164,19 @@ impl Status {
         self.code
     }
 
+    /// The status in an error or among its causes, if there is one.
+    #[cfg(any(feature = "http1", feature = "tower"))]
+    pub(crate) fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let mut causes = std::iter::successors(Some(error), |error| (*error).source());
+        causes.find_map(|error| error.downcast_ref::<Self>()).cloned()
+    }
+
+    /// What a call fails with whose layer failed: the status in the error, or gRPC's code for errors of other kinds.
+    #[cfg(feature = "tower")]
+    pub(crate) fn of_layer(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::in_error(error).unwrap_or_else(|| Self::unknown(error.to_string()))
+    }
+
     /// How far the call came, for its caller.
     pub fn reach(&self) -> Reach {
         self.reach

@@ -122,7 +122,7 @@ impl Inbox {
         state.queue.is_empty() && matches!(state.end, Some(Ok(_)))
     }
 
-    fn trailers(&self) -> Option<Metadata> {
+    pub(crate) fn trailers(&self) -> Option<Metadata> {
         match &self.lock().end {
             Some(Ok(trailers)) => Some(trailers.clone()),
             Some(Err(status)) => Some(status.metadata().clone()),

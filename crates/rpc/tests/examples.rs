@@ -15,6 +15,12 @@ mod browser;
 mod chat_room;
 #[path = "../examples/hello.rs"]
 mod hello_call;
+#[cfg(feature = "tower")]
+#[path = "../examples/inside_axum.rs"]
+mod inside_axum;
+#[cfg(feature = "tower")]
+#[path = "../examples/layers.rs"]
+mod layers;
 #[path = "../examples/tls.rs"]
 mod tls;
 
@@ -41,6 +47,18 @@ fn callers_are_known_by_their_certificates() {
 #[test]
 fn grpc_and_a_router_share_a_port() {
     beside_axum::main().unwrap();
+}
+
+#[cfg(feature = "tower")]
+#[test]
+fn axum_answers_calls_on_its_own_connections() {
+    inside_axum::main().unwrap();
+}
+
+#[cfg(feature = "tower")]
+#[test]
+fn layers_stand_around_calls_on_both_sides() {
+    layers::main().unwrap();
 }
 
 #[tokio::test]

@@ -101,7 +101,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     };
     let cors = Cors::origins(config.cors_origins);
     let hosts = Hosts::of(address, &config.hosts);
-    let front = Front { services, limits, metrics: registry, refusals, tls, hosts, cors, threads: config.threads };
+    let (compression, threads) = (config.compression, config.threads);
+    let front = Front { services, limits, metrics: registry, refusals, tls, hosts, cors, compression, threads };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let services = Arc::clone(transport.services());
     let mut serving = tokio::spawn(transport.serve(listener));

@@ -243,7 +243,7 @@ async fn each_call_of_a_mix_goes_to_its_own_method() {
     let address = serve(echo()).await;
     let target = Target::parse(&address.to_string(), &TlsArgs::default()).unwrap();
     let paths = ["/testing.Echo/Call", "/testing.Echo/Nothing"].map(quire_rpc::client::Path::named);
-    let make = move |turn: Turn| (Some(paths[usize::try_from(turn.number % 2).unwrap()]), Vec::new().into());
+    let make = move |turn: Turn| (Some(paths[usize::try_from(turn.number % 2).unwrap()].clone()), Vec::new().into());
     let workload = GrpcWorkload::new(target, "/testing.Echo/Call", Shape::UNARY, Requests::Made(Arc::new(make)));
     let session = workload.open(0).await.unwrap();
     for (number, label) in [(0, "OK"), (1, "UNIMPLEMENTED"), (2, "OK")] {

@@ -123,7 +123,7 @@ impl Published {
         let paths = [QUIRE.create, QUIRE.read, QUIRE.write, DELETE].map(Path::named);
         Requests::Made(Arc::new(move |_| {
             let (kind, message) = state.lock().unwrap_or_else(PoisonError::into_inner).call();
-            (Some(paths[kind as usize]), message)
+            (Some(paths[kind as usize].clone()), message)
         }))
     }
 }
@@ -229,9 +229,9 @@ pub(super) fn small_calls(methods: Methods, small: Small) -> Requests {
         let mut draws = SplitMix64::seed_from_u64(turn.number);
         let key = draws.next_u64() % SMALL_KEYS;
         if draws.next_u64() % 100 < reads_percent {
-            (Some(read), small_get(key))
+            (Some(read.clone()), small_get(key))
         } else {
-            (Some(write), small_put(key))
+            (Some(write.clone()), small_put(key))
         }
     }))
 }

@@ -44,6 +44,9 @@ fn channel(request: &ClientCompatRequest) -> Result<Channel, Failure> {
     let encoding = match request.compression() {
         wire::Compression::Gzip => Some(Encoding::Gzip),
         wire::Compression::Zstd => Some(Encoding::Zstd),
+        wire::Compression::Br => Some(Encoding::Brotli),
+        wire::Compression::Deflate => Some(Encoding::Deflate),
+        wire::Compression::Snappy => Some(Encoding::Snappy),
         _ => None,
     };
     let mut settings = Settings {

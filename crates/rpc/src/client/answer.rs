@@ -76,7 +76,12 @@ impl Answer {
         let assembler = if dialect.is_plain {
             Assembler::default()
         } else {
-            Assembler::of(dialect.protocol.framing()).ended_by(dialect.protocol.end_flag())
+            let assembler = if dialect.protocol.is_chunked() {
+                Assembler::chunks()
+            } else {
+                Assembler::of(dialect.protocol.framing())
+            };
+            assembler.ended_by(dialect.protocol.end_flag())
         };
         Self {
             dialect,

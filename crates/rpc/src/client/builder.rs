@@ -130,7 +130,7 @@ impl Builder {
             #[cfg(feature = "http1")]
             HttpVersion::Http1 => vec![pool::spawn(&target, &settings)],
         };
-        Ok(Channel::new(lanes, settings))
+        Ok(Channel::new(lanes, settings, target))
     }
 
     /// The channel, once all its connections are ready; or why one is not.

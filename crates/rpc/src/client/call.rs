@@ -18,8 +18,9 @@ use super::answer::with_head;
 use super::channel::Channel;
 use super::command::{Body, Command, Failure, Form, Outgoing, RawReply, ReplyTo, Start};
 use super::lane::Lane;
-use super::path::Path;
+use super::path::{Path, PathRef};
 use super::settings::{Protocol, Settings};
+use super::terms::Terms;
 use crate::codec::{Decode, Encode, Payload};
 use crate::compression::Encoding;
 use crate::envelope::{Request, Response, ResponseParts};
@@ -60,22 +61,23 @@ impl<S: Stream + Send + 'static> IntoStreamingRequest for Request<S> {
 
 impl Channel {
     /// Sends one message and receives one.
-    pub fn unary<Req, Res>(
+    pub fn unary<Req, Res, P>(
         &self,
-        path: &'static Path,
+        path: P,
         request: Request<Req>,
-    ) -> impl Future<Output = Result<Response<Res>, Status>> + Send + use<Req, Res>
+    ) -> impl Future<Output = Result<Response<Res>, Status>> + Send + use<Req, Res, P>
     where
         Req: Encode,
         Res: Decode,
+        P: Into<PathRef>,
     {
-        unary(self.clone(), path, request)
+        unary(self.clone(), path.into(), request)
     }
 
     /// Sends one message and receives a stream.
     pub async fn server_streaming<Req, Res>(
         &self,
-        path: &'static Path,
+        path: impl Into<PathRef>,
         request: Request<Req>,
     ) -> Result<Response<Streaming<Res>>, Status>
     where
@@ -83,13 +85,13 @@ impl Channel {
         Res: Decode,
     {
         let request = request.map(Single::new);
-        streaming(self, path, request).await
+        streaming(self, path.into(), request).await
     }
 
     /// Sends a stream and receives one message.
     pub async fn client_streaming<S, Res>(
         &self,
-        path: &'static Path,
+        path: impl Into<PathRef>,
         request: Request<S>,
     ) -> Result<Response<Res>, Status>
     where
@@ -97,14 +99,14 @@ impl Channel {
         S::Item: Encode,
         Res: Decode,
     {
-        let reply = streaming(self, path, request).await?;
+        let reply = streaming(self, path.into(), request).await?;
         only_message(reply).await
     }
 
     /// Sends a stream and receives a stream.
     pub async fn bidi_streaming<S, Res>(
         &self,
-        path: &'static Path,
+        path: impl Into<PathRef>,
         request: Request<S>,
     ) -> Result<Response<Streaming<Res>>, Status>
     where
@@ -112,7 +114,7 @@ impl Channel {
         S::Item: Encode,
         Res: Decode,
     {
-        streaming(self, path, request).await
+        streaming(self, path.into(), request).await
     }
 }
 
@@ -146,16 +148,34 @@ pub(super) async fn attempt<R>(
     start: Start,
     receiver: oneshot::Receiver<Result<R, Failure>>,
 ) -> Result<R, Failure> {
-    let lane = channel.lane();
     let deadline = start.deadline;
+    #[cfg(feature = "tower")]
+    if let Some(layered) = channel.layered.as_ref().filter(|_| !matches!(start.form, Form::Http(_))) {
+        let mut task = super::tower::spawn(layered, start);
+        let answer = answer(deadline, receiver).await;
+        task.armed = answer.is_none();
+        return answer.unwrap_or_else(|| Err(deadline_exceeded()));
+    }
+    let lane = channel.lane();
     let mut guard = CancelOnDrop { lane, number: start.number, armed: true };
     lane.push(Command::Start(start));
+    let answer = answer(deadline, receiver).await;
+    guard.armed = answer.is_none();
+    answer.unwrap_or_else(|| Err(deadline_exceeded()))
+}
+
+/// What the receiver of an answer gets; `None` if time is up first.
+async fn answer<R>(
+    deadline: Option<Instant>,
+    receiver: oneshot::Receiver<Result<R, Failure>>,
+) -> Option<Result<R, Failure>> {
     let answer = match deadline {
         None => receiver.await,
-        Some(deadline) => timeout_at(deadline, receiver).await.map_err(|_| deadline_exceeded())?,
+        Some(deadline) => timeout_at(deadline, receiver).await.ok()?,
     };
-    guard.armed = false;
-    answer.unwrap_or_else(|_| Err(Failure::new(Status::unavailable("the connection ended before the answer"), false)))
+    let answer = answer
+        .unwrap_or_else(|_| Err(Failure::new(Status::unavailable("the connection ended before the answer"), false)));
+    Some(answer)
 }
 
 pub(super) fn deadline_of<T>(channel: &Channel, request: &Request<T>) -> Option<Instant> {
@@ -197,50 +217,52 @@ impl Writing<'_> {
 }
 
 /// The path and query of a GET with the message in it; `None` if the call must be a POST.
-fn get_target(settings: &Settings, path: &Path, framed: &[u8]) -> Option<String> {
+fn get_target(settings: &Settings, terms: &Terms, path: &Path, framed: &[u8]) -> Option<String> {
     let bytes_max =
         settings.get_bytes_max.filter(|_| settings.protocol == Protocol::Connect && !path.has_side_effects)?;
-    let compression = settings.compression.map(|(encoding, _)| encoding).filter(|_| framed[0] == 1);
-    let target = protocol::get_target(path.text, settings.codec, compression, &framed[message::PREFIX_BYTES..]);
+    let compression = terms.encoding().filter(|_| framed[0] == 1);
+    let target = protocol::get_target(&path.text, terms.codec, compression, &framed[message::PREFIX_BYTES..]);
     Some(target).filter(|target| target.len() <= bytes_max)
 }
 
-async fn unary<Req, Res>(channel: Channel, path: &'static Path, request: Request<Req>) -> Result<Response<Res>, Status>
+async fn unary<Req, Res>(channel: Channel, path: PathRef, request: Request<Req>) -> Result<Response<Res>, Status>
 where
     Req: Encode,
     Res: Decode,
 {
     let settings = channel.settings();
     let (message, request) = request.split();
-    let request = channel.pass(path.text, request)?;
+    let request = channel.pass(&path.text, request)?;
     let deadline = deadline_of(&channel, &request);
-    let json = path.json(settings.codec)?;
+    let terms = Terms::of(settings, &request);
+    let json = path.json(terms.codec)?;
     let mut framed = Vec::with_capacity(message.encoded_len() + message::PREFIX_BYTES);
-    let dialect = settings.dialect(false);
+    let dialect = settings.dialect(false, terms.codec);
     let json_out = json.map(|(request, _)| request);
-    let writing = Writing { framing: dialect.framing(), json: json_out, compression: settings.compression };
+    let writing = Writing { framing: dialect.framing(), json: json_out, compression: terms.compression };
     writing.write(message, &mut framed)?;
-    let get_target = get_target(settings, path, &framed);
+    let get_target = get_target(settings, &terms, &path, &framed);
     let mut tries = 1;
     loop {
         let (sender, receiver) = oneshot::channel();
         let may_repeat = settings.retry.as_ref().is_some_and(|retry| tries < retry.attempts_max);
         let start = Start {
             number: next_number(),
-            path,
+            path: path.clone(),
             dialect,
-            form: get_target.clone().map_or(Form::Post, Form::Get),
+            form: get_target.clone().map_or_else(|| terms.form(), Form::Get),
             metadata: request.metadata().clone(),
             deadline,
             waits_for_ready: request.waits_for_ready(),
-            compression: settings.compression.map(|(encoding, _)| encoding),
+            compression: terms.encoding(),
+            message_bytes_max: terms.message_bytes_max,
             is_timed: false,
             is_unread: false,
             body: Body::Message(if may_repeat { framed.clone() } else { std::mem::take(&mut framed) }),
             reply_to: ReplyTo::Unary(sender),
         };
         match attempt(&channel, start, receiver).await {
-            Ok(reply) => return finish(reply, json.map(|(_, answer)| answer.clone()), settings.message_bytes_max),
+            Ok(reply) => return finish(reply, json.map(|(_, answer)| answer.clone()), terms.message_bytes_max),
             Err(failure) => {
                 let repeatable = request.is_safe_to_retry() || failure.untouched;
                 let retry = settings.retry.as_ref().filter(|_| may_repeat && repeatable);
@@ -264,7 +286,7 @@ fn finish<Res: Decode>(reply: RawReply, json: Option<Json>, message_bytes_max: u
 
 async fn streaming<S, Res>(
     channel: &Channel,
-    path: &'static Path,
+    path: PathRef,
     request: Request<S>,
 ) -> Result<Response<Streaming<Res>>, Status>
 where
@@ -272,16 +294,14 @@ where
     S::Item: Encode,
     Res: Decode,
 {
-    let json = path.json(channel.settings().codec)?.cloned();
-    streaming_as(channel, path, json, request).await
+    streaming_as(channel, path, false, request).await
 }
 
-/// As [`streaming`]; `json` says how messages are written and read that the caller has in protobuf and the channel in
-/// JSON.
+/// As [`streaming`]; `is_raw`: the caller has messages in the bytes of the call's codec.
 pub(super) async fn streaming_as<S, Res>(
     channel: &Channel,
-    path: &'static Path,
-    json: Option<(Json, Json)>,
+    path: PathRef,
+    is_raw: bool,
     request: Request<S>,
 ) -> Result<Response<Streaming<Res>>, Status>
 where
@@ -292,26 +312,29 @@ where
     let settings = channel.settings();
     let (sender, receiver) = oneshot::channel();
     let (stream, request) = request.split();
-    let request = channel.pass(path.text, request)?;
+    let request = channel.pass(&path.text, request)?;
     let deadline = deadline_of(channel, &request);
+    let terms = Terms::of(settings, &request);
+    let json = if is_raw { None } else { path.json(terms.codec)?.cloned() };
     let (request_json, json) = json.unzip();
-    let messages = Messages { stream: Some(Box::pin(stream)), json: request_json, compression: settings.compression };
+    let messages = Messages { stream: Some(Box::pin(stream)), json: request_json, compression: terms.compression };
     let start = Start {
         number: next_number(),
         path,
-        dialect: settings.dialect(true),
-        form: Form::Post,
+        dialect: settings.dialect(true, terms.codec),
+        form: terms.form(),
         metadata: request.metadata().clone(),
         deadline,
         waits_for_ready: request.waits_for_ready(),
-        compression: settings.compression.map(|(encoding, _)| encoding),
+        compression: terms.encoding(),
+        message_bytes_max: terms.message_bytes_max,
         is_timed: false,
         is_unread: false,
         body: Body::Messages(Box::new(messages)),
         reply_to: ReplyTo::Stream(sender),
     };
     let raw = attempt(channel, start, receiver).await.map_err(|failure| failure.status)?;
-    let reading = Reading { encoding: raw.encoding, json, message_bytes_max: settings.message_bytes_max };
+    let reading = Reading { encoding: raw.encoding, json, message_bytes_max: terms.message_bytes_max };
     let mut stream = Streaming::new(raw.inbox, reading);
     if let Some(deadline) = deadline {
         stream.end_at(deadline);

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::command::{Body, Command, Outgoing, Start};
+use super::path::Place;
 use super::request::RequestHead;
 use super::settings::Settings;
 use super::target::Target;
@@ -38,6 +39,27 @@ pub(super) struct Active {
     pub(super) unreleased: usize,
 }
 
+/// What a connection knows of a path: the generation of its place, and its head blocks without and with compression
+/// named, and the same for a body that is a message.
+#[derive(Default)]
+struct Heads {
+    generation: u64,
+    blocks: [CachedBlock; 4],
+}
+
+/// The blocks of a place; empty if it was another's before.
+#[inline]
+fn blocks<'a>(heads: &'a mut Vec<Heads>, place: &Place) -> &'a mut [CachedBlock; 4] {
+    if heads.len() <= place.index {
+        heads.resize_with(place.index + 1, Heads::default);
+    }
+    let known = &mut heads[place.index];
+    if known.generation != place.generation {
+        *known = Heads { generation: place.generation, ..Heads::default() };
+    }
+    &mut known.blocks
+}
+
 pub(super) struct Calls {
     pub(super) connection: Connection,
     target: Arc<Target>,
@@ -47,8 +69,8 @@ pub(super) struct Calls {
     pub(super) slots: Vec<Option<Active>>,
     pub(super) wakes: Arc<WakeSet>,
     pub(super) wakers: Vec<Waker>,
-    /// Head blocks by the number of the path: without and with compression named, the same for a body that is a message.
-    heads: Vec<[CachedBlock; 4]>,
+    /// Head blocks by the place of the path.
+    heads: Vec<Heads>,
     /// Calls beyond what the server allows at once.
     waiting: VecDeque<Start>,
     /// Streams that wait for room to send more.
@@ -149,20 +171,15 @@ impl Calls {
         let is_whole = start.dialect.framing() == Framing::Whole;
         let variant = usize::from(head.terms.encoding.is_some()) + 2 * usize::from(is_whole);
         let mut uncached = CachedBlock::default();
-        let cache = match head.number() {
-            Some(number) => {
-                if self.heads.len() <= number {
-                    self.heads.resize_with(number + 1, Default::default);
-                }
-                &mut self.heads[number][variant]
-            }
+        let cache = match head.place() {
+            Some(place) => &mut blocks(&mut self.heads, place)[variant],
             None => &mut uncached,
         };
         let (is_bodiless, body_start) = (start.is_bodiless(), start.body_start());
         let Ok(stream) = self.connection.open(cache, is_bodiless, |put| head.put(put)) else {
             return start.reply_to.fail(Status::unavailable("the connection takes no more calls"), true);
         };
-        let Start { number, dialect, deadline, is_timed, is_unread, body, reply_to, .. } = start;
+        let Start { number, dialect, deadline, message_bytes_max, is_timed, is_unread, body, reply_to, .. } = start;
         self.make_room(stream);
         let outgoing = match body {
             _ if is_bodiless => None,
@@ -180,7 +197,6 @@ impl Calls {
             self.wakes.mark(stream.index());
         }
         let inbox = || Inbox::new(self.wakers[stream.index()].clone(), self.settings.unread_bytes_max);
-        let message_bytes_max = self.settings.message_bytes_max;
         let answer = Answer::new(dialect, reply_to, message_bytes_max, (is_timed, is_unread), inbox);
         self.slots[stream.index()] = Some(Active { number, stream, answer, deadline, outgoing, unreleased: 0 });
     }

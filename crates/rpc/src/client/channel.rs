@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lane::Lane;
 use super::settings::{ConnectError, Settings};
+use super::target::Target;
+#[cfg(feature = "tower")]
+use super::tower::Layered;
 use super::traffic::Traffic;
 use crate::envelope::Request;
 use crate::interceptor::Interceptor;
@@ -19,6 +22,7 @@ struct Inner {
     lanes: Vec<Arc<Lane>>,
     next: AtomicUsize,
     settings: Arc<Settings>,
+    target: Arc<Target>,
 }
 
 impl Drop for Inner {
@@ -34,6 +38,8 @@ pub struct Channel {
     inner: Arc<Inner>,
     /// Of this clone; none for nearly every channel.
     interceptors: Option<Arc<[Arc<dyn Interceptor>]>>,
+    #[cfg(feature = "tower")]
+    pub(super) layered: Option<Arc<Layered>>,
 }
 
 impl fmt::Debug for Channel {
@@ -43,8 +49,13 @@ impl fmt::Debug for Channel {
 }
 
 impl Channel {
-    pub(super) fn new(lanes: Vec<Arc<Lane>>, settings: Arc<Settings>) -> Self {
-        Self { inner: Arc::new(Inner { lanes, next: AtomicUsize::new(0), settings }), interceptors: None }
+    pub(super) fn new(lanes: Vec<Arc<Lane>>, settings: Arc<Settings>, target: Arc<Target>) -> Self {
+        Self {
+            inner: Arc::new(Inner { lanes, next: AtomicUsize::new(0), settings, target }),
+            interceptors: None,
+            #[cfg(feature = "tower")]
+            layered: None,
+        }
     }
 
     /// The same channel, whose calls pass an interceptor before they are sent; several in turn. Other clones do without.
@@ -52,7 +63,7 @@ impl Channel {
     pub fn intercepted(&self, interceptor: impl Interceptor) -> Self {
         let known = self.interceptors.iter().flat_map(|known| known.iter().cloned());
         let all = known.chain([Arc::new(interceptor) as Arc<dyn Interceptor>]).collect();
-        Self { inner: Arc::clone(&self.inner), interceptors: Some(all) }
+        Self { interceptors: Some(all), ..self.clone() }
     }
 
     /// A request without its message, as the interceptors let it pass.
@@ -93,6 +104,11 @@ impl Channel {
     /// Whether the last attempt to connect failed, of all connections.
     pub(super) fn is_failing(&self) -> bool {
         self.inner.lanes.iter().all(|lane| lane.is_failing())
+    }
+
+    #[cfg(feature = "tower")]
+    pub(super) fn target(&self) -> &Arc<Target> {
+        &self.inner.target
     }
 
     /// Takes no new calls, lets those in flight finish, and closes the connections.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::http_head::HttpHead;
-use super::path::Path;
+use super::path::PathRef;
 use crate::compression::Encoding;
 use crate::message::{Framed, PREFIX_BYTES};
 use crate::metadata::Metadata;
@@ -86,6 +86,8 @@ impl Body {
 pub(super) enum Form {
     /// A call by POST.
     Post,
+    /// The same, with another codec or compression than its channel's.
+    OwnPost,
     /// A call by GET; path and query, which have the message in them.
     Get(String),
     /// A request that is no call.
@@ -95,13 +97,15 @@ pub(super) enum Form {
 /// A call for a connection to make.
 pub(super) struct Start {
     pub(super) number: u64,
-    pub(super) path: &'static Path,
+    pub(super) path: PathRef,
     pub(super) dialect: ClientDialect,
     pub(super) form: Form,
     pub(super) metadata: Metadata,
     pub(super) deadline: Option<Instant>,
     pub(super) waits_for_ready: bool,
     pub(super) compression: Option<Encoding>,
+    /// A received message, after decompression too.
+    pub(super) message_bytes_max: usize,
     /// The caller wants to know when the head of the answer was read.
     pub(super) is_timed: bool,
     /// The caller does not read the answer's message; it comes out empty.
@@ -118,7 +122,7 @@ impl Start {
     /// Whether the request is over with its head.
     pub(super) fn is_bodiless(&self) -> bool {
         match &self.form {
-            Form::Post => false,
+            Form::Post | Form::OwnPost => false,
             Form::Get(_) => true,
             Form::Http(head) => head.is_bodiless,
         }

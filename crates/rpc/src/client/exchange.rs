@@ -4,24 +4,20 @@
 //!
 //! Implements: RFC 9112 by hyper; `protocol` says what stands in heads and bodies.
 
-use std::error::Error as _;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 
-use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
-use quire_http2::{Field, Head};
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 
 use super::answer::Answer;
-use super::command::{Body, Outgoing, Start};
-use super::request::RequestHead;
+use super::command::Start;
+use super::http_call::{Outbound, ended, receive, request};
 use super::settings::Settings;
 use super::target::Target;
 use super::traffic::Counters;
@@ -35,54 +31,6 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// A connection that is ready for a request.
 pub(super) type Connection = SendRequest<Outbound>;
-
-/// The body of a request.
-pub(super) enum Outbound {
-    Whole(Bytes),
-    Messages(Box<dyn Outgoing>),
-    Over,
-}
-
-impl http_body::Body for Outbound {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = match &mut *self {
-            Self::Over => None,
-            Self::Whole(bytes) => {
-                let bytes = std::mem::take(bytes);
-                *self = Self::Over;
-                Some(Ok(Frame::data(bytes)))
-            }
-            Self::Messages(outgoing) => {
-                let mut framed = Vec::new();
-                let more = ready!(outgoing.poll_next(cx, &mut framed));
-                if !matches!(more, Ok(true)) {
-                    *self = Self::Over;
-                }
-                more.map(|more| more.then(|| Frame::data(framed.into()))).transpose()
-            }
-        };
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.is_empty(),
-            Self::Messages(_) => false,
-            Self::Over => true,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Messages(_) => SizeHint::default(),
-            Self::Over => SizeHint::with_exact(0),
-        }
-    }
-}
 
 /// Connects; the reason if that fails.
 pub(super) async fn connect(
@@ -98,58 +46,6 @@ pub(super) async fn connect(
     let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(|error| error.to_string())?;
     tokio::spawn(connection);
     Ok(sender)
-}
-
-fn request(start: &mut Start, target: &Target, accepted: &str) -> Result<http::Request<Outbound>, Status> {
-    let late = || Status::deadline_exceeded("time was up before the call began").with_reach(Reach::Untouched);
-    let left = |deadline: Instant| deadline.checked_duration_since(Instant::now()).ok_or_else(late);
-    let timeout = start.deadline.map(left).transpose()?;
-    let wrong = || Status::internal("the call's path, authority or metadata cannot be written in HTTP/1.1");
-    let (mut parts, ()) = http::Request::new(()).into_parts();
-    let mut is_legal = true;
-    RequestHead::new(start, target, accepted, timeout).put(&mut |name, value, _| match name {
-        b":scheme" => {}
-        b":method" => parts.method = http::Method::from_bytes(value).unwrap_or_default(),
-        b":path" => match http::Uri::try_from(value) {
-            Ok(uri) => parts.uri = uri,
-            Err(_) => is_legal = false,
-        },
-        _ => {
-            let name = if name == b":authority" { b"host" } else { name };
-            match (http::HeaderName::from_bytes(name), http::HeaderValue::from_bytes(value)) {
-                (Ok(name), Ok(value)) => drop(parts.headers.append(name, value)),
-                _ => is_legal = false,
-            }
-        }
-    });
-    let (from, is_bodiless) = (start.body_start(), start.is_bodiless());
-    let body = match std::mem::replace(&mut start.body, Body::Message(Vec::new())) {
-        _ if is_bodiless => Outbound::Over,
-        Body::Message(framed) => Outbound::Whole(Bytes::from(framed).slice(from..)),
-        Body::Shared(framed) => Outbound::Whole(framed.slice(from..)),
-        Body::Messages(outgoing) => Outbound::Messages(outgoing),
-    };
-    if is_legal { Ok(http::Request::from_parts(parts, body)) } else { Err(wrong()) }
-}
-
-/// An answer's head as HTTP/2 has it.
-fn head(response: &http::Response<Incoming>) -> Result<Arc<Head>, Status> {
-    let mut fields = vec![Field::new(b":status", response.status().as_str().as_bytes())];
-    for (name, value) in response.headers() {
-        let belongs_to_connection =
-            matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade");
-        if !belongs_to_connection {
-            fields.push(Field::new(name.as_str().as_bytes(), value.as_bytes()));
-        }
-    }
-    let head = Head::response(fields);
-    head.map(Arc::new).map_err(|error| Status::internal(format!("the answer's head is malformed: {error}")))
-}
-
-/// Why hyper gave up: the stream of messages that failed, or the connection.
-fn ended(error: &hyper::Error) -> Status {
-    let ours = error.source().and_then(|source| source.downcast_ref::<Status>());
-    ours.cloned().unwrap_or_else(|| Status::unavailable(format!("the connection ended: {error}")))
 }
 
 /// What calls of a channel share.
@@ -170,7 +66,7 @@ pub(super) async fn run(
     mut cancelled: oneshot::Receiver<()>,
 ) -> Option<Connection> {
     let mut call = std::pin::pin!(async move {
-        let request = match request(&mut start, &shared.target, &shared.accepted) {
+        let request = match request(&mut start, &shared.target, &shared.accepted, http::Version::HTTP_11) {
             Ok(request) => request,
             Err(status) => {
                 let untouched = status.reach() == Reach::Untouched;
@@ -180,7 +76,7 @@ pub(super) async fn run(
         };
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let inbox = || Inbox::new(waker, shared.settings.unread_bytes_max);
-        let message_bytes_max = shared.settings.message_bytes_max;
+        let message_bytes_max = start.message_bytes_max;
         let answer =
             Answer::new(start.dialect, start.reply_to, message_bytes_max, (start.is_timed, start.is_unread), inbox);
         let is_whole = exchange(&mut connection, request, answer, &shared).await;
@@ -200,7 +96,7 @@ pub(super) async fn run(
 async fn exchange(
     connection: &mut Connection,
     request: http::Request<Outbound>,
-    mut answer: Answer,
+    answer: Answer,
     shared: &Shared,
 ) -> bool {
     let response = match send(connection, request, shared).await {
@@ -211,40 +107,7 @@ async fn exchange(
             return false;
         }
     };
-    if answer.is_timed {
-        answer.head_at = Some(std::time::Instant::now());
-    }
-    let begun = head(&response).and_then(|head| answer.head(&head));
-    if let Err(status) = begun {
-        answer.fail(status, false);
-        return false;
-    }
-    let mut body = response.into_body();
-    loop {
-        let data = poll_fn(|cx| {
-            if answer.is_abandoned() {
-                return Poll::Ready(None);
-            }
-            if answer.is_stalled() {
-                return Poll::Pending;
-            }
-            Pin::new(&mut body).poll_frame(cx).map(Some)
-        })
-        .await;
-        let taken = match data {
-            // The caller has dropped the stream.
-            None => return false,
-            Some(None) => break,
-            Some(Some(Ok(frame))) => answer.data(&frame.into_data().unwrap_or_default()).map(drop),
-            Some(Some(Err(error))) => Err(ended(&error)),
-        };
-        if let Err(status) = taken {
-            answer.fail(status, false);
-            return false;
-        }
-    }
-    answer.end(None);
-    true
+    receive(response, answer, false).await
 }
 
 /// Sends the request; on a new connection if the server has closed this one in the meantime.

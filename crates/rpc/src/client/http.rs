@@ -14,7 +14,7 @@ use super::call;
 use super::channel::Channel;
 use super::command::{Body, Form, ReplyTo, Start};
 use super::http_head::HttpHead;
-use super::path::{self, Path};
+use super::path::{Path, Place};
 use crate::metadata::Metadata;
 use crate::protocol::ClientDialect;
 use crate::status::{Code, Reach, Status};
@@ -33,11 +33,10 @@ impl HttpRequest {
         Self { head: Arc::new(HttpHead::new(&parts, body.len())), body }
     }
 
-    /// The same, to be sent again and again: each connection encodes its head once. Each such request costs every
-    /// connection some room until the connection ends, so there should be few.
+    /// The same, to be sent again and again: each connection encodes its head once.
     #[must_use]
     pub fn repeated(mut self) -> Self {
-        Arc::make_mut(&mut self.head).number = Some(path::next_number());
+        Arc::make_mut(&mut self.head).place = Some(Arc::new(Place::new()));
         self
     }
 }
@@ -71,13 +70,14 @@ impl Channel {
         let (sender, receiver) = oneshot::channel();
         let start = Start {
             number: call::next_number(),
-            path: &NO_METHOD,
+            path: (&NO_METHOD).into(),
             dialect: ClientDialect::http(),
             form: Form::Http(Arc::clone(&request.head)),
             metadata: Metadata::new(),
             deadline: None,
             waits_for_ready: false,
             compression: None,
+            message_bytes_max: 0,
             is_timed: true,
             is_unread: true,
             body: Body::Shared(request.body.clone()),

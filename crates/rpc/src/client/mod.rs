@@ -15,6 +15,8 @@ mod connection;
 #[cfg(feature = "http1")]
 mod exchange;
 mod http;
+#[cfg(any(feature = "http1", feature = "tower"))]
+mod http_call;
 mod http_head;
 mod lane;
 mod path;
@@ -28,17 +30,22 @@ mod retry;
 mod send;
 mod settings;
 mod target;
+mod terms;
+#[cfg(feature = "tower")]
+mod tower;
 mod traffic;
 
 pub use builder::Builder;
 pub use call::IntoStreamingRequest;
 pub use channel::Channel;
 pub use http::{HttpAnswer, HttpFailure, HttpRequest};
-pub use path::Path;
+pub use path::{Path, PathRef};
 pub use raw::{RawAnswer, RawReply, WireMessage};
 pub use resolve::{Address, Resolver};
 pub use retry::RetryPolicy;
 pub use settings::{ConnectError, HttpVersion, Protocol, Settings};
+#[cfg(feature = "tower")]
+pub use tower::HttpChannel;
 pub use traffic::Traffic;
 
 pub use crate::protocol::Codec;

@@ -1,10 +1,11 @@
-//! The paths of methods, and their numbers for tables.
+//! The paths of methods, and their places in tables.
 //!
 //! Must not know calls.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::protocol::Codec;
 use crate::status::{Reach, Status};
@@ -13,8 +14,8 @@ use crate::transcode::{self, Json};
 /// The path of a method; generated code has one static for each.
 #[derive(Debug)]
 pub struct Path {
-    pub(super) text: &'static str,
-    number: OnceLock<usize>,
+    pub(super) text: Cow<'static, str>,
+    place: OnceLock<Place>,
     /// An encoded `FileDescriptorSet`; empty if the contract is not known.
     contract: &'static [u8],
     pub(super) has_side_effects: bool,
@@ -24,7 +25,8 @@ pub struct Path {
 impl Path {
     /// `/package.Service/Method`.
     pub const fn new(text: &'static str) -> Self {
-        Self { text, number: OnceLock::new(), contract: &[], has_side_effects: true, json: OnceLock::new() }
+        let text = Cow::Borrowed(text);
+        Self { text, place: OnceLock::new(), contract: &[], has_side_effects: true, json: OnceLock::new() }
     }
 
     /// With the contract, an encoded `FileDescriptorSet`; calls in JSON need it.
@@ -46,32 +48,83 @@ impl Path {
         if codec == Codec::Proto {
             return Ok(None);
         }
-        let known = self.json.get_or_init(|| transcode::json_of(self.contract, self.text)).as_ref();
+        let known = self.json.get_or_init(|| transcode::json_of(self.contract, &self.text)).as_ref();
         let unknown = || format!("the contract of {} is not known here, so it has no JSON: send protobuf", self.text);
         known.map(Some).ok_or_else(|| Status::unimplemented(unknown()).with_reach(Reach::Untouched))
     }
 
-    /// The path of a method whose name is known only at run time. Each distinct text is kept until the process ends, so
-    /// it must come from a method's description or an operator, never from a peer that can make up more.
-    pub fn named(text: &str) -> &'static Self {
-        static NAMED: OnceLock<Mutex<HashMap<&'static str, &'static Path>>> = OnceLock::new();
-        let mut named = NAMED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = named.get(text) {
-            return path;
-        }
-        let path: &'static Self = Box::leak(Box::new(Self::new(String::from(text).leak())));
-        named.insert(path.text, path);
-        path
+    /// The path of a method whose name is known only at run time. Connections keep what they know of it while it lives, so
+    /// it is made once and cloned for each call.
+    pub fn named(text: impl Into<String>) -> PathRef {
+        let text = Cow::Owned(text.into());
+        PathRef(Kept::Shared(Arc::new(Self { text, ..Self::new("") })))
     }
 
-    /// A small number that no other path or repeated request has, for tables.
-    pub(super) fn number(&self) -> usize {
-        *self.number.get_or_init(next_number)
+    /// The place of what connections know of the path.
+    pub(super) fn place(&self) -> &Place {
+        self.place.get_or_init(Place::new)
     }
 }
 
-/// A number for tables that was not given out before.
-pub(super) fn next_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// A path that a call can hold: a static one, or one made at run time, whose clones share it.
+#[derive(Clone, Debug)]
+pub struct PathRef(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Static(&'static Path),
+    Shared(Arc<Path>),
+}
+
+impl From<&'static Path> for PathRef {
+    fn from(path: &'static Path) -> Self {
+        Self(Kept::Static(path))
+    }
+}
+
+impl From<&PathRef> for PathRef {
+    fn from(path: &PathRef) -> Self {
+        path.clone()
+    }
+}
+
+impl Deref for PathRef {
+    type Target = Path;
+
+    #[inline]
+    fn deref(&self) -> &Path {
+        match &self.0 {
+            Kept::Static(path) => path,
+            Kept::Shared(path) => path,
+        }
+    }
+}
+
+/// A place in the tables of connections. It is given out again when it is dropped; the generation tells whose it is.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) index: usize,
+    pub(super) generation: u64,
+}
+
+/// Places that were given back, and the number of those ever made.
+static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+
+impl Place {
+    pub(super) fn new() -> Self {
+        // The first generation is 1, so that no place in a new table is taken for anyone's.
+        static GENERATION: AtomicU64 = AtomicU64::new(1);
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = free.0.pop().unwrap_or_else(|| {
+            free.1 += 1;
+            free.1 - 1
+        });
+        Self { index, generation: GENERATION.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.index);
+    }
 }

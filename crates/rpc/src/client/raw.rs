@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::call;
 use super::channel::Channel;
 use super::command::{self, Body, Form, ReplyTo, Start};
-use super::path::Path;
+use super::path::PathRef;
 use crate::codec::{Decode, Encoded, Payload};
 use crate::envelope::{Request, Response};
 use crate::message::{self, Framed};
@@ -74,7 +74,7 @@ impl Channel {
         let mut framed = Vec::with_capacity(message::PREFIX_BYTES + encoded.len());
         framed.extend_from_slice(&message::prefix(0, false));
         framed.extend_from_slice(encoded);
-        match self.settings().dialect(false).framing() {
+        match self.settings().dialect(false, self.settings().codec).framing() {
             Framing::Whole => message::seal_whole(&mut framed, 0, self.settings().compression),
             _ => message::seal(&mut framed, 0, self.settings().compression),
         }
@@ -82,58 +82,57 @@ impl Channel {
     }
 
     /// Sends one message and receives one; says when the answer's head was read.
-    pub async fn unary_raw(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
-        self.raw(path, request, false).await
+    pub async fn unary_raw(&self, path: impl Into<PathRef>, request: Request<WireMessage>) -> RawAnswer {
+        self.raw(path.into(), request, false).await
     }
 
     /// As [`Channel::unary_raw`], for load tests: the answer's message is received and dropped, so large answers take no
     /// memory, and [`RawReply::message`] is empty.
-    pub async fn unary_unread(&self, path: &'static Path, request: Request<WireMessage>) -> RawAnswer {
-        self.raw(path, request, true).await
+    pub async fn unary_unread(&self, path: impl Into<PathRef>, request: Request<WireMessage>) -> RawAnswer {
+        self.raw(path.into(), request, true).await
     }
 
     /// As [`Channel::bidi_streaming`], with messages whose bytes are in the channel's codec. What comes is read as
     /// [`Encoded`](crate::Encoded), or dropped as [`Ignored`](crate::Ignored).
     pub async fn bidi_streaming_raw<S, Res>(
         &self,
-        path: &'static Path,
+        path: impl Into<PathRef>,
         request: Request<S>,
     ) -> Result<Response<Streaming<Res>>, Status>
     where
         S: Stream<Item = Encoded> + Send + 'static,
         Res: Decode,
     {
-        call::streaming_as(self, path, None, request).await
+        call::streaming_as(self, path.into(), true, request).await
     }
 
-    async fn raw(&self, path: &'static Path, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {
+    async fn raw(&self, path: PathRef, request: Request<WireMessage>, is_unread: bool) -> RawAnswer {
         let settings = self.settings();
         let (sender, receiver) = oneshot::channel();
         let (message, request) = request.split();
-        let request = match self.pass(path.text, request) {
+        let request = match self.pass(&path.text, request) {
             Ok(request) => request,
             Err(status) => return RawAnswer { head_at: None, reply: Err(status) },
         };
         let deadline = call::deadline_of(self, &request);
+        let message_bytes_max = request.message_bytes_max().unwrap_or(settings.message_bytes_max);
         let start = Start {
             number: call::next_number(),
             path,
-            dialect: settings.dialect(false),
+            dialect: settings.dialect(false, settings.codec),
             form: Form::Post,
             metadata: request.metadata().clone(),
             deadline,
             waits_for_ready: request.waits_for_ready(),
             compression: settings.compression.map(|(encoding, _)| encoding),
+            message_bytes_max,
             is_timed: true,
             is_unread,
             body: Body::Shared(message.0),
             reply_to: ReplyTo::Unary(sender),
         };
         match call::attempt(self, start, receiver).await {
-            Ok(reply) => RawAnswer {
-                head_at: reply.head_at,
-                reply: Ok(RawReply { reply, message_bytes_max: settings.message_bytes_max }),
-            },
+            Ok(reply) => RawAnswer { head_at: reply.head_at, reply: Ok(RawReply { reply, message_bytes_max }) },
             Err(failure) => RawAnswer { head_at: failure.head_at, reply: Err(failure.status) },
         }
     }

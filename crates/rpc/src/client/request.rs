@@ -9,7 +9,7 @@ use std::time::Duration;
 use quire_http2::Indexing;
 
 use super::command::{Form, Start};
-use super::path::Path;
+use super::path::{Path, Place};
 use super::target::Target;
 use crate::compression::Encoding;
 use crate::metadata::Metadata;
@@ -20,7 +20,7 @@ const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_b
 /// A request's head.
 pub(super) struct RequestHead<'a> {
     form: &'a Form,
-    path: &'static Path,
+    path: &'a Path,
     target: &'a Target,
     pub(super) terms: RequestTerms<'a>,
     protocol: &'a dyn ClientProtocol,
@@ -36,22 +36,22 @@ impl<'a> RequestHead<'a> {
             timeout,
             is_get: start.is_get(),
         };
-        let (form, path, protocol) = (&start.form, start.path, start.dialect.protocol);
+        let (form, path, protocol) = (&start.form, &*start.path, start.dialect.protocol);
         Self { form, path, target, terms, protocol, metadata: &start.metadata }
     }
 
-    /// The number of the heads that all are as this one, if they have the same compression; none if it is unlike others.
-    pub(super) fn number(&self) -> Option<usize> {
+    /// The place of the heads that all are as this one, if they have the same compression; none if it is unlike others.
+    pub(super) fn place(&self) -> Option<&'a Place> {
         match self.form {
-            Form::Post if self.metadata.is_empty() && self.terms.timeout.is_none() => Some(self.path.number()),
-            Form::Post | Form::Get(_) => None,
-            Form::Http(head) => head.number,
+            Form::Post if self.metadata.is_empty() && self.terms.timeout.is_none() => Some(self.path.place()),
+            Form::Post | Form::OwnPost | Form::Get(_) => None,
+            Form::Http(head) => head.place.as_deref(),
         }
     }
 
     pub(super) fn put(&self, put: Put<'_>) {
         let (method, path, once): (&[u8], _, _) = match self.form {
-            Form::Post => (b"POST", self.path.text, Indexing::Insert),
+            Form::Post | Form::OwnPost => (b"POST", &*self.path.text, Indexing::Insert),
             Form::Get(target) => (b"GET", target.as_str(), Indexing::Literal),
             Form::Http(head) => return head.put(put),
         };

@@ -135,11 +135,11 @@ impl Default for Settings {
 
 impl Settings {
     /// How calls of methods that stream are made, or of those that do not.
-    pub(super) fn dialect(&self, is_stream: bool) -> ClientDialect {
+    pub(super) fn dialect(&self, is_stream: bool, codec: Codec) -> ClientDialect {
         match self.protocol {
-            Protocol::Grpc => ClientDialect::grpc(self.codec),
-            Protocol::GrpcWeb => ClientDialect::grpc_web(self.codec),
-            Protocol::Connect => ClientDialect::connect(self.codec, is_stream),
+            Protocol::Grpc => ClientDialect::grpc(codec),
+            Protocol::GrpcWeb => ClientDialect::grpc_web(codec),
+            Protocol::Connect => ClientDialect::connect(codec, is_stream),
         }
     }
 }

@@ -10,8 +10,7 @@ use std::time::Duration;
 use quire_http2::Head;
 
 use super::calling::{Codec, Framing, Put};
-use crate::compression::Encoding;
-use crate::envelope::Accepted;
+use crate::compression::{Accepted, Encoding};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
@@ -100,6 +99,5 @@ pub(super) fn encoding(head: &Head, field: &str, accepted: &str) -> Result<Optio
 
 /// The encodings that a field accepts.
 pub(super) fn accepts(head: &Head, field: &str) -> Accepted {
-    let names = head.get(field.as_bytes()).unwrap_or_default();
-    Accepted { gzip: Encoding::Gzip.is_in(names), zstd: Encoding::Zstd.is_in(names) }
+    Accepted::read(head.get(field.as_bytes()).unwrap_or_default())
 }

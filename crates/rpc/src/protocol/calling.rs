@@ -64,6 +64,11 @@ pub(crate) enum AnswerHead {
 pub(crate) trait ClientProtocol: Sync {
     fn framing(&self) -> Framing;
 
+    /// Whether a body has no messages: its bytes are handed on as they come.
+    fn is_chunked(&self) -> bool {
+        false
+    }
+
     /// The flag of the envelope that ends an answer; 0 if no envelope does.
     fn end_flag(&self) -> u8 {
         0

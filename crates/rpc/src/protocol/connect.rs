@@ -16,7 +16,7 @@ use super::answering::{Ending, Protocol, Terms, accepts, encoding};
 use super::calling::{
     AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms, answer_encoding, check_content_type,
 };
-use crate::compression::Encoding;
+use crate::compression::{ACCEPTED, Encoding};
 use crate::details::Details;
 use crate::message;
 use crate::metadata::Metadata;
@@ -31,13 +31,10 @@ const TIMEOUT_DIGITS_MAX: usize = 10;
 const TIMEOUT_MS_MAX: u128 = 9_999_999_999;
 /// How the names of a unary answer's trailers begin, which stand in its head.
 const TRAILER: &[u8] = b"trailer-";
-/// The encodings that are read, as the fields that accept some say it.
-pub(super) const ACCEPTED: &str = match (cfg!(feature = "gzip"), cfg!(feature = "zstd")) {
-    (true, true) => "gzip,zstd",
-    (true, false) => "gzip",
-    (false, true) => "zstd",
-    (false, false) => "identity",
-};
+/// The encodings that are read, as the fields that accept some say it: without `identity`, unless it is the only one.
+pub(super) fn accepted() -> &'static str {
+    ACCEPTED.strip_prefix("identity,").unwrap_or(&ACCEPTED)
+}
 
 pub(super) const UNPADDED: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -71,7 +68,11 @@ pub(super) fn check_version(version: Option<&[u8]>, expected: &str) -> Result<()
 
 fn terms(head: &Head, sent: &str, accepted: &str) -> Result<Terms, Status> {
     check_version(head.get(b"connect-protocol-version"), "1")?;
-    Ok(Terms { timeout: timeout(head)?, encoding: encoding(head, sent, ACCEPTED)?, accepted: accepts(head, accepted) })
+    Ok(Terms {
+        timeout: timeout(head)?,
+        encoding: encoding(head, sent, self::accepted())?,
+        accepted: accepts(head, accepted),
+    })
 }
 
 fn unary_type(codec: Codec) -> &'static [u8] {

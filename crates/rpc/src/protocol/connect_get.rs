@@ -10,7 +10,7 @@ use quire_http2::Head;
 
 use super::answering::{Terms, accepts};
 use super::calling::Codec;
-use super::connect::{ACCEPTED, BASE64, UNPADDED, check_version, timeout};
+use super::connect::{BASE64, UNPADDED, accepted, check_version, timeout};
 use crate::compression::Encoding;
 use crate::status::Status;
 
@@ -65,7 +65,7 @@ impl Get {
                 None => None,
                 Some(name) => Encoding::parse(name).map_err(|()| {
                     let name = name.escape_ascii();
-                    Status::unimplemented(format!("compression {name} is not spoken here; send one of {ACCEPTED}"))
+                    Status::unimplemented(format!("compression {name} is not spoken here; send one of {}", accepted()))
                 })?,
             };
             let terms = Terms { timeout: timeout(head)?, encoding, accepted: accepts(head, "accept-encoding") };

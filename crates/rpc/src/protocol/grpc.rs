@@ -24,7 +24,7 @@ pub(super) fn terms(head: &Head) -> Result<Terms, Status> {
     };
     Ok(Terms {
         timeout,
-        encoding: encoding(head, "grpc-encoding", ACCEPTED)?,
+        encoding: encoding(head, "grpc-encoding", &ACCEPTED)?,
         accepted: accepts(head, "grpc-accept-encoding"),
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Must not know requests: their heads come from the caller as they are.
 //!
-//! Implements: RFC 9110, as far as a client that reads every answer to its end needs it.
+//! Implements: RFC 9110, as far as a client that does not cache needs it.
 
 use std::sync::Arc;
 
@@ -20,6 +20,10 @@ impl ClientProtocol for Http {
         Framing::Whole
     }
 
+    fn is_chunked(&self) -> bool {
+        true
+    }
+
     fn put_request(&self, _: &RequestTerms<'_>, _: Put<'_>) {}
 
     fn is_trailers(&self, _: &Head) -> bool {
@@ -30,7 +34,7 @@ impl ClientProtocol for Http {
         AnswerHead::Messages(None)
     }
 
-    fn end(&self, _: &Arc<Head>, _: Option<&Arc<Head>>, _: bool) -> Result<Metadata, Status> {
-        Ok(Metadata::new())
+    fn end(&self, _: &Arc<Head>, trailers: Option<&Arc<Head>>, _: bool) -> Result<Metadata, Status> {
+        Ok(trailers.map(|trailers| Metadata::received(Arc::clone(trailers))).unwrap_or_default())
     }
 }

@@ -20,7 +20,6 @@ use tower_service::Service as TowerService;
 use super::contracts::Contracts;
 use super::cors::Cors;
 use super::hosts::Hosts;
-use super::http_service::{Erased, HttpService};
 use super::limits::Limits;
 use super::listen::Server;
 use super::method::Method;
@@ -33,6 +32,7 @@ use super::shared::Shared;
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError};
 use crate::compression::Encoding;
+use crate::http_service::{Erased, HttpService};
 use crate::interceptor::Interceptor;
 
 impl Server {

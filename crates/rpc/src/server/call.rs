@@ -89,9 +89,10 @@ impl<'a, Req> Call<'a, Req> {
     /// Answers with a message. One that is made while it is sent is made now.
     #[inline]
     pub fn send<F>(mut self, message: impl Encode) -> Answer<F> {
-        self.reply.head(&Metadata::new());
-        self.reply.message(message);
-        self.reply.finish_ok(&Metadata::new());
+        match self.reply.only_message(&Metadata::new(), message).map(|source| self.reply.send_all(source)) {
+            None | Some(Ok(())) => self.reply.finish_ok(&Metadata::new()),
+            Some(Err(status)) => self.reply.finish(&status),
+        }
         Answer::Done(Answered(()))
     }
 

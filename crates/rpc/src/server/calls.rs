@@ -14,7 +14,6 @@ use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey};
 use tokio::time::Instant;
 
 use super::http_calls::{self, Unserved};
-use super::http_service::{Counted, HttpService};
 use super::method::Intake;
 use super::observer::Refusal;
 use super::plan::{CallPlan, Plan};
@@ -25,6 +24,7 @@ use super::slot::{Ended, Feed, Gathering, Phase, Slot};
 use super::turn;
 use crate::codec::Payload;
 use crate::envelope::Peer;
+use crate::http_service::{Counted, HttpService};
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, PLAIN};

@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Extensions;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 use quire_http2::Head;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -27,7 +27,7 @@ use super::running::Running;
 use super::shared::Shared;
 use super::sink::{Outbox, Sink};
 use super::slot::Feed;
-use crate::body::{Body, BoxError};
+use crate::body::Body;
 use crate::codec::Payload;
 use crate::envelope::Peer;
 use crate::message::{Assembler, Framed};
@@ -70,19 +70,19 @@ pub(super) struct Exchange {
     extensions: Extensions,
     plan: Option<CallPlan>,
     stage: Stage,
-    body: Body,
-    body_is_over: bool,
+    pub(super) body: Body,
+    pub(super) body_is_over: bool,
     /// How much of the request may still be dropped behind the answer, so that the client can finish.
-    discard_bytes: usize,
+    pub(super) discard_bytes: usize,
     /// What the handler of a stream wakes; polls say which task that is.
     wakes: Option<Arc<WakeSet>>,
     /// A connection counts the call already.
     is_counted: bool,
     state: ReplyState,
     templates: Templates,
-    outbox: Outbox,
+    pub(super) outbox: Outbox,
     started_at: Instant,
-    timer: Pin<Box<Sleep>>,
+    pub(super) timer: Pin<Box<Sleep>>,
     is_reported: bool,
 }
 
@@ -154,32 +154,8 @@ impl Exchange {
         self
     }
 
-    /// The answer: the head as soon as there is one, and the rest as its body.
-    pub(super) async fn answer(self: Box<Self>) -> http::Response<Body> {
-        let mut exchange = Some(self);
-        std::future::poll_fn(|cx| Self::poll_response(&mut exchange, cx)).await.map(Body::any)
-    }
-
-    /// Polls until there is a head, and answers with it and the rest.
-    fn poll_response(exchange: &mut Option<Box<Self>>, cx: &mut Context<'_>) -> Poll<http::Response<Box<Self>>> {
-        let Some(this) = exchange else { return Poll::Pending };
-        let head = loop {
-            if this.outbox.is_ended {
-                ready!(this.poll_discard(cx));
-            }
-            if let Some(head) = this.outbox.head.take() {
-                break head;
-            }
-            ready!(this.poll_on(cx));
-        };
-        match exchange.take() {
-            Some(exchange) => Poll::Ready(http::Response::from_parts(head, exchange)),
-            None => Poll::Pending,
-        }
-    }
-
     /// Goes on until the outbox has something; pending if there is nothing to do.
-    fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(wakes) = &self.wakes {
             wakes.register(cx.waker());
         }
@@ -245,25 +221,6 @@ impl Exchange {
             progress = true;
             self.take(data.as_deref());
         }
-    }
-
-    /// Whether the answer waits no more for the end of its request.
-    fn is_discarded(&self) -> bool {
-        self.body_is_over || self.discard_bytes == 0
-    }
-
-    /// Drops what the request still brings when its answer is whole, within the limits.
-    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.is_discarded() && self.timer.as_mut().poll(cx).is_pending() {
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    let bytes = frame.data_ref().map_or(0, Bytes::len);
-                    self.discard_bytes = self.discard_bytes.saturating_sub(bytes);
-                }
-                None | Some(Err(_)) => self.body_is_over = true,
-            }
-        }
-        Poll::Ready(())
     }
 
     /// Takes what came of the body, or its end.
@@ -405,38 +362,6 @@ impl Exchange {
         let path = method.map_or("unknown", |method| &self.shared.routes.table[method].path);
         let elapsed = self.started_at.elapsed();
         self.shared.observer.call_finished(&CallReport { method, path, code, elapsed });
-    }
-}
-
-impl http_body::Body for Exchange {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        loop {
-            if let Some(data) = self.outbox.body.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(data))));
-            }
-            if let Some(trailers) = self.outbox.trailers.take() {
-                return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
-            }
-            if self.outbox.is_ended {
-                return self.poll_discard(cx).map(|()| None);
-            }
-            ready!(self.poll_on(cx));
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        let Outbox { body, trailers, is_ended, .. } = &self.outbox;
-        *is_ended && body.is_empty() && trailers.is_none() && self.is_discarded()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        if self.outbox.is_ended && self.outbox.trailers.is_none() && self.is_discarded() {
-            return SizeHint::with_exact(self.outbox.body.iter().map(|data| data.len() as u64).sum());
-        }
-        SizeHint::default()
     }
 }
 

@@ -6,17 +6,21 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 use super::http_calls::Unserved;
 use super::http_request::{Answering, bare};
 use super::shared::Shared;
 use super::turn;
-use crate::body::Body;
+use crate::body::{Body, BoxError};
 use crate::envelope::Peer;
 use crate::wake::WakeSet;
 
@@ -36,17 +40,25 @@ where
 {
     let io = Rewound { first, taken: 0, io };
     let limits = Arc::clone(&shared.limits);
+    // One more reference to it for each request that is not answered to its end.
+    let busy = Arc::new(());
+    let in_flight = limits.connection_idle_max.map(|_| Arc::downgrade(&busy));
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let full = refusing && !shared.is_always_answered(request.uri().path().as_bytes());
         let answering = match shared.hosts.check(&request) {
             Ok(()) if full => Err(Unserved::TooMany),
             checked => checked.map(|()| Answering::begin(&shared, &peer, request.map(Body::http1))),
         };
+        let busy = in_flight.as_ref().and_then(Weak::upgrade);
         async move {
             std::future::poll_fn(turn::poll_next).await;
-            Ok::<_, Infallible>(match answering {
+            let response = match answering {
                 Ok(answering) => answering.answer().await,
                 Err(why) => refusal(why),
+            };
+            Ok::<_, Infallible>(match busy {
+                Some(busy) => response.map(|body| Body::any(Busy { body, _busy: busy })),
+                None => response,
             })
         }
     });
@@ -60,6 +72,7 @@ where
     // hyper wakes itself after some requests of a poll, and a task that does so keeps tokio from its sockets.
     let wakes = WakeSet::new(1);
     let waker = wakes.waker(0);
+    let mut idle = Idle { allowed: limits.connection_idle_max, timer: None };
     let ended = std::future::poll_fn(|cx| {
         turn::begin();
         wakes.unregister();
@@ -67,7 +80,11 @@ where
             draining = None;
             connection.as_mut().graceful_shutdown();
         }
-        let polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
+        if polled.is_pending() && idle.poll(Arc::strong_count(&busy) > 1, cx).is_ready() {
+            connection.as_mut().graceful_shutdown();
+            polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
+        }
         wakes.register(cx.waker());
         if polled.is_pending() {
             wakes.take(|_| turn::give_way(cx));
@@ -88,6 +105,49 @@ fn refusal(why: Unserved) -> http::Response<Body> {
     response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
     *response.body_mut() = Body::new(words.to_owned());
     response
+}
+
+/// How long a connection has had no request.
+struct Idle {
+    allowed: Option<Duration>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Idle {
+    /// Ready once, when the connection has been idle for as long as it may.
+    fn poll(&mut self, is_busy: bool, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(allowed) = self.allowed else { return Poll::Pending };
+        if is_busy {
+            self.timer = None;
+            return Poll::Pending;
+        }
+        ready!(self.timer.get_or_insert_with(|| Box::pin(sleep(allowed))).as_mut().poll(cx));
+        self.allowed = None;
+        Poll::Ready(())
+    }
+}
+
+/// The body of an answer, which keeps its connection busy.
+struct Busy {
+    body: Body,
+    _busy: Arc<()>,
+}
+
+impl http_body::Body for Busy {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// A transport of which some bytes were read already.

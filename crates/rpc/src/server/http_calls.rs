@@ -11,11 +11,11 @@ use bytes::Bytes;
 use http_body::Body as _;
 use quire_http2::{Head, Indexing};
 
-use super::http_service::Answering;
 use super::reply::Reply;
 use super::running::Running;
 use crate::body::Body;
 use crate::envelope::Peer;
+use crate::http_service::Answering;
 use crate::streaming::Inbox;
 
 /// Chunks a body may send in one poll before other calls have their turn.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::exchange::{Exchange, Refused, Task};
 use super::http_calls::Unserved;
-use super::http_service;
 use super::plan::{CallPlan, Plan};
 use super::request_head;
 use super::shared::Shared;
 use crate::body::Body;
 use crate::envelope::Peer;
+use crate::http_service;
 use crate::protocol::PLAIN;
 
 /// How a request is answered.

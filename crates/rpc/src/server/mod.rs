@@ -14,6 +14,8 @@ mod discard;
 mod driver;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod exchange;
+#[cfg(any(feature = "http1", feature = "tower"))]
+mod exchange_body;
 mod first_bytes;
 mod gather;
 mod hosts;
@@ -22,7 +24,6 @@ mod http1;
 mod http_calls;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod http_request;
-mod http_service;
 mod limits;
 mod listen;
 mod method;

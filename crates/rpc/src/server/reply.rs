@@ -312,14 +312,21 @@ impl Reply<'_> {
                     self.sink.send_bytes(chunk, false);
                 }
                 None if source.left_bytes == 0 => return Poll::Ready(Ok(())),
-                _ => {
-                    let status = Status::internal("the answer has not the length it was said to have");
-                    return Poll::Ready(Err(status));
-                }
+                _ => return Poll::Ready(Err(wrong_length())),
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Sends all at once, whether there is room or not.
+    pub(crate) fn send_all(&mut self, source: Source) -> Result<(), Status> {
+        let Source { mut left_bytes, chunks } = source;
+        for chunk in chunks {
+            left_bytes = left_bytes.checked_sub(chunk.len()).ok_or_else(wrong_length)?;
+            self.sink.send_bytes(chunk, false);
+        }
+        if left_bytes == 0 { Ok(()) } else { Err(wrong_length()) }
     }
 
     /// Ends the answer well.
@@ -359,6 +366,10 @@ impl Reply<'_> {
             put_status(status, put);
         });
     }
+}
+
+fn wrong_length() -> Status {
+    Status::internal("the answer has not the length it was said to have")
 }
 
 impl std::fmt::Debug for Reply<'_> {

@@ -16,14 +16,14 @@ use tokio_rustls::TlsAcceptor;
 
 use super::cors::Cors;
 use super::hosts::Hosts;
-use super::http_service::HttpService;
 use super::limits::Limits;
 use super::observer::Observer;
 use super::places::Places;
 use super::plan::{CallPlan, Routes};
 use super::reply::ReplyState;
-use crate::compression::Encoding;
-use crate::envelope::{Accepted, Peer, Request};
+use crate::compression::{Accepted, Encoding};
+use crate::envelope::{Peer, Request};
+use crate::http_service::HttpService;
 use crate::interceptor::Interceptor;
 use crate::metadata::Metadata;
 use crate::protocol::Dialect;

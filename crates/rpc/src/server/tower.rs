@@ -17,10 +17,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::http_request::{self, Answering, bare};
-use super::http_service::{self, Counted, Erased, HttpService};
 use super::shared::Shared;
 use crate::body::{Body, BoxError};
 use crate::envelope::Peer;
+use crate::http_service::{self, Counted, Erased, HttpService};
 use crate::status::Status;
 
 /// A server as a tower service, for axum's `fallback_service` and `route_service` or hyper's servers; clones share the
@@ -133,16 +133,9 @@ impl<S: HttpService> HttpService for Recovering<S> {
             let Some(shared) = shared.upgrade() else { return Err(error) };
             let Ok(call) = http_request::begin_call(&shared, &peer, same) else { return Err(error) };
             let is_reported = begun.0.load(Ordering::Relaxed);
-            Ok(call.refused(&status_of(&*error), is_reported).answer().await)
+            Ok(call.refused(&Status::of_layer(&*error), is_reported).answer().await)
         })
     }
-}
-
-/// The status that a layer failed with, if it did with one; else the gRPC code for errors of another kind.
-fn status_of(error: &(dyn std::error::Error + 'static)) -> Status {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    let ours = causes.find_map(|error| error.downcast_ref::<Status>()).cloned();
-    ours.unwrap_or_else(|| Status::unknown(error.to_string()))
 }
 
 /// A layer on its way to the server that it is for.

@@ -44,7 +44,7 @@ pub(super) async fn play(
         client.add_number(pair.count);
         Request::new(Try { serial, name: &pair.name, count: pair.count })
     });
-    let start = |request| channel.unary::<Try<'_>, Tried>(&TRY, request);
+    let start = |request| channel.unary::<Try<'_>, Tried, _>(&TRY, request);
     windowed(requests, &mut window, start, Watch::new(deadline), |heard| match heard {
         Heard::Answer(_, Err(status)) if status.code() == Code::Unimplemented => Err(options.unserved(TRY_SERVED)),
         Heard::Answer(serial, answer) => {

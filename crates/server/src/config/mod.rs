@@ -9,7 +9,7 @@ mod sources;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use hosting::{Choice, Layers, Open, Reader, Refused, Wanted};
-use quire_rpc::Limits;
+use quire_rpc::{Encoding, Limits};
 
 pub(crate) use self::hosts::Hosts;
 use self::sources::Sources;
@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub hosts: Vec<String>,
     /// Origins whose web pages may call; `*` stands for all.
     pub cors_origins: Vec<String>,
+    /// How answers are compressed for clients that accept it.
+    pub compression: Option<Encoding>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
     /// The services that are on.
@@ -106,6 +108,8 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let threads = from.cores("server.threads")?;
     let hosts = hosts::read(from)?;
     let cors_origins = origins::read(from)?;
+    let encodings = [("off", None), ("gzip", Some(Encoding::Gzip)), ("zstd", Some(Encoding::Zstd))];
+    let compression = from.choice("server.compression", &encodings)?;
     let limits = Limits {
         connections_max: from.connections("limits.connections", 4096)?,
         calls_max: from.whole("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
@@ -131,15 +135,16 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
     let connections = from.connections_wanted();
     Ok(Config {
-        connections,
         listen,
         data,
         drain,
         threads,
         limits,
+        connections,
         tls,
         hosts,
         cors_origins,
+        compression,
         admin_token,
         log,
         services,

@@ -19,7 +19,7 @@ use hosting::{
 };
 use prometheus_client::registry::Registry;
 use quire_rpc::{
-    Limits, Server,
+    Encoding, Limits, Server,
     health::HealthReporter,
     rustls::ServerConfig,
     server::{Builder, Cors, Refusal},
@@ -36,6 +36,8 @@ use crate::{
 
 /// What a full server answers all the same.
 const ALWAYS_ANSWERED: [&str; 3] = ["/healthz", "/metrics", health::CHECK];
+/// Shorter answers are sent as they are: compression saves them little, and costs the same start.
+const COMPRESSED_BYTES_MIN: usize = 1024;
 
 /// What is served, and how.
 pub(crate) struct Front {
@@ -50,6 +52,8 @@ pub(crate) struct Front {
     pub hosts: Option<Hosts>,
     /// Which web pages may call.
     pub cors: Cors,
+    /// How answers are compressed for clients that accept it.
+    pub compression: Option<Encoding>,
     /// Threads that serve connections.
     pub threads: usize,
 }
@@ -68,7 +72,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
-        let Front { mut services, limits, mut metrics, refusals, tls, hosts, cors, threads } = front;
+        let Front { mut services, limits, mut metrics, refusals, tls, hosts, cors, compression, threads } = front;
         let threads = Threads::start(threads)?;
         let (builder, health) = grpc(&services);
         let counts = Counts::new(builder.paths());
@@ -90,6 +94,10 @@ impl Transport {
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
+        let builder = match compression {
+            None => builder,
+            Some(encoding) => builder.compress(encoding, COMPRESSED_BYTES_MIN),
+        };
         let builder = match hosts {
             None => builder,
             Some(hosts) => builder.hosts(move |host| hosts.has(host)),

@@ -207,3 +207,17 @@ async fn a_store_without_books_has_no_topics() {
     };
     poll("the end of all topics", none).await;
 }
+
+#[tokio::test]
+async fn answers_are_compressed_if_the_operator_and_the_client_want_it() {
+    let folder = crowd();
+    let mut bytes = Vec::new();
+    for compression in ["off", "gzip", "zstd"] {
+        let server = Start::default().set(&format!("server.compression={compression}")).serve(folder.path());
+        let shop = server.shop();
+        let reply = shop.search(page(1000, "")).await.expect("a page").into_inner();
+        assert_eq!(reply.books.len(), 1000);
+        bytes.push(shop.channel().traffic().received_bytes);
+    }
+    assert!(bytes[0] > 3 * bytes[1] && bytes[0] > 3 * bytes[2], "{bytes:?}");
+}

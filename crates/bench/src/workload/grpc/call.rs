@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quire_rpc::client::{Channel, Path, Settings, WireMessage};
+use quire_rpc::client::{Channel, PathRef, Settings, WireMessage};
 use quire_rpc::{Code, Decode, Encoded, Ignored, Metadata, Request, Status, Stream};
 
 use super::endings::{DATA, Endings, ending_of};
@@ -21,7 +21,7 @@ use crate::workload::{Answer, Ending, Session, Traffic};
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) target: Target,
-    pub(super) path: &'static Path,
+    pub(super) path: PathRef,
     pub(super) shape: Shape,
     pub(super) requests: Requests,
     pub(super) metadata: Metadata,
@@ -69,9 +69,11 @@ impl GrpcSession {
 
     async fn unary(&self, turn: Turn) -> Answer {
         let (path, wire) = match &self.wire {
-            Some(wire) => (self.shared.path, wire.clone()),
+            Some(wire) => (self.shared.path.clone(), wire.clone()),
             None => match self.shared.requests.one(turn) {
-                Ok((path, message)) => (path.unwrap_or(self.shared.path), self.channel.wire_message(&message)),
+                Ok((path, message)) => {
+                    (path.unwrap_or_else(|| self.shared.path.clone()), self.channel.wire_message(&message))
+                }
                 Err(_) => return Answer::failed(Instant::now(), DATA),
             },
         };
@@ -122,7 +124,7 @@ impl GrpcSession {
     async fn read<T: Incoming>(&self, request: Request<Outgoing>) -> (Option<Instant>, Result<Option<Bytes>, Status>) {
         let shared = &*self.shared;
         let mut first_at = None;
-        let mut replies = match self.channel.bidi_streaming_raw::<_, T>(shared.path, request).await {
+        let mut replies = match self.channel.bidi_streaming_raw::<_, T>(&shared.path, request).await {
             Ok(replies) => replies.into_inner(),
             Err(status) => return (None, Err(status)),
         };
@@ -186,7 +188,7 @@ impl Stream for Outgoing {
 
 impl Requests {
     /// The encoded message of a call that takes one, and its method if that is not always the same.
-    fn one(&self, turn: Turn) -> anyhow::Result<(Option<&'static Path>, Bytes)> {
+    fn one(&self, turn: Turn) -> anyhow::Result<(Option<PathRef>, Bytes)> {
         let message = match self {
             Self::Constant(messages) => messages.first().cloned().unwrap_or_default(),
             Self::Made(make) => return Ok(make(turn)),

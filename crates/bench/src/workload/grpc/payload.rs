@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
 use prost::Message as _;
 use prost_reflect::MessageDescriptor;
-use quire_rpc::client::{Codec, Path};
+use quire_rpc::client::{Codec, PathRef};
 use serde_json::Value;
 
 use super::fit::{Misfit, message_from_json};
@@ -26,7 +26,7 @@ pub enum Requests {
     Constant(Arc<[Bytes]>),
     /// One encoded message, made for each turn before the clock starts, with its method if that is not the workload's: a
     /// mix of calls, each a unary one.
-    Made(Arc<dyn Fn(Turn) -> (Option<&'static Path>, Bytes) + Send + Sync>),
+    Made(Arc<dyn Fn(Turn) -> (Option<PathRef>, Bytes) + Send + Sync>),
     /// Data with placeholders; before the clock starts.
     Rendered(Arc<Payload>),
 }

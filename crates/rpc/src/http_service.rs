@@ -13,18 +13,18 @@ use tower_service::Service;
 use crate::body::{Body, BoxError};
 
 /// The answer to a request, later.
-pub(super) type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, BoxError>> + Send>>;
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, BoxError>> + Send>>;
 
 /// A tower service whose types are erased.
-pub(super) trait HttpService: Send + Sync {
+pub(crate) trait HttpService: Send + Sync {
     fn call(&self, request: http::Request<Body>) -> Answering;
 }
 
 /// Among a request's extensions: a connection counts the call already.
 #[derive(Clone, Copy)]
-pub(super) struct Counted;
+pub(crate) struct Counted;
 
-pub(super) struct Erased<S>(pub(super) S);
+pub(crate) struct Erased<S>(pub(crate) S);
 
 impl<S, B> HttpService for Erased<S>
 where

@@ -1,0 +1,211 @@
+//! A channel and the tower ecosystem: layers around its calls, and the channel as a service of HTTP.
+//!
+//! Must not know connections, nor what a layer does.
+//!
+//! Implements: no specification.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::Body as _;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::answer::Answer;
+use super::call;
+use super::channel::Channel;
+use super::command::{self, Form, Outgoing, ReplyTo, Start};
+use super::http_call::{ended, receive, request};
+use super::http_head::HttpHead;
+use super::path::Path;
+use super::settings::HttpVersion;
+use super::target::Target;
+use crate::body::{Body, BoxError, fields};
+use crate::compression;
+use crate::http_service::{Erased, HttpService};
+use crate::metadata::Metadata;
+use crate::protocol::ClientDialect;
+use crate::status::{Reach, Status};
+use crate::streaming::Inbox;
+
+/// What the calls of a channel go through.
+pub(super) struct Layered {
+    service: Box<dyn HttpService>,
+    target: Arc<Target>,
+    accepted: String,
+    unread_bytes_max: usize,
+}
+
+impl Channel {
+    /// The same channel, whose calls pass a tower layer in the form of HTTP requests, after its interceptors; a call that
+    /// is tried again passes it again. Of several layers the last is outermost. Other clones do without.
+    ///
+    /// A layer that fails with a [`Status`] fails the call with it, and any other failure is `UNKNOWN`.
+    #[must_use]
+    pub fn layered<L, B>(&self, layer: L) -> Self
+    where
+        L: Layer<HttpChannel>,
+        L::Service: Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+        <L::Service as Service<http::Request<Body>>>::Error: Into<BoxError>,
+        <L::Service as Service<http::Request<Body>>>::Future: Send,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let layered = Layered {
+            service: Box::new(Erased(layer.layer(HttpChannel(self.clone())))),
+            target: Arc::clone(self.target()),
+            accepted: compression::accepted(&self.settings().accepts),
+            unread_bytes_max: self.settings().unread_bytes_max,
+        };
+        let mut channel = self.clone();
+        channel.layered = Some(Arc::new(layered));
+        channel
+    }
+}
+
+/// A channel as a tower service of HTTP: any request goes over the channel's connections, and its answer comes back as it
+/// is. Requests without an authority get the channel's.
+#[derive(Clone, Debug)]
+pub struct HttpChannel(Channel);
+
+impl From<Channel> for HttpChannel {
+    fn from(channel: Channel) -> Self {
+        Self(channel)
+    }
+}
+
+impl<B> Service<http::Request<B>> for HttpChannel
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = http::Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<http::Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let request = request.map(Body::new);
+        if let Some(layered) = &self.0.layered {
+            return layered.service.call(request);
+        }
+        let channel = self.0.clone();
+        Box::pin(async move { Ok(send(&channel, request).await?) })
+    }
+}
+
+/// Among a request's extensions: it waits for a connection while the server cannot be reached.
+#[derive(Clone, Copy)]
+struct WaitsForReady;
+
+/// Sends a request over the channel's connections.
+async fn send(channel: &Channel, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
+    static NO_METHOD: Path = Path::new("");
+    let (mut parts, body) = request.into_parts();
+    if parts.uri.authority().is_none() {
+        let target = channel.target();
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let scheme = if target.is_https { "https" } else { "http" };
+        let uri = http::Uri::builder().scheme(scheme).authority(target.authority.as_str()).path_and_query(path);
+        let wrong = |error| Status::internal(format!("the request's URI is malformed: {error}"));
+        parts.uri = uri.build().map_err(wrong)?;
+    }
+    let (sender, receiver) = oneshot::channel();
+    let start = Start {
+        number: call::next_number(),
+        path: (&NO_METHOD).into(),
+        dialect: ClientDialect::http(),
+        form: Form::Http(Arc::new(HttpHead::streamed(&parts, body.is_end_stream()))),
+        metadata: Metadata::new(),
+        deadline: None,
+        waits_for_ready: parts.extensions.get::<WaitsForReady>().is_some(),
+        compression: None,
+        message_bytes_max: usize::MAX,
+        is_timed: false,
+        is_unread: false,
+        body: command::Body::Messages(Box::new(Chunks(body))),
+        reply_to: ReplyTo::Stream(sender),
+    };
+    let raw = call::attempt(channel, start, receiver).await.map_err(|failure| failure.status)?;
+    let Some(head) = raw.metadata.head() else { return Err(Status::internal("the answer has no head")) };
+    let mut response = http::Response::new(Body::answer(raw.inbox));
+    let status = http::StatusCode::from_u16(head.status_code().unwrap_or(0));
+    *response.status_mut() = status.map_err(|_| Status::internal("the answer's status is malformed"))?;
+    *response.headers_mut() = fields(head);
+    if channel.settings().http == HttpVersion::Http2 {
+        *response.version_mut() = http::Version::HTTP_2;
+    }
+    Ok(response)
+}
+
+/// The bytes of a body, on their way out.
+struct Chunks(Body);
+
+impl Outgoing for Chunks {
+    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, Status>> {
+        match ready!(Pin::new(&mut self.0).poll_frame(cx)) {
+            None => Poll::Ready(Ok(false)),
+            Some(Ok(frame)) => {
+                // Requests end without trailers in every protocol that is spoken here.
+                out.extend_from_slice(&frame.into_data().unwrap_or_default());
+                Poll::Ready(Ok(true))
+            }
+            Some(Err(error)) => Poll::Ready(Err(ended(&*error))),
+        }
+    }
+}
+
+/// A call on its way through the layers; ends with this if it is armed.
+pub(super) struct Task {
+    handle: JoinHandle<()>,
+    pub(super) armed: bool,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if self.armed {
+            self.handle.abort();
+        }
+    }
+}
+
+/// Makes a call through the layers. The answer of a stream comes while the caller reads it, so a task carries it.
+pub(super) fn spawn(layered: &Arc<Layered>, start: Start) -> Task {
+    let layered = Arc::clone(layered);
+    Task { handle: tokio::spawn(async move { run(&layered, start).await }), armed: true }
+}
+
+async fn run(layered: &Layered, mut start: Start) {
+    let fail = |start: Start, status: Status| {
+        let untouched = status.reach() == Reach::Untouched;
+        start.reply_to.fail(status, untouched);
+    };
+    let request = match request(&mut start, &layered.target, &layered.accepted, http::Version::HTTP_2) {
+        Ok(request) => request,
+        Err(status) => return fail(start, status),
+    };
+    let mut request = request.map(Body::new);
+    if start.waits_for_ready {
+        request.extensions_mut().insert(WaitsForReady);
+    }
+    let response = match layered.service.call(request).await {
+        Ok(response) => response,
+        Err(error) => {
+            let status = Status::of_layer(&*error);
+            return fail(start, status);
+        }
+    };
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let inbox = || Inbox::new(waker, layered.unread_bytes_max);
+    let Start { dialect, reply_to, message_bytes_max, is_timed, is_unread, .. } = start;
+    let answer = Answer::new(dialect, reply_to, message_bytes_max, (is_timed, is_unread), inbox);
+    receive(response, answer, true).await;
+}
