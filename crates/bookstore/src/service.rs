@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hosting::{Access, Error, Host, Open, Service, metrics};
+use hosting::{Error, Host, Open, Service, access::Scope, metrics};
 use quire_rpc::server::Builder;
 use tokio::{sync::watch, task::spawn_blocking};
 
@@ -10,7 +10,10 @@ use crate::{
     bookstore::Bookstore,
     grpc::{
         AdminService, ShopService,
-        wire::{admin_server::AdminServer, book_store_server::BookStoreServer},
+        wire::{
+            admin_server::{self, AdminServer},
+            book_store_server::BookStoreServer,
+        },
     },
     metrics::{Metrics, write},
     settings::Settings,
@@ -23,7 +26,6 @@ pub const FILE_NAME: &str = "bookstore.db";
 #[derive(Clone, Debug)]
 pub struct BookstoreService {
     store: Bookstore,
-    access: Access,
 }
 
 impl BookstoreService {
@@ -35,6 +37,8 @@ impl BookstoreService {
 
 impl Open for BookstoreService {
     type Settings = Settings;
+    const SCOPE: Scope = Scope::Shop;
+    const OPERATORS: &'static [&'static str] = &[admin_server::NAME];
 
     /// Opens the store's file, making it with the sample catalogue if there is none.
     async fn open(mut settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
@@ -45,11 +49,7 @@ impl Open for BookstoreService {
         let shown = store.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown.levels()));
         tracing::info!(books = store.books(), "the bookstore is open");
-        if matches!(host.access, Access::NoOne) {
-            let address = host.address;
-            tracing::warn!(%address, "bookstore.Admin is off: other machines can connect and admin.token is not set");
-        }
-        Ok(Self { store, access: host.access.clone() })
+        Ok(Self { store })
     }
 }
 
@@ -57,7 +57,7 @@ impl Service for BookstoreService {
     fn grpc(&self, builder: Builder) -> Builder {
         builder
             .add_service(BookStoreServer::new(ShopService::new(self.store.clone())))
-            .add_service(AdminServer::new(AdminService::new(self.store.clone(), self.access.clone())))
+            .add_service(AdminServer::new(AdminService::new(self.store.clone())))
     }
 
     fn healthy(&self) -> watch::Receiver<bool> {

@@ -3,7 +3,7 @@
 //!
 //! Must not know any service, nor where the values of settings come from.
 
-mod access;
+pub mod access;
 pub mod address;
 mod connections;
 mod error;
@@ -14,10 +14,11 @@ mod service;
 mod settings;
 mod units;
 
-pub use access::Access;
 pub use connections::{Connections, Wanted};
 pub use error::Error;
 pub use port::{Port, listen, listen_beside};
-pub use service::{Choice, Entry, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry};
+pub use service::{
+    Choice, Declared, Entry, Guard, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry,
+};
 pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
 pub use units::{Bytes, time};

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
 use crate::{
-    access::Access,
+    access::{Doors, Scope},
     connections::Connections,
     error::Error,
     metrics::Refusals,
@@ -33,8 +33,8 @@ pub struct Host<'a> {
     pub address: SocketAddr,
     /// Whether the main port speaks TLS only.
     pub is_tls: bool,
-    /// Which callers may act as operators.
-    pub access: Access,
+    /// Which callers may do what.
+    pub doors: Doors,
     /// How many connections each port may have.
     pub connections: Connections,
     /// The longest gRPC message, asked or answered.
@@ -48,12 +48,17 @@ pub struct Host<'a> {
 /// Makes the observer of a server with these methods.
 pub type Observe = Arc<dyn Fn(&Builder) -> Arc<dyn Observer> + Send + Sync>;
 
+/// Has a server for gRPC at this address ask its callers for what they need.
+pub type Guard = Arc<dyn Fn(Builder, SocketAddr) -> Builder + Send + Sync>;
+
 /// What a service that runs tasks or has ports of its own shares with the main port.
 pub struct Serving {
     /// Limits of the main port.
     pub limits: Limits,
     /// Makes what counts the calls of each server.
     pub observer: Observe,
+    /// Belongs around each server.
+    pub guard: Guard,
     /// Set if only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
     /// The runtimes of the threads that serve connections.
@@ -196,6 +201,15 @@ pub trait Open: Service + Sized {
     /// Its settings.
     type Settings: Settings;
 
+    /// What a caller's credential must be for, where one is needed. Without it a service does not compile.
+    const SCOPE: Scope;
+
+    /// Its gRPC services for operators alone; they need [`Scope::Admin`] instead.
+    const OPERATORS: &'static [&'static str] = &[];
+
+    /// Whether the main port serves it.
+    const IS_ON_MAIN_PORT: bool = true;
+
     /// The setting that turns the service off; `None` if it is always on.
     const ENABLED: Option<&'static str> = None;
 
@@ -203,8 +217,20 @@ pub trait Open: Service + Sized {
     fn open(settings: Self::Settings, host: &mut Host<'_>) -> impl Future<Output = Result<Self, Error>> + Send;
 }
 
+/// What callers of a service need.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared {
+    /// [`Open::SCOPE`].
+    pub scope: Scope,
+    /// [`Open::OPERATORS`].
+    pub operators: &'static [&'static str],
+}
+
 /// A service that is on, with its settings.
 pub trait Choice: Any + Send {
+    /// What callers need.
+    fn declared(&self) -> Declared;
+
     /// Opens the service.
     fn open<'a>(self: Box<Self>, host: &'a mut Host<'_>) -> Pending<'a, Result<Box<dyn Service>, Error>>;
 }
@@ -212,6 +238,10 @@ pub trait Choice: Any + Send {
 struct On<S: Open>(S::Settings);
 
 impl<S: Open> Choice for On<S> {
+    fn declared(&self) -> Declared {
+        Declared { scope: S::SCOPE, operators: S::OPERATORS }
+    }
+
     fn open<'a>(self: Box<Self>, host: &'a mut Host<'_>) -> Pending<'a, Result<Box<dyn Service>, Error>> {
         Box::pin(async move { Ok(Box::new(S::open(self.0, host).await?) as Box<dyn Service>) })
     }
@@ -246,11 +276,13 @@ pub const fn entry<S: Open>() -> Entry {
         read: |from| {
             let before = from.taken();
             let is_on = S::ENABLED.map_or(Ok(true), |key| from.switch(key, true))?;
+            from.read_open(S::SCOPE)?;
             let settings = S::Settings::read(from)?;
             if !is_on {
                 from.forget_since(before);
                 return Ok(None);
             }
+            from.shut_doors(before, S::IS_ON_MAIN_PORT, S::SCOPE);
             Ok(Some(Box::new(On::<S>(settings))))
         },
     }

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use crate::{
+    access::Scope,
     address,
     connections::Wanted,
     names::{did_you_mean, nearest, one_of},
@@ -56,12 +57,24 @@ pub struct Reader<'a> {
     ports: Vec<(&'static str, Port)>,
     connections: Wanted,
     is_tls: bool,
+    has_tokens: bool,
+    open: Vec<Scope>,
+    shut: Option<Refused>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads what is given.
     pub fn new(given: &'a Layers) -> Self {
-        Self { given, values: BTreeMap::new(), ports: Vec::new(), connections: Vec::new(), is_tls: false }
+        Self {
+            given,
+            values: BTreeMap::new(),
+            ports: Vec::new(),
+            connections: Vec::new(),
+            is_tls: false,
+            has_tokens: false,
+            open: Vec::new(),
+            shut: None,
+        }
     }
 
     /// Every setting read so far, with its value as TOML; `None` if it has none.
@@ -87,6 +100,53 @@ impl<'a> Reader<'a> {
     /// An error: the value must be something else. `want` completes "it must be".
     pub fn refuse(&self, key: &str, value: impl Display, want: impl Display) -> Refused {
         Refused(format!("{key} is '{value}', from {}; it must be {want}", self.source(key)))
+    }
+
+    /// Tells the readers of later settings that there are credentials for every scope.
+    pub fn set_tokens(&mut self, has_tokens: bool) {
+        self.has_tokens = has_tokens;
+    }
+
+    /// Reads whether `scope` is open to everyone.
+    pub fn read_open(&mut self, scope: Scope) -> Result<bool, Refused> {
+        let is_open = scope.open_setting().map_or(Ok(false), |key| self.switch(key, false))?;
+        self.open.extend(is_open.then_some(scope));
+        Ok(is_open)
+    }
+
+    /// Whether `scope` is open to everyone.
+    pub fn is_open(&self, scope: Scope) -> bool {
+        self.open.contains(&scope)
+    }
+
+    /// The scopes that are open to everyone.
+    pub fn open_scopes(&self) -> Vec<Scope> {
+        self.open.clone()
+    }
+
+    /// Notes a service that anyone on other machines could use. Its ports were read since `before`; the main port was
+    /// read first.
+    pub(crate) fn shut_doors(&mut self, before: (usize, usize), on_main: bool, scope: Scope) {
+        if self.shut.is_some() || self.has_tokens || self.open.contains(&scope) {
+            return;
+        }
+        let main = self.ports.first().filter(|_| on_main && before.0 > 0);
+        let reached =
+            main.into_iter().chain(&self.ports[before.0..]).find(|(_, port)| !port.address.ip().is_loopback());
+        let Some((key, port)) = reached else { return };
+        let open = scope.open_setting().unwrap_or_default();
+        self.shut = Some(Refused(format!(
+            "{key} is '{}', from {}, so that other machines could use {scope} without a credential: name a file of \
+             credentials in server.tokens (`quire token new --scope {scope}` makes its lines), or set {open}=true to let \
+             everyone in",
+            port.address,
+            self.source(key)
+        )));
+    }
+
+    /// Refuses services that anyone on other machines could use.
+    pub fn doors_are_shut(&mut self) -> Result<(), Refused> {
+        self.shut.take().map_or(Ok(()), Err)
     }
 
     /// Ports and bounds of connections read so far.
@@ -232,15 +292,16 @@ impl<'a> Reader<'a> {
         self.read(key, Vec::new(), parse, |items| (!items.is_empty()).then(|| quoted(&items.join(", "))))
     }
 
-    /// Text without a default. It is never shown, and is absent if it is empty.
+    /// Text or digits without a default. It is never shown.
     pub fn secret(&mut self, key: &'static str) -> Result<Option<String>, Refused> {
         let given = self.given.get(key);
-        if given.is_some_and(|given| !given.is_text) {
+        let is_wrong = |given: &Given| !given.is_text && !given.text.bytes().all(|byte| byte.is_ascii_digit());
+        if given.is_some_and(is_wrong) {
             return Err(self.refuse(key, HIDDEN, TEXT));
         }
         let value = given.map(|given| given.text.clone());
         self.values.insert(key, value.as_ref().map(|_| quoted("(set)")));
-        Ok(value.filter(|value| !value.is_empty()))
+        Ok(value)
     }
 
     /// A path without a default.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use hosting::{Access, Error, Host, Open, Service, Serving, metrics};
+use hosting::{Error, Host, Open, Service, Serving, access::Scope, metrics};
 use quire_rpc::{
     Status,
     server::{Builder, RefusedService},
@@ -42,7 +42,6 @@ pub const ADDRESS_FILE: &str = "kv.address";
 #[derive(Debug)]
 pub struct KvService {
     store: Result<KeyValue, Arc<str>>,
-    access: Access,
     /// What is written to which file once the server listens.
     announcement: Option<(PathBuf, String)>,
     /// Never turns true; health without a store.
@@ -51,6 +50,8 @@ pub struct KvService {
 
 impl Open for KvService {
     type Settings = Settings;
+    const SCOPE: Scope = Scope::Kv;
+    const OPERATORS: &'static [&'static str] = &[key_admin_service_server::NAME];
     const ENABLED: Option<&'static str> = Some("kv.enabled");
 
     /// Reads back what the data folder holds. If that cannot be read, the other services still start; but two servers
@@ -73,7 +74,7 @@ impl Open for KvService {
             write(page, &shown.as_ref().map(KeyValue::levels).unwrap_or_default())
         });
         let announcement = is_on_disk.then(|| (host.data.join(ADDRESS_FILE), url(host.address, host.is_tls)));
-        Ok(Self { store, access: host.access.clone(), announcement, unhealthy: watch::Sender::new(false) })
+        Ok(Self { store, announcement, unhealthy: watch::Sender::new(false) })
     }
 }
 
@@ -83,7 +84,7 @@ impl Service for KvService {
             Ok(store) => builder
                 .add_service(KeyValueServiceServer::new(PairsService::new(store.clone())))
                 .add_service(KeyRangeServiceServer::new(RangeService::new(store.clone())))
-                .add_service(KeyAdminServiceServer::new(AdminService::new(store.clone(), self.access.clone()))),
+                .add_service(KeyAdminServiceServer::new(AdminService::new(store.clone()))),
             Err(reason) => {
                 let status = Status::unavailable(reason.to_string());
                 let refused =

@@ -1,6 +1,6 @@
 //! The record queries as a service of a server: opened, served and loaded again. Must not hold a rule.
 
-use hosting::{Error, Host, Open, Pending, Service, Site, metrics};
+use hosting::{Error, Host, Open, Pending, Service, Site, access::Scope, metrics};
 use quire_rpc::server::Builder;
 use tokio::{sync::watch, task::spawn_blocking};
 
@@ -23,6 +23,7 @@ pub struct RecordsService {
 
 impl Open for RecordsService {
     type Settings = Settings;
+    const SCOPE: Scope = Scope::Records;
     const ENABLED: Option<&'static str> = Some("records.enabled");
 
     /// Loads the file.

@@ -3,7 +3,9 @@
 
 use std::{future, net::SocketAddr};
 
-use hosting::{Connections, Error, Host, Open, Pending, Route, Service, Serving, listen_beside, metrics};
+use hosting::{
+    Connections, Error, Host, Open, Pending, Route, Service, Serving, access::Scope, listen_beside, metrics,
+};
 use quire_rpc::{Server, health::HealthReporter, server::Builder};
 use tokio::net::TcpListener;
 
@@ -37,6 +39,7 @@ pub struct RpcGameService {
 
 impl Open for RpcGameService {
     type Settings = Settings;
+    const SCOPE: Scope = Scope::Play;
     const ENABLED: Option<&'static str> = Some("rpcgame.enabled");
 
     /// Takes the ports.
@@ -107,6 +110,8 @@ impl RpcGameService {
     /// Serves the game alone, with health and reflection, on its own port for gRPC.
     fn serve_grpc(&self, listener: TcpListener, serving: &mut Serving) {
         let (health, health_service) = HealthReporter::new();
+        // The listener was bound to an address.
+        let Ok(address) = listener.local_addr() else { return };
         let builder = self.grpc(Server::builder());
         for service in builder.services() {
             health.set_serving(service, true);
@@ -118,7 +123,8 @@ impl RpcGameService {
         limits.http2.connection_window_bytes = CONNECTION_WINDOW_BYTES;
         let builder = builder.add_service(health_service).reflection();
         let observer = (serving.observer)(&builder);
-        let builder = builder.limits(limits).observer(observer).workers(serving.workers.clone());
+        let builder =
+            (serving.guard)(builder, address).limits(limits).observer(observer).workers(serving.workers.clone());
         let server = match serving.tls.clone() {
             None => builder,
             Some(tls) => builder.tls(tls),

@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Makes a new data folder of the file that backup wrote
     Restore(RestoreArgs),
+    /// Makes a token for a client, and its line for the file server.tokens
+    Token(TokenArgs),
     /// Makes up data of any size
     Generate(GenerateArgs),
 }
@@ -97,6 +99,25 @@ impl ServeArgs {
     }
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub what: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Prints a new token, once, and its line for the file
+    New {
+        /// What it is for: shop, kv, records, play, tasks, metrics, admin, with commas between
+        #[arg(long, value_name = "SCOPES")]
+        scope: String,
+        /// Who has it, for logs
+        #[arg(long, value_name = "NAME", default_value = "client")]
+        name: String,
+    },
+}
+
 /// How a client reaches a server and how it prints; the same for `quire client` and `quire kv`.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectionArgs {
@@ -111,6 +132,9 @@ pub(crate) struct ConnectionArgs {
     /// purchase without an answer is asked for again until --timeout is over
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub retries: u32,
+    /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
+    #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
     /// Certificates in PEM that vouch for the server's; needed for an https:// address
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,

@@ -23,6 +23,7 @@ mod shell;
 mod signals;
 mod table;
 mod telemetry;
+mod token;
 mod transport;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         cli::Command::Export(args) => data::export(&args),
         cli::Command::Backup(args) => backup::backup(&args),
         cli::Command::Restore(args) => backup::restore(&args),
+        cli::Command::Token(args) => token::command(&args),
         cli::Command::Generate(args) => data::generate(&args.what),
     };
     done.unwrap_or_else(|error| {

@@ -10,7 +10,8 @@ use std::{
 use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use hosting::{
-    Access, Choice, Error, Host, Service,
+    Choice, Error, Host, Service,
+    access::{Credentials, Doors},
     metrics::{self, Refusals},
 };
 use prometheus_client::registry::Registry;
@@ -19,7 +20,7 @@ use tokio::{runtime::Builder, signal::unix, sync::watch, task::JoinHandle};
 
 use crate::{
     cli::ServeArgs,
-    config::{Config, Hosts},
+    config::Config,
     console,
     descriptors::Descriptors,
     http::Services,
@@ -59,6 +60,9 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let Signals { stop: mut asked, reload } = Signals::install()?;
     // Before any service, so that a server with a wrong file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
+    let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
+    let credentials = Credentials::open(config.tokens, config.admin_token.as_deref())?;
+    let doors = Doors::new(Arc::new(credentials), config.open);
     let listener = hosting::listen(config.listen, "--listen").await.map_err(plain)?;
     let address = listener.local_addr()?;
     let descriptors = Descriptors::raised();
@@ -77,13 +81,14 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         data: config.data,
         address,
         is_tls: tls.is_some(),
-        access: Access::new(config.admin_token, address),
+        doors: doors.clone(),
         connections: connections.clone(),
         message_bytes_max: config.limits.message_bytes_max,
         refusals: refusals.clone(),
         metrics: ours,
     };
     let opened_at = Instant::now();
+    let declared = config.services.iter().map(|service| service.declared()).collect();
     let services = tokio::select! {
         opened = open(config.services, host) => opened?,
         reason = asked.asked() => {
@@ -100,15 +105,29 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         ..config.limits
     };
     let cors = Cors::origins(config.cors_origins);
-    let hosts = Hosts::of(address, &config.hosts);
-    let (compression, threads) = (config.compression, config.threads);
-    let front = Front { services, limits, metrics: registry, refusals, tls, hosts, cors, compression, threads };
+    if has_credentials && tls.is_none() && !address.ip().is_loopback() {
+        tracing::warn!(%address, "tokens come in clear text here: set tls.certificate and tls.key, or have a proxy speak TLS");
+    }
+    let front = Front {
+        services,
+        declared,
+        doors: doors.clone(),
+        address,
+        limits,
+        metrics: registry,
+        refusals,
+        tls,
+        hosts: config.hosts,
+        cors,
+        compression: config.compression,
+        threads: config.threads,
+    };
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let services = Arc::clone(transport.services());
     let mut serving = tokio::spawn(transport.serve(listener));
     descriptors.log(&config.connections, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
-    let reloading = tokio::spawn(reload_when_told(reload, Arc::clone(&services), certificate));
+    let reloading = tokio::spawn(reload_when_told(reload, Arc::clone(&services), certificate, doors));
     let reason = tokio::select! {
         reason = told_to_stop(&services, &mut asked) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
@@ -134,9 +153,15 @@ fn plain(error: Error) -> anyhow::Error {
     anyhow::Error::from_boxed(error)
 }
 
-/// Has the services read their files again at each SIGHUP, and the server its certificate.
-async fn reload_when_told(mut hangup: unix::Signal, services: Services, certificate: Option<Arc<Certificate>>) {
+/// Has the services read their files again at each SIGHUP, and the server its certificate and tokens.
+async fn reload_when_told(
+    mut hangup: unix::Signal,
+    services: Services,
+    certificate: Option<Arc<Certificate>>,
+    doors: Doors,
+) {
     while hangup.recv().await.is_some() {
+        doors.reload();
         if let Some(certificate) = &certificate {
             certificate.reload();
         }

@@ -13,6 +13,8 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
+use hosting::access::Gate;
+use quire_rpc::Peer;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
@@ -44,6 +46,8 @@ pub(crate) enum Closed {
     Finished,
     /// A line that is no task.
     BadLine(BadLine),
+    /// No token, or one that does not admit to tasks.
+    Denied(String),
     /// Nothing was asked for too long.
     Idle,
     /// Replies were left unread for too long.
@@ -62,6 +66,7 @@ impl Closed {
         match self {
             Self::Finished => "finished",
             Self::BadLine(_) => "bad line",
+            Self::Denied(_) => "denied",
             Self::Idle => "idle",
             Self::Unread => "unread",
             Self::Drained => "drained",
@@ -74,6 +79,7 @@ impl Closed {
     pub(crate) fn details(&self) -> Option<&dyn std::fmt::Display> {
         match self {
             Self::BadLine(bad) => Some(bad),
+            Self::Denied(why) => Some(why),
             Self::Broken(error) => Some(error),
             _ => None,
         }
@@ -89,11 +95,16 @@ enum Answer {
 }
 
 /// Serves a client until either side ends the connection.
-pub(crate) async fn serve<S>(stream: S, runner: Arc<Runner>, mut stop: watch::Receiver<bool>) -> Closed
+pub(crate) async fn serve<S>(
+    stream: S,
+    runner: Arc<Runner>,
+    asked: Option<Box<(Gate, Peer)>>,
+    mut stop: watch::Receiver<bool>,
+) -> Closed
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut connection = Connection::new(stream, runner);
+    let mut connection = Connection::new(stream, runner, asked);
     let mut timer = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
     let mut stopped = pin!(stop.wait_for(|stop| *stop));
     std::future::poll_fn(|context| {
@@ -125,6 +136,8 @@ struct Connection<S> {
     runner: Arc<Runner>,
     lines: Lines,
     form: Form,
+    /// A credential is asked for before the first task.
+    asked: Option<Box<(Gate, Peer)>>,
     /// Bytes that were read and not yet cut into lines.
     input: Vec<u8>,
     /// Requests whose reply is not due yet, oldest first, each with its place until the reply is written.
@@ -141,12 +154,13 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(stream: S, runner: Arc<Runner>) -> Self {
+    fn new(stream: S, runner: Arc<Runner>, asked: Option<Box<(Gate, Peer)>>) -> Self {
         Self {
             stream,
             lines: Lines::new(runner.limits.line_bytes),
             runner,
             form: Form::default(),
+            asked,
             input: Vec::new(),
             waiting: FuturesOrdered::new(),
             output: Vec::new(),
@@ -277,7 +291,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn take_line(&mut self, line: Line, place: Place) {
+        if let Some((gate, peer)) = self.asked.as_deref()
+            && line != Line::Hello
+        {
+            let token = if let Line::Token(token) = &line { Some(token.as_bytes()) } else { None };
+            match gate.admit(token, peer) {
+                Ok(_) => self.asked = None,
+                Err(denied) => {
+                    let denied = Closed::Denied(format!("{denied:?}"));
+                    return self.end(denied);
+                }
+            }
+        }
         match line {
+            Line::Token(_) => {}
             Line::Task(task) => self.take_task(task, place),
             Line::Hello => self.form = Form::Text,
             Line::Bad(bad) => {

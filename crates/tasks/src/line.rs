@@ -8,6 +8,9 @@ use std::fmt;
 
 use crate::task::{Kind, Task};
 
+/// What a client shows before its first task where a credential is asked for.
+const TOKEN: &str = "TOKEN ";
+
 /// Asks for text replies.
 const HELLO: &str = "HELLO 2";
 
@@ -18,6 +21,8 @@ pub enum Line {
     Task(Task),
     /// The client wants text replies from here on.
     Hello,
+    /// A credential; no answer, and nothing to do where none is asked for.
+    Token(String),
     /// Not a task.
     Bad(BadLine),
 }
@@ -81,6 +86,9 @@ pub fn parse(line: &[u8]) -> Line {
     let text = text.trim();
     if text == HELLO {
         return Line::Hello;
+    }
+    if let Some(token) = text.strip_prefix(TOKEN) {
+        return Line::Token(token.trim().to_owned());
     }
     // Both exist in any line: splitting gives at least one field.
     let first = text.split(':').next().unwrap_or_default();

@@ -3,6 +3,8 @@
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
+use hosting::access::Gate;
+use quire_rpc::{Peer, rustls::ServerConfig};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -10,6 +12,8 @@ use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
 };
+
+use tokio_rustls::TlsAcceptor;
 
 use crate::{
     connection::{self, Closed},
@@ -19,6 +23,9 @@ use crate::{
     socket::prepare,
 };
 
+/// The longest that a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Pause after an error of the system, as when too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -27,6 +34,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Server {
     runner: Arc<Runner>,
     connections: Arc<Semaphore>,
+    gate: Option<Gate>,
+    /// Set if only TLS is spoken.
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Server {
@@ -36,7 +46,15 @@ impl Server {
         Self {
             runner: Arc::new(Runner::new(settings, metrics, cpu_threads)),
             connections: Arc::new(Semaphore::new(connections_max)),
+            gate: None,
+            tls: None,
         }
+    }
+
+    /// Asks clients for what `gate` asks, and speaks TLS if `tls` is there.
+    #[must_use]
+    pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
+        Self { gate: Some(gate).filter(Gate::asks), tls, ..self }
     }
 
     /// Serves on the current thread until `stop` turns true; then accepts no more, answers what is in flight, and
@@ -76,8 +94,40 @@ impl Server {
             let _place = place;
             // If the system refuses, the first write fails with the reason.
             let _ = prepare(&stream);
-            server.talk(stream, peer, stop).await;
+            server.begin(stream, peer, stop).await;
         });
+    }
+
+    async fn begin(&self, stream: TcpStream, address: SocketAddr, stop: watch::Receiver<bool>) {
+        match self.tls.clone() {
+            None => {
+                let asked = self.asked(address, Vec::new());
+                self.serve_one(stream, address, asked, stop).await;
+            }
+            // In a box: a connection in clear has no room for TLS.
+            Some(tls) => Box::pin(self.begin_tls(TlsAcceptor::from(tls), stream, address, stop)).await,
+        }
+    }
+
+    async fn begin_tls(&self, tls: TlsAcceptor, stream: TcpStream, address: SocketAddr, stop: watch::Receiver<bool>) {
+        match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                let asked = self.asked(address, shown.iter().map(|der| der.to_vec()).collect());
+                self.serve_one(stream, address, asked, stop).await;
+            }
+            Ok(Err(error)) => tracing::info!(peer = %address, %error, "a task connection has no TLS"),
+            Err(_) => tracing::info!(peer = %address, "a task connection has no TLS in time"),
+        }
+    }
+
+    /// What a client is asked for, and what is known of it.
+    fn asked(&self, address: SocketAddr, certificates: Vec<Vec<u8>>) -> Option<Box<(Gate, Peer)>> {
+        let gate = self.gate.clone()?;
+        let mut peer = Peer::default();
+        peer.address = Some(address);
+        peer.certificates = certificates.into_iter().map(Into::into).collect();
+        Some(Box::new((gate, peer)))
     }
 
     /// Serves one client on any connection; returns why it ended, as metrics name it.
@@ -85,8 +135,21 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        self.serve_one(stream, peer, None, stop).await
+    }
+
+    async fn serve_one<S>(
+        &self,
+        stream: S,
+        peer: impl Display,
+        asked: Option<Box<(Gate, Peer)>>,
+        stop: watch::Receiver<bool>,
+    ) -> &'static str
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let counted = self.runner.metrics.connection();
-        let closed = connection::serve(stream, Arc::clone(&self.runner), stop).await;
+        let closed = connection::serve(stream, Arc::clone(&self.runner), asked, stop).await;
         log(&peer, &closed);
         let reason = closed.name();
         counted.close(reason);

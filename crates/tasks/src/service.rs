@@ -2,7 +2,11 @@
 
 use std::{io, net::SocketAddr, thread};
 
-use hosting::{Error, Host, Open, Route, Service, Serving, listen_beside};
+use hosting::{
+    Error, Host, Open, Route, Service, Serving,
+    access::{Doors, Scope},
+    listen_beside,
+};
 use tokio::{
     net::TcpListener,
     runtime::{Builder, Runtime},
@@ -18,10 +22,13 @@ pub struct TasksService {
     metrics: Metrics,
     /// `None` if another program has the default port, and once the service has started.
     listener: Option<TcpListener>,
+    doors: Doors,
 }
 
 impl Open for TasksService {
     type Settings = Settings;
+    const SCOPE: Scope = Scope::Tasks;
+    const IS_ON_MAIN_PORT: bool = false;
     const ENABLED: Option<&'static str> = Some("tasks.enabled");
 
     /// Takes the port.
@@ -30,7 +37,7 @@ impl Open for TasksService {
         *connections = host.connections.granted("tasks.connections", *connections);
         let how = "--tasks-listen, or set tasks.enabled=false";
         let listener = listen_beside(settings.listen, "tasks are not served", how).await?;
-        Ok(Self { settings, metrics: Metrics::register(host.metrics), listener })
+        Ok(Self { settings, metrics: Metrics::register(host.metrics), listener, doors: host.doors.clone() })
     }
 }
 
@@ -53,6 +60,8 @@ impl Service for TasksService {
         let runtimes = (0..self.settings.threads).map(runtime).collect::<io::Result<Vec<Runtime>>>()?;
         let Some(first) = runtimes.first() else { return Ok(()) };
         let server = Server::new(&self.settings, self.metrics.clone(), first.handle().clone());
+        let tls = serving.tls.clone().filter(|_| !address.ip().is_loopback());
+        let server = server.guarded(self.doors.gate(Some(Scope::Tasks), address), tls);
         for (number, runtime) in runtimes.into_iter().enumerate() {
             let (server, listener, stop) = (server.clone(), listener.try_clone()?, serving.stop.clone());
             let ended = serve(number, runtime, server, listener, stop)?;

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use hosting::Access;
 use quire_rpc::{Request, Response, Status};
 
 use super::token::page_size;
@@ -24,24 +23,18 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct AdminService {
     store: Bookstore,
-    access: Access,
 }
 
 impl AdminService {
-    /// Serves `store` to the callers that `access` admits.
-    pub fn new(store: Bookstore, access: Access) -> Self {
-        Self { store, access }
-    }
-
-    fn admit<T>(&self, request: Request<T>) -> Result<T, Status> {
-        self.access.check(request.metadata())?;
-        Ok(request.into_inner())
+    /// Serves `store`; who may call is the server's to know.
+    pub fn new(store: Bookstore) -> Self {
+        Self { store }
     }
 }
 
 impl Admin for AdminService {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListReply>, Status> {
-        let request = self.admit(request)?;
+        let request = request.into_inner();
         let after =
             token(&request.page_token)?.map(BookId::new).map(|id| id.ok_or_else(|| bad_token(&request.page_token)));
         let page = self.store.list(after.transpose()?, page_size(request.page_size)?).await?;
@@ -50,14 +43,14 @@ impl Admin for AdminService {
     }
 
     async fn restock(&self, request: Request<RestockRequest>) -> Result<Response<RestockReply>, Status> {
-        let amount = self.admit(request)?.amount.unwrap_or(RESTOCK_DEFAULT.cast_signed());
+        let amount = request.into_inner().amount.unwrap_or(RESTOCK_DEFAULT.cast_signed());
         let done = self.store.restock(amount.into()).await?;
         let books_raised = i64::try_from(done.books_raised).unwrap_or(i64::MAX);
         Ok(Response::new(RestockReply { books_raised, amount }))
     }
 
     async fn update_price(&self, request: Request<UpdatePriceRequest>) -> Result<Response<UpdatePriceReply>, Status> {
-        let request = self.admit(request)?;
+        let request = request.into_inner();
         let id = BookId::from_wire(request.id)?;
         let cents =
             request.price_cents.ok_or_else(|| Fault::invalid("price_cents", "absent", "the new price in cents"))?;
@@ -75,7 +68,7 @@ impl Admin for AdminService {
     }
 
     async fn log(&self, request: Request<LogRequest>) -> Result<Response<LogReply>, Status> {
-        let request = self.admit(request)?;
+        let request = request.into_inner();
         let before = token(&request.page_token)?.unwrap_or(i64::MAX);
         if before < 1 {
             return Err(bad_token(&request.page_token).into());
@@ -88,7 +81,7 @@ impl Admin for AdminService {
     type TailLogStream = Pin<Box<dyn Stream<Item = Result<LogEntry, Status>> + Send>>;
 
     async fn tail_log(&self, request: Request<TailLogRequest>) -> Result<Response<Self::TailLogStream>, Status> {
-        let after = self.admit(request)?.after_number;
+        let after = request.into_inner().after_number;
         let tail = self.store.tail(after)?;
         Ok(Response::new(Box::pin(entries(tail))))
     }

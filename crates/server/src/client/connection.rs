@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::bail;
 use hosting::address::Target;
-use quire_rpc::client::{Channel, Settings};
+use quire_rpc::{
+    Request,
+    client::{Channel, Settings},
+};
 
 use crate::{cli::ConnectionArgs, config, screen, transport::tls};
 
@@ -41,7 +44,17 @@ pub(crate) fn open(args: &ConnectionArgs, address: &str, connect_timeout: Durati
         let own = args.certificate.as_deref().zip(args.key_file.as_deref());
         channel = channel.tls(tls::client(ca, own)?)?;
     }
-    Ok(channel.connect_lazy()?)
+    let channel = channel.connect_lazy()?;
+    let Some(token) = &args.token else { return Ok(channel) };
+    let value = format!("Bearer {token}");
+    if value.bytes().any(|byte| !(b' '..=b'~').contains(&byte)) {
+        bail!("--token has characters that no token has");
+    }
+    Ok(channel.intercepted(move |_: &str, request: &mut Request<()>| {
+        // Its characters were checked.
+        let _ = request.metadata_mut().insert("authorization", &value);
+        Ok(())
+    }))
 }
 
 /// The words of a command line that reach the same server, quoted for a shell.

@@ -8,7 +8,7 @@ mod sources;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use hosting::{Choice, Layers, Open, Reader, Refused, Wanted};
+use hosting::{Choice, Layers, Open, Reader, Refused, Wanted, access::Scope};
 use quire_rpc::{Encoding, Limits};
 
 pub(crate) use self::hosts::Hosts;
@@ -41,6 +41,10 @@ pub(crate) struct Config {
     pub cors_origins: Vec<String>,
     /// How answers are compressed for clients that accept it.
     pub compression: Option<Encoding>,
+    /// The file of credentials.
+    pub tokens: Option<PathBuf>,
+    /// What needs no credential.
+    pub open: Vec<Scope>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
     /// The services that are on.
@@ -127,11 +131,15 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let filter = from.text("log.level", "info")?;
     telemetry::check(&filter).map_err(|want| from.refuse("log.level", &filter, want))?;
     let json = from.choice("log.format", &[("text", false), ("json", true)])?;
+    let tokens = from.path("server.tokens")?.filter(|path| !path.as_os_str().is_empty());
+    from.set_tokens(tokens.is_some());
+    from.read_open(Scope::Metrics)?;
     let mut services = Vec::new();
     for entry in SERVICES {
         services.extend(entry.read(from)?);
     }
     from.ports_differ()?;
+    from.doors_are_shut()?;
     let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
     let connections = from.connections_wanted();
     Ok(Config {
@@ -145,6 +153,8 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         hosts,
         cors_origins,
         compression,
+        tokens,
+        open: from.open_scopes(),
         admin_token,
         log,
         services,

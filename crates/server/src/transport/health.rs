@@ -4,8 +4,9 @@ use hosting::Service;
 use quire_rpc::health::HealthReporter;
 use tokio::{sync::watch, task::JoinSet};
 
-/// The method that tells it.
+/// The methods that tell it.
 pub(super) const CHECK: &str = "/grpc.health.v1.Health/Check";
+pub(super) const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 /// The name of the server as a whole.
 const SERVER: &str = "";

@@ -3,6 +3,7 @@
 
 pub(crate) mod certificate;
 mod counts;
+mod doors;
 mod health;
 mod threads;
 pub(crate) mod tls;
@@ -14,7 +15,8 @@ use std::{
 };
 
 use hosting::{
-    Error, Observe, Route, Service, Serving, Site,
+    Declared, Error, Guard, Observe, Route, Service, Serving, Site,
+    access::{Doors, Scope},
     metrics::{self, Refusals},
 };
 use prometheus_client::registry::Registry;
@@ -26,7 +28,7 @@ use quire_rpc::{
 };
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
-use self::{counts::Counts, health::Health, threads::Threads, watch::Watch};
+use self::{counts::Counts, doors::Scopes, health::Health, threads::Threads, watch::Watch};
 use crate::{
     config::Hosts,
     contract,
@@ -42,14 +44,19 @@ const COMPRESSED_BYTES_MIN: usize = 1024;
 /// What is served, and how.
 pub(crate) struct Front {
     pub services: Vec<Box<dyn Service>>,
+    /// What callers of each service need, in the same order.
+    pub declared: Vec<Declared>,
+    pub doors: Doors,
+    /// The main port's address.
+    pub address: SocketAddr,
     pub limits: Limits,
     /// Everything that is counted.
     pub metrics: Registry,
     pub refusals: Refusals,
     /// Set if only TLS is spoken.
     pub tls: Option<Arc<ServerConfig>>,
-    /// By which hosts the server goes; any, if `None`.
-    pub hosts: Option<Hosts>,
+    /// Names by which ports on loopback go.
+    pub hosts: Vec<String>,
     /// Which web pages may call.
     pub cors: Cors,
     /// How answers are compressed for clients that accept it.
@@ -72,9 +79,10 @@ pub(crate) struct Transport {
 impl Transport {
     /// Starts the threads and the services; the server stops when `stop` turns true.
     pub(crate) fn start(front: Front, stop: Receiver<bool>) -> Result<Self, Error> {
-        let Front { mut services, limits, mut metrics, refusals, tls, hosts, cors, compression, threads } = front;
+        let Front { mut services, declared, doors, address, limits, mut metrics, refusals, tls, .. } = front;
+        let (hosts, cors, compression, threads) = (front.hosts, front.cors, front.compression, front.threads);
         let threads = Threads::start(threads)?;
-        let (builder, health) = grpc(&services);
+        let (builder, health, mut scopes) = grpc(&services, &declared);
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
         count(&mut metrics, &counts, &server, &refusals);
@@ -82,10 +90,24 @@ impl Transport {
         let counted = observer(&builder);
         let builder = builder.limits(limits.clone()).observer(counted).workers(threads.handles());
         let ports: Vec<Route<SocketAddr>> = services.iter().flat_map(|service| service.ports()).collect();
-        let site = services.iter().fold(Site::default(), |site, service| site.and(service.http()));
+        let mut site = Site::default();
+        for (service, declared) in services.iter().zip(&declared) {
+            let own = service.http();
+            scopes.add_pages(own.pages.iter().map(|(path, _)| *path), declared.scope);
+            site = site.and(own);
+        }
+        scopes.add_pages(["/metrics"], Scope::Metrics);
+        let guard = guard(scopes.clone(), doors.clone(), hosts);
         let workers = threads.handles();
-        let mut serving =
-            Serving { limits, observer, tls: tls.clone(), workers, stop: stop.clone(), tasks: JoinSet::new() };
+        let mut serving = Serving {
+            limits,
+            observer,
+            guard: Arc::clone(&guard),
+            tls: tls.clone(),
+            workers,
+            stop: stop.clone(),
+            tasks: JoinSet::new(),
+        };
         for service in &mut services {
             service.start(&mut serving)?;
         }
@@ -93,15 +115,13 @@ impl Transport {
         let site = contract::add_to(http::site(Arc::clone(&services), metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
+        let pages = doors::guard_pages(pages, &scopes, &doors, address);
         let builder = ALWAYS_ANSWERED.into_iter().fold(builder.http(pages).cors(cors), Builder::always_answer);
         let builder = match compression {
             None => builder,
             Some(encoding) => builder.compress(encoding, COMPRESSED_BYTES_MIN),
         };
-        let builder = match hosts {
-            None => builder,
-            Some(hosts) => builder.hosts(move |host| hosts.has(host)),
-        };
+        let builder = guard(builder, address);
         let built = match tls {
             None => builder,
             Some(tls) => builder.tls(tls),
@@ -133,17 +153,30 @@ impl Transport {
     }
 }
 
-/// The services with health and reflection.
-fn grpc(services: &[Box<dyn Service>]) -> (Builder, Health) {
+/// Puts around a server what each port has: which hosts it goes by, and what its callers need.
+fn guard(scopes: Scopes, doors: Doors, names: Vec<String>) -> Guard {
+    Arc::new(move |builder, address| {
+        let builder = doors::guard(builder, &scopes, &doors, address);
+        match Hosts::of(address, &names) {
+            None => builder,
+            Some(hosts) => builder.hosts(move |host| hosts.has(host)),
+        }
+    })
+}
+
+/// The services with health and reflection, and the scopes of their methods.
+fn grpc(services: &[Box<dyn Service>], declared: &[Declared]) -> (Builder, Health, Scopes) {
+    let mut scopes = Scopes::default();
     let (reporter, health_service) = HealthReporter::new();
     let mut health = Health::new(reporter);
     let mut builder = Server::builder();
-    for service in services {
+    for (service, declared) in services.iter().zip(declared) {
         let before = builder.services().len();
         builder = service.grpc(builder);
         health.watch(&**service, &builder.services()[before..]);
+        scopes.add_services(&builder.services()[before..], declared);
     }
-    (builder.add_service(health_service).reflection(), health)
+    (builder.add_service(health_service).reflection(), health, scopes)
 }
 
 /// Makes observers that count into `counts`.

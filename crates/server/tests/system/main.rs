@@ -36,4 +36,5 @@ mod settings;
 mod shutdown;
 mod tasks;
 mod terminal;
+mod tokens;
 mod two_servers;

@@ -1,0 +1,108 @@
+//! How often each address may offer a token that is wrong. Must not know tokens.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Wrong tokens at once; then one for each [`PAUSE`].
+const BURST: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Addresses that are remembered; all further ones count together.
+const ADDRESSES_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: u32,
+    at: Instant,
+}
+
+impl Bucket {
+    const fn full(now: Instant) -> Self {
+        Self { left: BURST, at: now }
+    }
+
+    fn refilled(self, now: Instant) -> Self {
+        let pauses = now.duration_since(self.at).as_secs() / PAUSE.as_secs();
+        let pauses = u32::try_from(pauses).unwrap_or(BURST);
+        let left = self.left.saturating_add(pauses).min(BURST);
+        Self { left, at: if left == BURST { now } else { self.at + PAUSE * pauses } }
+    }
+}
+
+/// The wrong tokens of late, by address.
+#[derive(Debug, Default)]
+pub(super) struct Guesses(Mutex<HashMap<Option<IpAddr>, Bucket>>);
+
+impl Guesses {
+    /// Whether the address may offer another.
+    pub(super) fn may(&self, address: Option<IpAddr>, now: Instant) -> bool {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = known(&buckets, address);
+        buckets.get_mut(&key).is_none_or(|bucket| {
+            *bucket = bucket.refilled(now);
+            bucket.left > 0
+        })
+    }
+
+    /// The address has offered a wrong one; returns how many more it may offer now.
+    pub(super) fn wrong(&self, address: Option<IpAddr>, now: Instant) -> u32 {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= ADDRESSES_MAX {
+            buckets.retain(|_, bucket| bucket.refilled(now).left < BURST);
+        }
+        let key = known(&buckets, address);
+        let bucket = buckets.entry(key).or_insert_with(|| Bucket::full(now));
+        *bucket = bucket.refilled(now);
+        bucket.left = bucket.left.saturating_sub(1);
+        bucket.left
+    }
+}
+
+/// What an address is counted under: one caller may have all addresses of an IPv6 network.
+fn known(buckets: &HashMap<Option<IpAddr>, Bucket>, address: Option<IpAddr>) -> Option<IpAddr> {
+    let key = address.map(|address| match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    });
+    if buckets.contains_key(&key) || buckets.len() < ADDRESSES_MAX { key } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ADDRESSES_MAX, BURST, Duration, Guesses, Instant, IpAddr};
+
+    #[test]
+    fn an_address_that_guesses_must_wait_and_others_need_not() {
+        let (guesses, now) = (Guesses::default(), Instant::now());
+        let (bad, good): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        for _ in 0..BURST {
+            assert!(guesses.may(Some(bad), now));
+            guesses.wrong(Some(bad), now);
+        }
+        assert!(!guesses.may(Some(bad), now) && guesses.may(Some(good), now));
+        let later = now + Duration::from_secs(1);
+        assert!(guesses.may(Some(bad), later));
+        assert_eq!(guesses.wrong(Some(bad), later), 0);
+        assert!(!guesses.may(Some(bad), later) && guesses.may(Some(bad), later + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn no_number_of_addresses_takes_more_memory() {
+        let (guesses, now) = (Guesses::default(), Instant::now());
+        for address in 0..20_000_u32 {
+            guesses.wrong(Some(IpAddr::from(address.to_be_bytes())), now);
+        }
+        assert!(guesses.0.lock().unwrap().len() <= ADDRESSES_MAX + 1);
+        assert!(!guesses.may(Some([200, 0, 0, 1].into()), now), "the others share what is left");
+        let network = |last| Some(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
+        let guesses = Guesses::default();
+        for _ in 0..BURST {
+            guesses.wrong(network(1), now);
+        }
+        assert!(!guesses.may(network(2), now));
+    }
+}

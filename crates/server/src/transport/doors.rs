@@ -1,0 +1,158 @@
+//! Asks callers over HTTP for what they need: each method and path for the scope of its service. Must not know any
+//! service; it is told what each declares.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use axum::{
+    Router,
+    extract::Request as HttpRequest,
+    http::{StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+};
+use hosting::{
+    Declared,
+    access::{Denied, Doors, Gate, Scope},
+};
+use quire_rpc::{Peer, Request, Status, server::Builder};
+
+/// What any caller may ask for.
+const OPEN: [&str; 2] = ["/healthz", super::health::CHECK];
+
+/// The scopes of gRPC services and of paths.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scopes {
+    services: HashMap<String, Scope>,
+    pages: HashMap<&'static str, Scope>,
+}
+
+impl Scopes {
+    /// The gRPC services `names` belong to a service that declares this.
+    pub(super) fn add_services(&mut self, names: &[String], declared: &Declared) {
+        for name in names {
+            let scope = if declared.operators.contains(&name.as_str()) { Scope::Admin } else { declared.scope };
+            self.services.insert(name.clone(), scope);
+        }
+    }
+
+    pub(super) fn add_pages(&mut self, paths: impl IntoIterator<Item = &'static str>, scope: Scope) {
+        self.pages.extend(paths.into_iter().map(|path| (path, scope)));
+    }
+}
+
+/// The scopes of one port, and what it asks for each.
+#[derive(Debug)]
+struct Port {
+    scopes: Scopes,
+    gates: Vec<Gate>,
+}
+
+impl Port {
+    fn new(scopes: Scopes, doors: &Doors, address: SocketAddr) -> Arc<Self> {
+        let gates = Scope::ALL.map(Some).into_iter().chain([None]).map(|scope| doors.gate(scope, address));
+        Arc::new(Self { scopes, gates: gates.collect() })
+    }
+
+    fn gate(&self, scope: Option<Scope>) -> Option<&Gate> {
+        self.gates.iter().find(|gate| gate.scope() == scope)
+    }
+
+    fn asks(&self) -> bool {
+        self.gates.iter().any(Gate::asks)
+    }
+}
+
+/// Has a server ask for credentials, if it needs any.
+pub(super) fn guard(builder: Builder, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Builder {
+    let port = Port::new(scopes.clone(), doors, address);
+    if !port.asks() {
+        return builder;
+    }
+    builder.interceptor(move |method: &str, request: &mut Request<()>| check(&port, method, request))
+}
+
+fn check(port: &Port, method: &str, request: &Request<()>) -> Result<(), Status> {
+    if OPEN.contains(&method) || method == super::health::WATCH {
+        return Ok(());
+    }
+    let service = method.trim_start_matches('/').split('/').next().unwrap_or_default();
+    let Some(gate) = port.gate(port.scopes.services.get(service).copied()) else { return Ok(()) };
+    let sent = request.metadata().get("authorization").and_then(|value| bearer(value.as_bytes()));
+    let nowhere = Peer::default();
+    let peer = request.peer().unwrap_or(&nowhere);
+    match gate.admit(sent, peer) {
+        Ok(name) => {
+            if gate.scope() == Some(Scope::Admin) {
+                let id = request.metadata().get("x-request-id");
+                tell_operator(method, name.as_deref(), peer, id);
+            }
+            Ok(())
+        }
+        Err(denied) => {
+            let told = gate.told(&denied);
+            Err(match denied {
+                Denied::Scope(_) => Status::permission_denied(told),
+                Denied::Guessing => Status::resource_exhausted(told),
+                Denied::Missing | Denied::Wrong | Denied::Off => Status::unauthenticated(told),
+            })
+        }
+    }
+}
+
+/// What operators do is logged with who did it.
+fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let request = id.map_or_else(|| NEXT.fetch_add(1, Relaxed).to_string(), |id| id.escape_debug().take(64).collect());
+    let (credential, peer) = (name.unwrap_or("none needed"), peer.address.map(tracing::field::display));
+    tracing::info!(method, credential, peer, request, "an operator's action");
+}
+
+/// Has pages ask for credentials, if they need any.
+pub(super) fn guard_pages(router: Router, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Router {
+    let port = Port::new(scopes.clone(), doors, address);
+    if !port.asks() {
+        return router;
+    }
+    router.layer(middleware::from_fn(move |request: HttpRequest, next: Next| {
+        let port = Arc::clone(&port);
+        async move {
+            match check_page(&port, &request) {
+                Ok(()) => next.run(request).await,
+                Err(refusal) => *refusal,
+            }
+        }
+    }))
+}
+
+fn check_page(port: &Port, request: &HttpRequest) -> Result<(), Box<Response>> {
+    let path = request.uri().path();
+    if OPEN.contains(&path) {
+        return Ok(());
+    }
+    let Some(gate) = port.gate(port.scopes.pages.get(path).copied()) else { return Ok(()) };
+    let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    let nowhere = Arc::default();
+    let peer: &Arc<Peer> = request.extensions().get().unwrap_or(&nowhere);
+    let Err(denied) = gate.admit(sent, peer) else { return Ok(()) };
+    let told = gate.told(&denied) + "\n";
+    Err(Box::new(match denied {
+        Denied::Scope(_) => (StatusCode::FORBIDDEN, told).into_response(),
+        Denied::Guessing => (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "60")], told).into_response(),
+        Denied::Missing | Denied::Wrong | Denied::Off => {
+            (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], told).into_response()
+        }
+    }))
+}
+
+/// The token of an `authorization` field.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}

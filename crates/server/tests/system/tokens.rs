@@ -1,0 +1,284 @@
+//! Doors that are closed: beyond loopback every service asks for a credential, each for its own.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpStream},
+    path::Path,
+    process::Output,
+    sync::Arc,
+};
+
+use bookstore::grpc::wire::{HelloRequest, ListRequest, admin_client::AdminClient, book_store_client::BookStoreClient};
+use hosting::access::hashed;
+use kv::grpc::wire::{DeleteRequest, key_value_service_client::KeyValueServiceClient};
+use quire_rpc::{
+    Code, Request, Status,
+    client::{Channel, Protocol, Settings},
+    health::{HealthCheckRequest, HealthClient},
+    rustls::{ClientConnection, StreamOwned, pki_types::ServerName},
+};
+
+use super::{bad_starts::one_line, probe::certificate};
+use crate::common::{
+    PATIENCE, http,
+    process::{self, Server, Start},
+    store::folder,
+};
+
+/// Writes the file: a credential for each scope, whose token is `the SCOPE token`.
+fn tokens(folder: &Path, scopes: &[&str]) {
+    let line = |scope: &&str| format!("{scope}-holder {scope} {}\n", hashed(&format!("the {scope} token")));
+    fs::write(folder.join("tokens"), scopes.iter().map(line).collect::<String>()).expect("a file");
+}
+
+/// A server that other machines could reach.
+fn reachable() -> Start {
+    Start::default().flag("--listen=0.0.0.0:0").set("server.tokens=tokens")
+}
+
+fn channel(server: &Server, protocol: Protocol, token: Option<&'static str>) -> Channel {
+    let builder = Channel::builder(&format!("http://127.0.0.1:{}", server.address.port())).expect("an address");
+    let channel = builder.settings(Settings { protocol, ..Settings::default() }).connect_lazy().expect("a channel");
+    channel.intercepted(move |_: &str, request: &mut Request<()>| {
+        if let Some(token) = token {
+            request.metadata_mut().insert("authorization", &format!("Bearer {token}")).expect("a legal value");
+        }
+        request.metadata_mut().insert("x-request-id", "request 7").expect("a legal value");
+        Ok(())
+    })
+}
+
+fn code<T>(answer: Result<T, Status>) -> Code {
+    answer.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+/// The codes of a greeting, a deletion of a key and a list of operators.
+async fn codes(server: &Server, protocol: Protocol, token: Option<&'static str>) -> [Code; 3] {
+    let channel = || channel(server, protocol, token);
+    [
+        code(BookStoreClient::new(channel()).hello(HelloRequest::default()).await),
+        code(KeyValueServiceClient::new(channel()).delete(DeleteRequest::default()).await),
+        code(AdminClient::new(channel()).list(ListRequest::default()).await),
+    ]
+}
+
+fn page(server: &Server, path: &str, token: &str) -> u16 {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.address.port())).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let authorization = if token.is_empty() { String::new() } else { format!("Authorization: bearer {token}\r\n") };
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: any\r\n{authorization}Connection: close\r\n\r\n")
+        .expect("it is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+}
+
+#[test]
+fn nothing_that_others_could_use_starts_without_credentials_or_leave() {
+    let folder = folder();
+    let refused = |start: Start| one_line(&mut start.command(folder.path()));
+    let beyond = || Start::default().flag("--listen=0.0.0.0:0");
+    let line = refused(beyond());
+    assert!(line.contains("server.listen is '0.0.0.0:0', from --listen"), "{line}");
+    assert!(line.contains("server.tokens") && line.contains("play") && line.contains("rpcgame.open=true"), "{line}");
+    for (setting, said) in [
+        ("rpcgame.open=true", "records.open=true"),
+        ("records.enabled=false", "shop.open=true"),
+        ("shop.open=true", "kv.open=true"),
+    ] {
+        let mut start = beyond();
+        for earlier in ["rpcgame.open=true", "records.enabled=false", "shop.open=true"] {
+            start = start.set(earlier);
+            if earlier == setting {
+                break;
+            }
+        }
+        let line = refused(start);
+        assert!(line.contains(said), "{line}");
+    }
+    for (setting, said) in
+        [("rpcgame.listen=0.0.0.0:0", "rpcgame.open=true"), ("rpcgame.lean_listen=0.0.0.0:0", "rpcgame.open=true")]
+    {
+        let line = refused(Start::default().set(setting));
+        assert!(line.contains(said), "{line}");
+    }
+    let line = refused(Start::default().flag("--tasks-listen=0.0.0.0:0"));
+    assert!(line.contains("tasks.listen") && line.contains("tasks.open=true"), "{line}");
+    assert!(!folder.path().join("data").exists(), "nothing was made");
+}
+
+#[tokio::test]
+async fn each_service_admits_the_tokens_of_its_scope_in_every_protocol() {
+    let folder = folder();
+    tokens(folder.path(), &["shop", "kv", "admin", "metrics", "records"]);
+    let server = reachable().serve(folder.path());
+    server.log.until("tokens come in clear text here");
+    let (no, denied, yes) = (Code::Unauthenticated, Code::PermissionDenied, Code::Ok);
+    for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
+        assert_eq!(codes(&server, protocol, None).await, [no; 3], "{protocol:?}");
+        assert_eq!(codes(&server, protocol, Some("the shop token")).await, [yes, denied, denied], "{protocol:?}");
+        assert_eq!(codes(&server, protocol, Some("the kv token")).await, [denied, yes, denied], "{protocol:?}");
+        assert_eq!(codes(&server, protocol, Some("the admin token")).await, [denied, denied, yes], "{protocol:?}");
+    }
+    assert_eq!(codes(&server, Protocol::Grpc, Some("the shop")).await, [no; 3]);
+    for (path, scope) in [("/metrics", "metrics"), ("/search", "records"), ("/search_string", "records")] {
+        assert_eq!(page(&server, path, ""), 401, "{path}");
+        assert_eq!(page(&server, path, "a guess"), 401, "{path}");
+        assert_eq!(page(&server, path, "the kv token"), 403, "{path}");
+        assert!(![401, 403].contains(&page(&server, path, &format!("the {scope} token"))), "{path}");
+    }
+    for path in ["/", "/openapi", "/nothing"] {
+        assert_eq!(page(&server, path, ""), 401, "{path}");
+    }
+    assert_eq!(page(&server, "/", "the kv token"), 200);
+    assert_eq!(page(&server, "/healthz", ""), 200, "health is open");
+    let health = HealthClient::new(channel(&server, Protocol::Grpc, None));
+    assert!(health.check(HealthCheckRequest::default()).await.is_ok(), "health is open");
+    let log = server.log.text();
+    assert!(log.contains("an operator's action") && log.contains("\"credential\":\"admin-holder\""), "{log}");
+    assert!(log.contains("\"request\":\"request 7\"") && log.contains("\"peer\":\"127.0.0.1:"), "{log}");
+    assert!(!log.contains("the admin token") && !log.contains("the shop"), "a secret is not logged");
+}
+
+#[tokio::test]
+async fn a_service_may_say_that_it_is_open() {
+    let folder = folder();
+    tokens(folder.path(), &["kv"]);
+    let server = reachable().set("shop.open=true").set("metrics.open=true").serve(folder.path());
+    let no = Code::Unauthenticated;
+    assert_eq!(codes(&server, Protocol::Grpc, None).await, [Code::Ok, no, no]);
+    assert_eq!(page(&server, "/metrics", ""), 200);
+}
+
+#[tokio::test]
+async fn tokens_are_read_again_on_sighup() {
+    let folder = folder();
+    tokens(folder.path(), &["shop"]);
+    let server = Start::default().set("server.tokens=tokens").serve(folder.path());
+    let shop = async |token| codes(&server, Protocol::Grpc, Some(token)).await[0];
+    assert_eq!((shop("the shop token").await, shop("the kv token").await), (Code::Ok, Code::Unauthenticated));
+    fs::write(folder.path().join("tokens"), "nonsense\n").expect("a file");
+    server.signal("HUP");
+    server.log.until("tokens were not loaded again");
+    assert_eq!(shop("the shop token").await, Code::Ok);
+    tokens(folder.path(), &["kv"]);
+    server.signal("HUP");
+    server.log.until("tokens are loaded again");
+    assert_eq!(
+        (shop("the shop token").await, shop("the kv token").await),
+        (Code::Unauthenticated, Code::PermissionDenied)
+    );
+}
+
+#[tokio::test]
+async fn an_address_that_guesses_is_slowed_down_and_logged() {
+    let folder = folder();
+    let server = Start::default().set("admin.token=1234567890123456").serve(folder.path());
+    let list = async |token| {
+        code(AdminClient::new(channel(&server, Protocol::Grpc, Some(token))).list(ListRequest::default()).await)
+    };
+    assert_eq!(list("1234567890123456").await, Code::Ok);
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        answers.push(list("1234567890123457").await);
+    }
+    let compared = answers.iter().filter(|code| **code == Code::Unauthenticated).count();
+    assert!((10..40).contains(&compared), "{compared} guesses were compared");
+    assert_eq!(answers.last(), Some(&Code::ResourceExhausted));
+    let log = server.log.text();
+    assert!(log.contains("a wrong token was sent") && log.contains("\"address\":\"127.0.0.1\""), "{log}");
+    assert!(!log.contains("123456789012345"), "a secret is not logged");
+}
+
+/// What the task server answers.
+fn asked(address: SocketAddr, request: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(request.as_bytes()).expect("it is taken");
+    stream.shutdown(Shutdown::Write).expect("an end");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+/// The port that a log line names.
+fn port(server: &Server, message: &str) -> u16 {
+    let log = server.log.until(message);
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let mut found = lines.filter(|line| line["fields"]["message"] == message);
+    let address: SocketAddr =
+        found.next().expect("the line")["fields"]["address"].as_str().expect("text").parse().expect("an address");
+    address.port()
+}
+
+#[test]
+fn tasks_are_run_for_clients_whose_first_line_is_their_token() {
+    let folder = folder();
+    tokens(folder.path(), &["tasks", "kv"]);
+    let server = Start::default().set("server.tokens=tokens").serve(folder.path());
+    let address = ([127, 0, 0, 1], port(&server, "tasks are served")).into();
+    assert_eq!(asked(address, "TOKEN the tasks token\n0:41\n0:68\n"), [137, 180]);
+    assert_eq!(asked(address, "HELLO 2\nTOKEN the tasks token\n0:41\n"), b"OK 137\n");
+    for wrong in ["0:41\n", "TOKEN a guess\n0:41\n", "TOKEN the kv token\n0:41\n", "HELLO 2\n0:41\n", "TOKEN\n0:41\n"] {
+        assert!(asked(address, wrong).is_empty(), "{wrong}");
+    }
+    assert!(!server.log.text().contains("the kv token"), "a secret is not logged");
+}
+
+#[test]
+fn tasks_speak_tls_where_others_can_reach_them() {
+    let folder = folder();
+    let tls = certificate(folder.path());
+    tokens(folder.path(), &["tasks"]);
+    let start = Start::default().set("tls.certificate=cert.pem").set("tls.key=key.pem").set("server.tokens=tokens");
+    let server = start.flag("--tasks-listen=0.0.0.0:0").serve(folder.path());
+    let port = port(&server, "tasks are served");
+    let name = ServerName::try_from("127.0.0.1").expect("a name");
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut config = (*tls).clone();
+    config.alpn_protocols.clear();
+    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).expect("a client"), stream);
+    stream.write_all(b"TOKEN the tasks token\n0:41\n").expect("it is taken");
+    let mut answer = [0; 1];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer, [137]);
+    assert_ne!(
+        asked(([127, 0, 0, 1], port).into(), "TOKEN the tasks token\n0:41\n").first(),
+        Some(&137),
+        "not in clear"
+    );
+}
+
+#[test]
+fn a_new_token_is_printed_with_its_line_and_opens_the_server() {
+    let folder = folder();
+    let made = |arguments: &[&str]| process::run(folder.path(), &[&["token", "new"], arguments].concat(), "");
+    let text = |output: &Output| String::from_utf8(output.stdout.clone()).expect("text");
+    let new = text(&made(&["--scope", "shop, kv", "--name", "till"]));
+    let (token, line) = new.trim().split_once('\n').expect("two lines");
+    assert!(token.starts_with("quire_") && token.len() > 40, "{token}");
+    assert!(line.starts_with("till shop,kv sha256:") && !line.contains(token), "{line}");
+    assert_ne!(new, text(&made(&["--scope", "shop,kv", "--name", "till"])));
+    assert!(!made(&["--scope", "shopp"]).status.success());
+    fs::write(folder.path().join("tokens"), format!("{line}\n")).expect("a file");
+    let server = Start::default().set("server.tokens=tokens").serve(folder.path());
+    let denied = server.client(&["ping"], "");
+    assert_eq!(denied.status.code(), Some(1), "{denied:?}");
+    let mut client = process::quire(folder.path());
+    client.env("QUIRE_TOKEN", token).args(["client", &server.address.to_string(), "ping"]);
+    let done = client.output().expect("quire runs");
+    assert!(done.status.success(), "{done:?}");
+    assert!(!server.log.text().contains(token), "a secret is not logged");
+}
+
+#[test]
+fn an_empty_operators_token_is_refused() {
+    let folder = folder();
+    let line = one_line(&mut Start::default().variable("QUIRE_ADMIN_TOKEN", "").command(folder.path()));
+    assert!(line.contains("admin.token") && line.contains("at least 16"), "{line}");
+    fs::write(folder.path().join("quire.toml"), "[admin]\ntoken = 1234567890123456\n").expect("a file");
+    let server = Server::start(folder.path());
+    assert_eq!(http::get(server.address, "/healthz").status, 200);
+}
