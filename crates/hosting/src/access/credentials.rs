@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write as _,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
@@ -154,8 +155,11 @@ fn is_equal(one: &Sum, other: &Sum) -> bool {
 
 /// What stands in the file for a token.
 pub fn hashed(token: &str) -> String {
-    let digits: String = sum(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+    sum(token.as_bytes()).iter().fold("sha256:".to_owned(), |mut written, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(written, "{byte:02x}");
+        written
+    })
 }
 
 fn read(file: &Path) -> Result<Known, TokensError> {

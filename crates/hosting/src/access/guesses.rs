@@ -87,7 +87,7 @@ mod tests {
         let later = now + Duration::from_secs(1);
         assert!(guesses.may(Some(bad), later));
         assert_eq!(guesses.wrong(Some(bad), later), 0);
-        assert!(!guesses.may(Some(bad), later) && guesses.may(Some(bad), later + Duration::from_secs(60)));
+        assert!(!guesses.may(Some(bad), later) && guesses.may(Some(bad), later + Duration::from_mins(1)));
     }
 
     #[test]
