@@ -151,7 +151,7 @@ pub(super) async fn attempt<R>(
     let deadline = start.deadline;
     #[cfg(feature = "tower")]
     if let Some(layered) = channel.layered.as_ref().filter(|_| !matches!(start.form, Form::Http(_))) {
-        let mut task = super::tower::spawn(layered, start);
+        let mut task = super::layered::spawn(layered, start);
         let answer = answer(deadline, receiver).await;
         task.armed = answer.is_none();
         return answer.unwrap_or_else(|| Err(deadline_exceeded()));

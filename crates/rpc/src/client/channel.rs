@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lane::Lane;
+#[cfg(feature = "tower")]
+use super::layered::Layered;
 use super::settings::{ConnectError, Settings};
 use super::target::Target;
-#[cfg(feature = "tower")]
-use super::tower::Layered;
 use super::traffic::Traffic;
 use crate::envelope::Request;
 use crate::interceptor::Interceptor;

@@ -19,6 +19,8 @@ mod http;
 mod http_call;
 mod http_head;
 mod lane;
+#[cfg(feature = "tower")]
+mod layered;
 mod path;
 #[cfg(feature = "http1")]
 mod pool;

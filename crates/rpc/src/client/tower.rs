@@ -4,7 +4,7 @@
 //!
 //! Implements: no specification.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,34 +12,22 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::Body as _;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::answer::Answer;
 use super::call;
 use super::channel::Channel;
 use super::command::{self, Form, Outgoing, ReplyTo, Start};
-use super::http_call::{ended, receive, request};
+use super::http_call::ended;
 use super::http_head::HttpHead;
+use super::layered::{Layered, WaitsForReady};
 use super::path::Path;
 use super::settings::HttpVersion;
-use super::target::Target;
 use crate::body::{Body, BoxError, fields};
-use crate::compression;
-use crate::http_service::{Erased, HttpService};
+use crate::http_service::Erased;
 use crate::metadata::Metadata;
 use crate::protocol::ClientDialect;
-use crate::status::{Reach, Status};
-use crate::streaming::Inbox;
-
-/// What the calls of a channel go through.
-pub(super) struct Layered {
-    service: Box<dyn HttpService>,
-    target: Arc<Target>,
-    accepted: String,
-    unread_bytes_max: usize,
-}
+use crate::status::Status;
 
 impl Channel {
     /// The same channel, whose calls pass a tower layer in the form of HTTP requests, after its interceptors; a call that
@@ -56,12 +44,8 @@ impl Channel {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let layered = Layered {
-            service: Box::new(Erased(layer.layer(HttpChannel(self.clone())))),
-            target: Arc::clone(self.target()),
-            accepted: compression::accepted(&self.settings().accepts),
-            unread_bytes_max: self.settings().unread_bytes_max,
-        };
+        let service = Box::new(Erased(layer.layer(HttpChannel(self.clone()))));
+        let layered = Layered::new(service, Arc::clone(self.target()), self.settings());
         let mut channel = self.clone();
         channel.layered = Some(Arc::new(layered));
         channel
@@ -95,16 +79,12 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let request = request.map(Body::new);
         if let Some(layered) = &self.0.layered {
-            return layered.service.call(request);
+            return layered.call(request);
         }
         let channel = self.0.clone();
         Box::pin(async move { Ok(send(&channel, request).await?) })
     }
 }
-
-/// Among a request's extensions: it waits for a connection while the server cannot be reached.
-#[derive(Clone, Copy)]
-struct WaitsForReady;
 
 /// Sends a request over the channel's connections.
 async fn send(channel: &Channel, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
@@ -161,51 +141,4 @@ impl Outgoing for Chunks {
             Some(Err(error)) => Poll::Ready(Err(ended(&*error))),
         }
     }
-}
-
-/// A call on its way through the layers; ends with this if it is armed.
-pub(super) struct Task {
-    handle: JoinHandle<()>,
-    pub(super) armed: bool,
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        if self.armed {
-            self.handle.abort();
-        }
-    }
-}
-
-/// Makes a call through the layers. The answer of a stream comes while the caller reads it, so a task carries it.
-pub(super) fn spawn(layered: &Arc<Layered>, start: Start) -> Task {
-    let layered = Arc::clone(layered);
-    Task { handle: tokio::spawn(async move { run(&layered, start).await }), armed: true }
-}
-
-async fn run(layered: &Layered, mut start: Start) {
-    let fail = |start: Start, status: Status| {
-        let untouched = status.reach() == Reach::Untouched;
-        start.reply_to.fail(status, untouched);
-    };
-    let request = match request(&mut start, &layered.target, &layered.accepted, http::Version::HTTP_2) {
-        Ok(request) => request,
-        Err(status) => return fail(start, status),
-    };
-    let mut request = request.map(Body::new);
-    if start.waits_for_ready {
-        request.extensions_mut().insert(WaitsForReady);
-    }
-    let response = match layered.service.call(request).await {
-        Ok(response) => response,
-        Err(error) => {
-            let status = Status::of_layer(&*error);
-            return fail(start, status);
-        }
-    };
-    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    let inbox = || Inbox::new(waker, layered.unread_bytes_max);
-    let Start { dialect, reply_to, message_bytes_max, is_timed, is_unread, .. } = start;
-    let answer = Answer::new(dialect, reply_to, message_bytes_max, (is_timed, is_unread), inbox);
-    receive(response, answer, true).await;
 }
