@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use super::first_bytes::{self, Draining, before};
-use super::places::{Place, refusal_time};
+use super::place::{Place, refusal_time};
 use super::shared::Shared;
 #[cfg(feature = "tower")]
 use super::tower::HttpCalls;

@@ -28,6 +28,7 @@ mod limits;
 mod listen;
 mod method;
 mod observer;
+mod place;
 mod places;
 mod plan;
 mod reply;

@@ -13,7 +13,17 @@ use quire_rpc::rustls::{
 };
 use x509_parser::{parse_x509_certificate, time::ASN1Time};
 
-use crate::{config::Tls, transport::tls::certificates};
+use crate::config::Tls;
+
+/// The certificates of a file in PEM, at least one.
+pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
+    let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
+    if found.is_empty() {
+        bail!("{} holds no certificate; it must be PEM with at least one", path.display());
+    }
+    Ok(found)
+}
 
 /// A certificate with its key, and until when it holds.
 #[derive(Debug)]

@@ -2,24 +2,15 @@
 
 use std::{path::Path, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use quire_rpc::rustls::{
     ClientConfig, RootCertStore, ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
 
-use super::certificate::Certificate;
+use super::certificate::{Certificate, certificates};
 use crate::config::Tls;
-
-pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
-    let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
-    if found.is_empty() {
-        bail!("{} holds no certificate; it must be PEM with at least one", path.display());
-    }
-    Ok(found)
-}
 
 fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
