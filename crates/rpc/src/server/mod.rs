@@ -51,7 +51,7 @@ pub(crate) use contracts::Contracts;
 pub use cors::Cors;
 pub use limits::Limits;
 pub use listen::Server;
-pub use method::Method;
+pub use method::{AnswerStream, Method};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use service::{RefusedService, Service};
 #[cfg(feature = "tower")]
