@@ -60,6 +60,12 @@ impl<'a> Fields<'a> {
             self.0 = rest;
             return Ok(u64::from(*byte));
         }
+        self.long_varint()
+    }
+
+    /// Apart, so that the short form is small enough to be inlined.
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for shift in (0..70).step_by(7) {
             let (byte, rest) = self.0.split_first().ok_or(CUT)?;
