@@ -137,6 +137,105 @@ def zstd_bombs_over_http1():
     yield from itertools.repeat((head + bomb) * (BATCH_BYTES // len(head + bomb)))
 
 
+KEY = b"pinned"
+# Values and pages that are large, but no larger than a server allows.
+VALUE_BYTES = 1_000_000
+ROWS, ROW_BYTES = 5_000, 700
+
+
+def field(number, data):
+    """A field of protobuf with bytes in it."""
+    length, size = len(data), b""
+    while length > 127:
+        size, length = size + bytes([length & 127 | 128]), length >> 7
+    return bytes([number << 3 | 2]) + size + bytes([length]) + data
+
+
+def unread_pages():
+    """Requests of a hundred bytes whose answers have megabytes, and no window for any."""
+    head = get_head(b"/search?headerKey=kind&headerValue=large")
+    for stream in range(1, 500, 2):
+        yield frame(HEADERS, END_HEADERS | END_STREAM, stream, head)
+
+
+def unread_pages_over_http1():
+    yield b"GET /search?headerKey=kind&headerValue=large HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+def unread_values():
+    """A value asked for again and again, and never read."""
+    head = call_head(b"/io.grpc.KeyValueService/Retrieve")
+    ask = message(field(1, KEY))
+    for stream in range(1, 500, 2):
+        yield frame(HEADERS, END_HEADERS, stream, head) + frame(DATA, END_STREAM, stream, ask)
+
+
+def unfinished_messages():
+    """Messages of which the last byte never comes."""
+    head = call_head(b"/io.grpc.KeyRangeService/Put")
+    part = b"x" * 16_000
+    for stream in range(1, 33, 2):
+        yield frame(HEADERS, END_HEADERS, stream, head) + frame(DATA, 0, stream, struct.pack(">BI", 0, 4_000_000))
+        for _ in range(249):
+            yield frame(DATA, 0, stream, part)
+
+
+def unfinished_message_over_http1():
+    head = (b"POST /io.grpc.KeyRangeService/Put HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"
+            b"content-length: 4000000\r\n\r\n")
+    yield head
+    for _ in range(249):
+        yield b"x" * 16_000
+
+
+# What makes a server hold memory, the window that its streams give, and over how many connections.
+HOARDS = {
+    unread_pages: (0, 40),
+    unread_pages_over_http1: (None, 400),
+    unread_values: (0, 40),
+    unfinished_messages: (1 << 24, 40),
+    unfinished_message_over_http1: (None, 400),
+}
+
+
+def hoard(address, hoarder):
+    """Opens the connections and sends all that is to be held; the sockets stay open and unread."""
+    window, connections = HOARDS[hoarder]
+    sockets = []
+    for _ in range(connections):
+        sock = connect(address, window)
+        sock.settimeout(0.5)
+        sockets.append(sock)
+        with contextlib.suppress(OSError):
+            for part in hoarder():
+                sock.sendall(part)
+    return sockets
+
+
+def put_value(address):
+    """Writes the value that `unread_values` asks for."""
+    body = message(field(1, KEY) + field(2, b"v" * VALUE_BYTES))
+    frames = [frame(HEADERS, END_HEADERS, 1, call_head(b"/io.grpc.KeyRangeService/Put"))]
+    for at in range(0, len(body), 16_000):
+        frames.append(frame(DATA, END_STREAM * (at + 16_000 >= len(body)), 1, body[at:at + 16_000]))
+    with connect(address) as sock, sock.makefile("rb") as stream:
+        sock.sendall(b"".join(frames))
+        kind, flags, of, _ = read_frame(stream)
+        while of != 1 or not flags & END_STREAM:
+            kind, flags, of, _ = read_frame(stream)
+
+
+def large_rows():
+    """A file of records whose pages are large."""
+    rows = (f"{kind},{'y' * ROW_BYTES}" for _ in range(ROWS) for kind in ["large", "other"])
+    return "kind,filler\n" + "\n".join(rows) + "\n"
+
+
+def resident_bytes(process):
+    pages = pathlib.Path(f"/proc/{process.pid}/statm").read_text().split()[1]
+    return int(pages) * 4096
+
+
 def drain(sock):
     with contextlib.suppress(OSError):
         while sock.recv(1 << 20):

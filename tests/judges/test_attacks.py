@@ -24,3 +24,22 @@ def test_neighbour_is_served(server, attacker):
     assert len(waited) > 40
     if attacker in attacks.FLOODS:
         assert connections > 4, "a flood ends with its connection"
+
+
+# What clients may make the server hold, beyond what it holds when it is idle.
+GROWTH_MAX = 256 << 20
+
+
+@pytest.mark.parametrize("hoarder", attacks.HOARDS)
+def test_memory_is_bounded(quire, tmp_path, hoarder):
+    (tmp_path / "rows.csv").write_text(attacks.large_rows())
+    server = Server(quire, tmp_path, "--set", "records.csv=rows.csv")
+    attacks.put_value(server.address)
+    idle = attacks.resident_bytes(server.process)
+    sockets = attacks.hoard(server.address, hoarder)
+    waited = attacks.neighbour(server.address, 2)
+    assert attacks.resident_bytes(server.process) - idle < GROWTH_MAX
+    assert len(waited) > 40 and attacks.percentile(waited, 0.99) < WAIT_MAX, waited[-10:]
+    for sock in sockets:
+        sock.close()
+    server.stop()

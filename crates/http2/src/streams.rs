@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub(crate) queue: VecDeque<Bytes>,
     pub(crate) queued_bytes: usize,
     pub(crate) queued_end: QueuedEnd,
+    /// Since when none of the queue was sent.
+    pub(crate) waiting_since_ms: u64,
     /// The slot stands in the list of streams with something to send.
     pub(crate) is_ready: bool,
 }

@@ -123,6 +123,8 @@ impl Lab {
         let others = WITH_PORTS.iter().filter(|other| **other != service).map(|other| format!("{other}.enabled=false"));
         let mut command = Command::new(&self.options.quire);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(self.new_folder(name)?);
+        // Loads of large answers hold more than a server that is open to strangers should.
+        command.args(["--set", "limits.buffer_bytes=4 GiB"]);
         for setting in others.chain(settings.iter().map(|&setting| setting.to_owned())) {
             command.args(["--set", &setting]);
         }

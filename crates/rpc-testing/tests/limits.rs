@@ -73,6 +73,75 @@ async fn http1_head_over_the_limit_is_refused() {
     assert!(answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
 }
 
+/// Makes a call with a window of 0 for every stream.
+async fn hold_back(stream: &mut TcpStream, method: &str, body: &[u8]) {
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    stream.write_all(&[&quire_rpc::http2::PREFACE[..], &settings].concat()).await.unwrap();
+    stream.write_all(&[frame(1, 4, 1, &call_head(method)), frame(0, 1, 1, body)].concat()).await.unwrap();
+}
+
+#[tokio::test]
+async fn stream_that_takes_nothing_of_its_answer_is_reset_and_its_connection_goes_on() {
+    let limits = Limits { stream_stall_timeout: Duration::from_millis(100), ..Limits::default() };
+    let server = Running::new(limits).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    hold_back(&mut stream, "Call", &[0, 0, 0, 0, 2, 24, 7]).await;
+    let mut head = [0; 9];
+    loop {
+        stream.read_exact(&mut head).await.unwrap();
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).await.unwrap();
+        if head[3] == 3 {
+            assert_eq!((head[8], &payload[..]), (1, &[0, 0, 0, 8][..]), "stream 1 is cancelled");
+            break;
+        }
+    }
+    stream.write_all(&frame(6, 0, 0, b"are you?")).await.unwrap();
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(head[3], 6);
+}
+
+#[tokio::test]
+async fn answer_that_no_one_reads_over_http1_ends_its_connection() {
+    let server = Running::new(Limits { write_timeout: Duration::from_millis(100), ..Limits::default() }).await;
+    let mut http1 = TcpStream::connect(server.address).await.unwrap();
+    let body = vec![b'x'; 3_000_000];
+    let head = "POST /testing.Echo/Same HTTP/1.1\r\nhost: a\r\ncontent-type: application/proto\r\ncontent-length: 3000005\r\n\r\n";
+    let message = [&[10, 0xc0, 0x8d, 0xb7, 0x01][..], &body].concat();
+    // Answers of twelve megabytes fit into no buffer of the system.
+    let _ = http1.write_all(&[head.as_bytes(), &message].concat().repeat(4)).await;
+    server.counts.until(|counts| counts.get("closed") == 1).await;
+    assert_eq!(server.counts.get("closed: HTTP/1.1: error writing a body to connection: the peer does not read"), 1);
+}
+
+#[tokio::test]
+async fn work_is_refused_while_memory_is_full_and_the_connection_that_hoards_is_cut() {
+    let memory = quire_rpc::server::Memory::new(64 * 1024, usize::MAX);
+    let server = Running::new(Limits { memory, ..Limits::default() }).await;
+    let mut hoarder = TcpStream::connect(server.address).await.unwrap();
+    let unfinished = [&[0, 0, 2, 0, 0][..], &[1; 16_000]].concat();
+    let settings = frame(4, 0, 0, &[]);
+    hoarder.write_all(&[&quire_rpc::http2::PREFACE[..], &settings].concat()).await.unwrap();
+    for stream in (1..11).step_by(2) {
+        let call = [frame(1, 4, stream, &call_head("Call")), frame(0, 0, stream, &unfinished)];
+        hoarder.write_all(&call.concat()).await.unwrap();
+    }
+    let client = server.client().await;
+    let refused = loop {
+        // Until the server has read what is to be held.
+        if let Err(refused) = client.call(text("hello")).await {
+            break refused;
+        }
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("memory_bytes is 65536"), "{refused}");
+    while client.call(text("hello")).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.counts.get("closed"), 1, "the hoarder is gone");
+}
+
 #[tokio::test]
 async fn idle_connection_is_drained() {
     let limits = Limits { connection_idle_max: Some(Duration::from_millis(100)), ..Limits::default() };

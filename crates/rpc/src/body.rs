@@ -87,14 +87,14 @@ impl http_body::Body for Body {
             Inner::Empty => Poll::Ready(None),
             #[cfg(feature = "http1")]
             Inner::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
-            Inner::Http2(inbox) => inbox.poll_data(cx).map(|next| match next {
-                Ok(chunk) => Some(Ok(Frame::data(chunk))),
+            Inner::Http2(inbox) => inbox.poll_next(cx).map(|next| match next {
+                Ok(chunk) => Some(Ok(Frame::data(chunk.bytes))),
                 Err(None) => None,
                 Err(Some(status)) => Some(Err(status.into())),
             }),
             #[cfg(all(feature = "client", feature = "tower"))]
-            Inner::Answer(inbox, has_trailers) => inbox.poll_data(cx).map(|next| match next {
-                Ok(chunk) => Some(Ok(Frame::data(chunk))),
+            Inner::Answer(inbox, has_trailers) => inbox.poll_next(cx).map(|next| match next {
+                Ok(chunk) => Some(Ok(Frame::data(chunk.bytes))),
                 Err(None) if std::mem::take(has_trailers) => {
                     trailers(inbox).map(|trailers| Ok(Frame::trailers(trailers)))
                 }

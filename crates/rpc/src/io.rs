@@ -74,6 +74,12 @@ impl Inlet {
         taken
     }
 
+    /// Bytes that wait for the rest of their frame, or for the connection's next turn.
+    #[cfg(feature = "server")]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.left.len()
+    }
+
     fn keep(&mut self, rest: &[u8]) {
         self.left.clear();
         if rest.is_empty() && self.left.capacity() > KEEP_BYTES_MAX {

@@ -14,6 +14,7 @@ mod game;
 mod http;
 mod index;
 mod kv_client;
+mod memory;
 mod pager;
 mod process;
 mod screen;

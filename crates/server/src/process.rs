@@ -9,10 +9,11 @@ use prometheus_client::{
     registry::Unit,
 };
 use rustix::{
-    param::page_size,
     process::{Resource, getrlimit},
     time::{ClockId, clock_gettime},
 };
+
+use crate::memory;
 
 /// This process. Values that the system does not give are left out.
 #[derive(Debug)]
@@ -35,12 +36,6 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn resident_bytes() -> Option<i64> {
-    let pages = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: i64 = pages.split(' ').nth(1)?.parse().ok()?;
-    pages.checked_mul(i64::try_from(page_size()).ok()?)
-}
-
 fn open_files() -> Option<i64> {
     // The folder itself is open while it is read.
     i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1)).ok()
@@ -55,7 +50,7 @@ impl Collector for Process {
         show("process_cpu", "User and system CPU time", Some(&Unit::Seconds), &cpu)?;
         let start = ConstGauge::new(self.start_seconds);
         show("process_start_time", "When the process started, since 1970", Some(&Unit::Seconds), &start)?;
-        if let Some(bytes) = resident_bytes() {
+        if let Some(bytes) = memory::resident().and_then(|bytes| i64::try_from(bytes).ok()) {
             show("process_resident_memory", "Memory in RAM", Some(&Unit::Bytes), &ConstGauge::new(bytes))?;
         }
         if let Some(limit) = getrlimit(Resource::Nofile).current.and_then(|limit| i64::try_from(limit).ok()) {

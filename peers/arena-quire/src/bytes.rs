@@ -9,9 +9,9 @@ use self::wire::{
 use arena::Fortunes;
 use futures_util::stream;
 use quire_rpc::{
-    Encode, Encoded, Request, Response, Status, Stream, Streaming,
+    Encoded, Request, Response, Status, Stream, Streaming,
     server::{Answer, Call, Later, Service},
-    wire::{Fields, Malformed, Value, number_len, put_number},
+    wire::{Fields, Malformed, Value, put_number},
 };
 
 #[allow(dead_code, reason = "generated")]
@@ -19,8 +19,8 @@ mod wire {
     quire_rpc::include_proto!("benchmark");
 }
 
-/// A message above this is answered with by reference.
-const COPIED_BYTES_MAX: usize = 16 * 1024;
+/// A key and the longest varint.
+const MESSAGE_BYTES_MAX: usize = 11;
 /// What ERROR is in the contract.
 const ERROR: u64 = wire::Severity::Error as u64;
 
@@ -131,12 +131,8 @@ impl BenchmarkService for Arena {
 
     fn echo(&self, mut call: Call<'_, Blob>) -> Answer<impl Later + use<>> {
         let bytes = call.bytes();
-        if bytes.len() > COPIED_BYTES_MAX {
-            let bytes = call.to_bytes();
-            return call.send::<NoLater>(Encoded::from(bytes));
-        }
         call.out().extend_from_slice(bytes);
-        call.answer()
+        call.answer::<NoLater>()
     }
 
     type StreamSumStream = Sums;
@@ -148,8 +144,8 @@ impl BenchmarkService for Arena {
 
     async fn count(&self, request: Request<Streaming<Encoded>>) -> Result<Response<Encoded>, Status> {
         let (mut numbers, mut messages, mut sum) = (request.into_inner(), 0, 0);
-        while let Some(message) = numbers.payload().await? {
-            let (a, b) = summands(message.as_slice()).map_err(malformed)?;
+        while let Some(message) = numbers.message().await? {
+            let (a, b) = summands(&message.into_bytes()).map_err(malformed)?;
             messages += 1;
             sum += i64::from(a) + i64::from(b);
         }
@@ -181,21 +177,13 @@ impl BenchmarkService for Arena {
 /// The future of methods that always answer at once.
 type NoLater = std::future::Ready<Result<Response<Encoded>, Status>>;
 
-type Sums = Pin<Box<dyn Stream<Item = Result<Sum, Status>> + Send>>;
-
-/// A `SumReply` that is written by hand.
-struct Sum(i32);
-
-impl Encode for Sum {
-    fn encoded_len(&self) -> usize {
-        number_len(i64::from(self.0) as u64)
-    }
-
-    fn encode(self, out: &mut Vec<u8>) {
-        number(self.0, out);
-    }
-}
+type Sums = Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
 
 fn sums(first: i32, count: i32) -> Sums {
-    Box::pin(stream::iter((0..count).map(move |at| Ok(Sum(first.wrapping_add(at))))))
+    let sum = move |at| {
+        let mut message = Vec::with_capacity(MESSAGE_BYTES_MAX);
+        number(first.wrapping_add(at), &mut message);
+        Ok(message.into())
+    };
+    Box::pin(stream::iter((0..count).map(sum)))
 }

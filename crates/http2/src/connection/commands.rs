@@ -154,6 +154,9 @@ impl Connection {
         if slot.send_closed || !matches!(slot.queued_end, QueuedEnd::Open) {
             return Err(StreamError::Closed);
         }
+        if slot.queued_bytes == 0 {
+            slot.waiting_since_ms = self.now_ms;
+        }
         slot.queued_bytes += data.len();
         self.queued_total += data.len();
         if !data.is_empty() {
@@ -171,6 +174,14 @@ impl Connection {
     #[inline]
     pub fn queued_bytes(&self, stream: StreamKey) -> usize {
         self.streams.get(stream).map_or(0, |slot| slot.queued_bytes)
+    }
+
+    /// Streams with bytes that wait, none of which were sent since this time.
+    pub fn stalled(&self, since_ms: u64) -> impl Iterator<Item = StreamKey> {
+        let is_stalled = move |key: &StreamKey| {
+            self.streams.get(*key).is_some_and(|slot| slot.queued_bytes > 0 && slot.waiting_since_ms <= since_ms)
+        };
+        self.streams.keys().filter(is_stalled)
     }
 
     /// As [`Connection::queued_bytes`], of all streams together.

@@ -62,6 +62,7 @@ impl Connection {
                 slot.queue.pop_front();
             }
             slot.queued_bytes -= length;
+            slot.waiting_since_ms = self.now_ms;
             self.queued_total -= length;
             slot.send_window -= window_units(length);
             self.send_window -= window_units(length);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use bytes::Bytes;
-use quire_http2::{Connection, ConnectionError, Event, Head, StreamKey};
+use quire_http2::{Connection, ConnectionError, ErrorCode, Event, Head, StreamKey};
 use tokio::time::Instant;
 
 use super::http_calls::{self, Unserved};
@@ -21,7 +21,8 @@ use super::reply::{ReplyState, Templates};
 use super::running::Running;
 use super::shared::Shared;
 use super::slot::{Ended, Feed, Gathering, Phase, Slot};
-use super::turn;
+use super::turn::Pace;
+use super::unread::Unread;
 use crate::codec::Payload;
 use crate::envelope::Peer;
 use crate::http_service::{Counted, HttpService};
@@ -34,8 +35,6 @@ use crate::wake::WakeSet;
 
 /// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
 const NUDGE: [u8; 8] = *b"answered";
-/// Events between two looks at the clock.
-pub(super) const LOOK_EVENTS: u32 = 8;
 
 pub(crate) struct Calls {
     pub(super) connection: Connection,
@@ -61,10 +60,8 @@ pub(crate) struct Calls {
     pub(super) nudge_due: bool,
     /// The connection is one too many: every call is refused, and then it is drained.
     refusing: bool,
-    /// Frames that were read wait for the connection's next turn.
-    pub(super) is_interrupted: bool,
-    /// Since the last look at the clock.
-    pub(super) unlooked_events: u32,
+    pub(super) pace: Pace,
+    pub(super) unread: Unread,
 }
 
 impl Calls {
@@ -92,8 +89,8 @@ impl Calls {
             pong_seen: false,
             nudge_due: false,
             refusing,
-            is_interrupted: false,
-            unlooked_events: 0,
+            pace: Pace::default(),
+            unread: Unread::default(),
             shared,
         }
     }
@@ -105,7 +102,7 @@ impl Calls {
     /// Handles the whole frames of `input` until the connection's turn is over, and leaves the rest there.
     pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
         let now_ms = self.elapsed_ms();
-        self.is_interrupted = false;
+        self.pace.is_interrupted = false;
         while let Some(event) = self.connection.receive(input, now_ms)? {
             match event {
                 Event::Headers { stream, head, end } => self.begin(stream, &head, end),
@@ -115,13 +112,9 @@ impl Calls {
                 Event::Pong(_) => self.pong_seen = true,
                 Event::GoAway { .. } => {}
             }
-            self.unlooked_events += 1;
-            if self.unlooked_events >= LOOK_EVENTS {
-                self.unlooked_events = 0;
-                if !input.is_empty() && turn::is_over() {
-                    self.is_interrupted = true;
-                    break;
-                }
+            if self.pace.is_turn_over() && !input.is_empty() {
+                self.pace.is_interrupted = true;
+                break;
             }
         }
         if std::mem::take(&mut self.nudge_due) {
@@ -159,9 +152,10 @@ impl Calls {
             let status = self.shared.limits.refusal(Refusal::HeaderBytes);
             return self.refuse(stream, ReplyState::bare(PLAIN), None, &status);
         }
-        let refusing = self.refusing && !self.shared.is_always_answered(head.path());
-        match head.memo(|| Plan::read(head, &self.shared.routes)) {
-            Some(plan) if !plan.is_grpc() && self.shared.hosts.refuse(head) => {
+        let shared = Arc::clone(&self.shared);
+        let refusing = self.refusing && !shared.is_always_answered(head.path());
+        match head.memo(|| Plan::read(head, &shared.routes)) {
+            Some(plan) if !plan.is_grpc() && shared.hosts.refuse(head) => {
                 self.refuse_http(stream, Unserved::Misdirected);
             }
             Some(Plan::Call(plan) | Plan::Get(plan, _)) if refusing => {
@@ -170,18 +164,17 @@ impl Calls {
             }
             Some(
                 Plan::Call(CallPlan { dialect, .. }) | Plan::Get(CallPlan { dialect, .. }, _) | Plan::Fail(dialect, _),
-            ) if self.shared.layered.is_some() => {
+            ) if shared.layered.is_some() => {
                 self.begin_layered(stream, *dialect, head, end);
             }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
             Some(Plan::Get(plan, message)) => self.begin_get(stream, *plan, head, message.clone()),
             Some(Plan::Fail(dialect, status)) => {
                 let (dialect, status) = (*dialect, status.clone());
-                self.refuse(stream, self.shared.bare(dialect, head), None, &status);
+                self.refuse(stream, shared.bare(dialect, head), None, &status);
             }
             Some(Plan::Unsupported) => self.refuse_http(stream, Unserved::Unsupported),
             Some(Plan::Preflight) => {
-                let shared = Arc::clone(&self.shared);
                 self.reply_with(stream, &mut ReplyState::bare(PLAIN)).preflight(head, &shared.cors);
                 self.finish(stream, None, Code::Ok);
             }
@@ -195,19 +188,15 @@ impl Calls {
     #[cold]
     fn begin_layered(&mut self, stream: StreamKey, dialect: Dialect, head: &Arc<Head>, end: bool) {
         let Some(service) = self.shared.layered.clone() else { return };
-        if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
-            self.shared.observer.refused(Refusal::UnsentBytes);
-            let status = self.shared.limits.refusal(Refusal::UnsentBytes);
-            return self.refuse(stream, self.shared.bare(dialect, head), None, &status);
+        if let Some(limit) = self.memory_limit() {
+            return self.refuse_over(limit, stream, dialect, head, None);
         }
         self.hand_over(stream, head, end, &*service, Some(Counted));
     }
 
     fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
-        if self.connection.queued_bytes_total() > self.shared.limits.unsent_bytes_max {
-            self.shared.observer.refused(Refusal::UnsentBytes);
-            let status = self.shared.limits.refusal(Refusal::UnsentBytes);
-            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
+        if let Some(limit) = self.memory_limit() {
+            return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
         }
         if self.shared.routes.table[plan.method].is_streaming_in {
             let index = stream.index();
@@ -237,12 +226,18 @@ impl Calls {
     }
 
     fn begin_get(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, message: Bytes) {
+        if let Some(limit) = self.memory_limit() {
+            return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
+        }
         let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: Payload::Owned(message) };
         self.start(stream, plan, head, Intake::Message(framed), Feed::None);
     }
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         match self.shared.http.clone() {
+            Some(_) if !self.shared.is_always_answered(head.path()) && self.memory_limit().is_some() => {
+                self.refuse_http(stream, Unserved::TooMuch);
+            }
             Some(service) => self.hand_over(stream, head, end, &*service, None),
             None => self.refuse_http(stream, Unserved::NotFound),
         }
@@ -257,7 +252,7 @@ impl Calls {
         counted: Option<Counted>,
     ) {
         // A page may cost a hundred times what a call does.
-        self.unlooked_events = LOOK_EVENTS;
+        self.pace.look_soon();
         let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
         if end {
             inbox.end(Ok(Metadata::new()));
@@ -268,9 +263,38 @@ impl Calls {
         if let Some(counted) = counted {
             request.extensions_mut().insert(counted);
         }
-        let running = Box::new(http_calls::HttpRunning::new(service.call(request)));
+        let running = Box::new(http_calls::HttpRunning::new(service.call(request), Arc::clone(&self.shared.limits)));
         let reply = ReplyState::bare(PLAIN);
         self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
+    }
+
+    /// Which limit of memory keeps the connection from new work.
+    #[inline]
+    fn memory_limit(&self) -> Option<Refusal> {
+        let limits = &self.shared.limits;
+        if self.connection.queued_bytes_total() > limits.unsent_bytes_max {
+            self.shared.observer.refused(Refusal::UnsentBytes);
+            return Some(Refusal::UnsentBytes);
+        }
+        if !limits.memory.is_full() {
+            return None;
+        }
+        limits.memory.relieve();
+        self.shared.observer.refused(Refusal::Memory);
+        Some(Refusal::Memory)
+    }
+
+    #[cold]
+    fn refuse_over(
+        &mut self,
+        limit: Refusal,
+        stream: StreamKey,
+        dialect: Dialect,
+        head: &Arc<Head>,
+        method: Option<usize>,
+    ) {
+        let status = self.shared.limits.refusal(limit);
+        self.refuse(stream, self.shared.bare(dialect, head), method, &status);
     }
 
     fn refuse_http(&mut self, stream: StreamKey, why: Unserved) {
@@ -324,6 +348,15 @@ impl Calls {
         let Phase::Active(active) = &mut slot.phase else { return };
         if !active.feed.is_stalled() && active.unreleased > 0 {
             self.connection.release(stream, std::mem::take(&mut active.unreleased));
+        }
+    }
+
+    /// Ends the streams of which nothing was taken since this time, in milliseconds of the connection.
+    pub(super) fn reset_stalled(&mut self, since_ms: u64) {
+        let stalled: Vec<StreamKey> = self.connection.stalled(since_ms).collect();
+        for stream in stalled {
+            self.connection.reset(stream, ErrorCode::CANCEL);
+            self.cancel(stream);
         }
     }
 

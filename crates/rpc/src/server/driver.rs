@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::calls::Calls;
 use super::limits::Limits;
+use super::memory::{self, Charge};
 use super::shared::Shared;
 use super::turn;
 use crate::envelope::Peer;
@@ -50,6 +51,11 @@ pub(super) struct Driver<T> {
     stuck_since: Option<Instant>,
     /// When a drain's time is up.
     cut_at: Option<Instant>,
+    /// When streams that are stuck are looked for.
+    stall_check_at: Instant,
+    charge: Charge,
+    /// Bytes read and written so far.
+    moved: u64,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
@@ -66,6 +72,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             io,
             inlet: Inlet::new(first_bytes),
             limits: Arc::clone(&shared.limits),
+            charge: shared.limits.memory.charge(),
             calls: Calls::new(shared, peer, refusing),
             stage: Stage::Open,
             failure: None,
@@ -77,6 +84,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             ping_sent_at: None,
             stuck_since: None,
             cut_at: None,
+            stall_check_at: now,
+            moved: 0,
         })
     }
 
@@ -109,6 +118,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
                 Err(reason) => return Poll::Ready(reason),
             }
         }
+        let held = self.calls.held_bytes(self.moved) + self.inlet.held_bytes();
+        self.charge.set(held, self.moved, cx.waker());
+        if self.charge.is_cut() {
+            return Poll::Ready(memory::CUT.to_owned());
+        }
         self.poll_clock(cx)
     }
 
@@ -126,7 +140,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             return Ok(false);
         }
         let (calls, failed) = (&mut self.calls, self.failure.is_some());
-        let is_interrupted = calls.is_interrupted;
+        let is_interrupted = calls.pace.is_interrupted;
         let take_in = |input: &mut &[u8]| {
             if failed {
                 *input = &[];
@@ -146,7 +160,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             Poll::Pending => Ok(false),
             Poll::Ready(Err(error)) => Err(format!("read: {error}")),
             Poll::Ready(Ok((0, _))) => Err("closed by the peer".to_owned()),
-            Poll::Ready(Ok((_, taken))) => {
+            Poll::Ready(Ok((count, taken))) => {
+                self.moved += count as u64;
                 self.read_at = self.calls.now;
                 self.ping_sent_at = self.ping_sent_at.filter(|_| !std::mem::take(&mut self.calls.pong_seen));
                 self.failure = self.failure.or(taken.err());
@@ -171,8 +186,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
                     self.stuck_since.get_or_insert(self.calls.now);
                     return Ok(progress);
                 }
-                Poll::Ready(Ok(_)) => {
+                Poll::Ready(Ok(count)) => {
                     progress = true;
+                    self.moved += count as u64;
                     self.stuck_since = None;
                 }
                 Poll::Ready(Err(error)) => return Err(format!("write: {error}")),
@@ -230,6 +246,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             self.busy_at = now;
         }
         self.calls.expire();
+        self.reset_stalled();
         let now_ms = self.calls.elapsed_ms();
         if let Err(error) = self.calls.connection.tick(now_ms) {
             self.failure = self.failure.or(Some(error));
@@ -245,6 +262,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             self.drain();
         }
         Ok(())
+    }
+
+    /// Resets the streams whose peer takes nothing of what waits for it, though it may take other streams' bytes.
+    fn reset_stalled(&mut self) {
+        let now = self.calls.now;
+        if self.calls.connection.queued_bytes_total() == 0 || now < self.stall_check_at {
+            return;
+        }
+        let timeout = self.limits.stream_stall_timeout;
+        self.stall_check_at = now + timeout / 4;
+        let allowed_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        if let Some(since_ms) = self.calls.elapsed_ms().checked_sub(allowed_ms) {
+            self.calls.reset_stalled(since_ms);
+        }
     }
 
     fn ping_due(&self) -> Option<Instant> {
@@ -265,6 +296,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             after(self.stuck_since, self.limits.write_timeout),
             after(self.ping_sent_at, self.limits.keepalive_timeout),
             self.ping_due(),
+            (self.calls.connection.queued_bytes_total() > 0).then_some(self.stall_check_at),
             self.calls.earliest_deadline,
             self.calls.connection.is_awaiting_peer().then(|| self.calls.now + handshake),
             after(Some(self.opened_at), self.limits.connection_age_max).filter(|_| open),

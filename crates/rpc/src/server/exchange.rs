@@ -235,6 +235,10 @@ impl Exchange {
                 let Some(mut data) = data else { return };
                 loop {
                     match assembler.next(&mut data, message_bytes_max) {
+                        Ok(None) if assembler.held_bytes() > 0 && self.shared.limits.memory.is_full() => {
+                            self.shared.limits.memory.relieve();
+                            return self.refuse_for(observer::Refusal::Memory);
+                        }
                         Ok(None) => return,
                         Ok(Some(framed)) if message.is_none() => {
                             let bytes = framed.bytes.into_bytes();
@@ -244,9 +248,7 @@ impl Exchange {
                             return self.refuse(&Status::unimplemented("the call takes one message; more came"));
                         }
                         Err(status) if status.code() == Code::ResourceExhausted => {
-                            self.shared.observer.refused(observer::Refusal::MessageBytes);
-                            let status = self.shared.limits.refusal(observer::Refusal::MessageBytes);
-                            return self.refuse(&status);
+                            return self.refuse_for(observer::Refusal::MessageBytes);
                         }
                         Err(status) => return self.refuse(&status),
                     }
@@ -254,6 +256,12 @@ impl Exchange {
             }
             Stage::Over => {}
         }
+    }
+
+    fn refuse_for(&mut self, limit: observer::Refusal) {
+        self.shared.observer.refused(limit);
+        let status = self.shared.limits.refusal(limit);
+        self.refuse(&status);
     }
 
     /// The request is whole.

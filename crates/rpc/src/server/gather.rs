@@ -45,9 +45,18 @@ impl Calls {
             self.gathered_bytes += kept.len();
             gathering.message = Some(Framed { compressed: framed.compressed, bytes: kept });
         }
-        if self.gathered_bytes > self.shared.limits.gathered_bytes_max {
-            self.shared.observer.refused(Refusal::GatheredBytes);
-            let status = self.shared.limits.refusal(Refusal::GatheredBytes);
+        let limits = &self.shared.limits;
+        let limit = if self.gathered_bytes > limits.gathered_bytes_max {
+            Some(Refusal::GatheredBytes)
+        } else if self.gathered_bytes > 0 && limits.memory.is_full() {
+            limits.memory.relieve();
+            Some(Refusal::Memory)
+        } else {
+            None
+        };
+        if let Some(limit) = limit {
+            self.shared.observer.refused(limit);
+            let status = self.shared.limits.refusal(limit);
             let state = self.shared.bare(gathering.plan.dialect, &gathering.head);
             let method = self.forget(stream);
             return self.refuse(stream, state, method, &status);

@@ -3,21 +3,24 @@
 //! Implements: RFC 9112, by hyper.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
 use super::http_calls::Unserved;
 use super::http_request::{Answering, bare};
+use super::http1_io::{Held, Io};
+use super::memory;
+use super::observer::Refusal;
 use super::shared::Shared;
 use super::turn;
 use crate::body::{Body, BoxError};
@@ -38,24 +41,33 @@ pub(super) async fn serve<T>(
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = Rewound { first, taken: 0, io };
     let limits = Arc::clone(&shared.limits);
     // One more reference to it for each request that is not answered to its end.
     let busy = Arc::new(());
     let in_flight = limits.connection_idle_max.map(|_| Arc::downgrade(&busy));
+    let held = Arc::new(Held::default());
+    let io = Io::new(first, io, Arc::clone(&held), limits.write_timeout);
+    let answered = Arc::clone(&held);
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let full = refusing && !shared.is_always_answered(request.uri().path().as_bytes());
+        let exempt = shared.is_always_answered(request.uri().path().as_bytes());
         let answering = match shared.hosts.check(&request) {
-            Ok(()) if full => Err(Unserved::TooMany),
+            Ok(()) if refusing && !exempt => Err(Unserved::TooMany),
+            Ok(()) if !exempt && shared.limits.memory.is_full() => {
+                shared.limits.memory.relieve();
+                shared.observer.refused(Refusal::Memory);
+                Err(Unserved::TooMuch)
+            }
             checked => checked.map(|()| Answering::begin(&shared, &peer, request.map(Body::http1))),
         };
         let busy = in_flight.as_ref().and_then(Weak::upgrade);
+        let answered = Arc::clone(&answered);
         async move {
             std::future::poll_fn(turn::poll_next).await;
             let response = match answering {
                 Ok(answering) => answering.answer().await,
                 Err(why) => refusal(why),
             };
+            answered.answer(response.body().size_hint().lower());
             Ok::<_, Infallible>(match busy {
                 Some(busy) => response.map(|body| Body::any(Busy { body, _busy: busy })),
                 None => response,
@@ -73,6 +85,7 @@ where
     let wakes = WakeSet::new(1);
     let waker = wakes.waker(0);
     let mut idle = Idle { allowed: limits.connection_idle_max, timer: None };
+    let mut charge = limits.memory.charge();
     let ended = std::future::poll_fn(|cx| {
         turn::begin();
         wakes.unregister();
@@ -89,12 +102,19 @@ where
         if polled.is_pending() {
             wakes.take(|_| turn::give_way(cx));
         }
-        polled
+        charge.set(held.bytes(), held.moved(), cx.waker());
+        if charge.is_cut() {
+            return Poll::Ready(memory::CUT.to_owned());
+        }
+        polled.map(|ended| match ended {
+            Ok(()) => "closed".to_owned(),
+            Err(error) => match error.source() {
+                Some(cause) => format!("HTTP/1.1: {error}: {cause}"),
+                None => format!("HTTP/1.1: {error}"),
+            },
+        })
     });
-    match ended.await {
-        Ok(()) => "closed".to_owned(),
-        Err(error) => format!("HTTP/1.1: {error}"),
-    }
+    ended.await
 }
 
 /// A last answer that says why.
@@ -147,51 +167,5 @@ impl http_body::Body for Busy {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// A transport of which some bytes were read already.
-struct Rewound<T> {
-    first: Vec<u8>,
-    taken: usize,
-    io: T,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let left = &self.first[self.taken..];
-        if left.is_empty() {
-            return Pin::new(&mut self.io).poll_read(cx, buffer);
-        }
-        let count = left.len().min(buffer.remaining());
-        buffer.put_slice(&left[..count]);
-        self.taken += count;
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 }

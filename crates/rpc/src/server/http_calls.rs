@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http_body::Body as _;
 use quire_http2::{Head, Indexing};
 
+use super::limits::Limits;
 use super::reply::Reply;
 use super::running::Running;
 use crate::body::Body;
@@ -64,6 +65,8 @@ pub(super) enum Unserved {
     Misdirected,
     Failed,
     TooMany,
+    /// Memory is short.
+    TooMuch,
 }
 
 impl Unserved {
@@ -77,6 +80,7 @@ impl Unserved {
             Self::Host => (400, "name one host, in one field Host\n"),
             Self::Misdirected => (421, "the server does not go by this host; its operator can add the name\n"),
             Self::Failed => (500, "the server failed to answer\n"),
+            Self::TooMuch => (503, "too many answers wait to be read; try again later\n"),
             Self::TooMany => (503, "too many connections; try again later\n"),
         }
     }
@@ -102,13 +106,23 @@ pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
 pub(super) struct HttpRunning {
     answering: Option<Answering>,
     body: Option<Body>,
+    limits: Arc<Limits>,
 }
 
 impl HttpRunning {
-    pub(super) fn new(answering: Answering) -> Self {
-        Self { answering: Some(answering), body: None }
+    pub(super) fn new(answering: Answering, limits: Arc<Limits>) -> Self {
+        Self { answering: Some(answering), body: None, limits }
+    }
+
+    /// Whether a large answer finds memory short, though there was enough when its request came.
+    fn is_too_much(&self, body: &Body, reply: &Reply<'_>) -> bool {
+        body.size_hint().lower() >= LARGE_BYTES
+            && (reply.sink.queued_bytes_total() > self.limits.unsent_bytes_max || self.limits.memory.is_full())
     }
 }
+
+/// Smaller answers are sent while memory is short, too: what they answer may have been done.
+const LARGE_BYTES: u64 = 64 * 1024;
 
 /// Fields that belong to a connection of HTTP/1.1 (RFC 9113 section 8.2.2).
 fn is_hop_by_hop(name: &http::HeaderName) -> bool {
@@ -137,6 +151,10 @@ impl Running for HttpRunning {
                 return Poll::Ready(());
             };
             let (head, body) = response.into_parts();
+            if self.is_too_much(&body, reply) {
+                refuse(reply, Unserved::TooMuch);
+                return Poll::Ready(());
+            }
             let end = body.is_end_stream();
             send_head(reply, &head, end);
             if end {
@@ -172,6 +190,10 @@ impl Running for HttpRunning {
     fn clear(&mut self) {
         self.answering = None;
         self.body = None;
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX))
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::memory::Memory;
 use super::observer::Refusal;
 use crate::status::Status;
 
@@ -26,6 +27,11 @@ pub struct Limits {
     pub unread_bytes_max: usize,
     /// Answers that wait for the peer's windows; while there are more, further calls get `RESOURCE_EXHAUSTED`.
     pub unsent_bytes_max: usize,
+    /// What the connections of every server with this account hold together, and whatever else is added to it. While it
+    /// is full new calls get `RESOURCE_EXHAUSTED`, and the largest connection that makes no progress is cut.
+    pub memory: Memory,
+    /// A stream whose peer takes none of what waits for it is reset after this long.
+    pub stream_stall_timeout: Duration,
     /// Output of a connection above which nothing more is read from it.
     pub output_bytes_max: usize,
     /// TLS and the first bytes of a protocol.
@@ -67,6 +73,8 @@ impl Default for Limits {
             gathered_bytes_max: 64 * 1024 * 1024,
             unread_bytes_max: 64 * 1024,
             unsent_bytes_max: 16 * 1024 * 1024,
+            memory: Memory::new(160 * 1024 * 1024, usize::MAX),
+            stream_stall_timeout: Duration::from_mins(1),
             output_bytes_max: 1024 * 1024,
             handshake_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_mins(1),
@@ -93,6 +101,7 @@ impl Limits {
             Refusal::MessageBytes => (self.message_bytes_max, "send a smaller message"),
             Refusal::GatheredBytes => (self.gathered_bytes_max, "send fewer unfinished messages on a connection"),
             Refusal::UnsentBytes => (self.unsent_bytes_max, "read the answers that wait"),
+            Refusal::Memory => (self.memory.limit(), "try again after a pause"),
             Refusal::HeaderBytes => {
                 (self.http2.header_list_bytes_max.try_into().unwrap_or(usize::MAX), "send smaller headers")
             }

@@ -21,11 +21,14 @@ mod gather;
 mod hosts;
 #[cfg(feature = "http1")]
 mod http1;
+#[cfg(feature = "http1")]
+mod http1_io;
 mod http_calls;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod http_request;
 mod limits;
 mod listen;
+mod memory;
 mod method;
 mod observer;
 mod place;
@@ -44,6 +47,7 @@ mod slot;
 #[cfg(feature = "tower")]
 mod tower;
 mod turn;
+mod unread;
 
 pub use builder::Builder;
 pub use call::{Answer, Answered, Call, Later};
@@ -51,7 +55,8 @@ pub(crate) use contracts::Contracts;
 pub use cors::Cors;
 pub use limits::Limits;
 pub use listen::Server;
-pub use method::{AnswerStream, Method};
+pub use memory::Memory;
+pub use method::Method;
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use service::{RefusedService, Service};
 #[cfg(feature = "tower")]

@@ -25,12 +25,21 @@ pub enum Refusal {
     UnsentBytes,
     /// `header_list_bytes_max`.
     HeaderBytes,
+    /// `memory`.
+    Memory,
 }
 
 impl Refusal {
     /// Every limit.
-    pub const ALL: [Self; 6] =
-        [Self::Connections, Self::Calls, Self::MessageBytes, Self::GatheredBytes, Self::UnsentBytes, Self::HeaderBytes];
+    pub const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::Calls,
+        Self::MessageBytes,
+        Self::GatheredBytes,
+        Self::UnsentBytes,
+        Self::HeaderBytes,
+        Self::Memory,
+    ];
 
     /// The limit's name for callers and metrics.
     pub const fn name(self) -> &'static str {
@@ -41,6 +50,7 @@ impl Refusal {
             Self::GatheredBytes => "gathered_bytes",
             Self::UnsentBytes => "unsent_bytes",
             Self::HeaderBytes => "header_bytes",
+            Self::Memory => "memory_bytes",
         }
     }
 }

@@ -65,13 +65,11 @@ pub(crate) struct ReplyState {
 }
 
 impl ReplyState {
-    #[inline]
     pub(crate) fn new(dialect: Dialect, json: Option<Json>, compression: Option<(Encoding, usize)>) -> Self {
         Self { dialect, json, compression, origin: None, code: Code::Ok, head_sent: false, is_over: false }
     }
 
     /// The answer may be read by a page of the request's origin.
-    #[inline]
     pub(crate) fn for_origin(mut self, origin: Option<&Field>) -> Self {
         self.origin = origin.cloned();
         self
@@ -183,52 +181,41 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends a message of a stream, together with those that are ready with it; see [`Reply::flush`]. Returns how many
-    /// bytes went out, often none.
+    /// Sends a message of a stream, together with those that are ready with it; see [`Reply::flush`].
     #[inline]
-    pub(crate) fn batched<T: Encode>(&mut self, message: T) -> usize {
-        let length = message.encoded_len() + PREFIX_BYTES;
+    pub(crate) fn batched<T: Encode>(&mut self, message: T) {
         if !self.state.dialect.is_plain || self.templates.is_message_per_frame {
-            self.message(message);
-            return length;
+            return self.message(message);
         }
         match message.into_encoded() {
-            Ok(encoded) if encoded.encoding.is_some() || length > COPY_BYTES_MAX => {
+            Ok(encoded) if encoded.encoding.is_some() || encoded.length + PREFIX_BYTES > COPY_BYTES_MAX => {
                 self.flush();
                 self.encoded(encoded);
-                length
             }
-            Ok(encoded) => self.append(encoded, length),
-            Err(message) if length > COPY_BYTES_MAX => {
+            Ok(encoded) => self.append(encoded),
+            Err(message) if message.encoded_len() + PREFIX_BYTES > COPY_BYTES_MAX => {
                 self.flush();
                 self.plain(message);
-                length
             }
-            Err(message) => self.append(message, length),
+            Err(message) => self.append(message),
         }
     }
 
     #[inline]
-    fn append<T: Encode>(&mut self, message: T, length: usize) -> usize {
-        let batch = &mut self.templates.batch;
-        batch.reserve(length);
-        message::encode(message, self.state.compression, batch);
-        if batch.len() < COPY_BYTES_MAX {
-            return 0;
+    fn append<T: Encode>(&mut self, message: T) {
+        message::encode(message, self.state.compression, &mut self.templates.batch);
+        if self.templates.batch.len() >= COPY_BYTES_MAX {
+            self.flush();
         }
-        self.flush()
     }
 
-    /// Sends what was batched, and returns how many bytes that are. Must come before the stream is left, since other
-    /// answers share the batch.
+    /// Sends what was batched. Must come before the stream is left, since other answers share the batch.
     #[inline]
-    pub(crate) fn flush(&mut self) -> usize {
-        let bytes = self.templates.batch.len();
-        if bytes > 0 {
+    pub(crate) fn flush(&mut self) {
+        if !self.templates.batch.is_empty() {
             self.sink.send_slice(&self.templates.batch, false);
             self.templates.batch.clear();
         }
-        bytes
     }
 
     #[inline]

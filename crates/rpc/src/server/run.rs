@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use quire_http2::{ErrorCode, Head, StreamKey};
 use tokio::time::Instant;
 
-use super::calls::{Calls, LOOK_EVENTS};
+use super::calls::Calls;
 use super::method::{Incoming, Intake, Started};
 use super::observer::Refusal;
 use super::plan::CallPlan;
@@ -62,7 +62,7 @@ impl Calls {
         };
         if matches!(&intake, Intake::Message(message) if message.compressed) {
             // No one knows how much there is in it.
-            self.unlooked_events = LOOK_EVENTS;
+            self.pace.look_soon();
         }
         let incoming = Incoming {
             envelope,

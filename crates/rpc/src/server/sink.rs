@@ -39,6 +39,14 @@ impl Sink<'_> {
         }
     }
 
+    /// What waits for the peer's windows, of all streams of the connection.
+    pub(crate) fn queued_bytes_total(&self) -> usize {
+        match self {
+            Self::Http2(connection, _) => connection.queued_bytes_total(),
+            Self::Outbox(outbox) => outbox.body.len(),
+        }
+    }
+
     /// Whether another message should be made now, or would only wait.
     #[inline]
     pub(crate) fn has_room(&mut self, output_bytes_max: usize) -> bool {

@@ -100,10 +100,6 @@ impl Feed {
             Self::Messages(inbox, assembler) => {
                 let mut marked = false;
                 loop {
-                    let run = assembler.run(&mut data, message_bytes_max);
-                    if !run.is_empty() {
-                        marked |= inbox.push_run(run);
-                    }
                     match assembler.next(&mut data, message_bytes_max) {
                         Ok(Some(framed)) => {
                             let bytes = framed.bytes.into_bytes();
@@ -123,6 +119,15 @@ impl Feed {
                 }
                 marked
             }
+        }
+    }
+
+    /// What the handler has not read.
+    pub(super) fn unread_bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Messages(inbox, assembler) => inbox.unread_bytes() + assembler.held_bytes(),
+            Self::Chunks(inbox) => inbox.unread_bytes(),
         }
     }
 

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// many such connections hardly waits.
 const TURN: Duration = Duration::from_millis(1);
 
+/// Events between two looks at the clock.
+const LOOK_EVENTS: u32 = 8;
+
 thread_local! {
     /// When the turn of the task that is polled now ends.
     static ENDS_AT: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -43,4 +46,31 @@ pub(super) fn poll_next(cx: &mut Context<'_>) -> Poll<()> {
     }
     give_way(cx);
     Poll::Pending
+}
+
+/// A loop over a connection's events, which looks at the clock now and then.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Since the last look.
+    events: u32,
+    /// Frames that were read wait for the connection's next turn.
+    pub(super) is_interrupted: bool,
+}
+
+impl Pace {
+    /// Counts an event, and tells whether the turn is seen to be over.
+    #[inline]
+    pub(super) fn is_turn_over(&mut self) -> bool {
+        self.events += 1;
+        if self.events < LOOK_EVENTS {
+            return false;
+        }
+        self.events = 0;
+        is_over()
+    }
+
+    /// The event that is handled now may cost far more than its bytes.
+    pub(super) fn look_soon(&mut self) {
+        self.events = LOOK_EVENTS;
+    }
 }

@@ -9,12 +9,13 @@ mod sources;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use hosting::{Choice, Layers, Open, Reader, Refused, Wanted, access::Scope};
-use quire_rpc::{Encoding, Limits};
+use quire_rpc::{Encoding, Limits, server::Memory};
 
 pub(crate) use self::hosts::Hosts;
 use self::sources::Sources;
 use crate::{
     cli::{ConfigArgs, Flag, ServeArgs},
+    memory,
     services::SERVICES,
     telemetry::{self, Log},
 };
@@ -119,6 +120,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         calls_max: from.whole("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
         message_bytes_max: from.bytes("limits.message_bytes", 4 << 20, 1024..=1 << 30)?,
         handshake_timeout: from.seconds("limits.first_byte_seconds", Duration::from_secs(10))?,
+        memory: account(from)?,
         ..Limits::default()
     };
     let tls = tls(from)?;
@@ -159,6 +161,13 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         log,
         services,
     })
+}
+
+/// The account of memory: what waits in connections, within all that the server may hold.
+fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
+    let all = from.bytes("limits.memory_bytes", memory::usual(), 64 << 20..=1 << 46)?;
+    let buffers = from.bytes("limits.buffer_bytes", 160 << 20, 1 << 20..=1 << 40)?;
+    Ok(Memory::new(buffers, all))
 }
 
 /// A certificate and its key, or neither.

@@ -24,7 +24,7 @@ use quire_rpc::{
     Encoding, Limits, Server,
     health::HealthReporter,
     rustls::ServerConfig,
-    server::{Builder, Cors, Refusal},
+    server::{Builder, Cors, Memory, Refusal},
 };
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
@@ -34,6 +34,7 @@ use crate::{
     contract,
     http::{self, Services},
     index::Index,
+    memory,
 };
 
 /// What a full server answers all the same.
@@ -85,7 +86,7 @@ impl Transport {
         let (builder, health, mut scopes) = grpc(&services, &declared);
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
-        count(&mut metrics, &counts, &server, &refusals);
+        count(&mut metrics, &counts, &server, &refusals, &limits.memory);
         let observer = observer(counts, refusals);
         let counted = observer(&builder);
         let builder = builder.limits(limits.clone()).observer(counted).workers(threads.handles());
@@ -108,6 +109,8 @@ impl Transport {
             stop: stop.clone(),
             tasks: JoinSet::new(),
         };
+        let account = serving.limits.memory.clone();
+        serving.run_until_stopped(memory::watch(account));
         for service in &mut services {
             service.start(&mut serving)?;
         }
@@ -185,13 +188,20 @@ fn observer(counts: Counts, refusals: Refusals) -> Observe {
 }
 
 /// Registers what the transport counts.
-fn count(registry: &mut Registry, counts: &Counts, server: &Arc<OnceLock<Server>>, refusals: &Refusals) {
+fn count(
+    registry: &mut Registry,
+    counts: &Counts,
+    server: &Arc<OnceLock<Server>>,
+    refusals: &Refusals,
+    memory: &Memory,
+) {
     refusals.show(Refusal::ALL.map(Refusal::name));
     let ours = registry.sub_registry_with_prefix("quire");
     ours.register_collector(Box::new(counts.clone()));
-    let server = Arc::clone(server);
+    let (server, memory) = (Arc::clone(server), memory.clone());
     metrics::collect(ours, move |page| {
         page.gauge("connections", "Open connections", server.get().map_or(0, Server::connections))?;
+        page.gauge("buffer_bytes", "Answers and unfinished messages that connections hold", memory.buffers())?;
         page.gauge("calls_in_flight", "Calls that wait for something", server.get().map_or(0, Server::calls))
     });
 }

@@ -1,0 +1,127 @@
+//! The transport of an HTTP/1.1 connection, as hyper sees it: first the bytes that were read already, counted both ways,
+//! and failed when the peer takes nothing for too long.
+//!
+//! Must not know requests.
+//!
+//! Implements: no specification.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// What the connection holds, as far as it can be seen from outside hyper.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Read since the last answer began.
+    received: AtomicUsize,
+    /// Of answers that have begun, and not written.
+    unsent: AtomicUsize,
+    moved: AtomicU64,
+}
+
+impl Held {
+    pub(super) fn bytes(&self) -> usize {
+        self.received.load(Relaxed) + self.unsent.load(Relaxed)
+    }
+
+    /// All bytes read and written so far.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.load(Relaxed)
+    }
+
+    /// An answer of so many bytes begins; the request is no longer held.
+    pub(super) fn answer(&self, bytes: u64) {
+        self.received.store(0, Relaxed);
+        self.unsent.fetch_add(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
+    }
+
+    fn written(&self, count: usize) {
+        self.moved.fetch_add(count as u64, Relaxed);
+        // Heads are written too, and were not counted: the task of the connection alone changes this.
+        self.unsent.store(self.unsent.load(Relaxed).saturating_sub(count), Relaxed);
+    }
+
+    fn read(&self, count: usize) {
+        self.moved.fetch_add(count as u64, Relaxed);
+        self.received.fetch_add(count, Relaxed);
+    }
+}
+
+pub(super) struct Io<T> {
+    first: Vec<u8>,
+    taken: usize,
+    transport: T,
+    held: Arc<Held>,
+    write_timeout: Duration,
+    /// Set while the peer takes nothing.
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Io<T> {
+    /// Reads `first` before what `transport` brings.
+    pub(super) fn new(first: Vec<u8>, transport: T, held: Arc<Held>, write_timeout: Duration) -> Self {
+        Self { first, taken: 0, transport, held, write_timeout, stuck: None }
+    }
+
+    fn written(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(result) = written {
+            self.stuck = None;
+            self.held.written(result.as_ref().map_or(0, |count| *count));
+            return Poll::Ready(result);
+        }
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
+        ready!(stuck.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Io<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let left = &self.first[self.taken..];
+        if left.is_empty() {
+            let polled = Pin::new(&mut self.transport).poll_read(cx, buffer);
+            self.held.read(buffer.filled().len() - before);
+            return polled;
+        }
+        let count = left.len().min(buffer.remaining());
+        buffer.put_slice(&left[..count]);
+        self.taken += count;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Io<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.transport).poll_write(cx, bytes);
+        self.written(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.transport).poll_write_vectored(cx, slices);
+        self.written(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
+    }
+}
