@@ -248,7 +248,8 @@ mod tests {
         for encoding in Encoding::BUILT {
             let mut packed = Vec::new();
             encoding.compress(&vec![0; 50_000_000], &mut packed).unwrap();
-            assert!(packed.len() < 1_000_000);
+            // Snappy says no more than "the same again" for every 64 bytes.
+            assert!(packed.len() < 5_000_000);
             let status = encoding.decompress(&packed, 1000).unwrap_err();
             assert_eq!(status.code(), Code::ResourceExhausted);
         }

@@ -239,7 +239,7 @@ mod tests {
             ("QUIRE_LEDGER_COMIT", "; did you mean QUIRE_LEDGER_COMMIT?"),
             ("QUIRE_DATA", "; did you mean QUIRE_SERVER_DATA?"),
             ("QUIRE_PORT", ""),
-            ("QUIRE_SERVICE_HOST", ""),
+            ("QUIRE_SERVICE_HOST", "; did you mean QUIRE_SERVER_HOSTS?"),
             ("QUIRE_PORT_10086_TCP_ADDR", ""),
         ] {
             assert_eq!(ignored(name, &known), format!("the variable {name} is ignored: it names no setting{meant}"));
