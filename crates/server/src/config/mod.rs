@@ -165,7 +165,10 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
 
 /// The account of memory: what waits in connections, within all that the server may hold.
 fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
-    let all = from.bytes("limits.memory_bytes", memory::usual(), 64 << 20..=1 << 46)?;
+    let all = match from.bytes("limits.memory_bytes", 0, 0..=1 << 46)? {
+        0 => memory::usual(),
+        bytes => bytes,
+    };
     let buffers = from.bytes("limits.buffer_bytes", 160 << 20, 1 << 20..=1 << 40)?;
     Ok(Memory::new(buffers, all))
 }
