@@ -36,7 +36,6 @@ use crate::wake::WakeSet;
 /// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
 const NUDGE: [u8; 8] = *b"answered";
 
-#[expect(clippy::struct_excessive_bools, reason = "the four are independent; names say more than an enum would")]
 pub(crate) struct Calls {
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
