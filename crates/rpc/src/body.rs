@@ -87,14 +87,14 @@ impl http_body::Body for Body {
             Inner::Empty => Poll::Ready(None),
             #[cfg(feature = "http1")]
             Inner::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
-            Inner::Http2(inbox) => inbox.poll_next(cx).map(|next| match next {
-                Ok(chunk) => Some(Ok(Frame::data(chunk.bytes))),
+            Inner::Http2(inbox) => inbox.poll_data(cx).map(|next| match next {
+                Ok(chunk) => Some(Ok(Frame::data(chunk))),
                 Err(None) => None,
                 Err(Some(status)) => Some(Err(status.into())),
             }),
             #[cfg(all(feature = "client", feature = "tower"))]
-            Inner::Answer(inbox, has_trailers) => inbox.poll_next(cx).map(|next| match next {
-                Ok(chunk) => Some(Ok(Frame::data(chunk.bytes))),
+            Inner::Answer(inbox, has_trailers) => inbox.poll_data(cx).map(|next| match next {
+                Ok(chunk) => Some(Ok(Frame::data(chunk))),
                 Err(None) if std::mem::take(has_trailers) => {
                     trailers(inbox).map(|trailers| Ok(Frame::trailers(trailers)))
                 }

@@ -14,6 +14,8 @@ use crate::text::Decoded;
 pub(crate) const PREFIX_BYTES: usize = 5;
 /// A claimed length is believed only so far; beyond, memory follows the bytes that really come.
 const RESERVE_BYTES_MAX: usize = 64 * 1024;
+/// A message that is cheaper to copy than to give memory of its own.
+const SHORT_BYTES_MAX: usize = 1024;
 
 /// A message as it came.
 #[derive(Debug)]
@@ -96,6 +98,23 @@ impl Assembler {
             }
         }
         self.gather(data, bytes_max)
+    }
+
+    /// Takes the short messages off `data` that lie there whole before anything else, each with its prefix; often none.
+    #[inline]
+    pub(crate) fn run<'a>(&self, data: &mut &'a [u8], bytes_max: usize) -> &'a [u8] {
+        if self.is_whole || self.text.is_some() || self.unread_bytes.is_some() || self.prefix_length > 0 {
+            return &[];
+        }
+        let (all, bytes_max) = (*data, bytes_max.min(SHORT_BYTES_MAX));
+        while let Some((&[0 | 1, ref length @ ..], rest)) = data.split_first_chunk::<PREFIX_BYTES>()
+            && let length = u32::from_be_bytes(*length) as usize
+            && length <= bytes_max
+            && let Some((_, rest)) = rest.split_at_checked(length)
+        {
+            *data = rest;
+        }
+        &all[..all.len() - data.len()]
     }
 
     fn next_of_body(&mut self, data: &mut &[u8], bytes_max: usize) -> Result<Option<Framed<Payload<'static>>>, Status> {

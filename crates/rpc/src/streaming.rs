@@ -3,12 +3,16 @@
 //! The reader may live in the connection's own task or in any other. What it has not read holds the stream's window
 //! back, so a slow reader stops its own stream and no other.
 //!
+//! Short messages lie behind each other in a buffer, which the reader takes whole: a lock and a buffer for many messages,
+//! not for each.
+//!
 //! Implements: RFC 9113 section 5.2 (flow control), towards the application.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -18,15 +22,28 @@ use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::codec::{Decode, Payload};
-use crate::message::{self, Framed};
+use crate::message::{Framed, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::status::Status;
 use crate::transcode::Reading;
 
+/// Memory of a buffer that the reader has emptied and that is used again; a larger one is freed.
+const SPARE_BYTES_MAX: usize = 4 * 1024;
+
+/// What the reader takes at once.
+enum Chunk {
+    /// Short messages, each behind its prefix.
+    Run(Vec<u8>),
+    Message(Framed<Bytes>),
+}
+
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Framed<Bytes>>,
-    queued_bytes: usize,
+    queue: VecDeque<Chunk>,
+    /// Bytes of the queue and of the run that the reader has.
+    unread_bytes: usize,
+    /// For the next run.
+    spare: Vec<u8>,
     /// Trailers, or why the messages stopped.
     end: Option<Result<Metadata, Status>>,
     reader: Option<Waker>,
@@ -41,12 +58,12 @@ pub(crate) struct Inbox {
     state: Mutex<State>,
     /// Wakes the connection for this call.
     connection: Waker,
-    queue_bytes_max: usize,
+    unread_bytes_max: usize,
 }
 
 impl Inbox {
-    pub(crate) fn new(connection: Waker, queue_bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), connection, queue_bytes_max })
+    pub(crate) fn new(connection: Waker, unread_bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), connection, unread_bytes_max })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -57,8 +74,24 @@ impl Inbox {
     pub(crate) fn push(&self, message: Framed<Bytes>) -> bool {
         let mut state = self.lock();
         if !state.is_abandoned {
-            state.queued_bytes += message.bytes.len() + message::PREFIX_BYTES;
-            state.queue.push_back(message);
+            state.unread_bytes += message.bytes.len() + PREFIX_BYTES;
+            state.queue.push_back(Chunk::Message(message));
+        }
+        self.notify(state)
+    }
+
+    /// As [`Inbox::push`], with whole messages that lie behind each other, each behind its prefix.
+    pub(crate) fn push_run(&self, messages: &[u8]) -> bool {
+        let mut state = self.lock();
+        if !state.is_abandoned {
+            state.unread_bytes += messages.len();
+            if let Some(Chunk::Run(run)) = state.queue.back_mut() {
+                run.extend_from_slice(messages);
+            } else {
+                let mut run = std::mem::take(&mut state.spare);
+                run.extend_from_slice(messages);
+                state.queue.push_back(Chunk::Run(run));
+            }
         }
         self.notify(state)
     }
@@ -86,7 +119,7 @@ impl Inbox {
     /// Whether the queue is long, so that the window should stay closed; if so the reader will wake the connection.
     pub(crate) fn stall(&self) -> bool {
         let mut state = self.lock();
-        state.is_stalled = state.queued_bytes >= self.queue_bytes_max && !state.is_abandoned;
+        state.is_stalled = state.unread_bytes >= self.unread_bytes_max && !state.is_abandoned;
         state.is_stalled
     }
 
@@ -98,26 +131,48 @@ impl Inbox {
         self.lock().is_abandoned
     }
 
-    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Framed<Bytes>, Option<Status>>> {
-        let mut state = self.lock();
-        if let Some(message) = state.queue.pop_front() {
-            state.queued_bytes -= message.bytes.len() + message::PREFIX_BYTES;
-            let resume = state.is_stalled && state.queued_bytes < self.queue_bytes_max;
-            state.is_stalled &= !resume;
-            drop(state);
-            if resume {
-                self.connection.wake_by_ref();
+    /// The next chunk of a body that is not cut into messages.
+    pub(crate) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Option<Status>>> {
+        self.poll_chunk(&mut Run::default(), cx).map_ok(|chunk| match chunk {
+            Chunk::Run(run) => {
+                self.lock().unread_bytes -= run.len();
+                run.into()
             }
-            return Poll::Ready(Ok(message));
+            Chunk::Message(chunk) => chunk.bytes,
+        })
+    }
+
+    /// The next chunk. Takes back `read`, which the reader has read to its end.
+    fn poll_chunk(&self, read: &mut Run, cx: &mut Context<'_>) -> Poll<Result<Chunk, Option<Status>>> {
+        let mut state = self.lock();
+        state.unread_bytes -= read.bytes.len();
+        read.bytes.clear();
+        read.at = 0;
+        if read.bytes.capacity() > state.spare.capacity() && read.bytes.capacity() <= SPARE_BYTES_MAX {
+            state.spare = std::mem::take(&mut read.bytes);
         }
-        match &state.end {
-            Some(Ok(_)) => Poll::Ready(Err(None)),
-            Some(Err(status)) => Poll::Ready(Err(Some(status.clone()))),
-            None => {
-                state.reader = Some(cx.waker().clone());
+        let chunk = state.queue.pop_front();
+        if let Some(Chunk::Message(message)) = &chunk {
+            state.unread_bytes -= message.bytes.len() + PREFIX_BYTES;
+        }
+        let resume = state.is_stalled && state.unread_bytes < self.unread_bytes_max;
+        state.is_stalled &= !resume;
+        let polled = match (chunk, &state.end) {
+            (Some(chunk), _) => Poll::Ready(Ok(chunk)),
+            (None, Some(Ok(_))) => Poll::Ready(Err(None)),
+            (None, Some(Err(status))) => Poll::Ready(Err(Some(status.clone()))),
+            (None, None) => {
+                if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
+                    state.reader = Some(cx.waker().clone());
+                }
                 Poll::Pending
             }
+        };
+        drop(state);
+        if resume {
+            self.connection.wake_by_ref();
         }
+        polled
     }
 
     /// Whether nothing is left to read, and the end was good.
@@ -138,7 +193,7 @@ impl Inbox {
         let mut state = self.lock();
         state.is_abandoned = true;
         state.queue = VecDeque::new();
-        state.queued_bytes = 0;
+        state.spare = Vec::new();
         let finished = state.end.is_some();
         drop(state);
         if !finished {
@@ -147,9 +202,35 @@ impl Inbox {
     }
 }
 
+/// Messages that the reader has taken, each behind its prefix; `at` is where the next one begins.
+#[derive(Default)]
+struct Run {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Run {
+    /// Where the next message lies.
+    #[inline]
+    fn next(&mut self) -> Option<Place> {
+        let (&[flag, ref length @ ..], rest) = self.bytes.get(self.at..)?.split_first_chunk::<PREFIX_BYTES>()?;
+        let length = (u32::from_be_bytes(*length) as usize).min(rest.len());
+        let start = self.at + PREFIX_BYTES;
+        self.at = start + length;
+        Some(Place::Run { compressed: flag == 1, bytes: start..self.at })
+    }
+}
+
+/// A message that was taken out of the inbox.
+enum Place {
+    Run { compressed: bool, bytes: Range<usize> },
+    Message(Framed<Bytes>),
+}
+
 /// A stream of messages from the other side.
 pub struct Streaming<T> {
     inbox: Arc<Inbox>,
+    run: Run,
     reading: Reading,
     failed: bool,
     /// When the caller gives up; on the client only.
@@ -157,9 +238,9 @@ pub struct Streaming<T> {
     message: PhantomData<fn() -> T>,
 }
 
-impl<T: Decode> Streaming<T> {
+impl<T> Streaming<T> {
     pub(crate) fn new(inbox: Arc<Inbox>, reading: Reading) -> Self {
-        Self { inbox, reading, failed: false, deadline: None, message: PhantomData }
+        Self { inbox, run: Run::default(), reading, failed: false, deadline: None, message: PhantomData }
     }
 
     pub(crate) fn end_at(&mut self, deadline: Instant) {
@@ -167,45 +248,85 @@ impl<T: Decode> Streaming<T> {
     }
 
     /// The next message; `None` after the last. Dropping the stream tells the other side to stop.
-    pub async fn message(&mut self) -> Result<Option<T>, Status> {
-        match poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await {
-            Some(Ok(message)) => Ok(Some(message)),
-            Some(Err(status)) => Err(status),
-            None => Ok(None),
-        }
+    pub async fn message(&mut self) -> Result<Option<T>, Status>
+    where
+        T: Decode,
+    {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await.transpose()
+    }
+
+    /// As [`Streaming::message`], in its bytes, where they lie: nothing is copied or allocated for a short message.
+    pub async fn payload(&mut self) -> Result<Option<Payload<'_>>, Status> {
+        let Some(place) = poll_fn(|cx| self.poll_place(cx)).await? else { return Ok(None) };
+        self.open(place).map(Some)
     }
 
     /// What came after the last message; `None` before the end.
     pub fn trailers(&self) -> Option<Metadata> {
         self.inbox.trailers()
     }
-}
 
-impl<T: Decode> Stream for Streaming<T> {
-    type Item = Result<T, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    #[inline]
+    fn poll_place(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Place>, Status>> {
         if self.failed {
-            return Poll::Ready(None);
+            return Poll::Ready(Ok(None));
         }
-        let next = match self.inbox.poll_next(cx) {
+        match self.run.next() {
+            Some(place) => Poll::Ready(Ok(Some(place))),
+            None => self.poll_inbox(cx),
+        }
+    }
+
+    fn poll_inbox(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Place>, Status>> {
+        match self.inbox.poll_chunk(&mut self.run, cx) {
             Poll::Pending => {
                 let late = self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
                 if !late {
                     return Poll::Pending;
                 }
                 self.inbox.abandon();
-                Some(Err(Status::deadline_exceeded("time is up")))
+                self.fail(Status::deadline_exceeded("time is up"))
             }
-            Poll::Ready(Err(None)) => None,
-            Poll::Ready(Err(Some(status))) => Some(Err(status)),
-            Poll::Ready(Ok(framed)) => {
-                let framed = Framed { compressed: framed.compressed, bytes: Payload::Owned(framed.bytes) };
-                Some(self.reading.decode(framed))
+            Poll::Ready(Err(None)) => Poll::Ready(Ok(None)),
+            Poll::Ready(Err(Some(status))) => self.fail(status),
+            Poll::Ready(Ok(Chunk::Run(bytes))) => {
+                self.run = Run { bytes, at: 0 };
+                Poll::Ready(Ok(self.run.next()))
             }
+            Poll::Ready(Ok(Chunk::Message(message))) => Poll::Ready(Ok(Some(Place::Message(message)))),
+        }
+    }
+
+    /// Nothing is read after a failure.
+    fn fail<U>(&mut self, status: Status) -> Poll<Result<U, Status>> {
+        self.failed = true;
+        Poll::Ready(Err(status))
+    }
+
+    #[inline]
+    fn open(&mut self, place: Place) -> Result<Payload<'_>, Status> {
+        let framed = match place {
+            Place::Run { compressed, bytes } => Framed { compressed, bytes: Payload::Borrowed(&self.run.bytes[bytes]) },
+            Place::Message(Framed { compressed, bytes }) => Framed { compressed, bytes: Payload::Owned(bytes) },
         };
-        self.failed = matches!(next, Some(Err(_)));
-        Poll::Ready(next)
+        self.reading.open(framed).inspect_err(|_| self.failed = true)
+    }
+}
+
+impl<T: Decode> Stream for Streaming<T> {
+    type Item = Result<T, Status>;
+
+    #[inline]
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let place = match self.poll_place(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(status)) => return Poll::Ready(Some(Err(status))),
+            Poll::Ready(Ok(None)) => return Poll::Ready(None),
+            Poll::Ready(Ok(Some(place))) => place,
+        };
+        let decoded = self.open(place).and_then(T::decode);
+        self.failed = decoded.is_err();
+        Poll::Ready(Some(decoded))
     }
 }
 

@@ -144,6 +144,12 @@ impl Answer {
             if self.outcome.is_some() && !data.is_empty() {
                 return Err(Status::internal("the answer goes on after its end"));
             }
+            if let Reply::Stream { inbox, .. } = &self.reply {
+                let run = self.assembler.run(&mut data, self.message_bytes_max);
+                if !run.is_empty() {
+                    poll |= inbox.push_run(run);
+                }
+            }
             let Some(framed) = self.assembler.next(&mut data, self.message_bytes_max)? else { return Ok(poll) };
             if self.assembler.is_ending() {
                 let encoding = self.head.as_ref().and_then(|(_, encoding)| *encoding);

@@ -62,6 +62,11 @@ impl<'a, Req> Call<'a, Req> {
         self.payload.as_slice()
     }
 
+    /// The message's bytes, to be kept or sent on: copied if they came in one frame, shared if they came in several.
+    pub fn to_bytes(&self) -> Bytes {
+        self.payload.again().into_bytes()
+    }
+
     /// The message, decoded.
     #[inline]
     pub fn message(&self) -> Result<Req, Status>
@@ -121,7 +126,7 @@ impl<'a, Req> Call<'a, Req> {
 
     /// As [`Call::later`], with the request's bytes; those that came in one frame are copied.
     pub fn later_with_bytes<F>(self, start: impl FnOnce(Request<Bytes>) -> F) -> Answer<F> {
-        let bytes = self.payload.again().into_bytes();
+        let bytes = self.to_bytes();
         Answer::Later(start(self.request.map(|()| bytes)))
     }
 }

@@ -181,41 +181,52 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends a message of a stream, together with those that are ready with it; see [`Reply::flush`].
+    /// Sends a message of a stream, together with those that are ready with it; see [`Reply::flush`]. Returns how many
+    /// bytes went out, often none.
     #[inline]
-    pub(crate) fn batched<T: Encode>(&mut self, message: T) {
+    pub(crate) fn batched<T: Encode>(&mut self, message: T) -> usize {
+        let length = message.encoded_len() + PREFIX_BYTES;
         if !self.state.dialect.is_plain || self.templates.is_message_per_frame {
-            return self.message(message);
+            self.message(message);
+            return length;
         }
         match message.into_encoded() {
-            Ok(encoded) if encoded.encoding.is_some() || encoded.length + PREFIX_BYTES > COPY_BYTES_MAX => {
+            Ok(encoded) if encoded.encoding.is_some() || length > COPY_BYTES_MAX => {
                 self.flush();
                 self.encoded(encoded);
+                length
             }
-            Ok(encoded) => self.append(encoded),
-            Err(message) if message.encoded_len() + PREFIX_BYTES > COPY_BYTES_MAX => {
+            Ok(encoded) => self.append(encoded, length),
+            Err(message) if length > COPY_BYTES_MAX => {
                 self.flush();
                 self.plain(message);
+                length
             }
-            Err(message) => self.append(message),
+            Err(message) => self.append(message, length),
         }
     }
 
     #[inline]
-    fn append<T: Encode>(&mut self, message: T) {
-        message::encode(message, self.state.compression, &mut self.templates.batch);
-        if self.templates.batch.len() >= COPY_BYTES_MAX {
-            self.flush();
+    fn append<T: Encode>(&mut self, message: T, length: usize) -> usize {
+        let batch = &mut self.templates.batch;
+        batch.reserve(length);
+        message::encode(message, self.state.compression, batch);
+        if batch.len() < COPY_BYTES_MAX {
+            return 0;
         }
+        self.flush()
     }
 
-    /// Sends what was batched. Must come before the stream is left, since other answers share the batch.
+    /// Sends what was batched, and returns how many bytes that are. Must come before the stream is left, since other
+    /// answers share the batch.
     #[inline]
-    pub(crate) fn flush(&mut self) {
-        if !self.templates.batch.is_empty() {
+    pub(crate) fn flush(&mut self) -> usize {
+        let bytes = self.templates.batch.len();
+        if bytes > 0 {
             self.sink.send_slice(&self.templates.batch, false);
             self.templates.batch.clear();
         }
+        bytes
     }
 
     #[inline]
@@ -248,6 +259,7 @@ impl Reply<'_> {
             self.sink.send_bytes(part, false);
         };
         match encoded.chunks {
+            Chunks::Short(bytes) => send(Bytes::copy_from_slice(&bytes[..encoded.length])),
             Chunks::Whole(bytes) => send(bytes),
             Chunks::Parts(parts) => parts.into_iter().for_each(send),
             Chunks::Made(chunks) => chunks.for_each(send),
@@ -293,6 +305,7 @@ impl Reply<'_> {
         self.head(metadata);
         self.sink.send_slice(&message::prefix(length, encoding.is_some()), false);
         let chunks = match chunks {
+            Chunks::Short(bytes) => Box::new(std::iter::once(Bytes::copy_from_slice(&bytes[..length]))),
             Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
             Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
             Chunks::Made(chunks) => chunks,

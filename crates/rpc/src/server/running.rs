@@ -13,13 +13,16 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 
 use super::reply::{Reply, Source};
+use super::turn;
 use crate::codec::Encode;
 use crate::envelope::{Response, ResponseParts};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// Messages a stream may send in one poll before other calls have their turn.
-const MESSAGES_PER_POLL_MAX: usize = 64;
+/// Bytes that a stream may send in one poll before other calls have their turn.
+const BYTES_PER_POLL: usize = 32 * 1024;
+/// Messages of a stream between two looks at the clock.
+const LOOK_MESSAGES: usize = 64;
 
 /// A call under way; polled until it has sent its trailers.
 pub(crate) trait Running: Send {
@@ -153,36 +156,46 @@ where
             }
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(()) };
-        for _ in 0..MESSAGES_PER_POLL_MAX {
-            // A message that could not be written has ended the answer.
-            if reply.state.is_over {
-                return Poll::Ready(());
-            }
+        let mut sent_bytes = 0;
+        // A message that could not be written has ended the answer.
+        while !reply.state.is_over {
             if !reply.has_room() {
                 reply.flush();
                 return Poll::Pending;
             }
-            match stream.as_mut().poll_next(cx) {
-                Poll::Pending => {
-                    reply.flush();
-                    return Poll::Pending;
-                }
-                Poll::Ready(Some(Ok(message))) => reply.batched(message),
-                Poll::Ready(Some(Err(status))) => {
-                    reply.flush();
-                    reply.finish(&status);
-                    return Poll::Ready(());
-                }
-                Poll::Ready(None) => {
-                    reply.flush();
-                    reply.finish_ok(&self.trailers);
-                    return Poll::Ready(());
+            // There is as much room as before until something is sent.
+            for _ in 0..LOOK_MESSAGES {
+                match stream.as_mut().poll_next(cx) {
+                    Poll::Pending => {
+                        reply.flush();
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Some(Ok(message))) => {
+                        let sent = reply.batched(message);
+                        if sent > 0 {
+                            sent_bytes += sent;
+                            break;
+                        }
+                    }
+                    Poll::Ready(Some(Err(status))) => {
+                        reply.flush();
+                        reply.finish(&status);
+                        return Poll::Ready(());
+                    }
+                    Poll::Ready(None) => {
+                        reply.flush();
+                        reply.finish_ok(&self.trailers);
+                        return Poll::Ready(());
+                    }
                 }
             }
+            if sent_bytes >= BYTES_PER_POLL || turn::is_over() {
+                reply.flush();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
-        reply.flush();
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        Poll::Ready(())
     }
 
     fn clear(&mut self) {

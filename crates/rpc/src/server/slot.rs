@@ -100,6 +100,10 @@ impl Feed {
             Self::Messages(inbox, assembler) => {
                 let mut marked = false;
                 loop {
+                    let run = assembler.run(&mut data, message_bytes_max);
+                    if !run.is_empty() {
+                        marked |= inbox.push_run(run);
+                    }
                     match assembler.next(&mut data, message_bytes_max) {
                         Ok(Some(framed)) => {
                             let bytes = framed.bytes.into_bytes();
