@@ -196,10 +196,16 @@ fn trait_method(service: &str, method: &Method, is_bytes: bool) -> String {
     let mut out = String::new();
     let reply = if method.server_streaming {
         let stream = stream_name(method);
+        let (items, bound) = if is_bytes {
+            ("items that are `Encode`, such as `Encoded`".to_owned(), "::quire_rpc::server::AnswerStream".to_owned())
+        } else {
+            let item = format!("::std::result::Result<{output}, ::quire_rpc::Status>");
+            ("these items".to_owned(), format!("::quire_rpc::Stream<Item = {item}> + Send + 'static"))
+        };
         out.extend([format!(
-            "        /// What [`Self::{name}`] answers with: any `Stream` of these items, such as
-        /// `Pin<Box<dyn Stream<Item = Result<…, Status>> + Send>>` around one made by `quire_rpc::unfold`.
-        type {stream}: ::quire_rpc::Stream<Item = ::std::result::Result<{output}, ::quire_rpc::Status>> + Send + 'static;
+            "        /// What [`Self::{name}`] answers with: any `Stream` of {items}; for one made by `quire_rpc::unfold`,
+        /// `Pin<Box<dyn Stream<Item = Result<…, Status>> + Send>>`.
+        type {stream}: {bound};
 "
         )]);
         format!("Self::{stream}")

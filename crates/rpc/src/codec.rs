@@ -104,12 +104,8 @@ pub struct Encoded {
     pub(crate) chunks: Chunks,
 }
 
-/// A message up to this length needs no memory of its own.
-const SHORT_BYTES_MAX: usize = 31;
-
 /// The bytes of an [`Encoded`].
 pub(crate) enum Chunks {
-    Short([u8; SHORT_BYTES_MAX]),
     Whole(Bytes),
     Parts(Vec<Bytes>),
     Made(Box<dyn Iterator<Item = Bytes> + Send>),
@@ -139,7 +135,6 @@ impl Encoded {
     /// The bytes in one piece, without a copy if they lie so.
     pub fn into_bytes(self) -> Bytes {
         match self.chunks {
-            Chunks::Short(bytes) => Bytes::copy_from_slice(&bytes[..self.length]),
             Chunks::Whole(bytes) => bytes,
             Chunks::Parts(parts) => parts.concat().into(),
             Chunks::Made(_) => {
@@ -154,21 +149,6 @@ impl Encoded {
 impl From<Bytes> for Encoded {
     fn from(bytes: Bytes) -> Self {
         Self { length: bytes.len(), encoding: None, chunks: Chunks::Whole(bytes) }
-    }
-}
-
-/// A copy; one of up to 31 bytes needs no allocation.
-impl From<&[u8]> for Encoded {
-    #[inline]
-    fn from(bytes: &[u8]) -> Self {
-        let mut short = [0; SHORT_BYTES_MAX];
-        match short.get_mut(..bytes.len()) {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                Self { length: bytes.len(), encoding: None, chunks: Chunks::Short(short) }
-            }
-            None => Bytes::copy_from_slice(bytes).into(),
-        }
     }
 }
 
@@ -198,7 +178,6 @@ impl Encode for Encoded {
 
     fn encode(self, out: &mut Vec<u8>) {
         match self.chunks {
-            Chunks::Short(bytes) => out.extend_from_slice(&bytes[..self.length]),
             Chunks::Whole(bytes) => out.extend_from_slice(&bytes),
             Chunks::Parts(parts) => parts.iter().for_each(|part| out.extend_from_slice(part)),
             Chunks::Made(chunks) => chunks.for_each(|chunk| out.extend_from_slice(&chunk)),

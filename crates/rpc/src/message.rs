@@ -313,6 +313,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_ends_before_what_is_long_unfinished_or_wrong() {
+        let short = framed(&[b"first", b"", b"the third one"]);
+        let long = framed(&[&[7; SHORT_BYTES_MAX + 1]]);
+        let assembler = Assembler::default();
+        for rest in [&long[..], &short[..4], &short[..9], &[2, 0, 0, 0, 0]] {
+            let data = [&short, rest].concat();
+            let mut left = &data[..];
+            assert_eq!((assembler.run(&mut left, 2_000), left), (&short[..], rest));
+        }
+        assert_eq!(assembler.run(&mut &short[..], 4), b"", "the first message is beyond the limit");
+        let mut inside = Assembler::default();
+        assert!(inside.next(&mut &short[..2], 100).unwrap().is_none());
+        assert_eq!(inside.run(&mut &short[..], 100), b"", "a message has begun");
+    }
+
+    #[test]
     fn unread_messages_come_out_empty_and_hold_nothing_however_data_is_cut() {
         let bytes = framed(&[&b"first"[..], b"", b"the third one"]);
         for cut in 1..=bytes.len() {

@@ -124,7 +124,7 @@ impl Inbox {
     }
 
     pub(crate) fn unread_bytes(&self) -> usize {
-        self.lock().queued_bytes
+        self.lock().unread_bytes
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {
@@ -339,5 +339,72 @@ impl<T> Drop for Streaming<T> {
 impl<T> fmt::Debug for Streaming<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Streaming")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::codec::Encoded;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn streaming(inbox: &Arc<Inbox>) -> Streaming<Encoded> {
+        let reading = Reading { encoding: None, json: None, message_bytes_max: 100 };
+        Streaming::new(Arc::clone(inbox), reading)
+    }
+
+    fn long(bytes: &'static [u8]) -> Framed<Bytes> {
+        Framed { compressed: false, bytes: Bytes::from_static(bytes) }
+    }
+
+    /// The message that is there now.
+    fn now(messages: &mut Streaming<Encoded>) -> Poll<Option<Vec<u8>>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let next = pin!(messages.payload()).poll(&mut cx);
+        next.map(|payload| payload.unwrap().map(|payload| payload.as_slice().to_vec()))
+    }
+
+    #[test]
+    fn runs_and_single_messages_are_read_in_the_order_they_came_in() {
+        let inbox = Inbox::new(Waker::noop().clone(), 1_000);
+        let mut messages = streaming(&inbox);
+        inbox.push_run(&[0, 0, 0, 0, 1, b'a', 0, 0, 0, 0, 0]);
+        inbox.push(long(b"bcd"));
+        inbox.push_run(&[0, 0, 0, 0, 1, b'e']);
+        for wanted in [&b"a"[..], b"", b"bcd", b"e"] {
+            assert_eq!(now(&mut messages), Poll::Ready(Some(wanted.to_vec())));
+        }
+        assert_eq!(now(&mut messages), Poll::Pending);
+        inbox.push_run(&[0, 0, 0, 0, 1, b'f']);
+        inbox.end(Ok(Metadata::new()));
+        assert_eq!(now(&mut messages), Poll::Ready(Some(b"f".to_vec())));
+        assert_eq!(now(&mut messages), Poll::Ready(None));
+    }
+
+    #[test]
+    fn a_run_counts_as_unread_until_its_last_message_is_read() {
+        let wakes = Arc::new(Wakes::default());
+        let inbox = Inbox::new(Waker::from(Arc::clone(&wakes)), 12);
+        let mut messages = streaming(&inbox);
+        inbox.push_run(&[0, 0, 0, 0, 1, b'a', 0, 0, 0, 0, 1, b'b']);
+        assert!(inbox.stall());
+        for wanted in [b"a", b"b"] {
+            assert_eq!(now(&mut messages), Poll::Ready(Some(wanted.to_vec())));
+            assert!(inbox.stall());
+        }
+        assert_eq!((now(&mut messages), wakes.0.load(Ordering::Relaxed)), (Poll::Pending, 1));
+        assert!(!inbox.stall());
     }
 }

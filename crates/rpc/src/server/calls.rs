@@ -152,10 +152,9 @@ impl Calls {
             let status = self.shared.limits.refusal(Refusal::HeaderBytes);
             return self.refuse(stream, ReplyState::bare(PLAIN), None, &status);
         }
-        let shared = Arc::clone(&self.shared);
-        let refusing = self.refusing && !shared.is_always_answered(head.path());
-        match head.memo(|| Plan::read(head, &shared.routes)) {
-            Some(plan) if !plan.is_grpc() && shared.hosts.refuse(head) => {
+        let refusing = self.refusing && !self.shared.is_always_answered(head.path());
+        match head.memo(|| Plan::read(head, &self.shared.routes)) {
+            Some(plan) if !plan.is_grpc() && self.shared.hosts.refuse(head) => {
                 self.refuse_http(stream, Unserved::Misdirected);
             }
             Some(Plan::Call(plan) | Plan::Get(plan, _)) if refusing => {
@@ -164,17 +163,18 @@ impl Calls {
             }
             Some(
                 Plan::Call(CallPlan { dialect, .. }) | Plan::Get(CallPlan { dialect, .. }, _) | Plan::Fail(dialect, _),
-            ) if shared.layered.is_some() => {
+            ) if self.shared.layered.is_some() => {
                 self.begin_layered(stream, *dialect, head, end);
             }
             Some(Plan::Call(plan)) => self.begin_call(stream, *plan, head, end),
             Some(Plan::Get(plan, message)) => self.begin_get(stream, *plan, head, message.clone()),
             Some(Plan::Fail(dialect, status)) => {
                 let (dialect, status) = (*dialect, status.clone());
-                self.refuse(stream, shared.bare(dialect, head), None, &status);
+                self.refuse(stream, self.shared.bare(dialect, head), None, &status);
             }
             Some(Plan::Unsupported) => self.refuse_http(stream, Unserved::Unsupported),
             Some(Plan::Preflight) => {
+                let shared = Arc::clone(&self.shared);
                 self.reply_with(stream, &mut ReplyState::bare(PLAIN)).preflight(head, &shared.cors);
                 self.finish(stream, None, Code::Ok);
             }

@@ -34,6 +34,20 @@ pub(crate) struct Incoming<'a> {
     pub(crate) reading: Reading,
 }
 
+/// A stream of answers of any type that can be written as a message's bytes.
+pub trait AnswerStream: Stream<Item = Result<<Self as AnswerStream>::Message, Status>> + Send + 'static {
+    /// One answer.
+    type Message: Encode + 'static;
+}
+
+impl<St, Res> AnswerStream for St
+where
+    St: Stream<Item = Result<Res, Status>> + Send + 'static,
+    Res: Encode + 'static,
+{
+    type Message = Res;
+}
+
 /// What starting a call led to.
 pub(crate) enum Started {
     /// To be polled.

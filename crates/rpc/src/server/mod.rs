@@ -56,7 +56,7 @@ pub use cors::Cors;
 pub use limits::Limits;
 pub use listen::Server;
 pub use memory::Memory;
-pub use method::Method;
+pub use method::{AnswerStream, Method};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use service::{RefusedService, Service};
 #[cfg(feature = "tower")]

@@ -65,11 +65,13 @@ pub(crate) struct ReplyState {
 }
 
 impl ReplyState {
+    #[inline]
     pub(crate) fn new(dialect: Dialect, json: Option<Json>, compression: Option<(Encoding, usize)>) -> Self {
         Self { dialect, json, compression, origin: None, code: Code::Ok, head_sent: false, is_over: false }
     }
 
     /// The answer may be read by a page of the request's origin.
+    #[inline]
     pub(crate) fn for_origin(mut self, origin: Option<&Field>) -> Self {
         self.origin = origin.cloned();
         self
@@ -259,7 +261,6 @@ impl Reply<'_> {
             self.sink.send_bytes(part, false);
         };
         match encoded.chunks {
-            Chunks::Short(bytes) => send(Bytes::copy_from_slice(&bytes[..encoded.length])),
             Chunks::Whole(bytes) => send(bytes),
             Chunks::Parts(parts) => parts.into_iter().for_each(send),
             Chunks::Made(chunks) => chunks.for_each(send),
@@ -305,7 +306,6 @@ impl Reply<'_> {
         self.head(metadata);
         self.sink.send_slice(&message::prefix(length, encoding.is_some()), false);
         let chunks = match chunks {
-            Chunks::Short(bytes) => Box::new(std::iter::once(Bytes::copy_from_slice(&bytes[..length]))),
             Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
             Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
             Chunks::Made(chunks) => chunks,
