@@ -33,7 +33,7 @@ fn buy(
             keys.fill_bytes(&mut bytes);
             IdempotencyKey::from_wire(&bytes).expect("a valid key")
         });
-        store.buy(id, 1, key)
+        store.buy(id, 1, key, None)
     });
     let start = Instant::now();
     runtime.block_on(async {

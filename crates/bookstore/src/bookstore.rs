@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
@@ -73,13 +73,20 @@ impl Bookstore {
         }
     }
 
-    /// Buys `quantity` copies, all or none; a [`Receipt`] that says so means that it is on disk.
-    pub async fn buy(&self, book: BookId, quantity: i32, key: Option<IdempotencyKey>) -> Result<Receipt, Fault> {
+    /// Buys `quantity` copies, all or none; a [`Receipt`] that says so means that it is on disk. If that cannot be by
+    /// `deadline`, the purchase is refused.
+    pub async fn buy(
+        &self,
+        book: BookId,
+        quantity: i32,
+        key: Option<IdempotencyKey>,
+        deadline: Option<Instant>,
+    ) -> Result<Receipt, Fault> {
         let most = self.inner.settings.limits.quantity;
         let wanted = u32::try_from(quantity).ok().filter(|copies| (1..=most).contains(copies));
         let quantity =
             wanted.ok_or_else(|| Fault::invalid("quantity", quantity, format!("a whole number from 1 to {most}")))?;
-        self.inner.ledger.purchase(Purchase { book, quantity, key }).await
+        self.inner.ledger.purchase(Purchase { book, quantity, key, deadline }).await
     }
 
     /// Books in the order of ids; a size of 0 means the largest page there is.

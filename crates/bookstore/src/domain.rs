@@ -1,6 +1,6 @@
 //! Books, purchases and log entries, with units in the types. Must not know any wire format or any SQL.
 
-use std::fmt;
+use std::{fmt, time::Instant};
 
 use crate::{fault::Fault, money::Cents};
 
@@ -109,6 +109,8 @@ pub struct Purchase {
     pub quantity: u32,
     /// Present if the purchase must survive its caller's retries.
     pub key: Option<IdempotencyKey>,
+    /// When the buyer gives up; a purchase that cannot be on disk by then is refused.
+    pub deadline: Option<Instant>,
 }
 
 /// How a purchase ended, as a matter of business.

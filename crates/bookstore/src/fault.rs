@@ -65,7 +65,7 @@ impl Unavailable {
     }
 
     /// When another try may succeed; `None` if not with this server.
-    pub const fn retry_after(self) -> Option<Duration> {
+    const fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Recovering => Some(Duration::from_millis(500)),
             Self::Locked => Some(Duration::from_secs(1)),
@@ -94,6 +94,15 @@ pub enum Fault {
         limit: Limit,
         /// Its value.
         at: u64,
+    },
+    /// More purchases come than the disk takes, and this one would wait for too long; nothing was done.
+    #[error(
+        "more purchases come than the disk takes, and this one would wait too long: nothing was done, try again in {} ms",
+        retry_after.as_millis()
+    )]
+    Overloaded {
+        /// When another try is worth it.
+        retry_after: Duration,
     },
     /// The whole answer is more than one message may hold.
     #[error(
@@ -138,6 +147,15 @@ fn copies(count: u32) -> String {
 }
 
 impl Fault {
+    /// When another try may succeed, if the store knows.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overloaded { retry_after } => Some(*retry_after),
+            Self::Unavailable(why) => why.retry_after(),
+            _ => None,
+        }
+    }
+
     /// How much of a bad value is quoted back, in characters.
     const QUOTED_MAX: usize = 60;
 

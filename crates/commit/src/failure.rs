@@ -1,11 +1,20 @@
 //! Why a caller gets no answer from the store.
 
+use std::time::Duration;
+
 /// What a caller is told in place of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// As many jobs wait as may; nothing was done.
     #[error("as many jobs wait as may: nothing was done")]
     Full,
+    /// More jobs come than the store commits: this one would be committed after its deadline, or would wait for too long;
+    /// nothing was done.
+    #[error("more jobs come than the store commits: nothing was done, another try is worth it in {retry_after:?}")]
+    Overloaded {
+        /// When another try is worth it.
+        retry_after: Duration,
+    },
     /// The store failed and has not been read back yet; nothing was done.
     #[error("the store is being read back after a failure: nothing was done")]
     Recovering,

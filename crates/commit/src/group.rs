@@ -45,9 +45,11 @@ impl<S: Store> Group<S> {
         Ok(group)
     }
 
-    /// Queues a job at once; the answer follows its commit. A caller that drops the future gives the job up.
+    /// Queues a job at once, or refuses it; the answer follows its commit. A caller that drops the future gives the job up:
+    /// it is not done unless its commit has begun.
     pub fn commit(&self, job: S::Job) -> impl Future<Output = Result<S::Answer, Failure>> + Send + use<S> {
-        let (pending, answer) = Pending::new(job);
+        let deadline = S::deadline(&job);
+        let (pending, answer) = Pending::new(job, deadline);
         let queued = self.shared.queue.push(pending);
         async move {
             queued?;

@@ -5,6 +5,9 @@
 //! When a commit fails, no one knows what the store holds. The callers of that batch are told that their outcome is
 //! unknown, queued jobs are refused, and nothing is taken until the store has been opened again and read back.
 //!
+//! In a backlog a job is refused at once if its turn would come too late at the rate that was measured last, and jobs
+//! without a caller are dropped before work ([`Admission`]).
+//!
 //! A [`Store`] opens, an [`Opened`] commits, and a [`Group`] is what callers use. Each worker has a thread of its own, so
 //! a store may block; one whose driver is asynchronous runs it there, on a runtime of the worker. Several workers with
 //! [`Limits::batch`] at 1 are the classic pool of connections.
@@ -54,13 +57,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod admission;
 mod dispatcher;
 mod failure;
 mod group;
 mod pending;
 mod queue;
+#[cfg(test)]
+mod simulation;
 mod store;
 
+pub use admission::{Admission, RETRY_AFTER_MIN};
 pub use failure::Failure;
 pub use group::Group;
 pub use pending::{Answers, Pending};

@@ -1,10 +1,13 @@
 //! Jobs with the callers that wait for them, and answers on their way. Must not know when an answer is true.
 
+use std::time::Instant;
+
 use tokio::sync::oneshot;
 
 use crate::{
     dispatcher::{self, Home},
     failure::Failure,
+    queue::Waiting,
 };
 
 pub(crate) type Answered<A> = Result<A, Failure>;
@@ -16,12 +19,23 @@ pub struct Pending<J, A> {
     pub job: J,
     reply: oneshot::Sender<Answered<A>>,
     home: Home,
+    deadline: Option<Instant>,
+}
+
+impl<J, A> Waiting for Pending<J, A> {
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn is_late(&self, due: Instant) -> bool {
+        self.is_abandoned() || self.deadline.is_some_and(|deadline| deadline <= due)
+    }
 }
 
 impl<J, A> Pending<J, A> {
-    pub(crate) fn new(job: J) -> (Self, oneshot::Receiver<Answered<A>>) {
+    pub(crate) fn new(job: J, deadline: Option<Instant>) -> (Self, oneshot::Receiver<Answered<A>>) {
         let (reply, answer) = oneshot::channel();
-        (Self { job, reply, home: dispatcher::here() }, answer)
+        (Self { job, reply, home: dispatcher::here(), deadline }, answer)
     }
 
     /// Whether the caller gave up, as at the end of its deadline. It is not charged for what has not begun.

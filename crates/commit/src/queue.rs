@@ -1,4 +1,5 @@
-//! The bounded queue in front of the workers. Must not know what a job is.
+//! The bounded queue in front of the workers: bounded by a number, and in a backlog by time ([`Admission`]). Must not know
+//! what a job is.
 //!
 //! A caller pays one short lock. A worker takes all that waits under one lock and is woken only when it sleeps, so that
 //! no caller makes a system call under load.
@@ -8,12 +9,21 @@ use std::{
     mem,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
 
-use crate::failure::Failure;
+use crate::{admission::Admission, failure::Failure};
+
+/// What the queue must know of a job.
+pub(crate) trait Waiting {
+    /// When its caller gives up.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Whether its caller has given up, or will have by `due`.
+    fn is_late(&self, due: Instant) -> bool;
+}
 
 /// What a worker gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +41,7 @@ pub(crate) struct Queue<T> {
     changed: Condvar,
     jobs_max: usize,
     bytes_of: fn(&T) -> usize,
+    clock: fn() -> Instant,
     /// False while the queue is suspended.
     healthy: watch::Sender<bool>,
 }
@@ -41,13 +52,21 @@ struct State<T> {
     sleepers: usize,
     suspensions: usize,
     closed: bool,
+    admission: Admission,
 }
 
-impl<T> Queue<T> {
-    pub(crate) fn new(jobs_max: usize, bytes_of: fn(&T) -> usize) -> Self {
-        let state = State { jobs: VecDeque::new(), bytes: 0, sleepers: 0, suspensions: 0, closed: false };
+impl<T: Waiting> Queue<T> {
+    pub(crate) fn new(jobs_max: usize, bytes_of: fn(&T) -> usize, clock: fn() -> Instant) -> Self {
+        let state = State {
+            jobs: VecDeque::new(),
+            bytes: 0,
+            sleepers: 0,
+            suspensions: 0,
+            closed: false,
+            admission: Admission::default(),
+        };
         let healthy = watch::Sender::new(true);
-        Self { state: Mutex::new(state), changed: Condvar::new(), jobs_max, bytes_of, healthy }
+        Self { state: Mutex::new(state), changed: Condvar::new(), jobs_max, bytes_of, clock, healthy }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -67,6 +86,11 @@ impl<T> Queue<T> {
         if state.jobs.len() >= self.jobs_max {
             return Err(Failure::Full);
         }
+        if state.admission.is_standing() {
+            let (now, waiting, is_idle) = ((self.clock)(), state.jobs.len(), state.sleepers > 0);
+            let admitted = state.admission.admit(now, waiting, is_idle, job.deadline());
+            admitted.map_err(|retry_after| Failure::Overloaded { retry_after })?;
+        }
         state.jobs.push_back(job);
         state.bytes += bytes;
         let wake = state.sleepers > 0;
@@ -78,8 +102,15 @@ impl<T> Queue<T> {
     }
 
     /// Moves jobs into `batch`, which is empty, after waiting up to `timeout` for the first: at most `jobs_max`, and no
-    /// more once they have `bytes_max` bytes.
-    pub(crate) fn take(&self, batch: &mut VecDeque<T>, jobs_max: usize, bytes_max: usize, timeout: Duration) -> Taken {
+    /// more once they have `bytes_max` bytes. Those that come too late are moved into `late`.
+    pub(crate) fn take(
+        &self,
+        batch: &mut VecDeque<T>,
+        late: &mut Vec<T>,
+        jobs_max: usize,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Taken {
         let mut state = self.lock();
         if state.jobs.is_empty() && !state.closed && !timeout.is_zero() {
             state.sleepers += 1;
@@ -98,9 +129,18 @@ impl<T> Queue<T> {
         if state.jobs.is_empty() {
             return if state.closed { Taken::Closed } else { Taken::Nothing };
         }
+        let now = (self.clock)();
+        let due = state.admission.due(now);
         if state.jobs.len() <= jobs_max && state.bytes <= bytes_max {
             mem::swap(batch, &mut state.jobs);
             state.bytes = 0;
+            state.admission.taken(now, batch.len(), 0);
+            drop(state);
+            if batch.iter().any(|job| job.is_late(due)) {
+                let (in_time, too_late): (VecDeque<T>, _) = batch.drain(..).partition(|job| !job.is_late(due));
+                *batch = in_time;
+                late.extend(too_late);
+            }
             return Taken::Jobs;
         }
         let mut bytes = 0;
@@ -108,10 +148,18 @@ impl<T> Queue<T> {
             && bytes < bytes_max
             && let Some(job) = state.jobs.pop_front()
         {
-            bytes += (self.bytes_of)(&job);
-            batch.push_back(job);
+            let job_bytes = (self.bytes_of)(&job);
+            state.bytes -= job_bytes;
+            // A place in the batch is not spent on it.
+            if job.is_late(due) {
+                late.push(job);
+            } else {
+                bytes += job_bytes;
+                batch.push_back(job);
+            }
         }
-        state.bytes -= bytes;
+        let left = state.jobs.len();
+        state.admission.taken(now, batch.len(), left);
         Taken::Jobs
     }
 
@@ -119,7 +167,7 @@ impl<T> Queue<T> {
     pub(crate) fn suspend(&self) -> VecDeque<T> {
         let mut state = self.lock();
         state.suspensions += 1;
-        state.bytes = 0;
+        (state.bytes, state.admission) = (0, Admission::default());
         self.healthy.send_replace(false);
         mem::take(&mut state.jobs)
     }

@@ -1,9 +1,14 @@
 //! What a store must do, and the worker that serves it: batch after batch, and recovery after a failure. Must not know
 //! callers.
 
-use std::{collections::VecDeque, thread, time::Duration};
+use std::{
+    collections::VecDeque,
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::{
+    admission::RETRY_AFTER_MIN,
     failure::Failure,
     pending::{Answers, Pending},
     queue::{Queue, Taken},
@@ -55,6 +60,11 @@ pub trait Store: Sized + Send + 'static {
     fn bytes(_job: &Self::Job) -> usize {
         0
     }
+
+    /// When the job's caller gives up. A job that cannot be committed by then is refused, if the group knows.
+    fn deadline(_job: &Self::Job) -> Option<Instant> {
+        None
+    }
 }
 
 /// A store that is open. After an error it is given up and opened again.
@@ -81,7 +91,7 @@ pub(crate) struct Shared<S: Store> {
 
 impl<S: Store> Shared<S> {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { queue: Queue::new(limits.queued, |pending| S::bytes(&pending.job)), limits }
+        Self { queue: Queue::new(limits.queued, |pending| S::bytes(&pending.job), Instant::now), limits }
     }
 }
 
@@ -135,15 +145,18 @@ impl<'a, S: Store> Session<'a, S> {
 
     fn commit_batches(&self, store: &mut impl Opened<S>) -> Result<(), S::Error> {
         let Shared { queue, limits } = self.shared;
-        let (mut taken, mut answers, mut busy) = (VecDeque::new(), Answers::new(), false);
+        let (mut taken, mut late, mut answers, mut busy) = (VecDeque::new(), Vec::new(), Answers::new(), false);
         loop {
             let timeout = if busy { Duration::ZERO } else { limits.idle };
-            let found = queue.take(&mut taken, limits.batch, limits.batch_bytes, timeout);
+            let found = queue.take(&mut taken, &mut late, limits.batch, limits.batch_bytes, timeout);
             if found == Taken::Closed && !busy {
                 return Ok(());
             }
+            for pending in late.drain(..) {
+                pending.refuse(Failure::Overloaded { retry_after: RETRY_AFTER_MIN });
+            }
             let mut batch = Batch::<S>::with_capacity(taken.len());
-            batch.extend(taken.drain(..).filter(|pending| !pending.is_abandoned()));
+            batch.extend(taken.drain(..));
             if !batch.is_empty() {
                 let committed = store.commit(batch, &mut answers);
                 answers.send();

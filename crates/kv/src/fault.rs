@@ -1,5 +1,7 @@
 //! Why something was not done. Must not know any transport's codes.
 
+use std::time::Duration;
+
 use crate::entry::Version;
 
 /// A limit that a request ran into; the name it has in the configuration.
@@ -86,6 +88,15 @@ pub enum Fault {
         limit: Limit,
         /// Its value.
         at: usize,
+    },
+    /// More writes come than the disk takes, and this one would wait for too long; nothing was done.
+    #[error(
+        "more writes come than the disk takes, and this one would wait too long: nothing was done, try again in {} ms",
+        retry_after.as_millis()
+    )]
+    Overloaded {
+        /// When another try is worth it.
+        retry_after: Duration,
     },
     /// The journal takes no writes now; nothing was done.
     #[error("the key-value store is {0}: nothing was done, try again later")]

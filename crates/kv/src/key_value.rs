@@ -2,7 +2,13 @@
 //!
 //! Must not know transports. With [`StoreKind::Concurrent`] nothing is held while a call works.
 
-use std::{num::NonZeroU64, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU64,
+    ops::ControlFlow,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::{Mutex, MutexGuard, watch};
 
@@ -60,6 +66,8 @@ pub struct Levels {
 #[derive(Clone, Debug)]
 pub struct KeyValue {
     inner: Arc<Inner>,
+    /// When the caller of this handle's writes gives up.
+    deadline: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -83,7 +91,13 @@ impl KeyValue {
         };
         let (lock, always_healthy) = (Mutex::new(()), watch::Sender::new(true));
         let inner = Inner { settings, table, lock, journal, always_healthy };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), deadline: None })
+    }
+
+    /// A handle for a caller that gives up at `deadline`: a write that cannot be on disk by then is refused.
+    #[must_use]
+    pub fn until(&self, deadline: Option<Instant>) -> Self {
+        Self { inner: Arc::clone(&self.inner), deadline }
     }
 
     /// The limits.
@@ -183,7 +197,7 @@ impl KeyValue {
         timer::sleep(self.inner.settings.write_delay).await;
         match &self.inner.journal {
             None => self.inner.table.write(Key::from(key), &action),
-            Some(journal) => journal.write(Key::from(key), action).await,
+            Some(journal) => journal.write(Key::from(key), action, self.deadline).await,
         }
     }
 
@@ -248,7 +262,7 @@ impl KeyValue {
             let action = Action::Expire { version };
             let done = match &self.inner.journal {
                 None => self.inner.table.write(key, &action),
-                Some(journal) => journal.write(key, action).await,
+                Some(journal) => journal.write(key, action, None).await,
             };
             if done.is_err() {
                 return 0;

@@ -1,5 +1,7 @@
 //! Why a query is not answered. Must not know any transport's codes.
 
+use std::time::Duration;
+
 /// What a caller is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -36,6 +38,15 @@ pub enum Fault {
     Busy {
         /// The limit.
         at: usize,
+    },
+    /// More queries come than the server answers, and this one would wait for too long.
+    #[error(
+        "more queries come than the server answers, and this one would wait too long: try again in {} ms",
+        retry_after.as_millis()
+    )]
+    Overloaded {
+        /// When another try is worth it.
+        retry_after: Duration,
     },
     /// A job ended without an answer.
     #[error("the query failed inside the server")]

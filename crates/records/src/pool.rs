@@ -1,10 +1,15 @@
-//! Runs work that would block an I/O thread on other threads, a bounded number at once. Must not know what the work is.
+//! Runs work that would block an I/O thread on other threads, a bounded number at once. What waits is bounded by a number,
+//! and in a backlog by time ([`Admission`]). Must not know what the work is.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
 };
 
+use commit::Admission;
 use tokio::sync::Semaphore;
 
 use crate::fault::Fault;
@@ -15,6 +20,7 @@ pub(crate) struct Pool {
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     waiting_max: usize,
+    admission: Mutex<Admission>,
 }
 
 /// A place in the queue; given back when it is dropped.
@@ -28,15 +34,29 @@ impl Drop for Waiting<'_> {
 
 impl Pool {
     pub(crate) fn new(jobs: usize, waiting_max: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(jobs)), waiting: AtomicUsize::new(0), waiting_max }
+        Self {
+            permits: Arc::new(Semaphore::new(jobs)),
+            waiting: AtomicUsize::new(0),
+            waiting_max,
+            admission: Mutex::default(),
+        }
+    }
+
+    fn admission(&self) -> MutexGuard<'_, Admission> {
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// Runs `job` in its turn. A caller that gives up leaves the queue.
-    pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    /// Runs `job` in its turn. A caller that gives up leaves the queue; one whose turn would come after its `deadline` is
+    /// refused.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Fault> {
         let permit = if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             permit
         } else {
@@ -46,8 +66,11 @@ impl Pool {
                 return Err(busy);
             }
             let _place = Waiting(&self.waiting);
+            let admitted = self.admission().admit(now(), self.waiting() - 1, false, deadline);
+            admitted.map_err(|retry_after| Fault::Overloaded { retry_after })?;
             Arc::clone(&self.permits).acquire_owned().await.map_err(|_| busy)?
         };
+        self.begin(deadline)?;
         let work = move || {
             // The work holds it, because it goes on if its caller leaves.
             let _permit = permit;
@@ -58,11 +81,24 @@ impl Pool {
             Fault::Failed
         })
     }
+
+    /// Notes that a job's turn has come, and refuses one that has missed its deadline.
+    fn begin(&self, deadline: Option<Instant>) -> Result<(), Fault> {
+        let (now, mut admission) = (now(), self.admission());
+        let is_late = deadline.is_some_and(|deadline| deadline <= admission.due(now));
+        admission.taken(now, usize::from(!is_late), self.waiting());
+        if is_late { Err(Fault::Overloaded { retry_after: commit::RETRY_AFTER_MIN }) } else { Ok(()) }
+    }
+}
+
+/// Stands still in tests that pause it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, task::Context};
+    use std::{collections::VecDeque, sync::mpsc, task::Context, time::Duration};
 
     use super::*;
 
@@ -70,24 +106,54 @@ mod tests {
     async fn work_whose_caller_has_gone_still_counts() {
         let pool = Pool::new(1, 0);
         let (end, ended) = mpsc::channel::<()>();
-        let mut abandoned = Box::pin(pool.run(move || ended.recv()));
+        let mut abandoned = Box::pin(pool.run(None, move || ended.recv()));
         assert!(abandoned.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
         drop(abandoned);
-        assert_eq!(pool.run(|| ()).await, Err(Fault::Busy { at: 0 }));
+        assert_eq!(pool.run(None, || ()).await, Err(Fault::Busy { at: 0 }));
         drop(end);
         let freed = pool.permits.acquire().await.unwrap();
         drop(freed);
-        assert_eq!(pool.run(|| 7).await, Ok(7));
+        assert_eq!(pool.run(None, || 7).await, Ok(7));
     }
 
     #[tokio::test]
     async fn a_caller_who_gives_up_leaves_the_queue() {
         let pool = Pool::new(0, 1);
-        let mut waiting = Box::pin(pool.run(|| ()));
+        let mut waiting = Box::pin(pool.run(None, || ()));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
         assert_eq!(pool.waiting(), 1);
-        assert_eq!(pool.run(|| ()).await, Err(Fault::Busy { at: 1 }));
+        assert_eq!(pool.run(None, || ()).await, Err(Fault::Busy { at: 1 }));
         drop(waiting);
         assert_eq!(pool.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_whose_turn_would_come_after_its_deadline_is_refused_before_it_waits() {
+        let pool = Arc::new(Pool::new(1, 1000));
+        let run = |deadline| {
+            let (pool, (end, ended)) = (Arc::clone(&pool), mpsc::channel::<()>());
+            (end, tokio::spawn(async move { pool.run(deadline, move || ended.recv().is_err()).await }))
+        };
+        let soon = || Some(now() + Duration::from_secs(1));
+        let mut queries: VecDeque<_> = (0..60).map(|_| run(None)).collect();
+        for _ in 0..10 {
+            // Before a rate is known nothing is refused; then it is 20 queries a second, and half a second is ten of them.
+            tokio::time::advance(Duration::from_millis(50)).await;
+            let (end, query) = queries.pop_front().unwrap();
+            drop(end);
+            assert_eq!(query.await.unwrap(), Ok(true));
+        }
+        let (_end, refused) = run(soon());
+        let Err(Fault::Overloaded { retry_after }) = refused.await.unwrap() else { panic!("49 wait before it") };
+        assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&retry_after), "{retry_after:?}");
+        for (end, query) in queries {
+            drop(end);
+            assert_eq!(query.await.unwrap(), Ok(true));
+        }
+        tokio::time::advance(Duration::from_millis(200)).await;
+        for (end, query) in (0..60).map(|_| run(soon())).collect::<Vec<_>>() {
+            drop(end);
+            assert_eq!(query.await.unwrap(), Ok(true), "the backlog is gone");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
 use arc_swap::ArcSwapOption;
@@ -84,7 +85,11 @@ struct Inner {
 
 /// The records of a file; clones are the same service.
 #[derive(Clone, Debug)]
-pub struct Records(Arc<Inner>);
+pub struct Records {
+    inner: Arc<Inner>,
+    /// When the caller of this handle's queries gives up.
+    deadline: Option<Instant>,
+}
 
 impl Records {
     /// Loads the file, if there is one. Blocks while it loads.
@@ -97,7 +102,7 @@ impl Records {
     }
 
     fn with(settings: Settings, table: Option<Arc<Table>>) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             table: ArcSwapOption::new(table),
             pool: Pool::new(settings.limits.jobs, settings.limits.jobs_queued),
             packed: Packed::new(settings.limits.cache_bytes),
@@ -107,22 +112,28 @@ impl Records {
             rest_refused: AtomicU64::new(0),
             rest_answered: AtomicU64::new(0),
             settings,
-        }))
+        });
+        Self { inner, deadline: None }
+    }
+
+    /// A handle for a caller that gives up at `deadline`: a query that would wait for longer is refused.
+    pub(crate) fn until(&self, deadline: Option<Instant>) -> Self {
+        Self { inner: Arc::clone(&self.inner), deadline }
     }
 
     /// Loads the file again, and answers from it once it is loaded whole. If that fails, the last one is served. Blocks
     /// while it loads.
     pub fn reload(&self) -> Result<(), LoadError> {
-        let Some(path) = &self.0.settings.csv else { return Ok(()) };
-        match load::file(path, &self.0.settings) {
+        let Some(path) = &self.inner.settings.csv else { return Ok(()) };
+        match load::file(path, &self.inner.settings) {
             Ok(table) => {
                 // The old table is freed with the last answer made of it.
-                self.0.table.store(Some(Arc::new(table)));
-                self.0.reloads.fetch_add(1, Relaxed);
+                self.inner.table.store(Some(Arc::new(table)));
+                self.inner.reloads.fetch_add(1, Relaxed);
                 Ok(())
             }
             Err(error) => {
-                self.0.reload_failures.fetch_add(1, Relaxed);
+                self.inner.reload_failures.fetch_add(1, Relaxed);
                 Err(error)
             }
         }
@@ -130,42 +141,42 @@ impl Records {
 
     /// Whether there is a file.
     pub fn is_loaded(&self) -> bool {
-        self.0.table.load().is_some()
+        self.inner.table.load().is_some()
     }
 
     /// What the service holds and has done.
     pub fn levels(&self) -> Levels {
-        let table = self.0.table.load();
+        let table = self.inner.table.load();
         Levels {
             rows: table.as_ref().map_or(0, |table| table.rows().into()),
             bytes: table.as_ref().map_or(0, |table| table.bytes() as u64),
-            cache_bytes: self.0.packed.bytes(),
-            kept_bytes: self.0.joined.bytes(),
-            jobs_queued: self.0.pool.waiting(),
-            reloads: self.0.reloads.load(Relaxed),
-            reload_failures: self.0.reload_failures.load(Relaxed),
-            rest_answers: [self.0.rest_answered.load(Relaxed), self.0.rest_refused.load(Relaxed)],
+            cache_bytes: self.inner.packed.bytes(),
+            kept_bytes: self.inner.joined.bytes(),
+            jobs_queued: self.inner.pool.waiting(),
+            reloads: self.inner.reloads.load(Relaxed),
+            reload_failures: self.inner.reload_failures.load(Relaxed),
+            rest_answers: [self.inner.rest_answered.load(Relaxed), self.inner.rest_refused.load(Relaxed)],
         }
     }
 
     pub(crate) fn rest_answered(&self, well: bool) {
-        let count = if well { &self.0.rest_answered } else { &self.0.rest_refused };
+        let count = if well { &self.inner.rest_answered } else { &self.inner.rest_refused };
         count.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn settings(&self) -> &Settings {
-        &self.0.settings
+        &self.inner.settings
     }
 
     /// The columns' names; none without a file.
     pub(crate) fn names(&self) -> Option<Vec<String>> {
-        let table = self.0.table.load();
+        let table = self.inner.table.load();
         table.as_ref().map(|table| table.names().map(String::from).collect())
     }
 
     /// The file as it is now, and which column is asked for.
     fn locate(&self, query: &Query) -> Result<(Arc<Table>, usize), Fault> {
-        let table = self.0.table.load_full().ok_or(Fault::NoFile)?;
+        let table = self.inner.table.load_full().ok_or(Fault::NoFile)?;
         query.check()?;
         match table.column_place(&query.column) {
             Some(column) => Ok((table, column)),
@@ -174,7 +185,7 @@ impl Records {
     }
 
     fn is_ready(&self, table: &Table, format: Format) -> bool {
-        self.0.settings.encode == Encode::Once && table.encoded(format).is_some()
+        self.inner.settings.encode == Encode::Once && table.encoded(format).is_some()
     }
 
     /// The answer, if an I/O thread can give it without delaying other calls.
@@ -188,7 +199,7 @@ impl Records {
             Ok(located) => located,
             Err(fault) => return Some(Err(fault)),
         };
-        if self.0.settings.scan != Scan::Indexed || !self.is_ready(&table, shape.format) {
+        if self.inner.settings.scan != Scan::Indexed || !self.is_ready(&table, shape.format) {
             return None;
         }
         let selection = Selection::indexed(table, column, query);
@@ -206,21 +217,21 @@ impl Records {
         let records = self.clone();
         let work = move || {
             let (table, column) = records.locate(&query)?;
-            let Settings { scan, scan_threads, .. } = records.0.settings;
+            let Settings { scan, scan_threads, .. } = records.inner.settings;
             let selection = Selection::find(table, column, &query, scan, scan_threads);
             records.compose(selection, column, &query, shape)
         };
-        self.0.pool.run(work).await?
+        self.inner.pool.run(self.deadline, work).await?
     }
 
     /// The rows alone, for a stream.
     pub(crate) async fn select(&self, query: Query) -> Result<Selection, Fault> {
         let (table, column) = self.locate(&query)?;
-        let Settings { scan, scan_threads, .. } = self.0.settings;
+        let Settings { scan, scan_threads, .. } = self.inner.settings;
         if scan == Scan::Indexed {
             return Ok(Selection::indexed(table, column, &query));
         }
-        self.0.pool.run(move || Selection::find(table, column, &query, scan, scan_threads)).await
+        self.inner.pool.run(self.deadline, move || Selection::find(table, column, &query, scan, scan_threads)).await
     }
 
     fn compose(
@@ -238,7 +249,7 @@ impl Records {
             part: selection.part(),
         };
         let (rows, matching) = (selection.rows().len(), selection.matching());
-        let at = self.0.settings.limits.answer_bytes;
+        let at = self.inner.settings.limits.answer_bytes;
         let within = |bytes| if bytes <= at { Ok(()) } else { Err(Fault::AnswerBytes { bytes, rows, at }) };
         let answer = if self.is_ready(selection.table(), shape.format) {
             Answer::of_ready(selection, shape.format, shape.frame).ok_or(Fault::Failed)?
@@ -263,24 +274,26 @@ impl Records {
             return Answer::of_ready(part, shape.format, shape.frame).ok_or(Fault::Failed);
         }
         let rows = part.rows().len();
-        let bytes = self.0.pool.run(move || (shape.each)(&part)).await?;
+        let bytes = self.inner.pool.run(self.deadline, move || (shape.each)(&part)).await?;
         Ok(Answer::whole(bytes.into(), rows, matching))
     }
 
     /// The same answer, in one piece from its second caller on.
     pub(crate) async fn joined(&self, found: Found) -> Found {
         let Found { answer, identity } = &found;
-        if !self.0.joined.takes(answer) {
+        if !self.inner.joined.takes(answer) {
             return found;
         }
-        let whole = match self.0.joined.asked(identity) {
+        let whole = match self.inner.joined.asked(identity) {
             Known::New => return found,
             Known::Whole(whole) => whole,
             Known::Asked => {
                 let scattered = answer.clone();
                 // Without a thread for it the rows are collected as they are sent.
-                let Ok(whole) = self.0.pool.run(move || scattered.collected()).await else { return found };
-                self.0.joined.insert(identity.clone(), whole.clone());
+                let Ok(whole) = self.inner.pool.run(self.deadline, move || scattered.collected()).await else {
+                    return found;
+                };
+                self.inner.joined.insert(identity.clone(), whole.clone());
                 whole
             }
         };
@@ -289,14 +302,14 @@ impl Records {
 
     /// Whether answers of this size are worth compressing.
     pub(crate) fn packs(&self, bytes: usize) -> bool {
-        self.0.settings.compress && bytes >= self.0.settings.limits.compress_bytes_min
+        self.inner.settings.compress && bytes >= self.inner.settings.limits.compress_bytes_min
     }
 
     /// The answer, compressed.
     pub(crate) async fn packed(&self, found: Found, coding: Coding) -> Result<Bytes, Fault> {
         let Found { answer, identity } = found;
-        let pack = self.0.pool.run(move || packing::pack(answer, coding));
-        self.0.packed.get_or_pack(identity, coding, pack).await
+        let pack = self.inner.pool.run(self.deadline, move || packing::pack(answer, coding));
+        self.inner.packed.get_or_pack(identity, coding, pack).await
     }
 }
 

@@ -17,15 +17,13 @@ impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         let code = match &fault {
             Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
-            Fault::Limit { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
+            Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
             Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
             Fault::Failed(_) => Code::Internal,
             Fault::OutcomeUnknown => Code::Unknown,
         };
         let mut status = Self::new(code, fault.to_string());
-        if let Fault::Unavailable(why) = fault
-            && let Some(pause) = why.retry_after()
-        {
+        if let Some(pause) = fault.retry_after() {
             // A name and digits are always valid.
             let _ = status.metadata_mut().insert("grpc-retry-pushback-ms", &pause.as_millis().to_string());
         }

@@ -233,10 +233,11 @@ impl BookStore for ShopService {
     }
 
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
+        let deadline = request.deadline().map(Into::into);
         let request = request.into_inner();
         let id = BookId::from_wire(request.id)?;
         let key = IdempotencyKey::from_wire(&request.idempotency_key)?;
-        let receipt = self.store.buy(id, request.quantity.unwrap_or(1), key).await?;
+        let receipt = self.store.buy(id, request.quantity.unwrap_or(1), key, deadline).await?;
         let left = receipt.stock_left.unwrap_or_default();
         let (outcome, message) = match receipt.verdict {
             Verdict::Bought => (BuyOutcome::Bought, format!("bought book {id}")),

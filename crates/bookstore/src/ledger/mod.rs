@@ -126,6 +126,10 @@ impl Ledger {
                 self.shared.metrics.refused(Limit::PurchasesQueued);
                 Fault::Limit { limit: Limit::PurchasesQueued, at: u64::try_from(at).unwrap_or(u64::MAX) }
             }
+            Failure::Overloaded { retry_after } => {
+                self.shared.metrics.refused(Limit::PurchasesQueued);
+                Fault::Overloaded { retry_after }
+            }
             Failure::Recovering => Fault::Unavailable(Unavailable::Recovering),
             Failure::Closing => Fault::Unavailable(Unavailable::Closing),
             Failure::OutcomeUnknown => Fault::OutcomeUnknown,

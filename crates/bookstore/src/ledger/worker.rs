@@ -1,7 +1,7 @@
 //! The store behind the group commit: opens the file, runs each batch in a transaction, and restocks slice by slice
 //! between batches. Must not know what a job does to a book; [`super::batch`] does.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use commit::{Opened, Session, Store};
 
@@ -45,6 +45,13 @@ impl Store for Worker {
         self.shared.metrics.store_failed();
         let path = self.shared.path.display();
         tracing::error!(%reason, %path, "the store failed; it takes nothing until it has been read back");
+    }
+
+    fn deadline(job: &Job) -> Option<Instant> {
+        match job {
+            Job::Purchase(purchase) => purchase.deadline,
+            Job::SetPrice(..) | Job::Restock(_) => None,
+        }
     }
 }
 

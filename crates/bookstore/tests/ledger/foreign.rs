@@ -59,7 +59,7 @@ fn stock_changed_behind_the_log_is_never_oversold() {
     // Without triggers there is no log entry, so that only the comparison in the UPDATE can notice.
     shell.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
     shell.execute("UPDATE book SET stock = 1 WHERE id = 53477", ()).unwrap();
-    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("no fault");
+    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
     assert_eq!((buy().verdict, buy().verdict), (Verdict::Bought, Verdict::SoldOut));
     close(&store);
 }
@@ -71,10 +71,10 @@ fn purchases_wait_for_another_programs_transaction_or_fail_by_name() {
     let store = shop.open(&settings);
     let shell = Connection::open(shop.path()).unwrap();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let fault = shop.runtime.block_on(store.buy(id(53477), 1, None)).unwrap_err();
+    let fault = shop.runtime.block_on(store.buy(id(53477), 1, None, None)).unwrap_err();
     assert_eq!(fault, Fault::Unavailable(Unavailable::Locked));
     shell.execute_batch("ROLLBACK").unwrap();
-    let bought = shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("no fault");
+    let bought = shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
     assert_eq!(bought.verdict, Verdict::Bought);
     close(&store);
 }
@@ -86,12 +86,12 @@ fn a_caller_that_gave_up_while_the_file_was_locked_is_not_charged() {
     let shell = Connection::open(shop.path()).unwrap();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let impatient = async {
-        let purchase = store.buy(id(53477), 5, Some(key("impatient")));
+        let purchase = store.buy(id(53477), 5, Some(key("impatient")), None);
         tokio::time::timeout(Duration::from_millis(100), purchase).await.expect_err("the file is locked");
     };
     shop.runtime.block_on(impatient);
     shell.execute_batch("ROLLBACK").unwrap();
-    let next = shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("no fault");
+    let next = shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
     assert_eq!(next.stock_left, Some(999));
     close(&store);
 }
@@ -102,7 +102,7 @@ fn the_log_ends_before_its_numbers_wrap() {
     let store = shop.open(&Settings::default());
     let shell = Connection::open(shop.path()).unwrap();
     shell.execute("INSERT INTO entry (number, time_ms, kind, book_id) VALUES (?1, 0, 8, 1)", (i64::MAX,)).unwrap();
-    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None));
+    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None, None));
     let fault = buy().unwrap_err();
     assert!(fault.to_string().contains("its log is at the last number there is"), "{fault}");
     close(&store);
@@ -110,7 +110,7 @@ fn the_log_ends_before_its_numbers_wrap() {
     assert!(refused.to_string().contains(&format!("an entry with the number {}", i64::MAX)), "{refused}");
     shell.execute("DELETE FROM entry WHERE number = ?1", (i64::MAX,)).unwrap();
     let store = shop.open(&Settings::default());
-    shop.runtime.block_on(store.buy(id(53477), 1, None)).expect("purchases go on");
+    shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("purchases go on");
     close(&store);
 }
 

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::{Shop, close, id, key};
 
 fn buy(shop: &Shop, store: &Bookstore, book: i32, quantity: i32, name: &str) -> Result<Receipt, Fault> {
-    shop.runtime.block_on(store.buy(id(book), quantity, Some(key(name))))
+    shop.runtime.block_on(store.buy(id(book), quantity, Some(key(name)), None))
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn every_key_is_found_while_it_moves_from_memory_to_the_index_and_after_restarts
             let mut running = tokio::task::JoinSet::new();
             for place in 0..700 {
                 let (store, name) = (store.clone(), format!("{round}/{place}"));
-                running.spawn(async move { (store.buy(id(7), 1, Some(key(&name))).await, name) });
+                running.spawn(async move { (store.buy(id(7), 1, Some(key(&name)), None).await, name) });
             }
             running.join_all().await
         });

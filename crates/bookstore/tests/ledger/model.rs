@@ -41,7 +41,7 @@ async fn perform(store: Bookstore, action: Action) -> (Action, Answer) {
     let answer = match action {
         Action::Buy { book, quantity, key: number } => {
             let key = number.map(|number| key(&format!("key {number}")));
-            Answer::Receipt(store.buy(id(book), quantity, key).await)
+            Answer::Receipt(store.buy(id(book), quantity, key, None).await)
         }
         Action::Restock(amount) => store.restock(amount).await.map(|_| Answer::Done).expect("no fault"),
         Action::Price { book, cents } => {

@@ -13,6 +13,9 @@ pub use range::RangeService;
 
 use crate::fault::Fault;
 
+/// Tells the client when another try is worth it.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         match &fault {
@@ -21,6 +24,12 @@ impl From<Fault> for Status {
             Fault::Missing => Self::not_found(""),
             Fault::Conflict(_) => Self::aborted(fault.to_string()),
             Fault::Limit { .. } => Self::resource_exhausted(fault.to_string()),
+            Fault::Overloaded { retry_after } => {
+                let mut status = Self::resource_exhausted(fault.to_string());
+                // A name and digits are always valid.
+                let _ = status.metadata_mut().insert(PUSHBACK, &retry_after.as_millis().to_string());
+                status
+            }
             Fault::Unavailable(_) => Self::unavailable(fault.to_string()),
             Fault::OutcomeUnknown => Self::new(Code::Unknown, fault.to_string()),
         }

@@ -33,9 +33,10 @@ impl PairsService {
 impl KeyValueService for PairsService {
     async fn create(&self, request: Request<CreateRequest>) -> Result<Response<CreateResponse>, Status> {
         let buffer_bytes = request.buffer_bytes();
+        let store = self.store.until(request.deadline().map(Into::into));
         let CreateRequest { key, value, time_to_live_ms, want_details } = request.into_inner();
         let value = Value::received(value, buffer_bytes);
-        let version = self.store.create(&key, value, time_to_live(time_to_live_ms)).await?;
+        let version = store.create(&key, value, time_to_live(time_to_live_ms)).await?;
         Ok(Response::new(CreateResponse { version: if want_details { version.0 } else { 0 } }))
     }
 
@@ -67,13 +68,14 @@ impl KeyValueService for PairsService {
         match updated {
             // The version is not wanted, and without it the answer is empty.
             Some(_) => call.answer(),
-            None => call.later(|request| update_later(self.store.clone(), request)),
+            None => call.later(|request| update_later(self.store.until(request.deadline().map(Into::into)), request)),
         }
     }
 
     async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
+        let store = self.store.until(request.deadline().map(Into::into));
         let DeleteRequest { key, expected_version, want_details } = request.into_inner();
-        let deleted = self.store.delete(&key, expected_version.map(Version)).await?;
+        let deleted = store.delete(&key, expected_version.map(Version)).await?;
         Ok(Response::new(DeleteResponse { deleted: deleted && want_details }))
     }
 }

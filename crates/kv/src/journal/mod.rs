@@ -15,7 +15,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use commit::{Failure, Group};
@@ -117,11 +117,12 @@ impl Journal {
         Ok(Self { group, failures, shown, writes_queued_max: limits.writes_queued })
     }
 
-    /// Writes; the answer comes when the write is on disk.
-    pub(crate) async fn write(&self, key: Key, action: Action) -> Result<Outcome, Fault> {
-        self.group.commit(Write { key, action }).await.unwrap_or_else(|failure| {
+    /// Writes; the answer comes when the write is on disk. The caller gives up at `deadline`.
+    pub(crate) async fn write(&self, key: Key, action: Action, deadline: Option<Instant>) -> Result<Outcome, Fault> {
+        self.group.commit(Write { key, action, deadline }).await.unwrap_or_else(|failure| {
             Err(match failure {
                 Failure::Full => Fault::Limit { limit: Limit::WritesQueued, at: self.writes_queued_max },
+                Failure::Overloaded { retry_after } => Fault::Overloaded { retry_after },
                 Failure::Recovering => Fault::Unavailable("recovering from a disk that failed"),
                 Failure::Closing => Fault::Unavailable("stopping"),
                 Failure::OutcomeUnknown => Fault::OutcomeUnknown,

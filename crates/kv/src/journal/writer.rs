@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
 use commit::{Answers, Batch, Opened, Session, Store};
@@ -28,6 +29,7 @@ use crate::{
 pub(super) struct Write {
     pub(super) key: Key,
     pub(super) action: Action,
+    pub(super) deadline: Option<Instant>,
 }
 
 enum Change {
@@ -100,8 +102,12 @@ impl Store for Writer {
         }
     }
 
-    fn bytes(Write { key, action }: &Write) -> usize {
+    fn bytes(Write { key, action, .. }: &Write) -> usize {
         key.len() + action.value().map_or(0, |(value, _)| value.bytes().len())
+    }
+
+    fn deadline(write: &Write) -> Option<Instant> {
+        write.deadline
     }
 }
 
@@ -149,7 +155,7 @@ impl Opened<Writer> for OpenWriter<'_> {
 }
 
 impl OpenWriter<'_> {
-    fn decide(&self, batch: &mut Decided, Write { key, action }: &Write) -> Result<Outcome, Fault> {
+    fn decide(&self, batch: &mut Decided, Write { key, action, .. }: &Write) -> Result<Outcome, Fault> {
         let table = &self.writer.table;
         let (present, bytes) = batch.after.get(key).copied().unwrap_or_else(|| table.present(key));
         match (action.decide(present)?, action.value()) {

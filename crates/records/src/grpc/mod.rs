@@ -10,6 +10,9 @@ use quire_rpc::Status;
 pub use self::{reader::ReaderGrpc, stream::StreamGrpc};
 use crate::fault::Fault;
 
+/// Tells the client when another try is worth it.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         let said = fault.to_string();
@@ -17,6 +20,12 @@ impl From<Fault> for Status {
             Fault::NoFile => Self::failed_precondition(said),
             Fault::Invalid(_) | Fault::NoColumn { .. } => Self::invalid_argument(said),
             Fault::AnswerBytes { .. } | Fault::Busy { .. } => Self::resource_exhausted(said),
+            Fault::Overloaded { retry_after } => {
+                let mut status = Self::resource_exhausted(said);
+                // A name and digits are always valid.
+                let _ = status.metadata_mut().insert(PUSHBACK, &retry_after.as_millis().to_string());
+                status
+            }
             Fault::Failed => Self::internal(said),
         }
     }

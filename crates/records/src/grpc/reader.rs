@@ -48,13 +48,13 @@ impl ReaderGrpc {
             Ok(request) => Query::from(request),
             Err(status) => return call.fail(&status),
         };
-        let coding = coding(call.request());
+        let (coding, deadline) = (coding(call.request()), call.request().deadline().map(Into::into));
         match self.records.answer_now(&query, shape, ROWS_NOW_MAX) {
             Some(Ok(found)) if coding.is_none() || !self.records.packs(found.answer.len()) => {
                 call.send(Encoded::from(found.answer.chunks().collect::<Vec<_>>()))
             }
             Some(Err(fault)) => call.fail(&fault.into()),
-            _ => Answer::Later(later(self.records.clone(), query, coding, shape)),
+            _ => Answer::Later(later(self.records.until(deadline), query, coding, shape)),
         }
     }
 }

@@ -32,6 +32,7 @@ impl RecordStreamService for StreamGrpc {
     type StreamRecordsStream = Pages;
 
     async fn stream_records(&self, request: Request<StreamRequest>) -> Result<Response<Pages>, Status> {
+        let records = self.records.until(request.deadline().map(Into::into));
         let request = request.into_inner();
         let page_rows = usize::try_from(request.page_rows).unwrap_or(usize::MAX);
         let query = Query {
@@ -41,9 +42,9 @@ impl RecordStreamService for StreamGrpc {
             offset: request.offset,
             limit: (request.limit > 0).then_some(request.limit),
         };
-        let selection = self.records.select(query).await?;
+        let selection = records.select(query).await?;
         let progress = Progress {
-            records: self.records.clone(),
+            records,
             selection,
             next_row: 0,
             is_begun: false,

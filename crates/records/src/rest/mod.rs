@@ -114,15 +114,21 @@ fn value(text: &str) -> HeaderValue {
 /// An object with the reason as `error`.
 fn refusal(fault: &Fault) -> Response {
     let status = match fault {
-        Fault::NoFile | Fault::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::NoFile | Fault::Busy { .. } | Fault::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Invalid(_) | Fault::NoColumn { .. } => StatusCode::BAD_REQUEST,
         Fault::AnswerBytes { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Fault::Failed => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let said = serde_json::json!({ "error": fault.to_string() }).to_string();
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], said).into_response();
-    if let Fault::Busy { .. } = fault {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    match fault {
+        Fault::Busy { .. } => drop(response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"))),
+        Fault::Overloaded { retry_after } => {
+            let whole_seconds = retry_after.as_millis().div_ceil(1000);
+            let seconds = HeaderValue::from(u64::try_from(whole_seconds).unwrap_or(u64::MAX));
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        _ => {}
     }
     response
 }
