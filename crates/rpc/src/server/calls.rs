@@ -148,6 +148,7 @@ impl Calls {
         slot.started_at = now;
         slot.phase = Phase::Free;
         if head.is_oversized() {
+            self.pace.look_soon();
             self.shared.observer.refused(Refusal::HeaderBytes);
             let status = self.shared.limits.refusal(Refusal::HeaderBytes);
             return self.refuse(stream, ReplyState::bare(PLAIN), None, &status);

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
-use super::http_calls::Unserved;
+use super::http_calls::{LARGE_BYTES, Unserved};
 use super::http_request::{Answering, bare};
 use super::http1_io::{Held, Io};
 use super::memory;
@@ -60,14 +60,19 @@ where
             checked => checked.map(|()| Answering::begin(&shared, &peer, request.map(Body::http1))),
         };
         let busy = in_flight.as_ref().and_then(Weak::upgrade);
-        let answered = Arc::clone(&answered);
+        let (answered, memory) = (Arc::clone(&answered), shared.limits.memory.clone());
         async move {
             std::future::poll_fn(turn::poll_next).await;
-            let response = match answering {
+            let mut response = match answering {
                 Ok(answering) => answering.answer().await,
                 Err(why) => refusal(why),
             };
-            answered.answer(response.body().size_hint().lower());
+            let mut bytes = response.body().size_hint().lower();
+            if bytes >= LARGE_BYTES && memory.is_full() {
+                response = refusal(Unserved::TooMuch);
+                bytes = 0;
+            }
+            answered.answer(bytes);
             Ok::<_, Infallible>(match busy {
                 Some(busy) => response.map(|body| Body::any(Busy { body, _busy: busy })),
                 None => response,

@@ -122,7 +122,7 @@ impl HttpRunning {
 }
 
 /// Smaller answers are sent while memory is short, too: what they answer may have been done.
-const LARGE_BYTES: u64 = 64 * 1024;
+pub(super) const LARGE_BYTES: u64 = 64 * 1024;
 
 /// Fields that belong to a connection of HTTP/1.1 (RFC 9113 section 8.2.2).
 fn is_hop_by_hop(name: &http::HeaderName) -> bool {
