@@ -82,7 +82,7 @@ def test_the_process_is_described_under_the_usual_names(server):
     kinds = {name: family.type for name, family in families.items() if name.startswith("process_")}
     assert kinds == {
         "process_cpu_seconds": "counter", "process_resident_memory_bytes": "gauge", "process_open_fds": "gauge",
-        "process_start_time_seconds": "gauge",
+        "process_max_fds": "gauge", "process_start_time_seconds": "gauge",
     }
     # The operating system's own account of the same process, in clock ticks.
     fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()

@@ -61,7 +61,7 @@ pub(crate) struct Calls {
     /// The connection is one too many: every call is refused, and then it is drained.
     refusing: bool,
     pub(super) pace: Pace,
-    pub(super) unread: Unread,
+    unread: Unread,
 }
 
 impl Calls {
@@ -324,6 +324,12 @@ impl Calls {
             Phase::Discarding(_) => self.discard(stream, data.len(), end),
             Phase::Free => {}
         }
+    }
+
+    /// Bytes held now, for the account of memory. `moved` counts all that the connection has read and written.
+    pub(super) fn held_bytes(&mut self, moved: u64) -> usize {
+        let queued = self.connection.queued_bytes_total() + self.connection.output().len();
+        queued + self.gathered_bytes + self.unread.count(&self.slots, moved, !self.blocked.is_empty())
     }
 
     /// Drops what the slot holds, whatever it is; returns the method that was called.
