@@ -2,13 +2,11 @@
 
 use std::{
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use hosting::{Client, Share, Shares};
 use tokio::sync::watch;
 
 use crate::{
@@ -35,8 +33,8 @@ pub(crate) struct Inner {
     ledger: Ledger,
     pub(crate) readers: Arc<Readers>,
     pub(crate) metrics: Arc<Metrics>,
-    tails: AtomicUsize,
-    pub(crate) streams: AtomicUsize,
+    tails: Shares,
+    streams: Shares,
     /// Turns true once, to end every [`Tail`].
     ending: watch::Sender<bool>,
 }
@@ -56,7 +54,9 @@ impl Bookstore {
         let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
         let ledger = Ledger::open(path, settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics))?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
-        let (tails, streams, ending) = (AtomicUsize::new(0), AtomicUsize::new(0), watch::Sender::new(false));
+        let limits = &settings.limits;
+        let (tails, streams) = (Shares::new(limits.log_tails), Shares::new(limits.search_streams));
+        let ending = watch::Sender::new(false);
         Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails, streams, ending }) })
     }
 
@@ -123,15 +123,13 @@ impl Bookstore {
         Ok(Paged { items, next })
     }
 
-    /// Follows the log from the entry after `after`, or from now.
-    pub fn tail(&self, after: Option<i64>) -> Result<Tail, Fault> {
-        let most = self.inner.settings.limits.log_tails;
-        let before = self.inner.tails.fetch_add(1, Ordering::Relaxed);
+    /// Follows the log from the entry after `after`, or from now, for this client.
+    pub fn tail(&self, after: Option<i64>, client: Client) -> Result<Tail, Fault> {
+        let share = self.inner.tails.take(client);
+        let share = share.ok_or_else(|| self.exceeded(Limit::LogTails, self.inner.settings.limits.log_tails))?;
         let newest = self.inner.ledger.watch();
         let cursor = after.unwrap_or_else(|| *newest.borrow());
-        let tail = Tail { store: self.clone(), newest, cursor };
-        // Dropping the tail gives its place back.
-        self.within(Limit::LogTails, before + 1, most).map(|()| tail)
+        Ok(Tail { store: self.clone(), newest, cursor, _share: share })
     }
 
     /// How many books there are.
@@ -175,8 +173,18 @@ impl Bookstore {
         if asked <= at {
             return Ok(());
         }
+        Err(self.exceeded(limit, at))
+    }
+
+    /// A place for a stream of a search.
+    pub(crate) fn stream_share(&self, client: Client) -> Result<Share, Fault> {
+        let share = self.inner.streams.take(client);
+        share.ok_or_else(|| self.exceeded(Limit::SearchStreams, self.inner.settings.limits.search_streams))
+    }
+
+    fn exceeded(&self, limit: Limit, at: usize) -> Fault {
         self.inner.metrics.refused(limit);
-        Err(Fault::Limit { limit, at: u64::try_from(at).unwrap_or(u64::MAX) })
+        Fault::Limit { limit, at: u64::try_from(at).unwrap_or(u64::MAX) }
     }
 }
 
@@ -186,6 +194,8 @@ pub struct Tail {
     store: Bookstore,
     newest: watch::Receiver<i64>,
     cursor: i64,
+    /// Its place among the tails.
+    _share: Share,
 }
 
 impl Tail {
@@ -203,11 +213,5 @@ impl Tail {
             self.cursor = page.items.last().map_or(cursor, |entry| entry.number);
             page.items
         }))
-    }
-}
-
-impl Drop for Tail {
-    fn drop(&mut self) {
-        self.store.inner.tails.fetch_sub(1, Ordering::Relaxed);
     }
 }

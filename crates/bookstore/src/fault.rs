@@ -38,8 +38,12 @@ impl Limit {
             Self::PurchasesQueued => "try again after a pause",
             Self::TopicBytes => "name a shorter topic",
             Self::PageSize => "ask for a smaller page",
-            Self::LogTails => "end another tail or read the log by pages",
-            Self::SearchStreams => "end another stream or search by pages",
+            Self::LogTails => {
+                "end another tail or read the log by pages; a client gets three quarters of what others leave"
+            }
+            Self::SearchStreams => {
+                "end another stream or search by pages; a client gets three quarters of what others leave"
+            }
         }
     }
 }

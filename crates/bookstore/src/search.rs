@@ -1,10 +1,9 @@
 //! What shoppers look through: a topic at once, by pages or as a stream, and the topics themselves. Must not know how
 //! an answer is encoded.
 
-use std::{
-    ops::Bound,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{ops::Bound, sync::Arc};
+
+use hosting::{Client, Share};
 
 use crate::{
     bookstore::{Bookstore, Paged},
@@ -71,16 +70,21 @@ impl Bookstore {
         Ok(Paged { items, next })
     }
 
-    /// All books of exactly this topic behind `after`, as they are in memory now, to be taken `size` at a time.
-    pub fn search_stream(&self, topic: &str, after: Option<BookId>, size: usize) -> Result<Found, Fault> {
+    /// All books of exactly this topic behind `after`, as they are in memory now, to be taken `size` at a time by this
+    /// client.
+    pub fn search_stream(
+        &self,
+        topic: &str,
+        after: Option<BookId>,
+        size: usize,
+        client: Client,
+    ) -> Result<Found, Fault> {
         self.topic_fits(topic)?;
         let size = self.page_size(size)?;
-        let before = self.inner.streams.fetch_add(1, Ordering::Relaxed);
+        let share = self.stream_share(client)?;
         let books = self.inner.shelf.load().topic(topic);
         let taken = books.len() - catalogue::behind(&books, after).len();
-        let found = Found { store: self.clone(), books, taken, size };
-        // Dropping what was found gives its place back.
-        self.within(Limit::SearchStreams, before + 1, self.inner.settings.limits.search_streams).map(|()| found)
+        Ok(Found { books, taken, size, _share: share })
     }
 
     /// A page of the topics that have books, in the order of their bytes; a size of 0 means the largest page there is.
@@ -136,10 +140,11 @@ impl Bookstore {
 /// What a streamed search found: books that are given away from the first to the last.
 #[derive(Debug)]
 pub struct Found {
-    store: Bookstore,
     books: Books,
     taken: usize,
     size: usize,
+    /// Its place among the streams.
+    _share: Share,
 }
 
 impl Found {
@@ -158,11 +163,5 @@ impl Found {
         self.taken = self.books.len().min(self.taken + count);
         let last = self.books[..self.taken].last()?;
         (self.taken < self.books.len()).then(|| last.id())
-    }
-}
-
-impl Drop for Found {
-    fn drop(&mut self) {
-        self.store.inner.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }

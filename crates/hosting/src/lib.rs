@@ -12,6 +12,7 @@ pub mod names;
 mod port;
 mod service;
 mod settings;
+mod shares;
 mod units;
 
 pub use connections::{Connections, Wanted};
@@ -21,4 +22,5 @@ pub use service::{
     Choice, Declared, Entry, Guard, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry,
 };
 pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
+pub use shares::{Client, Share, Shares};
 pub use units::{Bytes, time};

@@ -62,7 +62,7 @@ impl Limit {
             Self::ValueBytes => "send a smaller value",
             Self::Entries | Self::TotalBytes => "delete entries first; nothing is evicted",
             Self::PageEntries => "ask for a smaller page",
-            Self::Watchers => "end another watch first",
+            Self::Watchers => "end another watch first; a client gets three quarters of what others leave",
             Self::WatchEvents | Self::WatchBytes => "the watch was cut off; scan, watch again and read faster",
             Self::WritesQueued => "try again after a pause",
         }

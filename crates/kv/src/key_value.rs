@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hosting::Client;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::{
@@ -241,12 +242,12 @@ impl KeyValue {
         }))
     }
 
-    /// Every change of the keys with a prefix, from now on.
-    pub fn watch(&self, prefix: &[u8]) -> Result<Watch, Fault> {
+    /// Every change of the keys with a prefix, from now on, for this client.
+    pub fn watch(&self, prefix: &[u8], client: Client) -> Result<Watch, Fault> {
         if prefix.len() > self.inner.settings.limits.key_bytes {
             return Err(Fault::Limit { limit: Limit::KeyBytes, at: self.inner.settings.limits.key_bytes });
         }
-        self.inner.table.hub.watch(prefix)
+        self.inner.table.hub.watch(prefix, client)
     }
 
     /// Ends every watch.

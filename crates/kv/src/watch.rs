@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use hosting::{Client, Share, Shares};
 
 use crate::{
     entry::{Key, Value, Version},
@@ -101,7 +102,8 @@ impl Watcher {
 pub(crate) struct Hub {
     /// The length of the list, so that writers need not lock it while it is empty.
     count: AtomicUsize,
-    watchers: Mutex<Vec<Arc<Watcher>>>,
+    watchers: Mutex<Vec<(Arc<Watcher>, Share)>>,
+    shares: Shares,
     watchers_max: usize,
     events_max: usize,
     bytes_max: usize,
@@ -112,13 +114,14 @@ impl Hub {
         Self {
             count: AtomicUsize::new(0),
             watchers: Mutex::default(),
+            shares: Shares::new(limits.watchers),
             watchers_max: limits.watchers,
             events_max: limits.watch_events,
             bytes_max: limits.watch_bytes,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Watcher>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Watcher>, Share)>> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -126,20 +129,19 @@ impl Hub {
         self.count.load(SeqCst)
     }
 
-    pub(crate) fn watch(self: &Arc<Self>, prefix: &[u8]) -> Result<Watch, Fault> {
-        let mut watchers = self.lock();
-        if watchers.len() >= self.watchers_max {
-            return Err(Fault::Limit { limit: Limit::Watchers, at: self.watchers_max });
-        }
+    pub(crate) fn watch(self: &Arc<Self>, prefix: &[u8], client: Client) -> Result<Watch, Fault> {
+        let limit = Fault::Limit { limit: Limit::Watchers, at: self.watchers_max };
+        let share = self.shares.take(client).ok_or(limit)?;
         let watcher = Arc::new(Watcher { prefix: Key::from(prefix), waiting: Mutex::default() });
-        watchers.push(Arc::clone(&watcher));
+        let mut watchers = self.lock();
+        watchers.push((Arc::clone(&watcher), share));
         self.count.store(watchers.len(), SeqCst);
         Ok(Watch { hub: Arc::clone(self), watcher })
     }
 
-    fn retain(&self, keep: impl FnMut(&Arc<Watcher>) -> bool) {
+    fn retain(&self, mut keep: impl FnMut(&Arc<Watcher>) -> bool) {
         let mut watchers = self.lock();
-        watchers.retain(keep);
+        watchers.retain(|(watcher, _)| keep(watcher));
         self.count.store(watchers.len(), SeqCst);
     }
 

@@ -103,9 +103,8 @@ impl Counts {
         self.lean_ends[end as usize].fetch_add(1, Relaxed);
     }
 
-    /// A lean connection comes; false if there are `most` already.
-    pub(crate) fn lean_came(&self, most: u64) -> bool {
-        self.lean_connections.fetch_update(Relaxed, Relaxed, |open| (open < most).then_some(open + 1)).is_ok()
+    pub(crate) fn lean_came(&self) {
+        self.lean_connections.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn lean_left(&self) {

@@ -102,8 +102,11 @@ pub enum Refusal {
         /// The serial that was missing at the end.
         missing: u64,
     },
-    /// One game more than allowed.
-    #[error("there are {games_max} games already: games; end one with Done or try again later")]
+    /// One game more than allowed, or than the client's share of them.
+    #[error(
+        "the server's limit rpcgame.games is {games_max}: end a game with Done or try again later; a client gets three \
+         quarters of what others leave"
+    )]
     TooManyGames {
         /// How many there may be.
         games_max: usize,

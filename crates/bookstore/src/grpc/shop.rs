@@ -3,6 +3,7 @@
 use std::{pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
+use hosting::Client;
 use quire_rpc::{
     Encode, Encoded, Request, Response, Status,
     server::{Answer, Call, Later},
@@ -173,9 +174,10 @@ impl BookStore for ShopService {
         &self,
         request: Request<BookTopicRequest>,
     ) -> Result<Response<Self::SearchStreamStream>, Status> {
+        let client = Client::of(&request);
         let request = request.into_inner();
         let start = Start::of(&request)?.unwrap_or_default();
-        let found = self.store.search_stream(&request.topic, start.after, start.size)?;
+        let found = self.store.search_stream(&request.topic, start.after, start.size, client)?;
         if found.is_empty() {
             let message = no_such_topic(&request.topic);
             let reply = BookListReply { success: true, message, ..BookListReply::default() };

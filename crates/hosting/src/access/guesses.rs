@@ -2,10 +2,12 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use crate::shares::network;
 
 /// Wrong tokens at once; then one for each [`PAUSE`].
 const BURST: u32 = 10;
@@ -62,12 +64,9 @@ impl Guesses {
     }
 }
 
-/// What an address is counted under: one caller may have all addresses of an IPv6 network.
+/// What an address is counted under.
 fn known(buckets: &HashMap<Option<IpAddr>, Bucket>, address: Option<IpAddr>) -> Option<IpAddr> {
-    let key = address.map(|address| match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 @ IpAddr::V4(_) => v4,
-    });
+    let key = address.map(network);
     if buckets.contains_key(&key) || buckets.len() < ADDRESSES_MAX { key } else { None }
 }
 

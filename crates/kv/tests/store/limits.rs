@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use futures_util::future::join_all;
+use hosting::Client;
 use kv::{Durability, Fault, Limit, Limits, Scan, StoreKind, Version};
 
 use super::{KINDS, Store, value};
@@ -21,7 +22,7 @@ async fn key_bytes_and_value_bytes_are_exact() {
         assert_eq!(kv.create(b"k", value(b"123456789"), None).await, Err(limit(Limit::ValueBytes, 8)));
         assert_eq!(kv.update(b"1234", value(b"123456789"), None, None).await, Err(limit(Limit::ValueBytes, 8)));
         assert_eq!(kv.delete(b"12345", None).await, Err(limit(Limit::KeyBytes, 4)));
-        assert_eq!(kv.watch(b"12345").unwrap_err(), limit(Limit::KeyBytes, 4));
+        assert_eq!(kv.watch(b"12345", Client::Unknown).unwrap_err(), limit(Limit::KeyBytes, 4));
         assert_eq!(store.value(b"1234").await.unwrap(), b"12345678");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hosting::Client;
 use kv::{Event, EventKind, Fault, Limit, Limits, Watch};
 
 use super::{KINDS, Store, value};
@@ -21,7 +22,7 @@ async fn a_watcher_is_told_of_each_change_to_its_keys_in_order() {
     for kind in KINDS {
         let store = Store::open(kind, Limits::default());
         let kv = &store.kv;
-        let mut watch = kv.watch(b"a").unwrap();
+        let mut watch = kv.watch(b"a", Client::Unknown).unwrap();
         kv.create(b"a1", value(b"1"), None).await.unwrap();
         kv.create(b"b", value(b"1"), None).await.unwrap();
         assert!(kv.create(b"a1", value(b"refused"), None).await.is_err());
@@ -54,7 +55,8 @@ async fn a_watcher_that_does_not_keep_up_is_cut_off_and_told_why() {
     for kind in KINDS {
         let limits = Limits { watch_events: 3, watch_bytes: 10_000, ..Limits::default() };
         let store = Store::open(kind, limits);
-        let (mut slow, mut quick) = (store.kv.watch(b"").unwrap(), store.kv.watch(b"").unwrap());
+        let (mut slow, mut quick) =
+            (store.kv.watch(b"", Client::Unknown).unwrap(), store.kv.watch(b"", Client::Unknown).unwrap());
         for number in 0..4u8 {
             store.kv.create(&[number], value(b"v"), None).await.unwrap();
             told(&mut quick, 1).await;
@@ -72,18 +74,18 @@ async fn a_watcher_that_does_not_keep_up_is_cut_off_and_told_why() {
 #[tokio::test]
 async fn watchers_are_limited_and_make_room_when_they_go() {
     let store = Store::open(KINDS[2], Limits { watchers: 2, ..Limits::default() });
-    let first = store.kv.watch(b"").unwrap();
-    let _second = store.kv.watch(b"").unwrap();
-    assert_eq!(store.kv.watch(b"").unwrap_err(), Fault::Limit { limit: Limit::Watchers, at: 2 });
+    let first = store.kv.watch(b"", Client::Unknown).unwrap();
+    let _second = store.kv.watch(b"", Client::Unknown).unwrap();
+    assert_eq!(store.kv.watch(b"", Client::Unknown).unwrap_err(), Fault::Limit { limit: Limit::Watchers, at: 2 });
     drop(first);
-    assert!(store.kv.watch(b"").is_ok());
+    assert!(store.kv.watch(b"", Client::Unknown).is_ok());
 }
 
 #[tokio::test]
 async fn the_end_of_the_service_ends_every_watch_after_its_last_event() {
     for kind in KINDS {
         let store = Store::open(kind, Limits::default());
-        let mut watch = store.kv.watch(b"").unwrap();
+        let mut watch = store.kv.watch(b"", Client::Unknown).unwrap();
         store.kv.create(b"k", value(b"v"), None).await.unwrap();
         store.kv.end_watches();
         assert_eq!(told(&mut watch, 1).await.len(), 1);

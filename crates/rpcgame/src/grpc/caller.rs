@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use hosting::Client;
 use quire_rpc::{Metadata, Peer, Request};
 
 use crate::checksum::Sums;
@@ -28,19 +29,19 @@ thread_local! {
 }
 
 /// The caller's room, by asking the registry.
-pub(super) fn find(games: &Games, peer: Option<&Arc<Peer>>, metadata: &Metadata) -> Result<Arc<Room>, Refusal> {
-    as_caller(peer, metadata, |caller| games.room(caller))
+pub(super) fn find<T>(games: &Games, request: &Request<T>) -> Result<Arc<Room>, Refusal> {
+    as_caller(request, |caller| games.room(caller, || Client::of(request)))
 }
 
 /// Ends the caller's game.
-pub(super) fn end(games: &Games, peer: Option<&Arc<Peer>>, metadata: &Metadata) -> Result<Sums, Refusal> {
-    as_caller(peer, metadata, |caller| games.end(caller))
+pub(super) fn end<T>(games: &Games, request: &Request<T>) -> Result<Sums, Refusal> {
+    as_caller(request, |caller| games.end(caller))
 }
 
-fn as_caller<T>(peer: Option<&Arc<Peer>>, metadata: &Metadata, act: impl FnOnce(Caller<'_>) -> T) -> T {
-    let connection = peer.map(|peer| Arc::clone(peer) as Connection);
-    let address = peer.and_then(|peer| peer.address).map(|address| address.ip());
-    act(Caller { game: metadata.get(GAME_METADATA), connection: connection.as_ref(), address })
+fn as_caller<T, A>(request: &Request<T>, act: impl FnOnce(Caller<'_>) -> A) -> A {
+    let connection = request.shared_peer().map(|peer| Arc::clone(peer) as Connection);
+    let address = request.remote_addr().map(|address| address.ip());
+    act(Caller { game: request.metadata().get(GAME_METADATA), connection: connection.as_ref(), address })
 }
 
 /// Tries something in the caller's room; a room that was given up is replaced.
@@ -62,7 +63,7 @@ pub(super) fn attempt<T>(games: &Games, request: &Request<T>, attempt: impl Fn(&
 
 #[cold]
 fn attempt_anew<T>(games: &Games, request: &Request<T>, attempt: impl Fn(&Room) -> Attempt) -> Attempt {
-    let room = match find(games, request.shared_peer(), request.metadata()) {
+    let room = match find(games, request) {
         Ok(room) => room,
         Err(refusal) => return Attempt::Refused(refusal),
     };

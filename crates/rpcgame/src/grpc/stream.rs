@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quire_rpc::{Encoded, Metadata, Peer, Request, Response, Status, Stream, Streaming, unfold};
+use quire_rpc::{Encoded, Request, Response, Status, Stream, Streaming, unfold};
 
 use super::caller;
 use super::messages::{Play, Played, digits};
@@ -29,11 +29,9 @@ impl RpcGameStream for StreamService {
     type PlayStream = Frames;
 
     async fn play(&self, request: Request<Streaming<Encoded>>) -> Result<Response<Frames>, Status> {
-        let (peer, metadata) = (request.shared_peer().cloned(), request.metadata().clone());
-        let room = caller::find(&self.games, peer.as_ref(), &metadata);
+        let room = caller::find(&self.games, &request);
         let room = room.map_err(|refusal| self.games.counts().refused(refusal))?;
-        let frames = request.into_inner();
-        let player = Player { games: self.games.clone(), peer, metadata, room, frames };
+        let player = Player { games: self.games.clone(), request, room };
         Ok(Response::new(Box::pin(unfold(player, Player::step))))
     }
 }
@@ -41,15 +39,13 @@ impl RpcGameStream for StreamService {
 /// One stream.
 struct Player {
     games: Games,
-    peer: Option<Arc<Peer>>,
-    metadata: Metadata,
+    request: Request<Streaming<Encoded>>,
     room: Arc<Room>,
-    frames: Streaming<Encoded>,
 }
 
 impl Player {
     async fn step(mut self) -> Option<(Result<Encoded, Status>, Self)> {
-        let frame = match self.frames.message().await {
+        let frame = match self.request.get_mut().message().await {
             Ok(frame) => frame?.into_bytes(),
             Err(status) => return Some((Err(status), self)),
         };
@@ -65,7 +61,7 @@ impl Player {
             self.handle(&play, &mut played.values).await?;
         }
         let checksums = if play.done {
-            let sums = caller::end(&self.games, self.peer.as_ref(), &self.metadata)?;
+            let sums = caller::end(&self.games, &self.request)?;
             [digits(sums.client), digits(sums.server)]
         } else {
             [Vec::new(), Vec::new()]
@@ -87,7 +83,7 @@ impl Player {
                     }
                 }
                 Attempt::Refused(refusal) => return Err(refusal),
-                Attempt::Closed => self.room = caller::find(&self.games, self.peer.as_ref(), &self.metadata)?,
+                Attempt::Closed => self.room = caller::find(&self.games, &self.request)?,
             }
         }
     }

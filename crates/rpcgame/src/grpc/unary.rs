@@ -44,7 +44,7 @@ impl GameService {
     async fn wait(&self, request: &Request<Bytes>) -> Result<Option<u64>, Refusal> {
         let message = self.read(request.get_ref())?;
         for _ in 0..ROOMS_MAX {
-            let room = caller::find(&self.games, request.shared_peer(), request.metadata())?;
+            let room = caller::find(&self.games, request)?;
             match room.attempt(message.serial, message.name, message.count) {
                 Attempt::Handled(value) => return Ok(Some(value)),
                 Attempt::Early => {
@@ -82,7 +82,7 @@ impl RpcGame for GameService {
     }
 
     async fn done(&self, request: Request<DoneRequest>) -> Result<Response<DoneResponse>, Status> {
-        let ended = caller::end(&self.games, request.shared_peer(), request.metadata());
+        let ended = caller::end(&self.games, &request);
         let sums = ended.map_err(|refusal| self.refused(refusal))?;
         let (client_checksum, server_checksum) = (digits(sums.client), digits(sums.server));
         Ok(Response::new(DoneResponse { client_checksum, server_checksum }))

@@ -76,6 +76,14 @@ impl Fault {
         Self::new(FaultCode::Malformed, text)
     }
 
+    pub(super) fn too_many_connections(most: usize) -> Self {
+        let told = format!(
+            "the server's limit rpcgame.lean_connections is {most}: close another connection first; a client gets three \
+             quarters of what others leave"
+        );
+        Self::new(FaultCode::Limit, told)
+    }
+
     pub(super) fn limit(what: &str, value: usize, most: usize) -> Self {
         Self::new(FaultCode::Limit, format!("{what} is {value}: it may be {most}"))
     }

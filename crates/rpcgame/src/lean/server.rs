@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hosting::{Client, Share, Shares};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -36,6 +37,7 @@ thread_local! {
 #[derive(Clone, Debug)]
 pub struct Server {
     games: Games,
+    connections: Shares,
     limits: Arc<LeanLimits>,
     drain: Duration,
 }
@@ -46,7 +48,7 @@ type End = (LeanEnd, String);
 impl Server {
     /// Serves; the games' ends are told to `games`. `drain` is what a game under way has when the server stops.
     pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
-        Self { games, limits: Arc::new(limits), drain }
+        Self { games, connections: Shares::new(limits.connections_max), limits: Arc::new(limits), drain }
     }
 
     /// The games it serves, which count what happens here as well.
@@ -100,19 +102,20 @@ impl Server {
     }
 
     async fn connection(self, stream: TcpStream, draining: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
-        let connections_max = self.limits.connections_max;
         let mut session = Session::new(self.limits.session.clone());
-        let place = Place::take(&self.games, connections_max);
+        let peer = stream.peer_addr().ok();
+        let client = Client::at(peer.map(|peer| peer.ip()));
+        let place = self.connections.take(client).map(|share| Place::new(&self.games, share));
         let (end, details) = if place.is_some() {
             self.run(&stream, &mut session, draining).await
         } else {
-            let fault = Fault::limit("the number of lean connections", connections_max + 1, connections_max);
+            let fault = Fault::too_many_connections(self.limits.connections_max);
             session.end(fault.clone());
             let _ = timeout(REFUSAL_TIMEOUT, write(&stream, &mut session)).await;
             (LeanEnd::Superfluous, fault.to_string())
         };
         self.games.counts().lean_ended(end);
-        let (peer, reason) = (stream.peer_addr().ok(), end.name());
+        let reason = end.name();
         if matches!(end, LeanEnd::Client | LeanEnd::Stopping) {
             tracing::debug!(?peer, reason, details, "a lean connection was closed");
         } else {
@@ -277,17 +280,20 @@ impl Input {
 }
 
 /// A connection's place among those allowed; given back when it is dropped.
-struct Place(Games);
+struct Place {
+    games: Games,
+    _share: Share,
+}
 
 impl Place {
-    fn take(games: &Games, most: usize) -> Option<Self> {
-        let most = u64::try_from(most).unwrap_or(u64::MAX);
-        games.counts().lean_came(most).then(|| Self(games.clone()))
+    fn new(games: &Games, share: Share) -> Self {
+        games.counts().lean_came();
+        Self { games: games.clone(), _share: share }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.counts().lean_left();
+        self.games.counts().lean_left();
     }
 }

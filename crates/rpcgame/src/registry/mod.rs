@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use hosting::{Client, Share, Shares};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -52,6 +53,8 @@ struct Entry {
     room: Arc<Room>,
     connection: Option<Weak<dyn Any + Send + Sync>>,
     idle_since: Instant,
+    /// Its place among the games.
+    _share: Share,
 }
 
 impl Entry {
@@ -64,6 +67,7 @@ impl Entry {
 struct Shared {
     limits: GameLimits,
     entries: Mutex<HashMap<Key, Entry>>,
+    shares: Shares,
     waiting_bytes: Arc<AtomicUsize>,
     ended: watch::Sender<u64>,
     counts: Counts,
@@ -79,8 +83,9 @@ impl Games {
     /// None yet.
     pub fn new(limits: GameLimits) -> Self {
         let shared = Shared {
-            limits,
             entries: Mutex::default(),
+            shares: Shares::new(limits.games_max),
+            limits,
             waiting_bytes: Arc::default(),
             ended: watch::Sender::new(0),
             counts: Counts::default(),
@@ -140,23 +145,22 @@ impl Games {
         self.shared.ended.send_modify(|ended| *ended += games);
     }
 
-    /// The room of the caller's game, a new one if there is none.
-    pub fn room(&self, caller: Caller<'_>) -> Result<Arc<Room>, Refusal> {
+    /// The room of the caller's game; if there is none, a new one, whose place counts as the client's.
+    pub fn room(&self, caller: Caller<'_>, client: impl FnOnce() -> Client) -> Result<Arc<Room>, Refusal> {
         let (key, connection) = self.key(caller)?;
         let mut entries = self.lock();
         if let Some(entry) = entries.get(&key) {
             return Ok(Arc::clone(&entry.room));
         }
-        let games_max = self.shared.limits.games_max;
-        if entries.len() >= games_max {
+        let client = client();
+        let share = self.shared.shares.take(client.clone()).or_else(|| {
             give_up(&mut entries, Entry::is_left);
-            if entries.len() >= games_max {
-                return Err(Refusal::TooManyGames { games_max });
-            }
-        }
+            self.shared.shares.take(client)
+        });
+        let share = share.ok_or(Refusal::TooManyGames { games_max: self.shared.limits.games_max })?;
         let room = Arc::new(Room::new(&self.shared.limits, Arc::clone(&self.shared.waiting_bytes)));
-        let entry =
-            Entry { room: Arc::clone(&room), connection: connection.map(Arc::downgrade), idle_since: Instant::now() };
+        let connection = connection.map(Arc::downgrade);
+        let entry = Entry { room: Arc::clone(&room), connection, idle_since: Instant::now(), _share: share };
         entries.insert(key, entry);
         Ok(room)
     }

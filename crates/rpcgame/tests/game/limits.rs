@@ -118,7 +118,7 @@ async fn a_game_too_many_is_refused_until_another_is_over() {
     let (first, second, third) = (client(address).await, client(address).await, client(address).await);
     send(&first, 1, "one", 1).await.unwrap();
     send(&second, 1, "one", 1).await.unwrap();
-    refused(send(&third, 1, "one", 1).await, Code::ResourceExhausted, "there are 2 games already");
+    refused(send(&third, 1, "one", 1).await, Code::ResourceExhausted, "the server's limit rpcgame.games is 2");
     send(&first, 2, "two", 2).await.unwrap();
     drop(second);
     wait_for("the end of the second one's game", || games.count() == 1).await;

@@ -18,7 +18,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use hosting::{
-    Declared,
+    Client, Declared,
     access::{Denied, Doors, Gate, Scope},
 };
 use quire_rpc::{Peer, Request, Status, server::Builder};
@@ -78,7 +78,7 @@ pub(super) fn guard(builder: Builder, scopes: &Scopes, doors: &Doors, address: S
     builder.interceptor(move |method: &str, request: &mut Request<()>| check(&port, method, request))
 }
 
-fn check(port: &Port, method: &str, request: &Request<()>) -> Result<(), Status> {
+fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Status> {
     if OPEN.contains(&method) || method == super::health::WATCH {
         return Ok(());
     }
@@ -92,6 +92,9 @@ fn check(port: &Port, method: &str, request: &Request<()>) -> Result<(), Status>
             if gate.scope() == Some(Scope::Admin) {
                 let id = request.metadata().get("x-request-id");
                 tell_operator(method, name.as_deref(), peer, id);
+            }
+            if let Some(name) = name {
+                request.extensions_mut().insert(Client::Credential(name));
             }
             Ok(())
         }

@@ -16,6 +16,7 @@ mod configuration;
 mod console;
 mod descriptors;
 mod durability;
+mod fairness;
 mod frozen;
 mod full_disk;
 mod http;

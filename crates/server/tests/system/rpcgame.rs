@@ -18,7 +18,7 @@ use crate::common::{
 };
 
 /// The addresses of the game's own ports, gRPC and lean.
-fn ports(server: &Server) -> (String, String) {
+pub(super) fn ports(server: &Server) -> (String, String) {
     let lines = server.log.text();
     let mut lines = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let line = lines.find(|line| line["fields"]["message"] == "the RPC game has ports of its own");

@@ -160,7 +160,8 @@ async fn a_page_that_cannot_be_is_refused_by_name() {
     assert_eq!(status.message(), "the server's limit page_size is 1000: ask for a smaller page");
     let held = shop.search_stream(page(0, "")).await.expect("a stream");
     let status = shop.search_stream(page(1, "")).await.expect_err("a refusal");
-    let message = "the server's limit search_streams is 1: end another stream or search by pages";
+    let message = "the server's limit search_streams is 1: end another stream or search by pages; a client gets three \
+                   quarters of what others leave";
     assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, message));
     drop(held);
     poll("the stream's place", async || shop.search_stream(page(1, "")).await.ok()).await;

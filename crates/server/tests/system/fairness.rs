@@ -1,0 +1,113 @@
+//! A client that takes all it can get leaves places for a newcomer at another address.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use bookstore::grpc::wire::{TailLogRequest, admin_client::AdminClient};
+use kv::grpc::wire::{WatchRequest, key_range_service_client::KeyRangeServiceClient};
+use quire_rpc::{Code, Request, Status, client::Channel};
+use rpcgame::grpc::wire::{TryRequest, rpc_game_client::RpcGameClient};
+use tokio::{
+    io::{AsyncWriteExt as _, copy_bidirectional},
+    net::{TcpListener, TcpSocket, TcpStream},
+    time::timeout,
+};
+
+use crate::common::{http, poll, process::Server, store::folder};
+
+/// The longest that a newcomer waits for an answer.
+const SOON: Duration = Duration::from_secs(1);
+
+const NEWCOMER: [u8; 4] = [127, 0, 0, 2];
+
+async fn connect_from(source: impl Into<IpAddr>, server: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind((source.into(), 0).into()).expect("an address of this machine");
+    socket.connect(server).await.expect("a connection")
+}
+
+/// A channel whose connections come from the newcomer's address.
+async fn newcomer(server: SocketAddr) -> Channel {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut relayed = connect_from(NEWCOMER, server).await;
+            tokio::spawn(async move { copy_bidirectional(&mut client, &mut relayed).await });
+        }
+    });
+    Channel::builder(&format!("http://{address}")).expect("an address").connect_lazy().expect("a channel")
+}
+
+/// Asks until the first refusal; returns what was given.
+async fn take_all<T>(limit: &str, mut ask: impl AsyncFnMut(usize) -> Result<T, Status>) -> Vec<T> {
+    let mut held = Vec::new();
+    loop {
+        match ask(held.len()).await {
+            Ok(more) => held.push(more),
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+                assert!(status.message().contains(limit), "{status:?}");
+                return held;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_newcomer_watches_keys_while_another_client_watches_all_it_can() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let greedy = KeyRangeServiceClient::new(server.channel());
+    let held = take_all("kv.watchers", async |_| greedy.watch(WatchRequest::default()).await).await;
+    assert_eq!(held.len(), 48, "three quarters of the default");
+    let newcomer = KeyRangeServiceClient::new(newcomer(server.address).await);
+    let watch = timeout(SOON, newcomer.watch(WatchRequest::default())).await.expect("soon").expect("a watch");
+    watch.into_inner().message().await.expect("a word").expect("the start");
+}
+
+#[tokio::test]
+async fn a_newcomer_follows_the_log_while_another_client_follows_it_as_often_as_it_can() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let (greedy, all) = (server.admin(), TailLogRequest { after_number: Some(0) });
+    let held = take_all("log_tails", async |_| greedy.tail_log(all).await).await;
+    assert_eq!(held.len(), 12, "three quarters of the default");
+    let newcomer = AdminClient::new(newcomer(server.address).await);
+    let tail = timeout(SOON, newcomer.tail_log(all)).await.expect("soon").expect("a tail");
+    tail.into_inner().message().await.expect("a word").expect("an entry");
+}
+
+#[tokio::test]
+async fn a_newcomer_plays_while_another_client_plays_all_games_it_can() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let first = |game: usize| {
+        let mut request = Request::new(TryRequest { serial: "1".into(), name: "a".into(), count: "1".into() });
+        let _ = request.metadata_mut().insert("quire-game", &game.to_string());
+        request
+    };
+    let greedy = RpcGameClient::new(server.channel());
+    let held = take_all("rpcgame.games", async |game| greedy.r#try(first(game)).await).await;
+    assert_eq!(held.len(), 768, "three quarters of the default");
+    let newcomer = RpcGameClient::new(newcomer(server.address).await);
+    timeout(SOON, newcomer.r#try(first(usize::MAX))).await.expect("soon").expect("a value");
+}
+
+#[tokio::test]
+async fn a_newcomer_has_a_lean_connection_while_another_client_has_all_it_can() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let lean = super::rpcgame::ports(&server).1.parse().expect("an address");
+    let open = || usize::try_from(http::metric(server.address, "quire_rpcgame_lean_connections")).expect("a count");
+    let mut held = Vec::new();
+    for _ in 0..256 {
+        held.push(TcpStream::connect(lean).await.expect("a connection"));
+    }
+    poll("the greedy client's share", async || (open() == 192).then_some(())).await;
+    let mut newcomer = connect_from(NEWCOMER, lean).await;
+    timeout(SOON, poll("the newcomer's place", async || (open() == 193).then_some(()))).await.expect("soon");
+    newcomer.shutdown().await.expect("an end");
+}
