@@ -22,6 +22,7 @@ struct Inner {
     lanes: Vec<Arc<Lane>>,
     next: AtomicUsize,
     settings: Arc<Settings>,
+    #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "layers alone ask for it"))]
     target: Arc<Target>,
 }
 

@@ -142,12 +142,14 @@ impl Exchange {
     }
 
     /// The call is one that a connection counts.
+    #[cfg(feature = "tower")]
     pub(super) fn counted(mut self: Box<Self>) -> Box<Self> {
         self.is_counted = true;
         self
     }
 
-    /// Ends the call with a failure, whatever it does; another has reported it if `is_reported`.
+    /// Ends the call with a failure, however far it is; another has reported it if `is_reported`.
+    #[cfg(feature = "tower")]
     pub(super) fn refused(mut self: Box<Self>, status: &Status, is_reported: bool) -> Box<Self> {
         self.is_reported |= is_reported;
         self.refuse(status);
