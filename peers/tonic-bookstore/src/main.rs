@@ -25,7 +25,7 @@ struct Shop(Bookstore);
 fn status(fault: Fault) -> Status {
     let code = match &fault {
         Fault::Invalid { .. } | Fault::KeyReused { .. } => Code::InvalidArgument,
-        Fault::Limit { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
+        Fault::Limit { .. } | Fault::Overloaded { .. } | Fault::AnswerBytes { .. } => Code::ResourceExhausted,
         Fault::Unavailable(_) | Fault::Stopped(_) => Code::Unavailable,
         Fault::Failed(_) => Code::Internal,
         Fault::OutcomeUnknown => Code::Unknown,
@@ -79,7 +79,7 @@ impl BookStore for Shop {
         let request = request.into_inner();
         let id = BookId::from_wire(request.id).map_err(status)?;
         let key = IdempotencyKey::from_wire(&request.idempotency_key).map_err(status)?;
-        let receipt = self.0.buy(id, request.quantity.unwrap_or(1), key).await.map_err(status)?;
+        let receipt = self.0.buy(id, request.quantity.unwrap_or(1), key, None).await.map_err(status)?;
         let outcome = match receipt.verdict {
             Verdict::Bought => BuyOutcome::Bought,
             Verdict::SoldOut => BuyOutcome::SoldOut,
