@@ -366,4 +366,4 @@ def main(binary):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(pathlib.Path(sys.argv[1]).absolute())
