@@ -1,7 +1,10 @@
 # One command for each habit; `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help run test check bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+# The languages of the clients; `make test-clients LANGUAGES=go` takes one.
+LANGUAGES := cpp go java python rust typescript
+CLIENTS := $(LANGUAGES:%=client-%)
+.PHONY: help run test check clients test-clients $(CLIENTS) bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -50,6 +53,17 @@ check: ## formatting and lints
 	for features in client client,http1 server server,http1,tls; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
+
+clients: $(CLIENTS) ## build the clients in six languages into target/clients
+
+$(CLIENTS): client-%:
+	$(MAKE) -C clients/$* build
+
+QUIRE := target/debug/quire
+test-clients: clients $(VENV) ## check, test and judge the clients; LANGUAGES=go takes one of them
+	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language check test || exit 1; done
+	test $(QUIRE) != target/debug/quire || cargo build -p server
+	$(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE) $(LANGUAGES)
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore

@@ -1,0 +1,104 @@
+"""Expectations: text and JSON with placeholders for what varies.
+
+`${name}` in an expectation is a value that the suite knows (the address of the server), or one that the client chooses (a
+key). A chosen value has the form below, and is the same value wherever its name stands again in the scenario. Digits behind
+a name tell several apart: `${version1}`, `${version2}`.
+"""
+
+import base64
+import json
+import re
+from typing import Any
+
+FORMS = {
+    "key": r"[0-9a-f]{32}",
+    "ms": r"[0-9]+\.[0-9]{2}",
+    "bool": r"true|false",
+    "us": r"[0-9]+",
+    "version": r"[1-9][0-9]*",
+    "ttl": r"[1-9][0-9]*",
+    # A reason that each library words for itself.
+    "reason": r"[^\n]+",
+}
+PLACE = re.compile(r"\$\{(\w+)\}")
+
+
+class Mismatch(Exception):
+    """What came is not what must come; the text says both."""
+
+
+class Values:
+    """What the suite knows, and what the client has chosen so far."""
+
+    def __init__(self, known: dict[str, str]) -> None:
+        self.known = dict(known)
+
+    def fill(self, text: str) -> str:
+        """Text for the client, with every value in place."""
+        if missing := [place for place in PLACE.findall(text) if place not in self.known]:
+            raise Mismatch(f"{missing} is not known, because an earlier answer was not as it must be")
+        return PLACE.sub(lambda place: self.known[place[1]], text)
+
+    def match(self, what: str, expected: str, actual: str) -> None:
+        pattern, names = "", []
+        for at, piece in enumerate(PLACE.split(expected)):
+            if at % 2 == 0:
+                pattern += re.escape(piece)
+            elif piece in self.known:
+                pattern += re.escape(self.known[piece])
+            elif piece in names:
+                pattern += f"(?P={piece})"
+            else:
+                pattern += f"(?P<{piece}>{FORMS[piece.rstrip('0123456789')]})"
+                names.append(piece)
+        found = re.fullmatch(pattern, actual)
+        if found is None:
+            raise Mismatch(f"{what} is\n{_quoted(actual)}\n  and must be\n{_quoted(self._shown(expected))}")
+        self.known.update(found.groupdict())
+
+    def match_json(self, what: str, expected: Any, actual: Any) -> None:
+        """Objects have exactly the expected names; a placeholder stands for a number as well."""
+        expected = built(expected)
+        if isinstance(expected, dict) and isinstance(actual, dict) and expected.keys() == actual.keys():
+            for name, value in expected.items():
+                self.match_json(f"{what}, {name}", value, actual[name])
+        elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+            for at, (left, right) in enumerate(zip(expected, actual)):
+                self.match_json(f"{what}, {at}", left, right)
+        elif isinstance(expected, str) and isinstance(actual, str):
+            self.match(what, expected, actual)
+        elif isinstance(expected, str) and PLACE.fullmatch(expected) and type(actual) is int:
+            self.match(what, expected, str(actual))
+        elif type(expected) is not type(actual) or expected != actual:
+            shown = [json.dumps(value, ensure_ascii=False, sort_keys=True)[:2000] for value in (actual, expected)]
+            raise Mismatch(f"{what} is\n    {shown[0]}\n  and must be\n    {self._shown(shown[1])}")
+
+    def _shown(self, text: str) -> str:
+        return PLACE.sub(lambda place: self.known.get(place[1], place[0]), text)
+
+
+def built(value: Any) -> Any:
+    """A value of a scenario, made from the tables that stand for long or binary ones."""
+    match value:
+        case {"base64": text, **rest} if not rest:
+            return base64.b64encode(built(text).encode()).decode()
+        case {"repeat": text, "times": times}:
+            return text * times
+        case {"join": pieces}:
+            return "".join(built(piece) for piece in pieces)
+        case {"join_lists": lists}:
+            return [each for inner in lists for each in built(inner)]
+        case {"range": bounds}:
+            return list(range(*bounds))
+        case {"null": True}:
+            return None
+        case dict():
+            return {name: built(inner) for name, inner in value.items()}
+        case list():
+            return [built(inner) for inner in value]
+    return value
+
+
+def _quoted(text: str) -> str:
+    lines = text[:4000].split("\n")
+    return "\n".join("    " + json.dumps(line, ensure_ascii=False) for line in lines)

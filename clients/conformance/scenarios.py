@@ -1,0 +1,232 @@
+"""Scenarios as data: what there is, what is typed or called, and what must come back. README.md in clients/ has the format."""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+import shlex
+import shutil
+import time
+import tomllib
+from typing import Any
+
+import proxy
+import terminal
+from double import Double
+from matching import Mismatch, Values, built
+from servers import SHOPPER_TOKEN, TOKEN, Quire, Refused, Silent, crowd_table, pem_folder, stopping
+from subject import Driver, Subject
+
+FOLDER = pathlib.Path(__file__).parent / "scenarios"
+HELP = pathlib.Path(__file__).parent.parent / "help.txt"
+COMMANDS = """command              does
+ping                 tests the connection
+topics [text]        the topics, or those near a text
+search <topic>       books of a topic
+lookup <id>          one book
+buy <id> [quantity]  buys one copy, or as many as you say
+help                 this list; ? as well
+exit                 leaves; quit as well
+"""
+KNOWN = {
+    "name", "server", "second", "double", "proxy", "run", "stdin", "env", "files", "out", "err", "exit", "seconds", "step",
+    "driver", "calls", "seen", "dialog", "history", "program",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    group: str
+    name: str
+    about: dict[str, Any]
+
+
+def load() -> list[Scenario]:
+    found = []
+    for file in sorted(FOLDER.glob("*.toml")):
+        topic = tomllib.loads(file.read_text())
+        for about in topic["scenario"]:
+            for step in about.get("step", [about]):
+                if unknown := step.keys() - KNOWN:
+                    raise ValueError(f"{file.name}, {about['name']}: there is no {unknown}")
+            found.append(Scenario(topic["title"], about["name"], about))
+    names = [(scenario.group, scenario.name) for scenario in found]
+    if len(set(names)) != len(names):
+        raise ValueError(f"two scenarios of a topic have one name: {[name for name in names if names.count(name) > 1]}")
+    return found
+
+
+class Place(dict[str, str]):
+    """The values of a scenario; a server starts when its address is first needed."""
+
+    def __init__(self, scenario: Scenario, quire: pathlib.Path, folder: pathlib.Path, stack: contextlib.ExitStack) -> None:
+        super().__init__(folder=str(folder), token=TOKEN, lf="\n", help=HELP.read_text(), commands=COMMANDS,
+                         shopper_token=SHOPPER_TOKEN)
+        self.about, self.quire, self.folder, self.stack = scenario.about, quire, folder, stack
+        self.double: Double | None = None
+
+    def __missing__(self, name: str) -> str:
+        self[name] = self._make(name)
+        return self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in ("address", "direct", "second", "port", "silent", "refused",
+                                                      "refused2", "pem", "crowd")
+
+    def _make(self, name: str) -> str:
+        match name:
+            case "address" if "proxy" in self.about:
+                plan = {fault["request"]: fault["fault"] for fault in self.about["proxy"]}
+                return str(self._enter(proxy.Proxy(self["direct"], plan, self.server.restart)).address)
+            case "address":
+                return self["direct"]
+            case "direct" if "double" in self.about:
+                self.double = self._enter(Double(built(self.about["double"])))
+                return str(self.double.address)
+            case "direct":
+                self.server = self._enter(Quire(self.quire, self.folder / "server", self.about.get("server", {})))
+                return str(self.server.address)
+            case "second":
+                return str(self._enter(Quire(self.quire, self.folder / "second", self.about.get("second", {}))).address)
+            case "port":
+                return self["address"].rpartition(":")[2]
+            case "silent":
+                return str(self._enter(Silent()).address)
+            case "refused" | "refused2":
+                return str(self._enter(Refused()).address)
+            case "pem":
+                return str(pem_folder(self.folder / "server"))
+            case "crowd":
+                return crowd_table(self.about["server"]["crowd"])
+        raise KeyError(name)
+
+    def _enter(self, server: Any) -> Any:
+        return self.stack.enter_context(stopping(server))
+
+
+class Lazy(Values):
+    """Values that are made when they are first needed."""
+
+    def __init__(self, place: Place) -> None:
+        self.known = place
+
+
+def run(scenario: Scenario, subject: Subject, quire: pathlib.Path, folder: pathlib.Path) -> None:
+    """Raises what was wrong; leaves nothing behind if nothing was."""
+    folder.mkdir(parents=True)
+    with contextlib.ExitStack() as stack:
+        place = Place(scenario, quire, folder, stack)
+        values = Lazy(place)
+        for name, text in scenario.about.get("files", {}).items():
+            (folder / name).write_text(text)
+        if "driver" in scenario.about:
+            _drive(scenario.about, subject, values, folder)
+        elif "dialog" in scenario.about:
+            terminal.talk(subject.program("quire-client"), scenario.about, values, folder)
+        else:
+            wrong = [found for step in scenario.about.get("step", [scenario.about])
+                     if (found := _command(step, subject, values, folder))]
+            if wrong:
+                raise Mismatch("\n".join(wrong))
+        if "seen" in scenario.about:
+            assert place.double
+            _seen(scenario.about["seen"], place.double, values)
+    shutil.rmtree(folder)
+
+
+def _words(line: str | list[str], values: Values) -> list[str]:
+    return [values.fill(word) for word in (shlex.split(line) if isinstance(line, str) else built(line))]
+
+
+def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path) -> str | None:
+    words = _words(step["run"], values)
+    stdin = built(step.get("stdin", ""))
+    typed = bytes(stdin) if isinstance(stdin, list) else values.fill(stdin).encode()
+    more = {name: values.fill(value) for name, value in step.get("env", {}).items()}
+    begin = time.monotonic()
+    ended = subject.run(step.get("program", "quire-client"), words, folder, typed, more)
+    seconds = time.monotonic() - begin
+    try:
+        values.match("standard error", built(step.get("err", "")), ended.err)
+        values.match("standard output", built(step.get("out", "")), ended.out)
+        if ended.code != step.get("exit", 0):
+            raise Mismatch(f"the exit code is {ended.code} and must be {step.get('exit', 0)}")
+        first, last = step.get("seconds", [0, 30])
+        if not first <= seconds <= last:
+            raise Mismatch(f"it took {seconds:.2f} s and must take {first} to {last} s")
+    except Mismatch as wrong:
+        shown = f"\nstandard error was\n    {ended.err[:2000]!r}" if ended.err and "standard error" not in str(wrong) else ""
+        return f"{shlex.join([step.get('program', 'quire-client'), *words])[:500]}\n{wrong}{shown}"
+    return None
+
+
+def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path) -> None:
+    driver = Driver([subject.program("driver"), *_words(about["driver"], values)], folder)
+    named: dict[str, int] = {}
+    try:
+        for call in about["calls"]:
+            if call == "end":
+                driver.end()
+                continue
+            asked, expected = call
+            request = _filled(built(asked), values)
+            name = request.pop("as", None)
+            begin = time.monotonic()
+            number = named[request["later"]] if "later" in request else driver.send(request)
+            if name:
+                named[name] = number
+            if expected != "later":
+                answer = driver.answer(number)
+                values.match_json(f"the answer to {str(request)[:300]}", expected, answer)
+            if (seconds := time.monotonic() - begin) > 30:
+                raise Mismatch(f"{request} took {seconds:.0f} s")
+        code = driver.close()
+        if code != 0:
+            raise Mismatch(f"the driver's exit code is {code} and must be 0 at the end of its input")
+    except BaseException:
+        driver.kill()
+        raise
+
+
+def _filled(value: Any, values: Values) -> Any:
+    match value:
+        case str() if value.startswith("${version"):
+            return int(values.fill(value))
+        case str():
+            return values.fill(value)
+        case dict():
+            return {name: _filled(inner, values) for name, inner in value.items()}
+        case list():
+            return [_filled(inner, values) for inner in value]
+    return value
+
+
+def _seen(expected: list[dict[str, Any]], double: Double, values: Values) -> None:
+    """The calls that the server was asked, in order, and of each what the scenario names."""
+    if len(expected) != len(double.seen):
+        raise Mismatch(f"the server was asked {[call['method'] for call in double.seen]}, "
+                       f"and must be asked {[call['method'] for call in expected]}")
+    before = 0.0
+    for at, (want, call) in enumerate(zip(expected, double.seen), 1):
+        what = f"call {at} at the server"
+        for name, value in want.items():
+            match name:
+                case "after_ms":
+                    _between(f"the pause before {what}", (call["at"] - before) * 1000, value)
+                case "deadline_ms" if value == "none":
+                    values.match_json(f"the deadline of {what}", {"null": True}, call["deadline_ms"])
+                case "deadline_ms":
+                    _between(f"the deadline of {what}", call["deadline_ms"] or float("inf"), value)
+                case _:
+                    values.match_json(f"{name} of {what}", value, call[name])
+        before = call["at"]
+
+
+def _between(what: str, actual: float, bounds: list[float]) -> None:
+    if not bounds[0] <= actual <= bounds[1]:
+        raise Mismatch(f"{what} is {actual:.0f} ms and must be {bounds[0]} to {bounds[1]} ms")
+
+
+@functools.cache
+def groups() -> list[str]:
+    return list(dict.fromkeys(scenario.group for scenario in load()))
