@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: help run test check clients test-clients $(CLIENTS) bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: help run test check clients test-clients clients-page $(CLIENTS) bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -64,6 +64,10 @@ test-clients: clients $(VENV) ## check, test and judge the clients; LANGUAGES=go
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language check test || exit 1; done
 	test $(QUIRE) != target/debug/quire || cargo build -p server
 	$(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE) $(LANGUAGES)
+
+clients-page: LANGUAGES := cpp go java python rust typescript
+clients-page: clients $(VENV) ## write the matrix and the samples of docs/clients.md anew
+	$(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE) --write-page
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore

@@ -14,6 +14,8 @@ FORMS = {
     "key": r"[0-9a-f]{32}",
     "ms": r"[0-9]+\.[0-9]{2}",
     "bool": r"true|false",
+    "calls": r"[1-9][0-9]*",
+    "number": r"[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?",
     "us": r"[0-9]+",
     "version": r"[1-9][0-9]*",
     "ttl": r"[1-9][0-9]*",
@@ -63,7 +65,7 @@ class Values:
             for name, value in expected.items():
                 self.match_json(f"{what}, {name}", value, actual[name])
         elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
-            for at, (left, right) in enumerate(zip(expected, actual)):
+            for at, (left, right) in enumerate(zip(expected, actual, strict=True)):
                 self.match_json(f"{what}, {at}", left, right)
         elif isinstance(expected, str) and isinstance(actual, str):
             self.match(what, expected, actual)

@@ -31,12 +31,12 @@ def plan(seed: int, requests: int) -> dict[int, str]:
     """Which requests have which fault; the same for the same seed. Each block of requests has every kind, and the slow ones
     every other block."""
     chance = random.Random(seed)
-    found = {}
+    found: dict[int, str] = {}
     for block in range(requests // REQUESTS_A_BLOCK):
         slow = ["hold answer", "refuse"] if block % 2 else ["restart"]
         kinds = ["cut request", "cut answer", "garble request", "garble answer", "swallow answer", "swallow answer", *slow]
         first = 1 + block * REQUESTS_A_BLOCK
-        found.update(zip(chance.sample(range(first, first + REQUESTS_A_BLOCK), len(kinds)), kinds))
+        found.update(zip(chance.sample(range(first, first + REQUESTS_A_BLOCK), len(kinds)), kinds, strict=True))
     return found
 
 

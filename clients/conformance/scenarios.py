@@ -64,6 +64,7 @@ class Place(dict[str, str]):
                          shopper_token=SHOPPER_TOKEN)
         self.about, self.quire, self.folder, self.stack = scenario.about, quire, folder, stack
         self.double: Double | None = None
+        self.quires: list[Quire] = []
 
     def __missing__(self, name: str) -> str:
         self[name] = self._make(name)
@@ -77,15 +78,16 @@ class Place(dict[str, str]):
         match name:
             case "address" if "proxy" in self.about:
                 plan = {fault["request"]: fault["fault"] for fault in self.about["proxy"]}
-                return str(self._enter(proxy.Proxy(self["direct"], plan, self.server.restart)).address)
+                direct = self["direct"]
+                return str(self._enter(proxy.Proxy(direct, plan, self.quires[0].restart)).address)
             case "address":
                 return self["direct"]
             case "direct" if "double" in self.about:
                 self.double = self._enter(Double(built(self.about["double"])))
                 return str(self.double.address)
             case "direct":
-                self.server = self._enter(Quire(self.quire, self.folder / "server", self.about.get("server", {})))
-                return str(self.server.address)
+                self.quires.append(self._enter(Quire(self.quire, self.folder / "server", self.about.get("server", {}))))
+                return self.quires[0].address
             case "second":
                 return str(self._enter(Quire(self.quire, self.folder / "second", self.about.get("second", {}))).address)
             case "port":
@@ -207,7 +209,7 @@ def _seen(expected: list[dict[str, Any]], double: Double, values: Values) -> Non
         raise Mismatch(f"the server was asked {[call['method'] for call in double.seen]}, "
                        f"and must be asked {[call['method'] for call in expected]}")
     before = 0.0
-    for at, (want, call) in enumerate(zip(expected, double.seen), 1):
+    for at, (want, call) in enumerate(zip(expected, double.seen, strict=True), 1):
         what = f"call {at} at the server"
         for name, value in want.items():
             match name:

@@ -145,7 +145,7 @@ def _certificate(
 ) -> tuple[x509.Name, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     issued_by, signing = issuer or (subject, key)
     names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     made = (x509.CertificateBuilder().subject_name(subject).issuer_name(issued_by).public_key(key.public_key())

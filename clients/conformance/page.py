@@ -1,0 +1,61 @@
+"""The parts of docs/clients.md that the suite makes: the matrix of topics by language, and the samples side by side."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/clients.md"
+NAMES = {"cpp": "C++", "go": "Go", "java": "Java", "python": "Python", "rust": "Rust", "typescript": "TypeScript"}
+SUFFIXES = {"cpp": [".cc", ".cpp"], "go": [".go"], "java": [".java"], "python": [".py"], "rust": [".rs"], "typescript": [".ts"]}
+SAMPLES = {
+    "search": "The books of a topic",
+    "buy": "Buy one copy",
+    "buy-again": "Send a purchase again",
+    "sold-out": "Every outcome of a purchase",
+    "watch": "Watch a key",
+    "compare-and-update": "Update what no one else has changed",
+}
+
+
+def matrix(results: dict[str, dict[str, str]]) -> str:
+    """A row for each topic; `results` has a word for each topic of each language."""
+    languages = list(NAMES)
+    rows = [["", *(NAMES[language] for language in languages)], ["---", *("---:" for _ in languages)]]
+    rows += [[topic, *(results[language][topic] for language in languages)] for topic in results[languages[0]]]
+    return "\n".join("| " + " | ".join(row).lstrip() + " |" for row in rows)
+
+
+def samples() -> str:
+    parts = []
+    for name, about in SAMPLES.items():
+        parts.append(f"### {about}: `{name}`\n")
+        for language in NAMES:
+            text = _sample(language, name).read_text().rstrip("\n")
+            parts.append(f"<details><summary>{NAMES[language]}</summary>\n\n```{language}\n{text}\n```\n\n</details>\n")
+    return "\n".join(parts).rstrip("\n")
+
+
+def _sample(language: str, name: str) -> pathlib.Path:
+    """Named as its language's habits are: buy-again.ts, buy_again.py, BuyAgain.java, buy-again/main.go."""
+    folder = ROOT / "clients" / language / "samples"
+    fitting = [file for file in folder.rglob("*") if file.suffix in SUFFIXES[language] and _bare(file) == name.replace("-", "")]
+    if len(fitting) != 1:
+        raise FileNotFoundError(f"the sample {name} must be one file in {folder}; found {fitting}")
+    return fitting[0]
+
+
+def _bare(file: pathlib.Path) -> str:
+    stem = file.parent.name if file.stem in ("main", "Main") else file.stem
+    return re.sub("[-_]", "", stem).lower().removesuffix("sample")
+
+
+def made(text: str, parts: dict[str, str]) -> str:
+    """The page with its parts as they must be."""
+    for name, part in parts.items():
+        begin, end = f"<!-- {name}: made by the suite -->", f"<!-- {name}: end -->"
+        before, opened, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not opened or not closed:
+            raise ValueError(f"{PAGE} lacks the lines {begin} and {end}")
+        text = f"{before}{begin}\n\n{part}\n\n{end}{after}"
+    return text
