@@ -117,7 +117,7 @@ async fn answer_that_no_one_reads_over_http1_ends_its_connection() {
 
 #[tokio::test]
 async fn work_is_refused_while_memory_is_full_and_the_connection_that_hoards_is_cut() {
-    let memory = quire_rpc::server::Memory::new(64 * 1024, usize::MAX);
+    let memory = quire_rpc::server::Memory::new(48 * 1024, usize::MAX);
     let server = Running::new(Limits { memory, ..Limits::default() }).await;
     let mut hoarder = TcpStream::connect(server.address).await.unwrap();
     let unfinished = [&[0, 0, 2, 0, 0][..], &[1; 16_000]].concat();
@@ -135,11 +135,55 @@ async fn work_is_refused_while_memory_is_full_and_the_connection_that_hoards_is_
         }
     };
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert!(refused.message().contains("memory_bytes is 65536"), "{refused}");
+    assert!(refused.message().contains("memory_bytes is 49152"), "{refused}");
     while client.call(text("hello")).await.is_err() {
         tokio::task::yield_now().await;
     }
     assert_eq!(server.counts.get("closed"), 1, "the hoarder is gone");
+}
+
+#[tokio::test]
+async fn stream_over_http1_is_charged_for_what_is_held_and_not_for_what_was_read() {
+    let memory = quire_rpc::server::Memory::new(64 * 1024, usize::MAX);
+    let server = Running::new(Limits { memory, ..Limits::default() }).await;
+    let neighbour = server.client().await;
+    let mut http1 = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /testing.Echo/Join HTTP/1.1\r\nhost: a\r\ncontent-type: application/connect+proto\r\n\
+                connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    http1.write_all(head.as_bytes()).await.unwrap();
+    let empty_messages = [0; 5 * 2_000];
+    let chunk = [&b"2710\r\n"[..], &empty_messages, b"\r\n"].concat();
+    for _ in 0..40 {
+        http1.write_all(&chunk).await.unwrap();
+        neighbour.call(text("hello")).await.unwrap();
+    }
+    http1.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    http1.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("{}"), "{answer}");
+}
+
+#[tokio::test]
+async fn paths_that_are_always_answered_are_refused_only_to_the_connection_that_lets_answers_lie() {
+    let memory = quire_rpc::server::Memory::new(64 * 1024, usize::MAX);
+    let limits = Limits { memory: memory.clone(), unread_bytes_max: 1000, ..Limits::default() };
+    let server = Running::with(limits, |builder| builder.always_answer("/testing.Echo/Same")).await;
+    let client = server.client().await;
+    memory.set_others(usize::MAX);
+    assert_eq!(client.call(text("refused")).await.unwrap_err().code(), Code::ResourceExhausted);
+    client.same(text("answered")).await.unwrap();
+    let mut greedy = TcpStream::connect(server.address).await.unwrap();
+    let message = [&[0, 0, 0, 0x01, 0xf7, 10, 0xf4, 0x03][..], &[b'x'; 500]].concat();
+    greedy.write_all(&[&quire_rpc::http2::PREFACE[..], &frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])].concat()).await.unwrap();
+    for stream in (1..21).step_by(2) {
+        greedy
+            .write_all(&[frame(1, 4, stream, &call_head("Same")), frame(0, 1, stream, &message)].concat())
+            .await
+            .unwrap();
+    }
+    server.counts.until(|counts| counts.get("refused Memory") == 9).await;
+    client.same(text("answered")).await.unwrap();
 }
 
 #[tokio::test]

@@ -140,19 +140,19 @@ impl<T> Request<T> {
         self.envelope.waits_for_ready = wait;
     }
 
-    /// Compresses the call's messages of at least so many bytes, or none, whatever the channel's settings say.
+    /// Compresses the call's messages of at least so many bytes, or none, in place of what the channel's settings say.
     pub fn set_compression(&mut self, compression: Option<(Encoding, usize)>) {
         let on = |(encoding, bytes_min)| Compression::On(encoding, bytes_min);
         self.options_mut().compression = compression.map_or(Compression::Off, on);
     }
 
-    /// Reads messages of up to so many bytes in the call's answer, after decompression too, whatever the channel's settings
-    /// say.
+    /// Reads messages of up to so many bytes in the call's answer, after decompression too, in place of what the
+    /// channel's settings say.
     pub fn set_message_bytes_max(&mut self, bytes_max: usize) {
         self.options_mut().message_bytes_max = Some(bytes_max);
     }
 
-    /// Makes the call in this codec, whatever the channel's settings say.
+    /// Makes the call in this codec, not in the one of the channel's settings.
     pub fn set_codec(&mut self, codec: Codec) {
         self.options_mut().codec = Some(codec);
     }

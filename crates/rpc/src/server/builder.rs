@@ -167,8 +167,8 @@ impl Builder {
         self
     }
 
-    /// Answers requests for this path, a method's or another, on connections beyond `connections_max` too: whatever asks
-    /// for the server's health must not take a full server for a broken one.
+    /// Answers requests for this path, a method's or another, on connections beyond `connections_max` and
+    /// while memory is full, too: a check of the server's health must not take a full server for a broken one.
     pub fn always_answer(mut self, path: impl Into<String>) -> Self {
         self.always.push(path.into());
         self

@@ -189,14 +189,14 @@ impl Calls {
     #[cold]
     fn begin_layered(&mut self, stream: StreamKey, dialect: Dialect, head: &Arc<Head>, end: bool) {
         let Some(service) = self.shared.layered.clone() else { return };
-        if let Some(limit) = self.memory_limit() {
+        if let Some(limit) = self.memory_limit(head) {
             return self.refuse_over(limit, stream, dialect, head, None);
         }
         self.hand_over(stream, head, end, &*service, Some(Counted));
     }
 
     fn begin_call(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, end: bool) {
-        if let Some(limit) = self.memory_limit() {
+        if let Some(limit) = self.memory_limit(head) {
             return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
         }
         if self.shared.routes.table[plan.method].is_streaming_in {
@@ -227,7 +227,7 @@ impl Calls {
     }
 
     fn begin_get(&mut self, stream: StreamKey, plan: CallPlan, head: &Arc<Head>, message: Bytes) {
-        if let Some(limit) = self.memory_limit() {
+        if let Some(limit) = self.memory_limit(head) {
             return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
         }
         let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: Payload::Owned(message) };
@@ -236,7 +236,7 @@ impl Calls {
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
         match self.shared.http.clone() {
-            Some(_) if !self.shared.is_always_answered(head.path()) && self.memory_limit().is_some() => {
+            Some(_) if self.memory_limit(head).is_some() => {
                 self.refuse_http(stream, Unserved::TooMuch);
             }
             Some(service) => self.hand_over(stream, head, end, &*service, None),
@@ -271,7 +271,7 @@ impl Calls {
 
     /// Which limit of memory keeps the connection from new work.
     #[inline]
-    fn memory_limit(&self) -> Option<Refusal> {
+    fn memory_limit(&self, head: &Head) -> Option<Refusal> {
         let limits = &self.shared.limits;
         if self.connection.queued_bytes_total() > limits.unsent_bytes_max {
             self.shared.observer.refused(Refusal::UnsentBytes);
@@ -281,6 +281,11 @@ impl Calls {
             return None;
         }
         limits.memory.relieve();
+        // Health and metrics tell of it, unless they are what fills the memory.
+        let few = self.connection.queued_bytes_total() < limits.unread_bytes_max;
+        if few && self.shared.is_always_answered(head.path()) {
+            return None;
+        }
         self.shared.observer.refused(Refusal::Memory);
         Some(Refusal::Memory)
     }
@@ -332,7 +337,7 @@ impl Calls {
         queued + self.gathered_bytes + self.unread.count(&self.slots, moved, !self.blocked.is_empty())
     }
 
-    /// Drops what the slot holds, whatever it is; returns the method that was called.
+    /// Drops what the slot holds; returns the method that was called.
     pub(super) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
         let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
         match std::mem::take(&mut slot.phase) {

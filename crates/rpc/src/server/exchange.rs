@@ -19,6 +19,7 @@ use quire_http2::Head;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::http_calls::{self, Unserved};
+use super::memory::Charge;
 use super::method::{Incoming, Intake, Started};
 use super::observer::{self, CallReport};
 use super::plan::CallPlan;
@@ -76,6 +77,10 @@ pub(super) struct Exchange {
     pub(super) discard_bytes: usize,
     /// What the handler of a stream wakes; polls say which task that is.
     wakes: Option<Arc<WakeSet>>,
+    /// What the call holds of its request, in the account of memory.
+    charge: Charge,
+    /// Bytes of the body that came so far.
+    received: u64,
     /// A connection counts the call already.
     is_counted: bool,
     state: ReplyState,
@@ -114,6 +119,8 @@ impl Exchange {
             // A client of HTTP/1.1 that is still sending may not read an answer, and take the end for a reset.
             discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
             wakes: None,
+            charge: shared.limits.memory.charge(),
+            received: 0,
             is_counted: false,
             templates: Templates::default(),
             outbox: Outbox::default(),
@@ -184,9 +191,25 @@ impl Exchange {
                 }
                 progress |= !self.outbox.body.is_empty();
             }
+            self.account(cx);
             if !progress && self.outbox.head.is_none() && !self.outbox.is_ended {
                 return Poll::Pending;
             }
+        }
+    }
+
+    /// Charges what the call holds; one that is cut is refused.
+    fn account(&mut self, cx: &Context<'_>) {
+        let held = match &self.stage {
+            Stage::Gathering(assembler, message) => {
+                assembler.held_bytes() + message.as_ref().map_or(0, |message| message.bytes.len())
+            }
+            Stage::Running(running, feed) => feed.unread_bytes() + running.held_bytes(),
+            Stage::Over => 0,
+        };
+        self.charge.set(held, self.received, cx.waker());
+        if held > 0 && self.charge.is_cut() {
+            self.refuse_for(observer::Refusal::Memory);
         }
     }
 
@@ -228,6 +251,7 @@ impl Exchange {
     /// Takes what came of the body, or its end.
     fn take(&mut self, data: Option<&[u8]>) {
         self.body_is_over = data.is_none();
+        self.received += data.map_or(0, |data| data.len() as u64);
         let message_bytes_max = self.shared.limits.message_bytes_max;
         match &mut self.stage {
             Stage::Running(_, feed) => {

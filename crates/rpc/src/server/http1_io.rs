@@ -16,19 +16,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// What the connection holds, as far as it can be seen from outside hyper.
+/// Answers that the connection holds, as far as they can be seen from outside hyper. Calls account for their requests.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Read since the last answer began.
-    received: AtomicUsize,
-    /// Of answers that have begun, and not written.
+    /// Bytes of answers that have begun, and not written.
     unsent: AtomicUsize,
     moved: AtomicU64,
 }
 
 impl Held {
     pub(super) fn bytes(&self) -> usize {
-        self.received.load(Relaxed) + self.unsent.load(Relaxed)
+        self.unsent.load(Relaxed)
     }
 
     /// All bytes read and written so far.
@@ -36,9 +34,8 @@ impl Held {
         self.moved.load(Relaxed)
     }
 
-    /// An answer of so many bytes begins; the request is no longer held.
+    /// An answer of so many bytes begins.
     pub(super) fn answer(&self, bytes: u64) {
-        self.received.store(0, Relaxed);
         self.unsent.fetch_add(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
     }
 
@@ -50,7 +47,6 @@ impl Held {
 
     fn read(&self, count: usize) {
         self.moved.fetch_add(count as u64, Relaxed);
-        self.received.fetch_add(count, Relaxed);
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Limits {
     pub unread_bytes_max: usize,
     /// Answers that wait for the peer's windows; while there are more, further calls get `RESOURCE_EXHAUSTED`.
     pub unsent_bytes_max: usize,
-    /// What the connections of every server with this account hold together, and whatever else is added to it. While it
+    /// What the connections of every server with this account hold together, and what the application adds. While it
     /// is full new calls get `RESOURCE_EXHAUSTED`, and the largest connection that makes no progress is cut.
     pub memory: Memory,
     /// A stream whose peer takes none of what waits for it is reset after this long.

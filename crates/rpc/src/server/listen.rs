@@ -27,7 +27,7 @@ use crate::envelope::Peer;
 
 /// When `accept` fails for want of descriptors, trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The longest that a connection too many lives, whatever it does.
+/// The longest that a connection too many lives.
 const REFUSAL_MAX: Duration = Duration::from_secs(3);
 
 /// A gRPC server; clones share limits and counters.

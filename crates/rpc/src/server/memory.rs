@@ -45,6 +45,16 @@ struct Holders {
     cut_at: Option<Instant>,
 }
 
+impl Holders {
+    /// Forgets those that are gone whenever there is no more room, so that there are never many more than live ones.
+    fn add(&mut self, holder: &Arc<Holder>) {
+        if self.all.len() == self.all.capacity() {
+            self.all.retain(|known| known.strong_count() > 0);
+        }
+        self.all.push(Arc::downgrade(holder));
+    }
+}
+
 /// A connection that holds, or has held, enough to be charged.
 struct Holder {
     bytes: AtomicUsize,
@@ -149,7 +159,7 @@ impl Charge {
             let progress = Mutex::new(Progress { since: Instant::now(), moved_before: 0 });
             let (cut, connection) = (AtomicBool::new(false), AtomicWaker::new());
             let holder = Arc::new(Holder { bytes: AtomicUsize::new(0), cut, connection, progress });
-            lock(&account.holders).all.push(Arc::downgrade(&holder));
+            lock(&account.holders).add(&holder);
             holder
         });
         holder.bytes.store(bytes, Relaxed);
@@ -211,6 +221,18 @@ mod tests {
         assert!(!memory.is_full() && memory.buffers() == 6 * MIB);
         drop((small, moving));
         assert_eq!(memory.buffers(), 0);
+    }
+
+    #[test]
+    fn connections_that_are_gone_are_forgotten() {
+        let memory = Memory::new(10 * MIB, usize::MAX);
+        let mut kept = memory.charge();
+        kept.set(MIB, 0, Waker::noop());
+        for _ in 0..10_000 {
+            memory.charge().set(MIB, 0, Waker::noop());
+        }
+        assert!(lock(&memory.0.holders).all.len() < 16);
+        assert_eq!(memory.buffers(), MIB);
     }
 
     #[test]

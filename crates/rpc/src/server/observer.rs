@@ -77,7 +77,7 @@ pub trait Observer: Send + Sync {
     fn connection_opened(&self, _peer: Option<SocketAddr>) {}
     /// It is gone; the reason is for a log.
     fn connection_closed(&self, _peer: Option<SocketAddr>, _reason: &str) {}
-    /// A gRPC call ended, whatever way.
+    /// A gRPC call ended, well or not.
     fn call_finished(&self, _call: &CallReport<'_>) {}
     /// A limit was reached.
     fn refused(&self, _limit: Refusal) {}
