@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Extensions;
-use http_body::Body as _;
 use quire_http2::Head;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -29,12 +28,10 @@ use super::shared::Shared;
 use super::sink::{Outbox, Sink};
 use super::slot::Feed;
 use crate::body::Body;
-use crate::codec::Payload;
 use crate::envelope::Peer;
 use crate::message::{Assembler, Framed};
 use crate::protocol::Dialect;
 use crate::status::{Code, Status};
-use crate::streaming::Inbox;
 use crate::transcode::Reading;
 use crate::wake::WakeSet;
 
@@ -56,7 +53,7 @@ pub(super) struct Task {
 }
 
 /// How far the request has come.
-enum Stage {
+pub(super) enum Stage {
     /// The handler needs the whole message.
     Gathering(Assembler, Option<Framed<Bytes>>),
     Running(Box<dyn Running>, Feed),
@@ -65,25 +62,25 @@ enum Stage {
 
 /// A call, from its head to its end; the body of its own response.
 pub(super) struct Exchange {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     peer: Arc<Peer>,
-    head: Arc<Head>,
+    pub(super) head: Arc<Head>,
     extensions: Extensions,
-    plan: Option<CallPlan>,
-    stage: Stage,
+    pub(super) plan: Option<CallPlan>,
+    pub(super) stage: Stage,
     pub(super) body: Body,
     pub(super) body_is_over: bool,
     /// How much of the request may still be dropped behind the answer, so that the client can finish.
     pub(super) discard_bytes: usize,
     /// What the handler of a stream wakes; polls say which task that is.
-    wakes: Option<Arc<WakeSet>>,
+    pub(super) wakes: Option<Arc<WakeSet>>,
     /// What the call holds of its request, in the account of memory.
-    charge: Charge,
+    pub(super) charge: Charge,
     /// Bytes of the body that came so far.
-    received: u64,
+    pub(super) received: u64,
     /// A connection counts the call already.
     is_counted: bool,
-    state: ReplyState,
+    pub(super) state: ReplyState,
     templates: Templates,
     pub(super) outbox: Outbox,
     started_at: Instant,
@@ -198,123 +195,13 @@ impl Exchange {
         }
     }
 
-    /// Charges what the call holds; one that is cut is refused.
-    fn account(&mut self, cx: &Context<'_>) {
-        let held = match &self.stage {
-            Stage::Gathering(assembler, message) => {
-                assembler.held_bytes() + message.as_ref().map_or(0, |message| message.bytes.len())
-            }
-            Stage::Running(running, feed) => feed.unread_bytes() + running.held_bytes(),
-            Stage::Over => 0,
-        };
-        self.charge.set(held, self.received, cx.waker());
-        if held > 0 && self.charge.is_cut() {
-            self.refuse_for(observer::Refusal::Memory);
-        }
-    }
-
-    /// Reads the body for a handler that wants more; returns whether any came.
-    fn read(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut progress = false;
-        // The message of a GET came in its head.
-        let is_whole = self.head.method() == b"GET";
-        let is_stream = self.plan.is_some_and(|plan| self.shared.routes.table[plan.method].is_streaming_in);
-        loop {
-            match &self.stage {
-                Stage::Over => return progress,
-                Stage::Running(_, feed) if self.body_is_over || feed.is_stalled() => return progress,
-                Stage::Gathering(..) if is_stream => {
-                    self.start_stream(cx);
-                    progress = true;
-                    continue;
-                }
-                Stage::Gathering(..) if self.body_is_over || is_whole => {
-                    self.gathered(cx);
-                    return true;
-                }
-                Stage::Running(..) | Stage::Gathering(..) => {}
-            }
-            let data = match Pin::new(&mut self.body).poll_frame(cx) {
-                Poll::Pending => return progress,
-                Poll::Ready(None) => None,
-                Poll::Ready(Some(Ok(frame))) => Some(frame.into_data().unwrap_or_default()),
-                Poll::Ready(Some(Err(_))) => {
-                    self.refuse(&Status::cancelled("the request broke off"));
-                    return true;
-                }
-            };
-            progress = true;
-            self.take(data.as_deref());
-        }
-    }
-
-    /// Takes what came of the body, or its end.
-    fn take(&mut self, data: Option<&[u8]>) {
-        self.body_is_over = data.is_none();
-        self.received += data.map_or(0, |data| data.len() as u64);
-        let message_bytes_max = self.shared.limits.message_bytes_max;
-        match &mut self.stage {
-            Stage::Running(_, feed) => {
-                feed.push(data.unwrap_or_default(), data.is_none(), message_bytes_max);
-            }
-            Stage::Gathering(assembler, message) => {
-                let Some(mut data) = data else { return };
-                loop {
-                    match assembler.next(&mut data, message_bytes_max) {
-                        Ok(None) if assembler.held_bytes() > 0 && self.shared.limits.memory.is_full() => {
-                            self.shared.limits.memory.relieve();
-                            return self.refuse_for(observer::Refusal::Memory);
-                        }
-                        Ok(None) => return,
-                        Ok(Some(framed)) if message.is_none() => {
-                            let bytes = framed.bytes.into_bytes();
-                            *message = Some(Framed { compressed: framed.compressed, bytes });
-                        }
-                        Ok(Some(_)) => {
-                            return self.refuse(&Status::unimplemented("the call takes one message; more came"));
-                        }
-                        Err(status) if status.code() == Code::ResourceExhausted => {
-                            return self.refuse_for(observer::Refusal::MessageBytes);
-                        }
-                        Err(status) => return self.refuse(&status),
-                    }
-                }
-            }
-            Stage::Over => {}
-        }
-    }
-
-    fn refuse_for(&mut self, limit: observer::Refusal) {
+    pub(super) fn refuse_for(&mut self, limit: observer::Refusal) {
         self.shared.observer.refused(limit);
         let status = self.shared.limits.refusal(limit);
         self.refuse(&status);
     }
 
-    /// The request is whole.
-    fn gathered(&mut self, cx: &mut Context<'_>) {
-        let Stage::Gathering(mut assembler, message) = std::mem::replace(&mut self.stage, Stage::Over) else { return };
-        let compressed = self.plan.is_some_and(|plan| plan.terms.encoding.is_some());
-        let whole = assembler.whole().map(|bytes| Framed { compressed: compressed && !bytes.is_empty(), bytes });
-        match message.or(whole) {
-            Some(message) if assembler.is_empty() => {
-                let message = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
-                self.start(cx, Intake::Message(message), Feed::None);
-            }
-            _ if !assembler.is_empty() => self.refuse(&Status::internal("the request ends inside a message")),
-            _ => self.refuse(&Status::unimplemented("the call takes one message and none came")),
-        }
-    }
-
-    fn start_stream(&mut self, cx: &mut Context<'_>) {
-        let wakes = WakeSet::new(1);
-        wakes.register(cx.waker());
-        let inbox = Inbox::new(wakes.waker(0), self.shared.limits.unread_bytes_max);
-        self.wakes = Some(wakes);
-        let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(self.state.dialect.framing()));
-        self.start(cx, Intake::Stream(inbox), feed);
-    }
-
-    fn start(&mut self, cx: &mut Context<'_>, intake: Intake<'_>, feed: Feed) {
+    pub(super) fn start(&mut self, cx: &mut Context<'_>, intake: Intake<'_>, feed: Feed) {
         let Some(plan) = self.plan else { return };
         let deadline = plan.terms.timeout.and_then(|timeout| self.started_at.checked_add(timeout));
         let far = self.started_at + Duration::from_hours(24 * 365);
@@ -359,7 +246,7 @@ impl Exchange {
     }
 
     /// Ends the call with a failure.
-    fn refuse(&mut self, status: &Status) {
+    pub(super) fn refuse(&mut self, status: &Status) {
         self.reply().finish(status);
         self.end();
     }
