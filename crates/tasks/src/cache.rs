@@ -1,7 +1,7 @@
 //! Results by task, a bounded number of them, and one computation for equal tasks in flight. Must not know how a result
 //! is computed.
 
-use crate::{fault::Stopped, task::Task};
+use crate::{fault::Fault, task::Task};
 
 /// The results.
 ///
@@ -23,8 +23,8 @@ impl Cache {
     pub(crate) async fn get_or_compute(
         &self,
         task: Task,
-        compute: impl Future<Output = Result<u8, Stopped>>,
-    ) -> Result<u8, Stopped> {
+        compute: impl Future<Output = Result<u8, Fault>>,
+    ) -> Result<u8, Fault> {
         self.0.get_or_insert_async(&task, compute).await
     }
 }

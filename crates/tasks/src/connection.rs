@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
-use hosting::access::Gate;
+use hosting::{Client, access::Gate};
 use quire_rpc::Peer;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -22,7 +22,8 @@ use tokio::{
 };
 
 use crate::{
-    fault::Stopped,
+    closed::Closed,
+    fault::Fault,
     line::{self, BadLine, Form, Line, Lines},
     places::Place,
     runner::Runner,
@@ -39,72 +40,26 @@ const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 /// system would tell the client of an error, and the client might never see the replies.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Why a connection ended.
-#[derive(Debug)]
-pub(crate) enum Closed {
-    /// The client sends no more and has its replies.
-    Finished,
-    /// A line that is no task.
-    BadLine(BadLine),
-    /// No token, or one that does not admit to tasks.
-    Denied(String),
-    /// Nothing was asked for too long.
-    Idle,
-    /// Replies were left unread for too long.
-    Unread,
-    /// The server stops; what was in flight has been answered.
-    Drained,
-    /// The connection failed.
-    Broken(std::io::Error),
-    /// The server has stopped.
-    Stopped,
-}
-
-impl Closed {
-    /// The name it has in metrics, and in logs beside its details.
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Finished => "finished",
-            Self::BadLine(_) => "bad line",
-            Self::Denied(_) => "denied",
-            Self::Idle => "idle",
-            Self::Unread => "unread",
-            Self::Drained => "drained",
-            Self::Broken(_) => "broken",
-            Self::Stopped => "stopped",
-        }
-    }
-
-    /// What there is to say beyond the name.
-    pub(crate) fn details(&self) -> Option<&dyn std::fmt::Display> {
-        match self {
-            Self::BadLine(bad) => Some(bad),
-            Self::Denied(why) => Some(why),
-            Self::Broken(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 /// How a request ends.
 enum Answer {
     Result(Form, u8),
     /// Why there is no result, in text.
     Error(BadLine),
-    Stopped(Form),
+    Failed(Form, Fault),
 }
 
 /// Serves a client until either side ends the connection.
 pub(crate) async fn serve<S>(
     stream: S,
     runner: Arc<Runner>,
+    client: Client,
     asked: Option<Box<(Gate, Peer)>>,
     mut stop: watch::Receiver<bool>,
 ) -> Closed
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut connection = Connection::new(stream, runner, asked);
+    let mut connection = Connection::new(stream, runner, client, asked);
     let mut timer = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
     let mut stopped = pin!(stop.wait_for(|stop| *stop));
     std::future::poll_fn(|context| {
@@ -136,6 +91,8 @@ struct Connection<S> {
     runner: Arc<Runner>,
     lines: Lines,
     form: Form,
+    /// Whose turns its tasks take.
+    client: Client,
     /// A credential is asked for before the first task.
     asked: Option<Box<(Gate, Peer)>>,
     /// Bytes that were read and not yet cut into lines.
@@ -154,12 +111,13 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(stream: S, runner: Arc<Runner>, asked: Option<Box<(Gate, Peer)>>) -> Self {
+    fn new(stream: S, runner: Arc<Runner>, client: Client, asked: Option<Box<(Gate, Peer)>>) -> Self {
         Self {
             stream,
             lines: Lines::new(runner.limits.line_bytes),
             runner,
             form: Form::default(),
+            client,
             asked,
             input: Vec::new(),
             waiting: FuturesOrdered::new(),
@@ -296,7 +254,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         {
             let token = if let Line::Token(token) = &line { Some(token.as_bytes()) } else { None };
             match gate.admit(token, peer) {
-                Ok(_) => self.asked = None,
+                Ok(name) => {
+                    self.client = name.map_or_else(|| self.client.clone(), Client::Credential);
+                    self.asked = None;
+                }
                 Err(denied) => {
                     let denied = Closed::Denied(format!("{denied:?}"));
                     return self.end(denied);
@@ -323,12 +284,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.answer(Answer::Result(form, result), place);
         }
         let runner = Arc::clone(&self.runner);
+        let client = self.client.clone();
         let run = async move {
-            let answer = match runner.run(task).await {
-                Ok(result) => Answer::Result(form, result),
-                Err(Stopped) => Answer::Stopped(form),
-            };
-            (answer, place)
+            // A byte cannot say that a task is refused: there its reply waits.
+            let done = runner.run(task, &client, form == Form::Text).await;
+            (done.map_or_else(|fault| Answer::Failed(form, fault), |result| Answer::Result(form, result)), place)
         };
         self.waiting.push_back(run.boxed());
     }
@@ -361,11 +321,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match answer {
             Answer::Result(form, result) => form.write(result, &mut self.output),
             Answer::Error(bad) => line::write_error(&bad, &mut self.output),
-            Answer::Stopped(form) => {
+            Answer::Failed(form, fault) => {
                 if form == Form::Text {
-                    line::write_error(&Stopped, &mut self.output);
+                    line::write_error(&fault, &mut self.output);
                 }
-                self.end(Closed::Stopped);
+                if fault == Fault::Stopped {
+                    self.end(Closed::Stopped);
+                }
             }
         }
     }

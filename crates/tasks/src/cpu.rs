@@ -1,4 +1,4 @@
-//! CPU-bound tasks on separate threads, a bounded number at a time. Must not know what a cache is.
+//! CPU-bound tasks on separate threads. Must not know what a cache is, nor whose turn it is.
 
 use std::{
     cell::RefCell,
@@ -8,9 +8,9 @@ use std::{
     },
 };
 
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
 
-use crate::{fault::Stopped, work::Workspace};
+use crate::{fault::Fault, turns::Turn, work::Workspace};
 
 thread_local! {
     /// Reused from task to task; freed with the thread, which ends when it has been idle for a while.
@@ -26,7 +26,6 @@ pub(crate) fn run(seed: u64) -> u8 {
 #[derive(Debug)]
 pub(crate) struct Cpu {
     threads: Handle,
-    permits: Arc<Semaphore>,
     load: Arc<Load>,
     work: fn(u64) -> u8,
 }
@@ -61,24 +60,21 @@ impl Load {
 
 impl Cpu {
     /// `work` is what a task does on its thread.
-    pub(crate) fn new(threads: Handle, tasks_max: usize, load: Arc<Load>, work: fn(u64) -> u8) -> Self {
-        let permits = Arc::new(Semaphore::new(tasks_max.min(Semaphore::MAX_PERMITS)));
-        Self { threads, permits, load, work }
+    pub(crate) const fn new(threads: Handle, load: Arc<Load>, work: fn(u64) -> u8) -> Self {
+        Self { threads, load, work }
     }
 
-    /// Waits for its turn, then for the result. If it is dropped while it waits for its turn, it leaves no work behind.
-    /// The permit travels with the work, so that the pool never holds more than may run.
-    pub(crate) async fn run(&self, seed: u64) -> Result<u8, Stopped> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Stopped)?;
+    /// Waits for the result. The turn travels with the work, so that the pool never holds more than may run.
+    pub(crate) async fn run(&self, turn: Turn, seed: u64) -> Result<u8, Fault> {
         let (load, work) = (Arc::clone(&self.load), self.work);
         let work = move || {
             load.begin();
             let result = work(seed);
             load.end();
-            drop(permit);
+            drop(turn);
             result
         };
-        self.threads.spawn_blocking(work).await.map_err(|_| Stopped)
+        self.threads.spawn_blocking(work).await.map_err(|_| Fault::Stopped)
     }
 }
 
@@ -91,8 +87,10 @@ mod tests {
     };
 
     use futures_util::future::join_all;
+    use hosting::Client;
 
     use super::*;
+    use crate::turns::Turns;
 
     /// As many as may run, by the default setting.
     const TASKS_MAX: usize = 40;
@@ -114,8 +112,9 @@ mod tests {
     async fn as_many_run_as_may_and_never_more_and_none_on_the_thread_that_waits_for_them() {
         assert_eq!(crate::Limits::default().cpu_tasks, TASKS_MAX);
         let load = Arc::new(Load::default());
-        let cpu = Cpu::new(Handle::current(), TASKS_MAX, Arc::clone(&load), together);
-        let results = join_all((0..1000).map(|seed| cpu.run(seed))).await;
+        let (cpu, turns) = (Cpu::new(Handle::current(), Arc::clone(&load), together), Turns::new(TASKS_MAX));
+        let run = async |seed| cpu.run(turns.take(&Client::Unknown).await?, seed).await;
+        let results = join_all((0..1000).map(run)).await;
         assert!(results.iter().all(|result| *result == Ok(1)), "{TASKS_MAX} never ran at once");
         assert_eq!((load.peak(), load.now()), (40, 0));
         let came = CAME.lock().expect("no task panicked");

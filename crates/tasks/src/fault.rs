@@ -1,6 +1,14 @@
 //! Why a task has no result. Must not know how that is written to a client.
 
-/// The server's threads have ended.
+use std::time::Duration;
+
+/// Why a task has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server is stopping; ask another one or try again later")]
-pub(crate) struct Stopped;
+pub(crate) enum Fault {
+    /// The server's threads have ended.
+    #[error("the server is stopping; ask another one or try again later")]
+    Stopped,
+    /// Its turn would come too late.
+    #[error("too many CPU tasks wait and this one was not begun; try again in {} ms", .0.as_millis())]
+    Overloaded(Duration),
+}

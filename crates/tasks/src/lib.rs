@@ -12,6 +12,7 @@ pub mod task;
 pub mod work;
 
 mod cache;
+mod closed;
 mod connection;
 mod cpu;
 mod fault;
@@ -20,6 +21,7 @@ mod runner;
 mod service;
 mod settings;
 mod socket;
+mod turns;
 
 pub use metrics::Metrics;
 pub use server::Server;

@@ -21,10 +21,12 @@ pub(crate) enum Outcome {
     Cached,
     /// Its client had gone.
     Dropped,
+    /// Its turn would have come too late.
+    Refused,
 }
 
 impl Outcome {
-    const NAMES: [&'static str; 4] = ["computed", "shared", "cached", "dropped"];
+    const NAMES: [&'static str; 5] = ["computed", "shared", "cached", "dropped", "refused"];
 }
 
 /// Why a connection was closed; the names that metrics and logs have for it.
@@ -93,7 +95,7 @@ impl Metrics {
         self.0.requests[kind.number()][outcome as usize].inc();
     }
 
-    /// Counts a request as in flight until the returned value ends or is dropped.
+    /// Counts a request as in flight until the returned value is dropped.
     pub(crate) fn request(&self, kind: Kind) -> Request<'_> {
         self.0.in_flight.inc();
         Request { metrics: self, kind, outcome: Outcome::Dropped }
@@ -114,17 +116,11 @@ impl Metrics {
     }
 }
 
-/// A request in flight.
+/// A request in flight, and how it ended.
 pub(crate) struct Request<'m> {
     metrics: &'m Metrics,
     kind: Kind,
-    outcome: Outcome,
-}
-
-impl Request<'_> {
-    pub(crate) fn end(mut self, outcome: Outcome) {
-        self.outcome = outcome;
-    }
+    pub(crate) outcome: Outcome,
 }
 
 impl Drop for Request<'_> {

@@ -1,16 +1,24 @@
-//! Decides when a task runs: at once, after an equal task, or after everything before it. Must not know how requests
+//! Decides when a task runs: at once, in its client's turn, after an equal task, or after everything before it. Must not know how requests
 //! arrive and replies leave.
 
+use std::{
+    sync::{Mutex, PoisonError},
+    task::Poll,
+};
+
+use futures_util::poll;
+use hosting::Client;
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
     cache::Cache,
     cpu::{self, Cpu},
-    fault::Stopped,
+    fault::Fault,
     metrics::{Metrics, Outcome},
     places::Places,
     settings::{Concurrency, Limits, Settings},
     task::{Io, Kind, Task},
+    turns::{Turn, Turns},
 };
 
 /// Runs the tasks of all connections.
@@ -24,8 +32,9 @@ pub(crate) struct Runner {
     pub(crate) places: Places,
     cache: Option<Cache>,
     cpu: Cpu,
-    /// The only turn, if one task runs after another.
-    turn: Option<Semaphore>,
+    turns: Turns,
+    /// The permit of the only task that runs, if one runs after another.
+    alone: Option<Semaphore>,
 }
 
 impl Runner {
@@ -33,13 +42,14 @@ impl Runner {
         let limits = settings.limits;
         let each = settings.concurrency == Concurrency::Task;
         Self {
-            cpu: Cpu::new(cpu_threads, limits.cpu_tasks, metrics.cpu().clone(), cpu::run),
+            cpu: Cpu::new(cpu_threads, metrics.cpu().clone(), cpu::run),
+            turns: Turns::new(limits.cpu_tasks),
             limits,
             metrics,
             in_flight_max: if each { limits.in_flight } else { 1 },
             places: Places::new(limits.waiting),
             cache: settings.cache.then(|| Cache::new(limits.cache_entries)),
-            turn: (settings.concurrency == Concurrency::None).then(|| Semaphore::new(1)),
+            alone: (settings.concurrency == Concurrency::None).then(|| Semaphore::new(1)),
         }
     }
 
@@ -50,30 +60,49 @@ impl Runner {
         Some(result)
     }
 
-    pub(crate) async fn run(&self, task: Task) -> Result<u8, Stopped> {
-        let request = self.metrics.request(task.kind);
-        // Before the cache: a request that waited for a turn while others wait for its result would block them all.
-        let _turn = match &self.turn {
-            Some(turn) => Some(turn.acquire().await.map_err(|_| Stopped)?),
+    /// The result, when the client has had its turn. With `refusing`, a CPU task whose turn would come too late is refused.
+    pub(crate) async fn run(&self, task: Task, client: &Client, refusing: bool) -> Result<u8, Fault> {
+        let mut request = self.metrics.request(task.kind);
+        if refusing && task.kind == Kind::Cpu {
+            self.turns.admit(client).map_err(Fault::Overloaded).inspect_err(|_| request.outcome = Outcome::Refused)?;
+        }
+        // Before the cache: a request that waited for others while others wait for its result would block them all.
+        let _alone = match &self.alone {
+            Some(alone) => Some(alone.acquire().await.map_err(|_| Fault::Stopped)?),
             None => None,
         };
+        // Before the cache as well: the result would come in the turn of another client, which may have many before it.
+        let turn = if task.kind == Kind::Cpu { Some(self.turns.take(client).await?) } else { None };
+        let turn = Mutex::new(turn);
+        let taken = || turn.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut outcome = Outcome::Shared;
         let compute = async {
             outcome = Outcome::Computed;
-            self.compute(task).await
+            self.compute(task, client, taken()).await
         };
         let result = match &self.cache {
-            Some(cache) => cache.get_or_compute(task, compute).await,
+            Some(cache) => {
+                let mut computed = std::pin::pin!(cache.get_or_compute(task, compute));
+                match poll!(&mut computed) {
+                    Poll::Ready(result) => result,
+                    Poll::Pending => {
+                        // An equal task runs already: another one can use this turn.
+                        drop(taken());
+                        computed.await
+                    }
+                }
+            }
             None => compute.await,
         }?;
-        request.end(outcome);
+        request.outcome = outcome;
         Ok(result)
     }
 
-    async fn compute(&self, task: Task) -> Result<u8, Stopped> {
-        match task.kind {
-            Kind::Cpu => self.cpu.run(task.seed).await,
-            Kind::Io => {
+    async fn compute(&self, task: Task, client: &Client, turn: Option<Turn>) -> Result<u8, Fault> {
+        match (task.kind, turn) {
+            (Kind::Cpu, Some(turn)) => self.cpu.run(turn, task.seed).await,
+            (Kind::Cpu, None) => self.cpu.run(self.turns.take(client).await?, task.seed).await,
+            (Kind::Io, _) => {
                 let Io { wait, result } = Io::new(task.seed);
                 tokio::time::sleep(wait).await;
                 Ok(result)

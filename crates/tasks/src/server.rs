@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
-use hosting::access::Gate;
+use hosting::{Client, access::Gate};
 use quire_rpc::{Peer, rustls::ServerConfig};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -15,13 +15,7 @@ use tokio::{
 
 use tokio_rustls::TlsAcceptor;
 
-use crate::{
-    connection::{self, Closed},
-    metrics::Metrics,
-    runner::Runner,
-    settings::Settings,
-    socket::prepare,
-};
+use crate::{closed::Closed, connection, metrics::Metrics, runner::Runner, settings::Settings, socket::prepare};
 
 /// The longest that a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -102,7 +96,7 @@ impl Server {
         match self.tls.clone() {
             None => {
                 let asked = self.asked(address, Vec::new());
-                self.serve_one(stream, address, asked, stop).await;
+                self.serve_one(stream, address, Client::at(Some(address.ip())), asked, stop).await;
             }
             // In a box: a connection in clear has no room for TLS.
             Some(tls) => Box::pin(self.begin_tls(TlsAcceptor::from(tls), stream, address, stop)).await,
@@ -114,7 +108,7 @@ impl Server {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 let asked = self.asked(address, shown.iter().map(|der| der.to_vec()).collect());
-                self.serve_one(stream, address, asked, stop).await;
+                self.serve_one(stream, address, Client::at(Some(address.ip())), asked, stop).await;
             }
             Ok(Err(error)) => tracing::info!(peer = %address, %error, "a task connection has no TLS"),
             Err(_) => tracing::info!(peer = %address, "a task connection has no TLS in time"),
@@ -135,13 +129,14 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        self.serve_one(stream, peer, None, stop).await
+        self.serve_one(stream, peer, Client::Unknown, None, stop).await
     }
 
     async fn serve_one<S>(
         &self,
         stream: S,
         peer: impl Display,
+        client: Client,
         asked: Option<Box<(Gate, Peer)>>,
         stop: watch::Receiver<bool>,
     ) -> &'static str
@@ -149,7 +144,7 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let counted = self.runner.metrics.connection();
-        let closed = connection::serve(stream, Arc::clone(&self.runner), asked, stop).await;
+        let closed = connection::serve(stream, Arc::clone(&self.runner), client, asked, stop).await;
         log(&peer, &closed);
         let reason = closed.name();
         counted.close(reason);

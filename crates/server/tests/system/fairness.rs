@@ -10,7 +10,7 @@ use kv::grpc::wire::{WatchRequest, key_range_service_client::KeyRangeServiceClie
 use quire_rpc::{Code, Request, Status, client::Channel};
 use rpcgame::grpc::wire::{TryRequest, rpc_game_client::RpcGameClient};
 use tokio::{
-    io::{AsyncWriteExt as _, copy_bidirectional},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional},
     net::{TcpListener, TcpSocket, TcpStream},
     time::timeout,
 };
@@ -110,4 +110,32 @@ async fn a_newcomer_has_a_lean_connection_while_another_client_has_all_it_can() 
     let mut newcomer = connect_from(NEWCOMER, lean).await;
     timeout(SOON, poll("the newcomer's place", async || (open() == 193).then_some(()))).await.expect("soon");
     newcomer.shutdown().await.expect("an end");
+}
+
+#[tokio::test]
+async fn a_newcomers_cpu_tasks_do_not_wait_for_those_of_another_client() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let tasks = super::tasks::address(&server);
+    let mut held = Vec::new();
+    for connection in 1..=200 {
+        let mut greedy = TcpStream::connect(tasks).await.expect("a connection");
+        let lines = (0..64).fold(String::new(), |lines, task| lines + &format!("0:{}\n", 1000 * connection + task));
+        greedy.write_all(lines.as_bytes()).await.expect("room");
+        held.push(greedy);
+    }
+    let waiting = || http::metric(server.address, "quire_tasks_in_flight");
+    poll("a long queue", async || (waiting() > 11_000).then_some(())).await;
+    let mut newcomer = connect_from(NEWCOMER, tasks).await;
+    let mut reply = [0];
+    newcomer.write_all(b"0:41\n").await.expect("room");
+    timeout(SOON, newcomer.read_exact(&mut reply)).await.expect("soon").expect("a reply");
+    assert_eq!(reply, [137]);
+    assert!(waiting() > 1000, "it did not wait for the others");
+    let mut greedy = BufReader::new(TcpStream::connect(tasks).await.expect("a connection"));
+    let mut said = String::new();
+    greedy.write_all(b"HELLO 2\n0:68\n").await.expect("room");
+    timeout(SOON, greedy.read_line(&mut said)).await.expect("a refusal comes at once").expect("a line");
+    let refusal = "ERR too many CPU tasks wait and this one was not begun; try again in ";
+    assert!(said.starts_with(refusal), "{said}");
 }

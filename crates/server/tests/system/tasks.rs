@@ -23,8 +23,8 @@ const CONNECTIONS: usize = 10_000;
 /// For each idle connection, whatever the allocator makes of it.
 const KIBIBYTES_EACH_MAX: u64 = 4;
 
-/// Where its tasks are served.
-fn address(server: &Server) -> SocketAddr {
+/// Where the tasks of a server are served.
+pub(super) fn address(server: &Server) -> SocketAddr {
     let log = server.log.until("tasks are served");
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let mut told = lines.filter(|line| line["fields"]["message"] == "tasks are served");
