@@ -59,15 +59,18 @@ clients: $(CLIENTS) ## build the clients in six languages into target/clients
 $(CLIENTS): client-%:
 	$(MAKE) -C clients/$* build
 
-QUIRE := target/debug/quire
+# A server's program that is built already, if you name one.
+QUIRE :=
+JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(or $(QUIRE),target/debug/quire)
 test-clients: clients $(VENV) ## check, test and judge the clients; LANGUAGES=go takes one of them
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language check test || exit 1; done
-	test $(QUIRE) != target/debug/quire || cargo build -p server
-	$(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE) $(LANGUAGES)
+	test -n "$(QUIRE)" || cargo build -p server
+	$(JUDGE_CLIENTS) $(LANGUAGES)
 
 clients-page: LANGUAGES := cpp go java python rust typescript
 clients-page: clients $(VENV) ## write the matrix and the samples of docs/clients.md anew
-	$(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE) --write-page
+	test -n "$(QUIRE)" || cargo build -p server
+	$(JUDGE_CLIENTS) --write-page
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore
