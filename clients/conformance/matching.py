@@ -1,8 +1,8 @@
 """Expectations: text and JSON with placeholders for what varies.
 
 `${name}` in an expectation is a value that the suite knows (the address of the server), or one that the client chooses (a
-key). A chosen value has the form below, and is the same value wherever its name stands again in the scenario. Digits behind
-a name tell several apart: `${version1}`, `${version2}`.
+key). A chosen value has the form below, and is the same value wherever its name stands again in the scenario; but those of
+`FREE` may differ each time. Digits behind a name tell several apart: `${version1}`, `${version2}`.
 """
 
 import base64
@@ -22,6 +22,7 @@ FORMS = {
     # A reason that each library words for itself.
     "reason": r"[^\n]+",
 }
+FREE = {"ms", "us", "calls", "number", "bool", "reason"}
 PLACE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -50,6 +51,8 @@ class Values:
                 pattern += re.escape(self.known[piece])
             elif piece in names:
                 pattern += f"(?P={piece})"
+            elif piece in FREE:
+                pattern += f"(?:{FORMS[piece]})"
             else:
                 pattern += f"(?P<{piece}>{FORMS[piece.rstrip('0123456789')]})"
                 names.append(piece)
@@ -72,7 +75,7 @@ class Values:
         elif isinstance(expected, str) and PLACE.fullmatch(expected) and type(actual) is int:
             self.match(what, expected, str(actual))
         elif type(expected) is not type(actual) or expected != actual:
-            shown = [json.dumps(value, ensure_ascii=False, sort_keys=True)[:2000] for value in (actual, expected)]
+            shown = [json.dumps(value, ensure_ascii=False, sort_keys=True)[:500] for value in (actual, expected)]
             raise Mismatch(f"{what} is\n    {shown[0]}\n  and must be\n    {self._shown(shown[1])}")
 
     def _shown(self, text: str) -> str:
@@ -102,5 +105,5 @@ def built(value: Any) -> Any:
 
 
 def _quoted(text: str) -> str:
-    lines = text[:4000].split("\n")
+    lines = text[:1500].split("\n")
     return "\n".join("    " + json.dumps(line, ensure_ascii=False) for line in lines)
