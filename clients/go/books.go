@@ -1,0 +1,309 @@
+package quire
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"math"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	pb "quire/internal/wire/bookstore"
+)
+
+// Cents is an amount of money.
+type Cents int64
+
+func (c Cents) String() string {
+	sign, amount := "", uint64(c)
+	if c < 0 {
+		sign, amount = "-", -amount
+	}
+	return fmt.Sprintf("%s%d.%02d", sign, amount/100, amount%100)
+}
+
+// Book is a book as the store had it when it answered.
+type Book struct {
+	ID    int32
+	Title string
+	Topic string
+	// Stock is the number of copies that can be bought.
+	Stock int32
+	Price Cents
+}
+
+// Found is the answer to a lookup.
+type Found struct {
+	// Book is nil if there is no such book.
+	Book *Book
+	// Message says so in the server's words.
+	Message string
+}
+
+// Page is a part of the books of a topic.
+type Page struct {
+	Books []Book
+	// Success is the server's word for a search that it made, with books or without.
+	Success bool
+	// Message is the server's, if the topic has no books.
+	Message string
+}
+
+// Topic is a topic with the number of its books.
+type Topic struct {
+	Name  string
+	Books int64
+}
+
+// Outcome is what became of a purchase.
+type Outcome string
+
+const (
+	Bought  Outcome = "bought"
+	SoldOut Outcome = "sold_out"
+	// TooFew: some copies are left, but fewer than were asked for, and none was bought.
+	TooFew     Outcome = "too_few"
+	NoSuchBook Outcome = "no_such_book"
+	// Unknown: it may have been made. Sending it again later with its key settles it.
+	Unknown Outcome = "unknown"
+	// Unspecified: it was not made, and an old server does not say why.
+	Unspecified Outcome = "unspecified"
+)
+
+// Purchase is the answer to a purchase.
+type Purchase struct {
+	Outcome Outcome
+	// Key names the purchase: sent again with it, it is made once at most.
+	Key string
+	// Replayed is true if the answer is that to an earlier request with the key.
+	Replayed bool
+	// Number is that of the purchase in the store's log; 0 if nothing was bought.
+	Number int64
+	// StockLeft is the number of copies left after it; nil if the store does not say.
+	StockLeft *int32
+	// Message is the server's.
+	Message string
+	// Cause is the last fault of a purchase whose outcome is unknown.
+	Cause *Error
+}
+
+type purchaseOptions struct {
+	quantity int32
+	key      *string
+}
+
+// BuyOption changes a purchase.
+type BuyOption func(*purchaseOptions)
+
+// Quantity is how many copies are bought, all or none; 1 if absent.
+func Quantity(copies int32) BuyOption { return func(o *purchaseOptions) { o.quantity = copies } }
+
+// Key names the purchase with 1 to 64 bytes; random if absent.
+func Key(key string) BuyOption { return func(o *purchaseOptions) { o.key = &key } }
+
+// RandomKey makes a key of 32 hexadecimal digits for a purchase.
+func RandomKey() string {
+	var key [16]byte
+	// It never fails.
+	_, _ = rand.Read(key[:])
+	return hex.EncodeToString(key[:])
+}
+
+// Ping returns the server's greeting.
+func (c *Client) Ping(ctx context.Context) (string, error) {
+	reply := new(pb.HelloReply)
+	err := c.call(ctx, read, pb.BookStore_Hello_FullMethodName, &pb.HelloRequest{Name: "quire client"}, reply)
+	return reply.HelloMessage, err
+}
+
+// Search returns the books of a topic in the order of their ids. The server sends pageSize of them at a time; 0 leaves that to it.
+// The deadline is that of the whole iteration.
+func (c *Client) Search(ctx context.Context, topic string, pageSize int32) iter.Seq2[Book, error] {
+	return func(yield func(Book, error) bool) {
+		for page, err := range c.SearchPages(ctx, topic, pageSize) {
+			if err != nil {
+				yield(Book{}, err)
+				return
+			}
+			for _, book := range page.Books {
+				if !yield(book, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// SearchPages is Search, page after page. A topic without books is a page with the server's message.
+func (c *Client) SearchPages(ctx context.Context, topic string, pageSize int32) iter.Seq2[Page, error] {
+	return func(yield func(Page, error) bool) {
+		if !utf8.ValidString(topic) || pageSize < 0 {
+			yield(Page{}, argument("the topic is %q, by %d books; it must be UTF-8, by 0 or more", topic, pageSize))
+			return
+		}
+		if _, bounded := ctx.Deadline(); !bounded {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+		}
+		request := &pb.BookTopicRequest{Topic: topic, PageSize: pageSize}
+		open := func(ctx context.Context) (grpc.ServerStreamingClient[pb.BookListReply], error) {
+			return pb.NewBookStoreClient(c.conn).SearchStream(ctx, request)
+		}
+		for reply, err := range stream(ctx, c, 0, nil, open) {
+			if fault, ok := err.(*Error); ok && fault.Code == codes.Unimplemented {
+				c.searchByCalls(ctx, request, yield)
+				return
+			}
+			if !yield(page(reply), err) {
+				return
+			}
+		}
+	}
+}
+
+// For a server that knows no streams.
+func (c *Client) searchByCalls(ctx context.Context, request *pb.BookTopicRequest, yield func(Page, error) bool) {
+	for {
+		reply := new(pb.BookListReply)
+		err := c.call(ctx, read, pb.BookStore_Search_FullMethodName, request, reply)
+		if !yield(page(reply), err) || err != nil || reply.NextPageToken == "" {
+			return
+		}
+		request.PageToken = reply.NextPageToken
+	}
+}
+
+// Topics returns the topics in the order of their bytes, or those near a text, best first, if it is not empty.
+func (c *Client) Topics(ctx context.Context, near string) iter.Seq2[Topic, error] {
+	return paged(func(next string) ([]Topic, string, error) {
+		if !utf8.ValidString(near) {
+			return nil, "", argument("the text is %q; it must be UTF-8", near)
+		}
+		reply := new(pb.ListTopicsReply)
+		request := &pb.ListTopicsRequest{Near: near, PageToken: next}
+		err := c.call(ctx, read, pb.BookStore_ListTopics_FullMethodName, request, reply)
+		topics := make([]Topic, 0, len(reply.Topics))
+		for _, topic := range reply.Topics {
+			topics = append(topics, Topic{Name: topic.Name, Books: topic.Books})
+		}
+		return topics, reply.NextPageToken, err
+	})
+}
+
+// Lookup returns a book by its id.
+func (c *Client) Lookup(ctx context.Context, id int32) (Found, error) {
+	if err := checkID(id); err != nil {
+		return Found{}, err
+	}
+	var reply pb.BookInfoReply
+	err := c.call(ctx, read, pb.BookStore_Lookup_FullMethodName, &pb.ItemNumberRequest{Id: id}, &reply)
+	if err != nil || reply.Book == nil {
+		return Found{Message: reply.Message}, err
+	}
+	found := book(reply.Book)
+	return Found{Book: &found, Message: reply.Message}, nil
+}
+
+// Buy buys a copy of a book, or as many as the options say. With an error nothing was bought; the key is there all the same.
+func (c *Client) Buy(ctx context.Context, id int32, opts ...BuyOption) (Purchase, error) {
+	o := purchaseOptions{quantity: 1}
+	for _, option := range opts {
+		option(&o)
+	}
+	if o.key == nil {
+		key := RandomKey()
+		o.key = &key
+	}
+	if err := checkID(id); err != nil {
+		return Purchase{}, err
+	}
+	if bytes := len(*o.key); bytes < 1 || bytes > 64 {
+		return Purchase{}, argument("the idempotency key has %d bytes; it must have 1 to 64", bytes)
+	}
+	if o.quantity < 1 {
+		return Purchase{}, argument("quantity is %d; it must be a whole number from 1", o.quantity)
+	}
+	request := &pb.ItemNumberRequest{Id: id, Quantity: &o.quantity, IdempotencyKey: []byte(*o.key)}
+	var reply pb.BuyBookReply
+	if err := c.call(ctx, keyed, pb.BookStore_Buy_FullMethodName, request, &reply); err != nil {
+		fault := err.(*Error)
+		if fault.Kind == ErrOutcomeUnknown {
+			return Purchase{Outcome: Unknown, Key: *o.key, Message: fault.Message, Cause: fault}, nil
+		}
+		return Purchase{Key: *o.key}, err
+	}
+	return Purchase{
+		Outcome: outcome(&reply), Key: *o.key, Replayed: reply.Replayed, Number: reply.PurchaseNumber,
+		StockLeft: reply.StockLeft, Message: reply.Message,
+	}, nil
+}
+
+func outcome(reply *pb.BuyBookReply) Outcome {
+	switch {
+	case reply.Success:
+		return Bought
+	case reply.Outcome == pb.BuyOutcome_BUY_OUTCOME_SOLD_OUT:
+		return SoldOut
+	case reply.Outcome == pb.BuyOutcome_BUY_OUTCOME_TOO_FEW:
+		return TooFew
+	case reply.Outcome == pb.BuyOutcome_BUY_OUTCOME_NO_SUCH_BOOK:
+		return NoSuchBook
+	}
+	return Unspecified
+}
+
+func checkID(id int32) error {
+	if id < 1 {
+		return argument("id is %d; it must be a whole number from 1", id)
+	}
+	return nil
+}
+
+func page(reply *pb.BookListReply) Page {
+	return Page{Books: books(reply.GetBooks()), Success: reply.GetSuccess(), Message: reply.GetMessage()}
+}
+
+func books(found []*pb.Book) []Book {
+	books := make([]Book, 0, len(found))
+	for _, found := range found {
+		books = append(books, book(found))
+	}
+	return books
+}
+
+func book(found *pb.Book) Book {
+	price := found.PriceCents
+	// A server that knows no cents sends the fraction alone.
+	if cents := math.Round(found.Price * 100); price == 0 && math.Abs(cents) < 1<<53 {
+		price = int64(cents)
+	}
+	return Book{ID: found.Id, Title: found.Title, Topic: found.Topic, Stock: found.Stock, Price: Cents(price)}
+}
+
+// The items of all pages; an error ends them.
+func paged[T any](page func(next string) ([]T, string, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for next := ""; ; {
+			items, following, err := page(next)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if following == "" {
+				return
+			}
+			next = following
+		}
+	}
+}

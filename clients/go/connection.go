@@ -1,0 +1,112 @@
+package quire
+
+import (
+	"sync/atomic"
+
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/balancer/base"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/resolver"
+)
+
+// The name of the policy below in a service config.
+const policy = "quire_round_robin"
+
+func init() {
+	balancer.Register(builder{})
+}
+
+// The policy takes turns between the addresses that answer. It differs from gRPC's own in that it shows each attempt to
+// connect in the channel's state: a call learns at once that no address can be reached, instead of waiting for its time.
+type builder struct{}
+
+func (builder) Name() string { return policy }
+
+func (builder) Build(cc balancer.ClientConn, _ balancer.BuildOptions) balancer.Balancer {
+	return &roundRobin{cc: cc}
+}
+
+// gRPC calls its methods and listeners one after the other.
+type roundRobin struct {
+	cc     balancer.ClientConn
+	places []*place
+}
+
+// One address.
+type place struct {
+	conn  balancer.SubConn
+	state balancer.SubConnState
+}
+
+// The addresses never change, so this is called once.
+func (r *roundRobin) UpdateClientConnState(state balancer.ClientConnState) error {
+	for _, address := range state.ResolverState.Addresses {
+		p := &place{}
+		listener := func(state balancer.SubConnState) { r.changed(p, state) }
+		//lint:ignore SA1019 The note is about several addresses; there is no other way to have a connection.
+		conn, err := r.cc.NewSubConn([]resolver.Address{address}, balancer.NewSubConnOptions{StateListener: listener})
+		if err != nil {
+			return err
+		}
+		p.conn = conn
+		r.places = append(r.places, p)
+	}
+	r.ExitIdle()
+	return nil
+}
+
+func (r *roundRobin) changed(p *place, state balancer.SubConnState) {
+	p.state = state
+	switch state.ConnectivityState {
+	case connectivity.Shutdown:
+		return
+	case connectivity.Idle:
+		p.conn.Connect()
+	}
+	var ready ring
+	connecting := false
+	for _, p := range r.places {
+		switch p.state.ConnectivityState {
+		case connectivity.Ready:
+			ready.conns = append(ready.conns, p.conn)
+		case connectivity.Connecting, connectivity.Idle:
+			connecting = true
+		}
+	}
+	switch {
+	case len(ready.conns) > 0:
+		r.cc.UpdateState(balancer.State{ConnectivityState: connectivity.Ready, Picker: &ready})
+	case connecting:
+		waiting := base.NewErrPicker(balancer.ErrNoSubConnAvailable)
+		r.cc.UpdateState(balancer.State{ConnectivityState: connectivity.Connecting, Picker: waiting})
+	default:
+		failing := base.NewErrPicker(state.ConnectionError)
+		r.cc.UpdateState(balancer.State{ConnectivityState: connectivity.TransientFailure, Picker: failing})
+	}
+}
+
+func (r *roundRobin) ExitIdle() {
+	for _, p := range r.places {
+		p.conn.Connect()
+	}
+}
+
+func (r *roundRobin) Close() {
+	for _, p := range r.places {
+		p.conn.Shutdown()
+	}
+}
+
+func (r *roundRobin) ResolverError(error) {}
+
+func (r *roundRobin) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
+
+// The connections that are ready.
+type ring struct {
+	conns []balancer.SubConn
+	next  atomic.Uint32
+}
+
+func (r *ring) Pick(balancer.PickInfo) (balancer.PickResult, error) {
+	return balancer.PickResult{SubConn: r.conns[int(r.next.Add(1)-1)%len(r.conns)]}, nil
+}

@@ -1,0 +1,68 @@
+package quire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+)
+
+// The kinds of faults, for errors.Is. What the store decides, such as "sold out", is no error.
+var (
+	// ErrArgument says that an argument is wrong. Nothing was sent.
+	ErrArgument = errors.New("wrong argument")
+	// ErrRefused says that the server understood and will not do it.
+	ErrRefused = errors.New("refused")
+	// ErrUnreachable says that nothing was done, or that what was asked changes nothing.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrOutcomeUnknown says that the server may have made a write that has no key to ask with again.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+)
+
+// Error is a fault of a call.
+type Error struct {
+	// Kind is ErrRefused, ErrUnreachable or ErrOutcomeUnknown; errors.Is finds it.
+	Kind error
+	// Code is the gRPC code; UNAVAILABLE if the connection broke or never was.
+	Code codes.Code
+	// Message is the server's, or says what went wrong on the way to it.
+	Message string
+	// Sent is false if no attempt found a connection.
+	Sent bool
+	// What the server says of the next attempt: nothing, or milliseconds; negative or no number means never.
+	pushback []string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("quire: %v: %s: %s", e.Kind, CodeName(e.Code), e.Message)
+}
+
+// Unwrap lets errors.Is find the kind, and the context's error if the time was up or the caller cancelled.
+func (e *Error) Unwrap() []error {
+	switch e.Code {
+	case codes.DeadlineExceeded:
+		return []error{e.Kind, context.DeadlineExceeded}
+	case codes.Canceled:
+		return []error{e.Kind, context.Canceled}
+	}
+	return []error{e.Kind}
+}
+
+func argument(format string, values ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrArgument}, values...)...)
+}
+
+var codeNames = [...]string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+	"PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
+	"INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+}
+
+// CodeName is the name of a gRPC code as the gRPC specification has it, such as INVALID_ARGUMENT.
+func CodeName(code codes.Code) string {
+	if int(code) < len(codeNames) {
+		return codeNames[code]
+	}
+	return "UNKNOWN"
+}

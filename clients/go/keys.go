@@ -1,0 +1,238 @@
+package quire
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	pb "quire/internal/wire/kv"
+)
+
+// Entry is a key's entry as it was when it was read.
+type Entry struct {
+	Key   string
+	Value []byte
+	// Version is a number that no other write of the store has.
+	Version uint64
+	// ExpiresIn is the time left; 0 if the entry does not expire.
+	ExpiresIn time.Duration
+	// ValueLeftOut is true if the value is too large for a page of a scan; Retrieve has it.
+	ValueLeftOut bool
+}
+
+// WriteOutcome is what became of a write.
+type WriteOutcome string
+
+const (
+	// Written: it was made; of a deletion: there was an entry.
+	Written WriteOutcome = "written"
+	// Exists: Create found an entry.
+	Exists WriteOutcome = "exists"
+	// NoSuchKey: Update or Delete found no entry.
+	NoSuchKey WriteOutcome = "no_such_key"
+	// AnotherVersion: the entry has another version than the one expected.
+	AnotherVersion WriteOutcome = "another_version"
+)
+
+// Write is the answer to a write.
+type Write struct {
+	Outcome WriteOutcome
+	// Version is that of the new entry; 0 if nothing was written, and of a deletion.
+	Version uint64
+}
+
+// EventKind is what an event of a watch says.
+type EventKind string
+
+const (
+	// Started: the watch has begun; every change after this is told.
+	Started EventKind = "started"
+	Put     EventKind = "put"
+	Deleted EventKind = "deleted"
+	Expired EventKind = "expired"
+	// UnknownEvent: the server knows more kinds than this client.
+	UnknownEvent EventKind = "unknown"
+)
+
+// Event is a change that a watch tells.
+type Event struct {
+	Kind EventKind
+	Key  string
+	// Value is the new one, if the kind is Put.
+	Value   []byte
+	Version uint64
+	// ValueLeftOut is true if the value is too large for an event; Retrieve has it.
+	ValueLeftOut bool
+}
+
+type writeOptions struct {
+	ttl      time.Duration
+	expected *uint64
+}
+
+// WriteOption changes a write.
+type WriteOption func(*writeOptions)
+
+// TTL lets the entry expire after a time, which is rounded up to milliseconds; never if absent or 0.
+func TTL(ttl time.Duration) WriteOption { return func(o *writeOptions) { o.ttl = ttl } }
+
+// ExpectedVersion makes an update or a deletion only if the entry has that version.
+func ExpectedVersion(version uint64) WriteOption {
+	return func(o *writeOptions) { o.expected = &version }
+}
+
+func writeOptionsOf(opts []WriteOption, takesTTL, takesVersion bool) (ttlMillis uint64, expected *uint64, err error) {
+	var o writeOptions
+	for _, option := range opts {
+		option(&o)
+	}
+	switch {
+	case o.ttl < 0:
+		return 0, nil, argument("the time to live is %v; it must not be negative", o.ttl)
+	case o.ttl != 0 && !takesTTL:
+		return 0, nil, argument("a deletion takes no time to live")
+	case o.expected != nil && !takesVersion:
+		return 0, nil, argument("this write takes no expected version; Update does")
+	}
+	return uint64((o.ttl + time.Millisecond - 1) / time.Millisecond), o.expected, nil
+}
+
+// Create makes an entry; the outcome is Exists if the key has one.
+func (c *Client) Create(ctx context.Context, key string, value []byte, opts ...WriteOption) (Write, error) {
+	ttl, _, err := writeOptionsOf(opts, true, false)
+	if err != nil {
+		return Write{}, err
+	}
+	request := &pb.CreateRequest{Key: []byte(key), Value: value, TimeToLiveMs: ttl, WantDetails: true}
+	reply := new(pb.CreateResponse)
+	err = c.call(ctx, write, pb.KeyValueService_Create_FullMethodName, request, reply)
+	return written(reply.Version, err)
+}
+
+// Put makes an entry or replaces its value.
+func (c *Client) Put(ctx context.Context, key string, value []byte, opts ...WriteOption) (Write, error) {
+	ttl, _, err := writeOptionsOf(opts, true, false)
+	if err != nil {
+		return Write{}, err
+	}
+	request := &pb.PutRequest{Key: []byte(key), Value: value, TimeToLiveMs: ttl}
+	reply := new(pb.PutResponse)
+	err = c.call(ctx, write, pb.KeyRangeService_Put_FullMethodName, request, reply)
+	return written(reply.Version, err)
+}
+
+// Update replaces a value; the outcome is NoSuchKey if the key has none.
+func (c *Client) Update(ctx context.Context, key string, value []byte, opts ...WriteOption) (Write, error) {
+	ttl, expected, err := writeOptionsOf(opts, true, true)
+	if err != nil {
+		return Write{}, err
+	}
+	request := &pb.UpdateRequest{
+		Key: []byte(key), Value: value, TimeToLiveMs: ttl, ExpectedVersion: expected, WantDetails: true,
+	}
+	reply := new(pb.UpdateResponse)
+	err = c.call(ctx, write, pb.KeyValueService_Update_FullMethodName, request, reply)
+	return written(reply.Version, err)
+}
+
+// Delete removes an entry; the outcome is NoSuchKey if the key had none.
+func (c *Client) Delete(ctx context.Context, key string, opts ...WriteOption) (Write, error) {
+	_, expected, err := writeOptionsOf(opts, false, true)
+	if err != nil {
+		return Write{}, err
+	}
+	request := &pb.DeleteRequest{Key: []byte(key), ExpectedVersion: expected, WantDetails: true}
+	reply := new(pb.DeleteResponse)
+	err = c.call(ctx, write, pb.KeyValueService_Delete_FullMethodName, request, reply)
+	if err == nil && !reply.Deleted {
+		return Write{Outcome: NoSuchKey}, nil
+	}
+	return written(0, err)
+}
+
+// A write's answer; what the store decided is no error.
+func written(version uint64, err error) (Write, error) {
+	fault, ok := err.(*Error)
+	if !ok {
+		return Write{Outcome: Written, Version: version}, nil
+	}
+	switch fault.Code {
+	case codes.AlreadyExists:
+		return Write{Outcome: Exists}, nil
+	case codes.NotFound:
+		return Write{Outcome: NoSuchKey}, nil
+	case codes.Aborted:
+		return Write{Outcome: AnotherVersion}, nil
+	}
+	return Write{}, fault
+}
+
+// Retrieve returns the entry of a key, or false if it has none.
+func (c *Client) Retrieve(ctx context.Context, key string) (Entry, bool, error) {
+	reply := new(pb.RetrieveResponse)
+	request := &pb.RetrieveRequest{Key: []byte(key), WantDetails: true}
+	err := c.call(ctx, read, pb.KeyValueService_Retrieve_FullMethodName, request, reply)
+	if fault, ok := err.(*Error); ok && fault.Code == codes.NotFound {
+		return Entry{}, false, nil
+	}
+	entry := Entry{Key: key, Value: reply.Value, Version: reply.Version, ExpiresIn: millis(reply.GetTimeToLiveMs())}
+	return entry, err == nil, err
+}
+
+// Scan returns the entries of all keys with a prefix, in the order of their bytes, without values if keysOnly. Each entry is as
+// it was when it was read. Each page has the deadline of a call of its own.
+func (c *Client) Scan(ctx context.Context, prefix string, keysOnly bool) iter.Seq2[Entry, error] {
+	request := &pb.ScanRequest{Prefix: []byte(prefix), KeysOnly: keysOnly}
+	return func(yield func(Entry, error) bool) {
+		for request.StartAfter = nil; ; {
+			reply := new(pb.ScanResponse)
+			if err := c.call(ctx, read, pb.KeyRangeService_Scan_FullMethodName, request, reply); err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, found := range reply.Entries {
+				if !yield(Entry{
+					Key: string(found.Key), Value: found.Value, Version: found.Version,
+					ExpiresIn: millis(found.GetTimeToLiveMs()), ValueLeftOut: found.ValueLeftOut,
+				}, nil) {
+					return
+				}
+			}
+			if request.StartAfter = reply.NextStartAfter; request.StartAfter == nil {
+				return
+			}
+		}
+	}
+}
+
+// Watch returns every change to keys with a prefix, from the first event on, which is Started. An error ends it; to miss
+// nothing then, watch again and scan once that has started.
+func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[Event, error] {
+	request := &pb.WatchRequest{Prefix: []byte(prefix)}
+	events := stream(ctx, c, callTimeout, ended(), func(ctx context.Context) (grpc.ServerStreamingClient[pb.WatchEvent], error) {
+		return pb.NewKeyRangeServiceClient(c.conn).Watch(ctx, request)
+	})
+	kinds := [...]EventKind{UnknownEvent, Started, Put, Deleted, Expired}
+	return func(yield func(Event, error) bool) {
+		for told, err := range events {
+			kind := UnknownEvent
+			if at := int(told.GetKind()); at < len(kinds) {
+				kind = kinds[at]
+			}
+			event := Event{
+				Kind: kind, Key: string(told.GetKey()), Value: told.GetValue(), Version: told.GetVersion(),
+				ValueLeftOut: told.GetValueLeftOut(),
+			}
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}
+
+func millis(count uint64) time.Duration {
+	return time.Duration(min(count, uint64(1<<63-1)/uint64(time.Millisecond))) * time.Millisecond
+}
