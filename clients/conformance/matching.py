@@ -23,6 +23,7 @@ FORMS = {
     "reason": r"[^\n]+",
 }
 FREE = {"ms", "us", "calls", "number", "bool", "reason"}
+SHOWN_LINES = 12
 PLACE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -43,12 +44,13 @@ class Values:
         return PLACE.sub(lambda place: self.known[place[1]], text)
 
     def match(self, what: str, expected: str, actual: str) -> None:
+        expected = PLACE.sub(lambda place: self.known[place[1]] if place[1] in self.known else place[0], expected)
+        if expected == actual:
+            return
         pattern, names = "", []
         for at, piece in enumerate(PLACE.split(expected)):
             if at % 2 == 0:
                 pattern += re.escape(piece)
-            elif piece in self.known:
-                pattern += re.escape(self.known[piece])
             elif piece in names:
                 pattern += f"(?P={piece})"
             elif piece in FREE:
@@ -56,9 +58,9 @@ class Values:
             else:
                 pattern += f"(?P<{piece}>{FORMS[piece.rstrip('0123456789')]})"
                 names.append(piece)
-        found = re.fullmatch(pattern, actual)
+        found = re.fullmatch(pattern, actual) if PLACE.search(expected) else None
         if found is None:
-            raise Mismatch(f"{what} is\n{_quoted(actual)}\n  and must be\n{_quoted(self._shown(expected))}")
+            raise Mismatch(f"{what} is\n{_differing(actual, expected)}\n  and must be\n{_differing(expected, actual)}")
         self.known.update(found.groupdict())
 
     def match_json(self, what: str, expected: Any, actual: Any) -> None:
@@ -76,10 +78,7 @@ class Values:
             self.match(what, expected, str(actual))
         elif type(expected) is not type(actual) or expected != actual:
             shown = [json.dumps(value, ensure_ascii=False, sort_keys=True)[:500] for value in (actual, expected)]
-            raise Mismatch(f"{what} is\n    {shown[0]}\n  and must be\n    {self._shown(shown[1])}")
-
-    def _shown(self, text: str) -> str:
-        return PLACE.sub(lambda place: self.known.get(place[1], place[0]), text)
+            raise Mismatch(f"{what} is\n    {shown[0]}\n  and must be\n    {shown[1]}")
 
 
 def built(value: Any) -> Any:
@@ -104,6 +103,10 @@ def built(value: Any) -> Any:
     return value
 
 
-def _quoted(text: str) -> str:
-    lines = text[:1500].split("\n")
-    return "\n".join("    " + json.dumps(line, ensure_ascii=False) for line in lines)
+def _differing(text: str, other: str) -> str:
+    """Some lines of a text, from the first that the other does not have."""
+    lines, others = text.split("\n"), other.split("\n")
+    same = next((at for at, (line, its) in enumerate(zip(lines, others, strict=False)) if line != its), len(others))
+    first = max(0, same - 3) if len(lines) > SHOWN_LINES else 0
+    shown = [f"    {json.dumps(line[:1500], ensure_ascii=False)}" for line in lines[first:first + SHOWN_LINES]]
+    return "\n".join([f"    from line {first + 1} of {len(lines)}:"] * (first > 0) + shown)
