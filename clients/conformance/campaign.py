@@ -177,7 +177,7 @@ def audit(purchases: list[Purchase], log: list[Entry], stock: dict[int, int]) ->
                 wrong.append(f"{purchase} has no outcome")
     for book, at_first in BOOKS.items():
         if at_first - sold[book] != stock[book]:
-            wrong.append(f"of book {book} {sold[book]} of {at_first} copies were reported as bought, and {stock[book]} are left")
+            wrong.append(f"of book {book}, {sold[book]} of {at_first} copies were told as bought, and {stock[book]} are left")
     return wrong
 
 

@@ -8,7 +8,8 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict, ParseDict

@@ -18,7 +18,12 @@ FAULTS = {
     "refuse": "all connections close, and for a while no one listens",
     "restart": "the server is killed once it has the request, and starts again",
 }
-ON_REQUEST = ("cut request", "garble request", "refuse", "restart")
+# Those that end what they are put to; no campaign has them.
+LAST = {
+    "freeze": "the answer passes, and behind it nothing, though the connection stays",
+    "stop": "all connections close, and no one listens any more",
+}
+ON_REQUEST = ("cut request", "garble request", "refuse", "restart", "stop")
 HOLD_SECONDS = 1.3
 REFUSE_SECONDS = 0.3
 PREFACE = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -73,6 +78,10 @@ class Proxy:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._connect(reader, writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             server_reader, server_writer = await asyncio.open_connection(*self._target)
         except OSError:
@@ -111,8 +120,8 @@ class Proxy:
                     return await _send(writer, frame[:len(frame) // 2])
                 case "garble request":
                     return await self._noise(writer, frame)
-                case "refuse":
-                    return self._refuse()
+                case "refuse" | "stop":
+                    return self._refuse(for_ever=fault == "stop")
                 case "restart":
                     await _send(writer, frame)
                     await asyncio.get_running_loop().run_in_executor(None, self._restart)
@@ -120,6 +129,7 @@ class Proxy:
             await _send(writer, frame)
 
     async def _answers_pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, marked: dict[int, str]) -> None:
+        freezes = False
         while True:
             kind, stream, frame = await _frame(reader)
             fault = marked.pop(stream, None) if kind == HEADERS else None
@@ -135,6 +145,9 @@ class Proxy:
                 case "hold answer":
                     await asyncio.sleep(HOLD_SECONDS)
             await _send(writer, frame)
+            freezes |= fault == "freeze"
+            if freezes and kind == DATA:
+                await asyncio.Event().wait()
 
     async def _noise(self, writer: asyncio.StreamWriter, frame: bytes) -> None:
         """Without TLS no one could tell a garbled key from another key; a frame of 8 MiB or more is refused by everyone."""
@@ -144,10 +157,13 @@ class Proxy:
         # The other side is to end the connection itself, if it will.
         await asyncio.sleep(0.2)
 
-    def _refuse(self) -> None:
+    def _refuse(self, for_ever: bool) -> None:
         self._server.close()
         for writer in self._writers:
             writer.transport.abort()
+
+        if for_ever:
+            return
 
         async def again() -> None:
             await asyncio.sleep(REFUSE_SECONDS)

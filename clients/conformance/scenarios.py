@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import pathlib
 import shlex
 import shutil
@@ -30,7 +29,7 @@ exit                 leaves; quit as well
 """
 KNOWN = {
     "name", "server", "second", "double", "proxy", "run", "stdin", "env", "files", "out", "err", "exit", "seconds", "step",
-    "driver", "calls", "seen", "dialog", "history", "program",
+    "driver", "calls", "seen", "dialog", "history", "program", "seen_count", "slow", "kept_in",
 }
 
 
@@ -102,6 +101,9 @@ class Place(dict[str, str]):
                 return crowd_table(self.about["server"]["crowd"])
         raise KeyError(name)
 
+    def was_asked(self, method: str) -> bool:
+        return self.double is not None and any(call["method"] == method for call in self.double.seen)
+
     def _enter(self, server: Any) -> Any:
         return self.stack.enter_context(stopping(server))
 
@@ -124,15 +126,16 @@ def run(scenario: Scenario, subject: Subject, quire: pathlib.Path, folder: pathl
         if "driver" in scenario.about:
             _drive(scenario.about, subject, values, folder)
         elif "dialog" in scenario.about:
-            terminal.talk(subject.program("quire-client"), scenario.about, values, folder)
+            terminal.talk(subject.program("quire-client"), scenario.about, values, folder, place.was_asked)
         else:
             wrong = [found for step in scenario.about.get("step", [scenario.about])
                      if (found := _command(step, subject, values, folder))]
             if wrong:
                 raise Mismatch("\n".join(wrong))
-        if "seen" in scenario.about:
-            assert place.double
+        if place.double and "seen" in scenario.about:
             _seen(scenario.about["seen"], place.double, values)
+        if place.double and "seen_count" in scenario.about:
+            _between("the calls at the server", len(place.double.seen), scenario.about["seen_count"], "")
     shutil.rmtree(folder)
 
 
@@ -180,7 +183,7 @@ def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: path
             if expected != "later":
                 answer = driver.answer(number)
                 values.match_json(f"the answer to {str(request)[:300]}", expected, answer)
-            if (seconds := time.monotonic() - begin) > 30:
+            if (seconds := time.monotonic() - begin) > 40:
                 raise Mismatch(f"{request} took {seconds:.0f} s")
         code = driver.close()
         if code != 0:
@@ -224,11 +227,6 @@ def _seen(expected: list[dict[str, Any]], double: Double, values: Values) -> Non
         before = call["at"]
 
 
-def _between(what: str, actual: float, bounds: list[float]) -> None:
+def _between(what: str, actual: float, bounds: list[float], unit: str = " ms") -> None:
     if not bounds[0] <= actual <= bounds[1]:
-        raise Mismatch(f"{what} is {actual:.0f} ms and must be {bounds[0]} to {bounds[1]} ms")
-
-
-@functools.cache
-def groups() -> list[str]:
-    return list(dict.fromkeys(scenario.group for scenario in load()))
+        raise Mismatch(f"{what}: {actual:.0f}{unit}, and must be {bounds[0]} to {bounds[1]}{unit}")

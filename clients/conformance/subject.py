@@ -39,7 +39,8 @@ class Subject:
 def environment(folder: pathlib.Path, more: dict[str, str]) -> dict[str, str]:
     """Nothing of the caller's that a client reads; its files go into the folder."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
-    return {**kept, "LANG": "C.UTF-8", "TERM": "xterm", "XDG_STATE_HOME": str(folder / "state"), **more}
+    made = {**kept, "LANG": "C.UTF-8", "TERM": "xterm", "XDG_STATE_HOME": str(folder / "state"), **more}
+    return {name: value for name, value in made.items() if value or name != "XDG_STATE_HOME"}
 
 
 class Driver:

@@ -84,7 +84,11 @@ class Judge:
             return told(lambda: scenarios.run(self._chosen[at], subject, self._quire, folder))
 
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            for scenario, wrong in zip(self._chosen, pool.map(one, range(len(self._chosen))), strict=True):
+            # Those that take long begin first.
+            order = sorted(range(len(self._chosen)), key=lambda at: "slow" not in self._chosen[at].about)
+            running = {at: pool.submit(one, at) for at in order}
+            for at, scenario in enumerate(self._chosen):
+                wrong = running[at].result()
                 good[scenario.group] += self._count(subject.language, f"{scenario.group}: {scenario.name}", wrong)
         count = collections.Counter(each.group for each in self._chosen)
         self._results[subject.language] = {group: f"{good[group]} of {count[group]}" for group in good}

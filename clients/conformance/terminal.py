@@ -11,6 +11,7 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Callable
 from typing import Any
 
 from matching import Mismatch, Values
@@ -57,11 +58,12 @@ class Screen:
         return found.end()
 
 
-def talk(program: str, about: dict[str, Any], values: Values, folder: pathlib.Path) -> None:
+def talk(program: str, about: dict[str, Any], values: Values, folder: pathlib.Path, asked: Callable[[str], bool]) -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    more = {name: values.fill(value) for name, value in about.get("env", {}).items()}
     words = [values.fill(word) for word in about["run"].split()]
-    process = subprocess.Popen([program, *words], cwd=folder, env=environment(folder, {}), stdin=slave, stdout=slave,
+    process = subprocess.Popen([program, *words], cwd=folder, env=environment(folder, more), stdin=slave, stdout=slave,
                                stderr=slave, start_new_session=True,
                                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
     os.close(slave)
@@ -71,6 +73,12 @@ def talk(program: str, about: dict[str, Any], values: Values, folder: pathlib.Pa
         for kind, text in about["dialog"]:
             if kind == "type":
                 os.write(master, values.fill(text).encode())
+            elif kind == "asked":
+                deadline = time.monotonic() + WAIT_SECONDS
+                while not asked(text):
+                    if time.monotonic() > deadline:
+                        raise Mismatch(f"the server was not asked {text}")
+                    screen.read(0.02)
             elif kind == "press":
                 os.write(master, KEYS[text])
             else:
@@ -88,7 +96,7 @@ def talk(program: str, about: dict[str, Any], values: Values, folder: pathlib.Pa
         process.wait()
         os.close(master)
     for line in about.get("history", []):
-        _kept(folder / "state" / "quire", line)
+        _kept(folder / about.get("kept_in", "state/quire"), line)
 
 
 def _pattern(text: str, values: Values) -> re.Pattern[str]:
