@@ -216,17 +216,11 @@ func (c *Client) Buy(ctx context.Context, id int32, opts ...BuyOption) (Purchase
 		option(&o)
 	}
 	if o.key == nil {
-		key := RandomKey()
-		o.key = &key
+		o.key = new(RandomKey())
 	}
-	if err := checkID(id); err != nil {
-		return Purchase{}, err
-	}
-	if bytes := len(*o.key); bytes < 1 || bytes > 64 {
-		return Purchase{}, argument("the idempotency key has %d bytes; it must have 1 to 64", bytes)
-	}
-	if o.quantity < 1 {
-		return Purchase{}, argument("quantity is %d; it must be a whole number from 1", o.quantity)
+	if bytes := len(*o.key); id < 1 || o.quantity < 1 || bytes < 1 || bytes > 64 {
+		return Purchase{}, argument(
+			"id, quantity and bytes of the key are %d, %d and %d; they must be from 1, from 1 and 1 to 64", id, o.quantity, bytes)
 	}
 	request := &pb.ItemNumberRequest{Id: id, Quantity: &o.quantity, IdempotencyKey: []byte(*o.key)}
 	var reply pb.BuyBookReply
@@ -244,15 +238,12 @@ func (c *Client) Buy(ctx context.Context, id int32, opts ...BuyOption) (Purchase
 }
 
 func outcome(reply *pb.BuyBookReply) Outcome {
-	switch {
+	outcomes := [...]Outcome{Unspecified, Bought, SoldOut, TooFew, NoSuchBook}
+	switch at := int(reply.Outcome); {
 	case reply.Success:
 		return Bought
-	case reply.Outcome == pb.BuyOutcome_BUY_OUTCOME_SOLD_OUT:
-		return SoldOut
-	case reply.Outcome == pb.BuyOutcome_BUY_OUTCOME_TOO_FEW:
-		return TooFew
-	case reply.Outcome == pb.BuyOutcome_BUY_OUTCOME_NO_SUCH_BOOK:
-		return NoSuchBook
+	case at < len(outcomes):
+		return outcomes[at]
 	}
 	return Unspecified
 }

@@ -28,6 +28,8 @@ func (builder) Build(cc balancer.ClientConn, _ balancer.BuildOptions) balancer.B
 
 // gRPC calls its methods and listeners one after the other.
 type roundRobin struct {
+	// What it does not need: the addresses never change.
+	balancer.Balancer
 	cc     balancer.ClientConn
 	places []*place
 }
@@ -38,7 +40,6 @@ type place struct {
 	state balancer.SubConnState
 }
 
-// The addresses never change, so this is called once.
 func (r *roundRobin) UpdateClientConnState(state balancer.ClientConnState) error {
 	for _, address := range state.ResolverState.Addresses {
 		p := &place{}
@@ -96,10 +97,6 @@ func (r *roundRobin) Close() {
 		p.conn.Shutdown()
 	}
 }
-
-func (r *roundRobin) ResolverError(error) {}
-
-func (r *roundRobin) UpdateSubConnState(balancer.SubConn, balancer.SubConnState) {}
 
 // The connections that are ready.
 type ring struct {

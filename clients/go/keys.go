@@ -84,90 +84,68 @@ func ExpectedVersion(version uint64) WriteOption {
 	return func(o *writeOptions) { o.expected = &version }
 }
 
-func writeOptionsOf(opts []WriteOption, takesTTL, takesVersion bool) (ttlMillis uint64, expected *uint64, err error) {
-	var o writeOptions
-	for _, option := range opts {
-		option(&o)
-	}
-	switch {
-	case o.ttl < 0:
-		return 0, nil, argument("the time to live is %v; it must not be negative", o.ttl)
-	case o.ttl != 0 && !takesTTL:
-		return 0, nil, argument("a deletion takes no time to live")
-	case o.expected != nil && !takesVersion:
-		return 0, nil, argument("this write takes no expected version; Update does")
-	}
-	return uint64((o.ttl + time.Millisecond - 1) / time.Millisecond), o.expected, nil
-}
-
 // Create makes an entry; the outcome is Exists if the key has one.
 func (c *Client) Create(ctx context.Context, key string, value []byte, opts ...WriteOption) (Write, error) {
-	ttl, _, err := writeOptionsOf(opts, true, false)
-	if err != nil {
-		return Write{}, err
-	}
-	request := &pb.CreateRequest{Key: []byte(key), Value: value, TimeToLiveMs: ttl, WantDetails: true}
-	reply := new(pb.CreateResponse)
-	err = c.call(ctx, write, pb.KeyValueService_Create_FullMethodName, request, reply)
-	return written(reply.Version, err)
+	request := &pb.CreateRequest{Key: []byte(key), Value: value, WantDetails: true}
+	return c.write(ctx, pb.KeyValueService_Create_FullMethodName, request, new(pb.CreateResponse), &request.TimeToLiveMs, nil, opts)
 }
 
 // Put makes an entry or replaces its value.
 func (c *Client) Put(ctx context.Context, key string, value []byte, opts ...WriteOption) (Write, error) {
-	ttl, _, err := writeOptionsOf(opts, true, false)
-	if err != nil {
-		return Write{}, err
-	}
-	request := &pb.PutRequest{Key: []byte(key), Value: value, TimeToLiveMs: ttl}
-	reply := new(pb.PutResponse)
-	err = c.call(ctx, write, pb.KeyRangeService_Put_FullMethodName, request, reply)
-	return written(reply.Version, err)
+	request := &pb.PutRequest{Key: []byte(key), Value: value}
+	return c.write(ctx, pb.KeyRangeService_Put_FullMethodName, request, new(pb.PutResponse), &request.TimeToLiveMs, nil, opts)
 }
 
 // Update replaces a value; the outcome is NoSuchKey if the key has none.
 func (c *Client) Update(ctx context.Context, key string, value []byte, opts ...WriteOption) (Write, error) {
-	ttl, expected, err := writeOptionsOf(opts, true, true)
-	if err != nil {
-		return Write{}, err
-	}
-	request := &pb.UpdateRequest{
-		Key: []byte(key), Value: value, TimeToLiveMs: ttl, ExpectedVersion: expected, WantDetails: true,
-	}
-	reply := new(pb.UpdateResponse)
-	err = c.call(ctx, write, pb.KeyValueService_Update_FullMethodName, request, reply)
-	return written(reply.Version, err)
+	r := &pb.UpdateRequest{Key: []byte(key), Value: value, WantDetails: true}
+	method := pb.KeyValueService_Update_FullMethodName
+	return c.write(ctx, method, r, new(pb.UpdateResponse), &r.TimeToLiveMs, &r.ExpectedVersion, opts)
 }
 
 // Delete removes an entry; the outcome is NoSuchKey if the key had none.
 func (c *Client) Delete(ctx context.Context, key string, opts ...WriteOption) (Write, error) {
-	_, expected, err := writeOptionsOf(opts, false, true)
-	if err != nil {
-		return Write{}, err
-	}
-	request := &pb.DeleteRequest{Key: []byte(key), ExpectedVersion: expected, WantDetails: true}
-	reply := new(pb.DeleteResponse)
-	err = c.call(ctx, write, pb.KeyValueService_Delete_FullMethodName, request, reply)
-	if err == nil && !reply.Deleted {
-		return Write{Outcome: NoSuchKey}, nil
-	}
-	return written(0, err)
+	request := &pb.DeleteRequest{Key: []byte(key), WantDetails: true}
+	method := pb.KeyValueService_Delete_FullMethodName
+	return c.write(ctx, method, request, new(pb.DeleteResponse), nil, &request.ExpectedVersion, opts)
 }
 
-// A write's answer; what the store decided is no error.
-func written(version uint64, err error) (Write, error) {
-	fault, ok := err.(*Error)
-	if !ok {
-		return Write{Outcome: Written, Version: version}, nil
+// Makes a write. The options go to the fields of the request that have them; what the store decides is no error.
+func (c *Client) write(
+	ctx context.Context, method string, request, reply any, ttl *uint64, expected **uint64, opts []WriteOption,
+) (Write, error) {
+	var o writeOptions
+	for _, option := range opts {
+		option(&o)
 	}
-	switch fault.Code {
-	case codes.AlreadyExists:
-		return Write{Outcome: Exists}, nil
-	case codes.NotFound:
-		return Write{Outcome: NoSuchKey}, nil
-	case codes.Aborted:
-		return Write{Outcome: AnotherVersion}, nil
+	if o.ttl < 0 || o.ttl > 0 && ttl == nil || o.expected != nil && expected == nil {
+		return Write{}, argument("a deletion takes no time to live, none is negative, and only updates and deletions expect a version")
 	}
-	return Write{}, fault
+	if ttl != nil {
+		*ttl = uint64((o.ttl + time.Millisecond - 1) / time.Millisecond)
+	}
+	if expected != nil {
+		*expected = o.expected
+	}
+	err := c.call(ctx, write, method, request, reply)
+	if fault, ok := err.(*Error); ok {
+		outcome, ok := map[codes.Code]WriteOutcome{
+			codes.AlreadyExists: Exists, codes.NotFound: NoSuchKey, codes.Aborted: AnotherVersion,
+		}[fault.Code]
+		if !ok {
+			return Write{}, err
+		}
+		return Write{Outcome: outcome}, nil
+	}
+	switch reply := reply.(type) {
+	case *pb.DeleteResponse:
+		if !reply.Deleted {
+			return Write{Outcome: NoSuchKey}, nil
+		}
+	case interface{ GetVersion() uint64 }:
+		return Write{Outcome: Written, Version: reply.GetVersion()}, nil
+	}
+	return Write{Outcome: Written}, nil
 }
 
 // Retrieve returns the entry of a key, or false if it has none.
@@ -193,11 +171,9 @@ func (c *Client) Scan(ctx context.Context, prefix string, keysOnly bool) iter.Se
 				yield(Entry{}, err)
 				return
 			}
-			for _, found := range reply.Entries {
-				if !yield(Entry{
-					Key: string(found.Key), Value: found.Value, Version: found.Version,
-					ExpiresIn: millis(found.GetTimeToLiveMs()), ValueLeftOut: found.ValueLeftOut,
-				}, nil) {
+			for _, e := range reply.Entries {
+				entry := Entry{string(e.Key), e.Value, e.Version, millis(e.GetTimeToLiveMs()), e.ValueLeftOut}
+				if !yield(entry, nil) {
 					return
 				}
 			}
@@ -217,14 +193,10 @@ func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[Event, erro
 	})
 	kinds := [...]EventKind{UnknownEvent, Started, Put, Deleted, Expired}
 	return func(yield func(Event, error) bool) {
-		for told, err := range events {
-			kind := UnknownEvent
-			if at := int(told.GetKind()); at < len(kinds) {
-				kind = kinds[at]
-			}
-			event := Event{
-				Kind: kind, Key: string(told.GetKey()), Value: told.GetValue(), Version: told.GetVersion(),
-				ValueLeftOut: told.GetValueLeftOut(),
+		for e, err := range events {
+			event := Event{UnknownEvent, string(e.GetKey()), e.GetValue(), e.GetVersion(), e.GetValueLeftOut()}
+			if at := int(e.GetKind()); at < len(kinds) {
+				event.Kind = kinds[at]
 			}
 			if !yield(event, err) {
 				return

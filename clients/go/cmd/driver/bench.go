@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -20,86 +18,62 @@ import (
 
 const benchBook = 53477
 
+type measured struct {
+	call     *string
+	inFlight *int
+	seconds  *float64
+	isBare   *bool
+}
+
 // Calls for some time and prints what that took, through the library or through the generated stub alone.
-func bench(args []string) error {
-	if len(args) < 2 {
-		return errors.New("name the address: driver bench ADDRESS [FLAGS]")
-	}
-	address := args[1]
-	flags := flag.NewFlagSet("driver bench", flag.ExitOnError)
-	call := flags.String("call", "lookup", "lookup or buy")
-	inFlight := flags.Int("in-flight", 1, "calls at once")
-	seconds := flags.Float64("seconds", 5, "how long to call")
-	isBare := flags.Bool("bare", false, "use the generated stub alone")
-	if err := flags.Parse(args[2:]); err != nil {
-		return err
-	}
-	once, err := caller(address, *call, *isBare)
+func (m *measured) bench(client *quire.Client, address string) error {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
-	// The first call connects, before the clock starts.
-	if err := once(); err != nil {
+	stub := pb.NewBookStoreClient(conn)
+	once := func() (err error) {
+		switch *m.call {
+		case "buy":
+			_, err = client.Buy(context.Background(), benchBook)
+		default:
+			_, err = client.Lookup(context.Background(), benchBook)
+		}
 		return err
 	}
+	if *m.isBare {
+		once = func() (err error) {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			switch request := (&pb.ItemNumberRequest{Id: benchBook}); *m.call {
+			case "buy":
+				request.IdempotencyKey = []byte(quire.RandomKey())
+				_, err = stub.Buy(ctx, request)
+			default:
+				_, err = stub.Lookup(ctx, request)
+			}
+			return err
+		}
+	}
+	// The first call connects, before the clock starts.
+	fatal(once())
 	var calls atomic.Int64
-	var failed atomic.Pointer[error]
 	var running sync.WaitGroup
 	start, cpu := time.Now(), cpuTime()
-	end := start.Add(time.Duration(*seconds * float64(time.Second)))
-	for range *inFlight {
+	end := start.Add(time.Duration(*m.seconds * float64(time.Second)))
+	for range *m.inFlight {
 		running.Go(func() {
-			for time.Now().Before(end) && failed.Load() == nil {
-				if err := once(); err != nil {
-					failed.Store(&err)
-				}
+			for time.Now().Before(end) {
+				fatal(once())
 				calls.Add(1)
 			}
 		})
 	}
 	running.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
+	used, took := cpuTime()-cpu, time.Since(start)
 	return json.NewEncoder(os.Stdout).Encode(fields{
-		"calls": calls.Load(), "cpu_seconds": (cpuTime() - cpu).Seconds(), "seconds": time.Since(start).Seconds(),
+		"calls": calls.Load(), "cpu_seconds": used.Seconds(), "seconds": took.Seconds(),
 	})
-}
-
-func caller(address, call string, isBare bool) (func() error, error) {
-	if !isBare {
-		client, err := quire.New(address)
-		if err != nil {
-			return nil, err
-		}
-		if call == "buy" {
-			return func() error {
-				_, err := client.Buy(context.Background(), benchBook)
-				return err
-			}, nil
-		}
-		return func() error {
-			_, err := client.Lookup(context.Background(), benchBook)
-			return err
-		}, nil
-	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, err
-	}
-	stub := pb.NewBookStoreClient(conn)
-	return func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		request := &pb.ItemNumberRequest{Id: benchBook}
-		if call == "buy" {
-			request.IdempotencyKey = []byte(quire.RandomKey())
-			_, err := stub.Buy(ctx, request)
-			return err
-		}
-		_, err := stub.Lookup(ctx, request)
-		return err
-	}, nil
 }
 
 // User and system time of this process.

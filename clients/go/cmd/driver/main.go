@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -27,7 +26,7 @@ type fields = map[string]any
 type request struct {
 	N               any
 	Call            string
-	TimeoutMS       *int64 `json:"timeout_ms"`
+	TimeoutMS       int64 `json:"timeout_ms"`
 	Topic           string
 	PageSize        int32 `json:"page_size"`
 	Near            string
@@ -35,7 +34,7 @@ type request struct {
 	Quantity        *int32
 	Key             *string
 	Value           []byte
-	TTL             *int64  `json:"ttl_ms"`
+	TTL             int64   `json:"ttl_ms"`
 	ExpectedVersion *uint64 `json:"expected_version"`
 	Prefix          []byte
 	KeysOnly        bool `json:"keys_only"`
@@ -48,62 +47,49 @@ type request struct {
 }
 
 func main() {
-	run := serve
-	if len(os.Args) > 1 && os.Args[1] == "bench" {
-		run = bench
-	}
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "driver:", err)
-		os.Exit(2)
-	}
-}
-
-func serve(args []string) error {
-	if len(args) == 0 {
-		return errors.New("name the address: driver ADDRESS[,ADDRESS…] [FLAGS]")
-	}
 	flags := flag.NewFlagSet("driver", flag.ExitOnError)
 	token := flags.String("token", "", "token to send with every call")
 	ca := flags.String("ca", "", "certificates in PEM to trust; makes the client speak TLS")
 	certificate := flags.String("certificate", "", "certificate in PEM to show")
 	keyFile := flags.String("key-file", "", "private key of the certificate")
 	retries := flags.Int("retries", 3, "how often a call is sent again")
-	if err := flags.Parse(args[1:]); err != nil {
-		return err
+	load := measured{
+		call:     flags.String("call", "lookup", "bench: lookup or buy"),
+		inFlight: flags.Int("in-flight", 1, "bench: calls at once"),
+		seconds:  flags.Float64("seconds", 5, "bench: how long to call"),
+		isBare:   flags.Bool("bare", false, "bench: use the generated stub alone"),
 	}
-	addresses, isTLS, err := connect.Addresses(args[0])
-	if err != nil {
-		return err
+	words := os.Args[1:]
+	isBench := len(words) > 0 && words[0] == "bench"
+	if isBench {
+		words = words[1:]
 	}
+	if len(words) == 0 {
+		fatal(errors.New("name the address: driver [bench] ADDRESS[,ADDRESS…] [FLAGS]"))
+	}
+	// A wrong flag ends the program.
+	_ = flags.Parse(words[1:])
+	addresses, isTLS, err := connect.Addresses(words[0])
+	fatal(err)
 	options := []quire.Option{quire.WithToken(*token), quire.WithRetries(*retries)}
 	if isTLS || *ca != "" {
 		config, err := connect.TLS(*ca, *certificate, *keyFile)
-		if err != nil {
-			return err
-		}
+		fatal(err)
 		options = append(options, quire.WithTLS(config))
 	}
 	client, err := quire.New(addresses, options...)
-	if err != nil {
-		return err
+	fatal(err)
+	if isBench {
+		fatal(load.bench(client, addresses))
+		return
 	}
-	defer client.Close()
-	driver := &driver{client: client, token: *token}
-	places := make(chan struct{}, inFlightMax)
-	var running sync.WaitGroup
-	defer running.Wait()
-	for requests := json.NewDecoder(os.Stdin); ; {
-		asked := new(request)
-		if err := requests.Decode(asked); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		places <- struct{}{}
-		running.Go(func() {
-			driver.answer(asked)
-			<-places
-		})
+	fatal((&driver{client: client, token: *token}).serve(os.Stdin))
+}
+
+func fatal(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "driver:", err)
+		os.Exit(2)
 	}
 }
 
@@ -113,25 +99,38 @@ type driver struct {
 	output sync.Mutex
 }
 
+func (d *driver) serve(input io.Reader) error {
+	places := make(chan struct{}, inFlightMax)
+	var running sync.WaitGroup
+	defer running.Wait()
+	for requests := json.NewDecoder(input); ; {
+		asked := new(request)
+		if err := requests.Decode(asked); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		places <- struct{}{}
+		running.Go(func() {
+			d.answer(asked)
+			<-places
+		})
+	}
+}
+
 func (d *driver) write(n any, answer fields) {
 	answer["n"] = n
-	line := new(bytes.Buffer)
-	encoder := json.NewEncoder(line)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(answer); err != nil {
-		panic(err)
-	}
 	d.output.Lock()
 	defer d.output.Unlock()
 	// Without a reader there is no one to tell.
-	_, _ = os.Stdout.Write(line.Bytes())
+	_ = json.NewEncoder(os.Stdout).Encode(answer)
 }
 
 func (d *driver) answer(asked *request) {
 	ctx := context.Background()
-	if asked.TimeoutMS != nil {
+	if asked.TimeoutMS > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(*asked.TimeoutMS)*time.Millisecond)
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(asked.TimeoutMS)*time.Millisecond)
 		defer cancel()
 	}
 	answer, err := d.call(ctx, asked)
@@ -147,106 +146,96 @@ func (d *driver) answer(asked *request) {
 }
 
 func (d *driver) call(ctx context.Context, asked *request) (fields, error) {
+	client := d.client
 	switch asked.Call {
 	case "ping":
-		message, err := d.client.Ping(ctx)
-		return fields{"message": message}, err
+		return as[string]("message")(client.Ping(ctx))
 	case "search":
-		books := d.client.Search(ctx, asked.Topic, asked.PageSize)
-		ids, err := collect(books, 0, func(b quire.Book) int32 { return b.ID })
-		return fields{"ids": ids}, err
+		books := client.Search(ctx, asked.Topic, asked.PageSize)
+		return collect("ids", books, 0, func(b quire.Book) any { return b.ID })
 	case "topics":
-		names, err := collect(d.client.Topics(ctx, asked.Near), 0, func(t quire.Topic) string { return t.Name })
-		return fields{"names": names}, err
+		return collect("names", client.Topics(ctx, asked.Near), 0, func(t quire.Topic) any { return t.Name })
 	case "lookup":
-		found, err := d.client.Lookup(ctx, asked.ID)
+		found, err := client.Lookup(ctx, asked.ID)
 		if found.Book == nil {
 			return fields{"book": nil}, err
 		}
 		return fields{"book": connect.BookJSON(*found.Book)}, err
 	case "buy":
-		return d.buy(ctx, asked)
+		options := []quire.BuyOption{}
+		if asked.Quantity != nil {
+			options = append(options, quire.Quantity(*asked.Quantity))
+		}
+		if asked.Key != nil {
+			options = append(options, quire.Key(*asked.Key))
+		}
+		purchase, err := client.Buy(ctx, asked.ID, options...)
+		answer := fields{"outcome": purchase.Outcome, "key": purchase.Key, "replayed": purchase.Replayed}
+		if purchase.Outcome == quire.Bought {
+			answer["number"] = purchase.Number
+		}
+		if purchase.StockLeft != nil {
+			answer["stock_left"] = *purchase.StockLeft
+		}
+		return answer, err
+	case "scan":
+		values := [][]byte{}
+		keys, err := collect("keys", client.Scan(ctx, string(asked.Prefix), asked.KeysOnly), 0, func(e quire.Entry) any {
+			values = append(values, append([]byte{}, e.Value...))
+			return []byte(e.Key)
+		})
+		if !asked.KeysOnly {
+			keys["values"] = values
+		}
+		return keys, err
+	case "watch":
+		return d.watch(ctx, asked)
 	case "list", "restock", "update_price", "log", "tail_log":
 		return d.operate(ctx, asked)
 	}
 	return d.keep(ctx, asked)
 }
 
-func (d *driver) buy(ctx context.Context, asked *request) (fields, error) {
-	var options []quire.BuyOption
-	if asked.Quantity != nil {
-		options = append(options, quire.Quantity(*asked.Quantity))
-	}
-	if asked.Key != nil {
-		options = append(options, quire.Key(*asked.Key))
-	}
-	purchase, err := d.client.Buy(ctx, asked.ID, options...)
-	answer := fields{"outcome": purchase.Outcome, "key": purchase.Key, "replayed": purchase.Replayed}
-	if purchase.Outcome == quire.Bought {
-		answer["number"] = purchase.Number
-	}
-	if purchase.StockLeft != nil {
-		answer["stock_left"] = *purchase.StockLeft
-	}
-	return answer, err
-}
-
-// The key-value store's calls.
+// The calls for one key of the key-value store.
 func (d *driver) keep(ctx context.Context, asked *request) (fields, error) {
-	var key []byte
+	var text string
 	if asked.Key != nil {
-		var err error
-		if key, err = base64.StdEncoding.DecodeString(*asked.Key); err != nil {
-			return nil, fmt.Errorf("key is %q; it must be base64", *asked.Key)
-		}
+		text = *asked.Key
 	}
-	var options []quire.WriteOption
-	if asked.TTL != nil {
-		options = append(options, quire.TTL(time.Duration(*asked.TTL)*time.Millisecond))
+	bytes, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("key is %q; it must be base64", text)
 	}
+	key, options := string(bytes), []quire.WriteOption{quire.TTL(time.Duration(asked.TTL) * time.Millisecond)}
 	if asked.ExpectedVersion != nil {
 		options = append(options, quire.ExpectedVersion(*asked.ExpectedVersion))
 	}
+	var write quire.Write
 	switch asked.Call {
 	case "create":
-		return written(d.client.Create(ctx, string(key), asked.Value, options...))
+		write, err = d.client.Create(ctx, key, asked.Value, options...)
 	case "put":
-		return written(d.client.Put(ctx, string(key), asked.Value, options...))
+		write, err = d.client.Put(ctx, key, asked.Value, options...)
 	case "update":
-		return written(d.client.Update(ctx, string(key), asked.Value, options...))
+		write, err = d.client.Update(ctx, key, asked.Value, options...)
 	case "delete":
-		write, err := d.client.Delete(ctx, string(key), options...)
-		if write.Outcome == quire.AnotherVersion {
-			return fields{"outcome": write.Outcome}, err
+		write, err = d.client.Delete(ctx, key, options...)
+		if write.Outcome != quire.AnotherVersion {
+			return fields{"deleted": write.Outcome == quire.Written}, err
 		}
-		return fields{"deleted": write.Outcome == quire.Written}, err
 	case "retrieve":
-		entry, ok, err := d.client.Retrieve(ctx, string(key))
+		entry, ok, err := d.client.Retrieve(ctx, key)
 		if !ok {
-			return fields{"outcome": "no_such_key"}, err
+			return fields{"outcome": quire.NoSuchKey}, err
 		}
-		answer := fields{"value": present(entry.Value), "version": entry.Version}
+		answer := fields{"value": append([]byte{}, entry.Value...), "version": entry.Version}
 		if entry.ExpiresIn > 0 {
 			answer["ttl_ms"] = entry.ExpiresIn.Milliseconds()
 		}
-		return answer, nil
-	case "scan":
-		values := [][]byte{}
-		keys, err := collect(d.client.Scan(ctx, string(asked.Prefix), asked.KeysOnly), 0, func(e quire.Entry) []byte {
-			values = append(values, present(e.Value))
-			return []byte(e.Key)
-		})
-		if asked.KeysOnly {
-			return fields{"keys": keys}, err
-		}
-		return fields{"keys": keys, "values": values}, err
-	case "watch":
-		return d.watch(ctx, asked)
+		return answer, err
+	default:
+		return nil, fmt.Errorf("there is no call %q", asked.Call)
 	}
-	return nil, fmt.Errorf("there is no call %q", asked.Call)
-}
-
-func written(write quire.Write, err error) (fields, error) {
 	if write.Outcome == quire.Written {
 		return fields{"version": write.Version}, err
 	}
@@ -276,14 +265,12 @@ func (d *driver) operate(ctx context.Context, asked *request) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	number := func(e quire.LogEntry) int64 { return e.Number }
+	number := func(e quire.LogEntry) any { return e.Number }
 	switch asked.Call {
 	case "list":
-		ids, err := collect(operator.List(ctx), 0, func(b quire.Book) int32 { return b.ID })
-		return fields{"ids": ids}, err
+		return collect("ids", operator.List(ctx), 0, func(b quire.Book) any { return b.ID })
 	case "restock":
-		raised, err := operator.Restock(ctx, asked.Amount)
-		return fields{"raised": raised}, err
+		return as[int64]("raised")(operator.Restock(ctx, asked.Amount))
 	case "update_price":
 		change, ok, err := operator.UpdatePrice(ctx, asked.ID, asked.Cents)
 		if !ok {
@@ -291,30 +278,30 @@ func (d *driver) operate(ctx context.Context, asked *request) (fields, error) {
 		}
 		return fields{"before": change.Before, "after": change.After}, err
 	case "log":
-		numbers, err := collect(operator.Log(ctx), asked.Limit, number)
-		return fields{"numbers": numbers}, err
+		return collect("numbers", operator.Log(ctx), asked.Limit, number)
 	}
 	after := int64(-1)
 	if asked.After != nil {
 		after = *asked.After
 	}
-	numbers, err := collect(operator.TailLog(ctx, after), asked.Entries, number)
-	return fields{"numbers": numbers}, err
+	return collect("numbers", operator.TailLog(ctx, after), asked.Entries, number)
 }
 
-// A field of the items; of the first `most` unless that is 0.
-func collect[T, F any](items iter.Seq2[T, error], most int, field func(T) F) ([]F, error) {
-	found := []F{}
+// An answer of one field.
+func as[T any](name string) func(T, error) (fields, error) {
+	return func(value T, err error) (fields, error) { return fields{name: value}, err }
+}
+
+// An answer with a field of each item; of the first `most` unless that is 0.
+func collect[T any](name string, items iter.Seq2[T, error], most int, field func(T) any) (fields, error) {
+	found := []any{}
 	for item, err := range items {
 		if err != nil {
-			return nil, err
+			return fields{}, err
 		}
 		if found = append(found, field(item)); len(found) == most {
 			break
 		}
 	}
-	return found, nil
+	return fields{name: found}, nil
 }
-
-// An empty value is no null in JSON.
-func present(value []byte) []byte { return append([]byte{}, value...) }

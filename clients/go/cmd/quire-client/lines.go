@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -29,31 +29,24 @@ const (
 	giveUp = 0x1e
 )
 
-// Where commands come from. A line that cannot be one has a reason; ok is false at the end.
-type lines interface {
-	next() (line string, reason error, ok bool)
-}
-
 // Lines of a pipe or a file.
 type pipe struct{ input *bufio.Reader }
 
-func newPipe(input io.Reader) *pipe { return &pipe{bufio.NewReaderSize(input, lineBytesMax+1)} }
-
-func (p *pipe) next() (string, error, bool) {
+func (p *pipe) next() (string, error) {
 	line, err := p.input.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = p.input.ReadSlice('\n')
-		}
-		return "", fmt.Errorf("a line is longer than %d bytes; it must be one command", lineBytesMax), true
+	isLong := err == bufio.ErrBufferFull
+	for err == bufio.ErrBufferFull {
+		_, err = p.input.ReadSlice('\n')
 	}
-	if len(line) == 0 {
-		return "", nil, false
+	switch {
+	case isLong:
+		return "", fmt.Errorf("a line is longer than %d bytes; it must be one command", lineBytesMax)
+	case len(line) == 0:
+		return "", io.EOF
+	case !utf8.Valid(line):
+		return "", errors.New("a line is not UTF-8; it must be one command")
 	}
-	if !utf8.Valid(line) {
-		return "", errors.New("a line is not UTF-8; it must be one command"), true
-	}
-	return string(line), nil, true
+	return string(line), nil
 }
 
 // A prompt on a terminal, with history and completion.
@@ -90,12 +83,12 @@ func (p *prompt) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-func (p *prompt) next() (string, error, bool) {
+func (p *prompt) next() (string, error) {
 	// Raw only while a line is typed, so that Ctrl-C interrupts a command.
 	input := int(os.Stdin.Fd())
 	before, err := term.MakeRaw(input)
 	if err != nil {
-		return "", nil, false
+		return "", io.EOF
 	}
 	if columns, rows, err := term.GetSize(input); err == nil && columns > 0 {
 		_ = p.terminal.SetSize(columns, rows)
@@ -104,8 +97,9 @@ func (p *prompt) next() (string, error, bool) {
 	_ = term.Restore(input, before)
 	if err != nil {
 		fmt.Println()
+		return "", io.EOF
 	}
-	return line, nil, err == nil
+	return line, nil
 }
 
 // Ctrl-C gives up a typed line and leaves at an empty one; Tab completes.
@@ -120,7 +114,7 @@ func (p *prompt) complete(line string, at int, key rune) (string, int, bool) {
 	if key != '\t' {
 		return "", 0, false
 	}
-	head, typed, found := p.seen.candidates(line[:at])
+	head, found := p.seen.candidates(line[:at])
 	if len(found) == 0 {
 		return line, at, true
 	}
@@ -131,7 +125,7 @@ func (p *prompt) complete(line string, at int, key rune) (string, int, bool) {
 			common = common[:len(common)-last]
 		}
 	}
-	if len(found) > 1 && common == typed {
+	if len(found) > 1 && head+common == line[:at] {
 		_, _ = fmt.Fprintln(p.terminal, strings.Join(found, "  "))
 	}
 	return head + common + line[at:], len(head) + len(common), true
@@ -155,21 +149,15 @@ func (s *seen) book(book quire.Book) {
 	}
 }
 
-// What can stand in place of the last part of a line, `typed`, behind its head.
-func (s *seen) candidates(line string) (head, typed string, found []string) {
-	typed = line
-	known := map[string]bool{}
-	if end := strings.IndexFunc(line, unicode.IsSpace); end < 0 {
+// What can stand behind the head of a line, in place of its last part.
+func (s *seen) candidates(line string) (head string, found []string) {
+	command, _, isArgument := strings.Cut(line, " ")
+	known := map[string]map[string]bool{"search": s.topics, "topics": s.topics, "lookup": s.ids, "buy": s.ids}[command]
+	typed := strings.TrimLeft(strings.TrimPrefix(line, command), " ")
+	if !isArgument {
+		known, typed = map[string]bool{}, line
 		for _, command := range commands {
 			known[command.name] = true
-		}
-	} else {
-		typed = strings.TrimLeftFunc(line[end:], unicode.IsSpace)
-		switch line[:end] {
-		case "search", "topics":
-			known = s.topics
-		case "lookup", "buy":
-			known = s.ids
 		}
 	}
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {
@@ -177,7 +165,7 @@ func (s *seen) candidates(line string) (head, typed string, found []string) {
 			found = append(found, candidate)
 		}
 	}
-	return line[:len(line)-len(typed)], typed, found
+	return line[:len(line)-len(typed)], found
 }
 
 // Earlier lines, the latest last; kept in a file, if there can be one.
@@ -187,37 +175,27 @@ type history struct {
 }
 
 func openHistory() *history {
-	folder := os.Getenv("XDG_STATE_HOME")
-	if home, err := os.UserHomeDir(); folder == "" && err == nil {
-		folder = filepath.Join(home, ".local", "state")
-	}
-	folder = filepath.Join(folder, "quire")
+	home, _ := os.UserHomeDir()
+	folder := filepath.Join(cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(home, ".local", "state")), "quire")
 	path := filepath.Join(folder, "quire-client_history")
 	h := new(history)
-	if text, err := os.ReadFile(path); err == nil {
-		kept := slices.Collect(strings.Lines(string(text)))
-		for _, line := range kept[max(0, len(kept)-historyMax):] {
-			h.lines = append(h.lines, strings.TrimSuffix(line, "\n"))
-		}
-		if len(kept) > 2*historyMax {
-			_ = os.WriteFile(path, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600)
-		}
-	}
+	// Without a file the lines of this run are kept.
+	text, _ := os.ReadFile(path)
+	lines := slices.Collect(strings.Lines(string(text)))
+	lines = lines[max(0, len(lines)-historyMax):]
 	_ = os.MkdirAll(folder, 0o700)
-	if file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil && file.Chmod(0o600) == nil {
-		h.file = file
+	_ = os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600)
+	for _, line := range lines {
+		h.lines = append(h.lines, strings.TrimSpace(line))
 	}
+	h.file, _ = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
 	return h
 }
 
 func (h *history) Add(line string) {
 	isRepeated := len(h.lines) > 0 && h.lines[len(h.lines)-1] == line
-	if strings.TrimSpace(line) == "" || len(line) > historyBytesMax || isRepeated {
-		return
-	}
-	h.lines = append(h.lines[max(0, len(h.lines)-historyMax+1):], line)
-	if h.file != nil {
-		// History is a convenience.
+	if strings.TrimSpace(line) != "" && len(line) <= historyBytesMax && !isRepeated {
+		h.lines = append(h.lines[max(0, len(h.lines)-historyMax+1):], line)
 		_, _ = h.file.WriteString(line + "\n")
 	}
 }

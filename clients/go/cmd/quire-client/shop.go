@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,21 +38,23 @@ func isCommand(word string) bool {
 // The store as the commands see it.
 type shop struct {
 	client  *quire.Client
-	flags   *flags
+	flags   flags
+	timeout time.Duration
 	address string
 	seen    *seen
 }
 
 // What came of a command. Its text is ready for a terminal.
 type answer struct {
-	code            int
-	text            string
-	json            map[string]any
-	isFault, leaves bool
+	code    int
+	text    string
+	json    map[string]any
+	isFault bool
 }
 
 type command func(context.Context, *shop) answer
 
+// The command that words make; nil if it is to leave. An error says what is wrong with them.
 func understood(words []string) (command, error) {
 	name, count := words[0], len(words)-1
 	rest := strings.Join(words[1:], " ")
@@ -62,20 +65,23 @@ func understood(words []string) (command, error) {
 		return func(ctx context.Context, s *shop) answer { return s.topics(ctx, rest) }, nil
 	case name == "search" && count > 0:
 		return func(ctx context.Context, s *shop) answer { return s.search(ctx, rest) }, nil
-	case name == "lookup" && count == 1:
-		id, err := bookID(words[1])
-		return func(ctx context.Context, s *shop) answer { return s.lookup(ctx, id) }, err
-	case name == "buy" && (count == 1 || count == 2):
-		id, err := bookID(words[1])
-		quantity := int32(1)
-		if err == nil && count == 2 {
-			quantity, err = copies(words[2])
+	case name == "lookup" && count == 1, name == "buy" && (count == 1 || count == 2):
+		id, ok := whole(words[1])
+		if !ok || id < 1 {
+			return nil, fmt.Errorf("id is %s; it must be a whole number from 1 to 2147483647", words[1])
 		}
-		return func(ctx context.Context, s *shop) answer { return s.buy(ctx, id, quantity) }, err
+		if name == "lookup" {
+			return func(ctx context.Context, s *shop) answer { return s.lookup(ctx, id) }, nil
+		}
+		quantity, ok := whole(append(words, "1")[2])
+		if !ok || quantity < 1 {
+			return nil, fmt.Errorf("quantity is '%s'; it must be a whole number from 1", words[2])
+		}
+		return func(ctx context.Context, s *shop) answer { return s.buy(ctx, id, quantity) }, nil
 	case (name == "help" || name == "?") && count == 0:
 		return func(context.Context, *shop) answer { return answer{text: listed()} }, nil
 	case (name == "exit" || name == "quit") && count == 0:
-		return func(context.Context, *shop) answer { return answer{leaves: true} }, nil
+		return nil, nil
 	}
 	known := map[string]string{"?": "help", "quit": "exit"}
 	for _, command := range commands {
@@ -84,22 +90,6 @@ func understood(words []string) (command, error) {
 		}
 	}
 	return nil, fmt.Errorf("there is no command '%s'; help lists them", name)
-}
-
-func bookID(text string) (int32, error) {
-	id, ok := whole(text)
-	if !ok || id < 1 {
-		return 0, fmt.Errorf("id is %s; it must be a whole number from 1 to 2147483647", text)
-	}
-	return id, nil
-}
-
-func copies(text string) (int32, error) {
-	quantity, ok := whole(text)
-	if !ok || quantity < 1 {
-		return 0, fmt.Errorf("quantity is '%s'; it must be a whole number from 1", text)
-	}
-	return quantity, nil
 }
 
 func listed() string {
@@ -156,26 +146,20 @@ func (s *shop) search(ctx context.Context, topic string) answer {
 	text := bookTable(books)
 	if len(books) == 0 {
 		text = escaped(last.Message)
-		if near := s.near(ctx, topic); len(near) > 0 {
-			said["near"] = near
-			text += "; near it: '" + escaped(near[0]) + "'"
-			for _, name := range near[1:] {
-				text += ", '" + escaped(name) + "'"
+		var names []string
+		for near, err := range s.client.Topics(ctx, topic) {
+			// A server that cannot say names none.
+			if err != nil || topic == "" {
+				break
 			}
+			names = append(names, near.Name)
+		}
+		if len(names) > 0 {
+			said["near"] = names
+			text += "; near it: '" + escaped(strings.Join(names, "', '")) + "'"
 		}
 	}
 	return answer{code: success(last.Success), text: text, json: said}
-}
-
-// The topics near one without books; none if the server cannot say.
-func (s *shop) near(ctx context.Context, topic string) (names []string) {
-	for near, err := range s.client.Topics(ctx, topic) {
-		if err != nil || topic == "" {
-			return nil
-		}
-		names = append(names, near.Name)
-	}
-	return names
 }
 
 func (s *shop) lookup(ctx context.Context, id int32) answer {
@@ -193,10 +177,7 @@ func (s *shop) lookup(ctx context.Context, id int32) answer {
 }
 
 func (s *shop) buy(ctx context.Context, id, quantity int32) answer {
-	key := quire.RandomKey()
-	if s.flags.key != nil {
-		key = *s.flags.key
-	}
+	key := cmp.Or(strings.ToValidUTF8(s.flags["--key"], "\ufffd"), quire.RandomKey())
 	purchase, err := s.client.Buy(ctx, id, quire.Quantity(quantity), quire.Key(key))
 	if err != nil {
 		failed := s.fault(err)
@@ -228,13 +209,12 @@ func (s *shop) buy(ctx context.Context, id, quantity int32) answer {
 // The outcome is not known: says how to ask again.
 func (s *shop) unknown(purchase quire.Purchase, id, quantity int32) answer {
 	words := []string{program, "--key", purchase.Key}
-	if s.flags.json {
+	if s.flags.has("--json") {
 		words = append(words, "--json")
 	}
-	files := [...][2]string{{"--ca", s.flags.ca}, {"--certificate", s.flags.certificate}, {"--key-file", s.flags.keyFile}}
-	for _, file := range files {
-		if file[1] != "" {
-			words = append(words, file[0], file[1])
+	for _, name := range []string{"--ca", "--certificate", "--key-file"} {
+		if s.flags.has(name) {
+			words = append(words, name, s.flags[name])
 		}
 	}
 	words = append(words, s.address, "buy", strconv.Itoa(int(id)))

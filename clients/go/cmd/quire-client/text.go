@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -94,30 +95,27 @@ type column struct {
 
 // Rows below heads, numbers to the right.
 func table(columns []column, rows [][]string) string {
-	widths := make([]int, len(columns))
-	heads := make([]string, len(columns))
+	heads, widths, lines := make([]string, len(columns)), make([]int, len(columns)), []string{}
 	for at, column := range columns {
 		heads[at] = column.head
 	}
-	rows = append([][]string{heads}, rows...)
+	rows = slices.Insert(rows, 0, heads)
 	for _, row := range rows {
 		for at := range row {
 			row[at] = escaped(row[at])
 			widths[at] = max(widths[at], columnsOf(row[at]))
 		}
 	}
-	lines := make([]string, 0, len(rows))
 	for _, row := range rows {
-		var line strings.Builder
 		for at, cell := range row {
 			blanks := strings.Repeat(" ", widths[at]-columnsOf(cell))
 			if columns[at].isNumber {
-				line.WriteString(blanks + cell + "  ")
+				row[at] = blanks + cell
 			} else {
-				line.WriteString(cell + blanks + "  ")
+				row[at] = cell + blanks
 			}
 		}
-		lines = append(lines, strings.TrimRight(line.String(), " "))
+		lines = append(lines, strings.TrimRight(strings.Join(row, "  "), " "))
 	}
 	return strings.Join(lines, "\n")
 }

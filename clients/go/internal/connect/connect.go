@@ -2,6 +2,7 @@
 package connect
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -15,31 +16,26 @@ import (
 
 // TLS reads the certificates to trust and, if they are named, a client certificate and its key.
 func TLS(ca, certificate, keyFile string) (*tls.Config, error) {
-	trusted, err := os.ReadFile(ca)
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	if err != nil || !config.RootCAs.AppendCertsFromPEM(trusted) {
-		return nil, cannotRead(ca)
+	// A file that cannot be read has no certificates either.
+	trusted, _ := os.ReadFile(ca)
+	if !config.RootCAs.AppendCertsFromPEM(trusted) {
+		return nil, fmt.Errorf("cannot read %s", ca)
 	}
 	if certificate == "" {
 		return config, nil
 	}
-	own, err := os.ReadFile(certificate)
-	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(own) {
-		return nil, cannotRead(certificate)
+	own, _ := os.ReadFile(certificate)
+	if !x509.NewCertPool().AppendCertsFromPEM(own) {
+		return nil, fmt.Errorf("cannot read %s", certificate)
 	}
-	key, err := os.ReadFile(keyFile)
-	if err != nil {
-		return nil, cannotRead(keyFile)
-	}
-	pair, err := tls.X509KeyPair(own, key)
-	if err != nil {
-		return nil, cannotRead(keyFile)
-	}
+	pair, err := tls.LoadX509KeyPair(certificate, keyFile)
 	config.Certificates = []tls.Certificate{pair}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s", keyFile)
+	}
 	return config, nil
 }
-
-func cannotRead(file string) error { return fmt.Errorf("cannot read %s", file) }
 
 // PortUsual is the server's port if none is said.
 const PortUsual = "10086"
@@ -49,48 +45,47 @@ const PortUsual = "10086"
 func Addresses(text string) (addresses string, isTLS bool, err error) {
 	parts := strings.Split(text, ",")
 	for at, part := range parts {
-		scheme, rest, ok := strings.Cut(part, "://")
-		if !ok {
+		scheme, rest, hasScheme := strings.Cut(part, "://")
+		if !hasScheme {
 			scheme, rest = "http", part
 		}
-		address, want := address(scheme, rest)
+		address, want := address(part, scheme, rest, hasScheme)
 		if want == "" && at > 0 && isTLS != (scheme == "https") {
-			want = "of one kind: http:// throughout, or https://"
+			want = "of one kind with the others: http:// throughout, or https://"
 		}
 		if want != "" {
-			return "", false, fmt.Errorf("'%s' is no address; it must be %s", text, want)
+			return "", false, fmt.Errorf("'%s' is no address; it must be %s", part, want)
 		}
 		parts[at], isTLS = address, scheme == "https"
 	}
 	return strings.Join(parts, ","), isTLS, nil
 }
 
-// Reads an address behind its scheme; `want` is what would be right if it is none.
-func address(scheme, rest string) (address, want string) {
-	const usual = "HOST:PORT, as 127.0.0.1:" + PortUsual + " or [::1]:" + PortUsual
+// Reads one address; `want` is what would be right if it is none.
+func address(text, scheme, rest string, hasScheme bool) (address, want string) {
 	if scheme != "http" && scheme != "https" {
 		return "", "http://" + rest + " or https://" + rest
 	}
+	if hasScheme {
+		rest = strings.TrimSuffix(rest, "/")
+	}
 	if before, _, ok := strings.Cut(rest, "/"); ok {
-		return "", "without a path: " + before
+		return "", "without a path: " + text[:strings.Index(text, rest)] + before
 	}
 	host, port := rest, PortUsual
-	colon := strings.LastIndexByte(rest, ':')
-	if !isHost(rest) && colon >= 0 {
+	if colon := strings.LastIndexByte(rest, ':'); !isHost(rest) && colon >= 0 {
 		host, port = rest[:colon], rest[colon+1:]
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	switch {
 	case !isHost(host) || rest == "":
-		return "", usual
+		return "", "HOST:PORT, as 127.0.0.1:" + PortUsual + " or [::1]:" + PortUsual
 	case err != nil:
 		return "", "HOST:PORT with a port up to 65535, as " + host + ":" + PortUsual
 	case number == 0:
 		return "", "HOST:PORT with a port from 1 to 65535, as " + host + ":" + PortUsual
-	case host == "":
-		host = "127.0.0.1"
 	}
-	return host + ":" + strconv.FormatUint(number, 10), ""
+	return cmp.Or(host, "127.0.0.1") + ":" + strconv.FormatUint(number, 10), ""
 }
 
 // A name, an IPv4 address, an IPv6 address in brackets, or nothing.

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -27,29 +26,35 @@ func main() {
 }
 
 func buyAll(ctx context.Context, client *quire.Client) error {
-	found, err := client.Lookup(ctx, 12498)
-	if err != nil || found.Book == nil {
-		return errors.Join(err, errors.New(found.Message))
-	}
-	stock := found.Book.Stock
-	for _, copies := range []int32{stock + 1, stock, 1} {
-		if err := buy(ctx, client, 12498, copies); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func buy(ctx context.Context, client *quire.Client, id, copies int32) error {
-	purchase, err := client.Buy(ctx, id, quire.Quantity(copies))
+	left, err := buy(ctx, client, 1)
 	if err != nil {
 		return err
 	}
+	// 1000 is as many as a purchase may have.
+	if left, err = buy(ctx, client, 1000); err != nil || left == 0 {
+		return err
+	}
+	if left, err = buy(ctx, client, left); err != nil || left > 0 {
+		return err
+	}
+	_, err = buy(ctx, client, 1)
+	return err
+}
+
+// Buys copies and returns how many are left.
+func buy(ctx context.Context, client *quire.Client, copies int32) (left int32, err error) {
+	purchase, err := client.Buy(ctx, 12498, quire.Quantity(copies))
+	if err != nil {
+		return 0, err
+	}
+	if purchase.StockLeft != nil {
+		left = *purchase.StockLeft
+	}
 	switch purchase.Outcome {
 	case quire.Bought:
-		fmt.Printf("bought: %d left\n", *purchase.StockLeft)
+		fmt.Printf("bought: %d left\n", left)
 	case quire.TooFew:
-		fmt.Printf("too few: %d left\n", *purchase.StockLeft)
+		fmt.Printf("too few: %d left\n", left)
 	case quire.SoldOut:
 		fmt.Println("sold out")
 	case quire.NoSuchBook:
@@ -57,5 +62,5 @@ func buy(ctx context.Context, client *quire.Client, id, copies int32) error {
 	case quire.Unknown:
 		fmt.Printf("unknown: ask again with the key %s\n", purchase.Key)
 	}
-	return nil
+	return left, nil
 }
