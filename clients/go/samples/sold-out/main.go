@@ -26,19 +26,20 @@ func main() {
 }
 
 func buyAll(ctx context.Context, client *quire.Client) error {
-	left, err := buy(ctx, client, 1)
+	if _, err := buy(ctx, client, 1); err != nil {
+		return err
+	}
+	// As many as one purchase may have.
+	left, err := buy(ctx, client, 1000)
 	if err != nil {
 		return err
 	}
-	// 1000 is as many as a purchase may have.
-	if left, err = buy(ctx, client, 1000); err != nil || left == 0 {
-		return err
+	for _, copies := range []int32{left, 1} {
+		if _, err := buy(ctx, client, copies); err != nil {
+			return err
+		}
 	}
-	if left, err = buy(ctx, client, left); err != nil || left > 0 {
-		return err
-	}
-	_, err = buy(ctx, client, 1)
-	return err
+	return nil
 }
 
 // Buys copies and returns how many are left.
