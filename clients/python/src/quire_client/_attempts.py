@@ -1,0 +1,225 @@
+"""Sends until there is an answer or the time is over. Decides what may be sent again, and what a failure means."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from math import inf
+from random import uniform
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+import grpc
+from grpc import StatusCode as Code
+
+from quire_client._connections import Connections, Lane
+from quire_client._faults import Fault, OutcomeUnknown, Refused, Unreachable
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+T = TypeVar("T")
+
+GREETED = "quire client"
+PAUSE_SECONDS = 0.1
+PAUSE_SECONDS_MAX = 2.0
+CONNECTING_SHARE = 0.8
+RETRIES_MAX = 1_000_000
+
+OPEN = {Code.UNAVAILABLE, Code.UNKNOWN, Code.DEADLINE_EXCEEDED, Code.CANCELLED}
+"""Codes of a request that the server may have done all the same."""
+
+BROKEN = ("Stream removed (", "Exception deserializing response!")
+"""How gRPC begins what it says of a request that the server did not answer, with any code; a test holds it to that."""
+
+
+class Kind(NamedTuple):
+    """What may be sent again, and how long the whole call takes unless the caller says otherwise."""
+
+    name: str
+    seconds: float
+
+
+READ = Kind("read", 5.0)
+"""It changes nothing."""
+PURCHASE = Kind("purchase", 30.0)
+"""It has a key, so it is done once however often it is sent."""
+WRITE = Kind("write", 5.0)
+"""It may be done twice if it is sent twice."""
+
+
+class Failure(NamedTuple):
+    """An attempt without an answer of the store's."""
+
+    is_sent: bool
+    code: Code
+    message: str
+    pushback: float | None = None
+    """The pause that the server asks for in seconds; infinite if it wants no other attempt."""
+
+
+NOT_CONNECTED = Failure(is_sent=False, code=Code.UNAVAILABLE, message="no server can be reached")
+NO_ANSWER = Failure(is_sent=True, code=Code.UNKNOWN, message="the answer is empty")
+
+
+class Attempts:
+    """Counts the attempts of one call."""
+
+    def __init__(self, kind: Kind, retries: int, seconds: float) -> None:
+        """Begin the time of the whole call."""
+        self.kind, self.retries = kind, retries
+        self.deadline = monotonic() + seconds
+        self.share = seconds / (retries + 1) if kind is PURCHASE else seconds
+        self.tries = 0
+        self.pause = PAUSE_SECONDS
+        self.doubt: Failure | None = None
+
+    def again(self, failure: Failure) -> float:
+        """Give the pause before the next attempt in seconds, or raise what the call ends with."""
+        self.tries += 1
+        is_doubtful = failure.is_sent and failure.code in OPEN and self.kind is not READ
+        if is_doubtful:
+            self.doubt = failure
+        if self.doubt:
+            is_worth_it = self.kind is PURCHASE and self.retries > 0
+        else:
+            is_worth_it = self.tries <= self.retries and (
+                not failure.is_sent
+                or failure.code is Code.RESOURCE_EXHAUSTED
+                or (self.kind is READ and failure.code in (Code.UNAVAILABLE, Code.UNKNOWN))
+            )
+        pause = failure.pushback
+        if pause is None:
+            pause = self.pause * uniform(0.8, 1.2)  # noqa: S311, no secret
+        self.pause = min(self.pause * 2, PAUSE_SECONDS_MAX)
+        if is_worth_it and monotonic() + pause < self.deadline:
+            return pause
+        raise self._fault(failure)
+
+    def _fault(self, failure: Failure) -> Fault:
+        if self.doubt:
+            return OutcomeUnknown(self.doubt.code, self.doubt.message)
+        if failure.is_sent and failure.code not in OPEN:
+            return Refused(failure.code, failure.message)
+        return Unreachable(failure.code, failure.message, connected=failure.is_sent)
+
+
+class Caller:
+    """Calls a server on some connections."""
+
+    def __init__(self, connections: Connections, retries: int) -> None:
+        """Check `retries`: how often a call is sent again."""
+        self.connections = connections
+        self.retries = whole("retries", retries, 0, RETRIES_MAX)
+
+    async def ask(
+        self,
+        kind: Kind,
+        select: "Callable[[Lane], grpc.UnaryUnaryMultiCallable[Request, Reply]]",
+        request: Request,
+        timeout: float | None,
+    ) -> Reply:
+        """Send a request until there is an answer. `select` names the call."""
+        seconds = kind.seconds if timeout is None else _checked(timeout)
+        attempts = Attempts(kind, self.retries, seconds)
+        connections = self.connections
+        end = attempts.deadline - seconds + attempts.share
+        left = attempts.share
+        is_sent = False
+        try:
+            while True:
+                lane = connections.pick()
+                if lane is None:
+                    lane = await connections.ready(left * CONNECTING_SHARE)
+                    left = end - monotonic()
+                if lane is None:
+                    failure = NOT_CONNECTED
+                else:
+                    is_sent = True
+                    try:
+                        reply = await connections.send(select(lane), request, left)
+                    except grpc.RpcError as error:
+                        failure = _failure(error)
+                    else:
+                        # gRPC gives none for an answer that it cannot read.
+                        if reply is not None:
+                            return reply
+                        failure = NO_ANSWER
+                pause = attempts.again(failure)
+                is_sent = attempts.doubt is not None
+                await connections.pause(pause)
+                now = monotonic()
+                end = min(now + attempts.share, attempts.deadline)
+                left = end - now
+        except Fault:
+            raise
+        except BaseException as interruption:
+            if is_sent and kind is not READ:
+                interruption.add_note(IN_DOUBT)
+            raise
+
+    async def follow(
+        self,
+        select: "Callable[[Lane], grpc.UnaryStreamMultiCallable[Request, Reply]]",
+        request: Request,
+        timeout: float | None,
+    ) -> AsyncIterator[Reply]:
+        """Send a request and give its answers; send it again until the first one has come."""
+        attempts = Attempts(READ, self.retries, PURCHASE.seconds if timeout is None else _checked(timeout))
+        has_begun = False
+        while True:
+            wait = min(attempts.deadline - monotonic(), READ.seconds) * CONNECTING_SHARE
+            lane = self.connections.pick() or await self.connections.ready(wait)
+            failure = NOT_CONNECTED
+            if lane is not None:
+                left = None if timeout is None else attempts.deadline - monotonic()
+                replies = self.connections.receive(select(lane), request, left)
+                try:
+                    async for reply in replies:
+                        has_begun = True
+                        yield reply
+                except grpc.RpcError as error:
+                    failure = _failure(error)
+                else:
+                    return
+                finally:
+                    await replies.aclose()  # type: ignore[attr-defined]
+            if has_begun:
+                attempts.tries = self.retries
+            await self.connections.pause(attempts.again(failure))
+
+
+IN_DOUBT = "the request was sent; the server may have done it"
+
+
+def run(call: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise RuntimeError("a call on blocking connections was suspended")
+
+
+def _failure(error: grpc.RpcError) -> Failure:
+    """Read what gRPC raises, which is a call as well."""
+    call: Any = error
+    code, message = call.code(), call.details() or ""
+    if message.startswith(BROKEN):
+        return Failure(is_sent=True, code=code if code in OPEN else Code.UNAVAILABLE, message=message)
+    wanted = dict(call.trailing_metadata() or ()).get("grpc-retry-pushback-ms")
+    pushback = None
+    if wanted is not None:
+        pushback = int(wanted) / 1e3 if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else inf  # noqa: PLR2004
+    return Failure(is_sent=True, code=code, message=message, pushback=pushback)
+
+
+def _checked(timeout: float) -> float:
+    if not 0 < timeout < inf:
+        raise ValueError(f"timeout is {timeout}; it must be a time in seconds above 0, or None")
+    return timeout
+
+
+def whole(name: str, value: int, least: int, most: int) -> int:
+    """Give the number, or raise an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value}; it must be a whole number from {least} to {most}")
+    return value

@@ -1,0 +1,388 @@
+"""The clients. The calls are coroutines, written once; blocking connections never suspend them."""
+
+import functools
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from grpc import StatusCode as Code
+
+from quire_client._attempts import GREETED, PURCHASE, READ, WRITE, Caller, run, whole
+from quire_client._connections import AsyncConnections, BlockingConnections, Connections, Target, Tls
+from quire_client._faults import OutcomeUnknown, Refused
+from quire_client._values import (
+    AnotherVersion,
+    Book,
+    Bought,
+    Deleted,
+    Entry,
+    Event,
+    Exists,
+    LogEntry,
+    NoSuchKey,
+    NotBought,
+    PriceChange,
+    Topic,
+    Unknown,
+    Written,
+    outcome,
+)
+from quire_wire import bookstore_pb2 as shop_wire
+from quire_wire import kv_pb2 as kv_wire
+
+TTL_SECONDS_MIN = 0.001
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+UINT64_MAX = 2**64 - 1
+KEY_BYTES_MAX = 64
+PAGE_SIZE = 1_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Calls:
+    """Has what every set of calls needs: someone who calls."""
+
+    def __init__(self, connections: Connections, retries: int) -> None:
+        self.caller = Caller(connections, retries)
+
+
+class ShopperCalls(_Calls):
+    """The bookstore's calls and the key-value store's. `timeout` is seconds for the whole call, retries included."""
+
+    async def ping(self, *, timeout: float | None = None) -> str:
+        """Test the connection; the answer is the server's greeting."""
+        request = shop_wire.HelloRequest(name=GREETED)
+        reply = await self.caller.ask(READ, lambda lane: lane.shop.Hello, request, timeout)
+        return reply.hello_message
+
+    async def search(
+        self, topic: str, page_size: int = PAGE_SIZE, *, timeout: float | None = None
+    ) -> AsyncIterator[Book]:
+        """Give the books of a topic in the order of their ids. Each page has the timeout."""
+        size = whole("page_size", page_size, 1, INT32_MAX)
+        token = ""
+        while True:
+            request = shop_wire.BookTopicRequest(topic=topic, page_size=size, page_token=token)
+            page = await self.caller.ask(READ, lambda lane: lane.shop.Search, request, timeout)
+            for book in page.books:
+                yield Book.from_wire(book)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def topics(self, near: str = "", *, timeout: float | None = None) -> AsyncIterator[Topic]:
+        """Give the topics, or those near a text, the nearest first. Each page has the timeout."""
+        request = shop_wire.ListTopicsRequest(near=near)
+        while True:
+            page = await self.caller.ask(READ, lambda lane: lane.shop.ListTopics, request, timeout)
+            for topic in page.topics:
+                yield Topic(topic.name, topic.books)
+            if not page.next_page_token:
+                return
+            request = shop_wire.ListTopicsRequest(near=near, page_token=page.next_page_token)
+
+    async def lookup(self, id: int, *, timeout: float | None = None) -> Book | None:
+        """Give the book with an id, if there is one."""
+        request = shop_wire.ItemNumberRequest(id=whole("id", id, 1, INT32_MAX))
+        reply = await self.caller.ask(READ, lambda lane: lane.shop.Lookup, request, timeout)
+        return Book.from_wire(reply.book) if reply.HasField("book") else None
+
+    async def buy(
+        self, id: int, quantity: int = 1, *, key: str | None = None, timeout: float | None = None
+    ) -> Bought | NotBought | Unknown:
+        """Buy copies of a book, once, however often the purchase is sent.
+
+        The key names the purchase: 1 to 64 bytes, random ones if it is none. To buy again with the key of an earlier
+        purchase gives that purchase's outcome and buys nothing.
+        """
+        key = os.urandom(16).hex() if key is None else key
+        name = key.encode()
+        if not 1 <= len(name) <= KEY_BYTES_MAX:
+            raise ValueError(f"the idempotency key has {len(name)} bytes; it must have 1 to {KEY_BYTES_MAX}")
+        request = shop_wire.ItemNumberRequest(
+            id=whole("id", id, 1, INT32_MAX), quantity=whole("quantity", quantity, 1, INT32_MAX), idempotency_key=name
+        )
+        try:
+            reply = await self.caller.ask(PURCHASE, lambda lane: lane.shop.Buy, request, timeout)
+        except OutcomeUnknown as fault:
+            return Unknown(key, fault.code, fault.message)
+        return outcome(reply, key)
+
+    async def create(
+        self, key: bytes, value: bytes, *, ttl: float | None = None, timeout: float | None = None
+    ) -> Written | Exists:
+        """Create an entry, which expires after `ttl` seconds."""
+        request = kv_wire.CreateRequest(key=key, value=value, time_to_live_ms=_ttl_ms(ttl), want_details=True)
+        try:
+            reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Create, request, timeout)
+        except Refused as refused:
+            if refused.code is Code.ALREADY_EXISTS:
+                return Exists()
+            raise
+        return Written(reply.version)
+
+    async def put(self, key: bytes, value: bytes, *, ttl: float | None = None, timeout: float | None = None) -> Written:
+        """Create an entry or replace its value. Without `ttl` it does not expire."""
+        request = kv_wire.PutRequest(key=key, value=value, time_to_live_ms=_ttl_ms(ttl))
+        reply = await self.caller.ask(WRITE, lambda lane: lane.ranges.Put, request, timeout)
+        return Written(reply.version)
+
+    async def retrieve(self, key: bytes, *, timeout: float | None = None) -> Entry | None:
+        """Give the entry of a key, if there is one."""
+        request = kv_wire.RetrieveRequest(key=key, want_details=True)
+        try:
+            reply = await self.caller.ask(READ, lambda lane: lane.entries.Retrieve, request, timeout)
+        except Refused as refused:
+            if refused.code is Code.NOT_FOUND:
+                return None
+            raise
+        return Entry(key, reply.value, reply.version, _ttl(reply))
+
+    async def update(
+        self,
+        key: bytes,
+        value: bytes,
+        *,
+        expected_version: int | None = None,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> Written | NoSuchKey | AnotherVersion:
+        """Replace the value of an entry, if it has the expected version. Without `ttl` it does not expire."""
+        request = kv_wire.UpdateRequest(
+            key=key,
+            value=value,
+            expected_version=_version(expected_version),
+            time_to_live_ms=_ttl_ms(ttl),
+            want_details=True,
+        )
+        try:
+            reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Update, request, timeout)
+        except Refused as refused:
+            if refused.code is Code.NOT_FOUND:
+                return NoSuchKey()
+            if refused.code is Code.ABORTED:
+                return AnotherVersion(refused.message)
+            raise
+        return Written(reply.version)
+
+    async def delete(
+        self, key: bytes, *, expected_version: int | None = None, timeout: float | None = None
+    ) -> Deleted | AnotherVersion:
+        """Remove an entry, if it has the expected version."""
+        request = kv_wire.DeleteRequest(key=key, expected_version=_version(expected_version), want_details=True)
+        try:
+            reply = await self.caller.ask(WRITE, lambda lane: lane.entries.Delete, request, timeout)
+        except Refused as refused:
+            if refused.code is Code.ABORTED:
+                return AnotherVersion(refused.message)
+            raise
+        return Deleted(reply.deleted)
+
+    async def scan(
+        self, prefix: bytes = b"", *, keys_only: bool = False, timeout: float | None = None
+    ) -> AsyncIterator[Entry]:
+        """Give the entries with a prefix in the order of their keys. Each page has the timeout."""
+        request = kv_wire.ScanRequest(prefix=prefix, keys_only=keys_only)
+        while True:
+            page = await self.caller.ask(READ, lambda lane: lane.ranges.Scan, request, timeout)
+            for entry in page.entries:
+                value = None if keys_only or entry.value_left_out else entry.value
+                yield Entry(entry.key, value, entry.version, _ttl(entry))
+            if not page.HasField("next_start_after"):
+                return
+            request = kv_wire.ScanRequest(prefix=prefix, keys_only=keys_only, start_after=page.next_start_after)
+
+    async def watch(self, prefix: bytes = b"", *, timeout: float | None = None) -> AsyncIterator[Event]:
+        """Give every change to keys with a prefix. The first event says that the watch has begun."""
+        request = kv_wire.WatchRequest(prefix=prefix)
+        async for event in self.caller.follow(lambda lane: lane.ranges.Watch, request, timeout):
+            yield Event.from_wire(event)
+
+
+class OperatorCalls(_Calls):
+    """The operator's calls. `timeout` is seconds for the whole call, retries included."""
+
+    async def list(self, *, timeout: float | None = None) -> AsyncIterator[Book]:
+        """Give every book in the order of ids. Each page has the timeout."""
+        token = ""
+        while True:
+            request = shop_wire.ListRequest(page_token=token)
+            page = await self.caller.ask(READ, lambda lane: lane.admin.List, request, timeout)
+            for book in page.books:
+                yield Book.from_wire(book)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def restock(self, amount: int | None = None, *, timeout: float | None = None) -> int:
+        """Raise every book that has fewer copies to `amount`, 20 if it is none; give the number of books raised."""
+        request = shop_wire.RestockRequest(amount=None if amount is None else whole("amount", amount, 0, INT32_MAX))
+        reply = await self.caller.ask(WRITE, lambda lane: lane.admin.Restock, request, timeout)
+        return reply.books_raised
+
+    async def update_price(self, id: int, cents: int, *, timeout: float | None = None) -> PriceChange | None:
+        """Set the price of a book; none if there is no such book."""
+        request = shop_wire.UpdatePriceRequest(
+            id=whole("id", id, 1, INT32_MAX), price_cents=whole("cents", cents, 0, INT64_MAX)
+        )
+        reply = await self.caller.ask(WRITE, lambda lane: lane.admin.UpdatePrice, request, timeout)
+        return PriceChange(reply.price_cents_before, reply.price_cents_after) if reply.success else None
+
+    async def log(self, page_size: int = PAGE_SIZE, *, timeout: float | None = None) -> AsyncIterator[LogEntry]:
+        """Give the transaction log, newest first. Each page has the timeout."""
+        token = ""
+        while True:
+            request = shop_wire.LogRequest(page_size=whole("page_size", page_size, 1, INT32_MAX), page_token=token)
+            page = await self.caller.ask(READ, lambda lane: lane.admin.Log, request, timeout)
+            for entry in page.entries:
+                yield LogEntry.from_wire(entry)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def tail_log(self, after: int | None = None, *, timeout: float | None = None) -> AsyncIterator[LogEntry]:
+        """Give the entries behind a number, or those written from now on, as they come."""
+        request = shop_wire.TailLogRequest(after_number=None if after is None else whole("after", after, 0, INT64_MAX))
+        async for entry in self.caller.follow(lambda lane: lane.admin.TailLog, request, timeout):
+            yield LogEntry.from_wire(entry)
+
+
+class _Async(_Calls):
+    """Ends with its connections."""
+
+    async def close(self) -> None:
+        """End the connections and every call on them."""
+        await self.caller.connections.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncClient(_Async, ShopperCalls):
+    """The bookstore and the key-value store, for the tasks of one event loop."""
+
+    def __init__(
+        self,
+        addresses: str | Iterable[str] = "127.0.0.1",
+        *,
+        token: str | None = None,
+        tls: Tls | None = None,
+        retries: int = 3,
+    ) -> None:
+        """Connect with the first call, to one address or to several in turn."""
+        super().__init__(AsyncConnections(Target.of(addresses, token, tls)), retries)
+
+
+class AsyncOperator(_Async, OperatorCalls):
+    """The operator's calls, for the tasks of one event loop."""
+
+    def __init__(self, addresses: str | Iterable[str], token: str, *, tls: Tls | None = None, retries: int = 3) -> None:
+        """Connect with the first call, to one address or to several in turn."""
+        super().__init__(AsyncConnections(Target.of(addresses, token, tls)), retries)
+
+
+class _Blocking:
+    """Has the same calls for threads: a wrapper for each, with the signature and the text of the coroutine."""
+
+    def __init__(self, calls: _Calls) -> None:
+        self.calls = calls
+
+    def close(self) -> None:
+        """End the connections and every call on them."""
+        run(self.calls.caller.connections.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Blocking, P], T]:
+    @functools.wraps(method)
+    def call(self: _Blocking, /, *args: P.args, **named: P.kwargs) -> T:
+        return run(method(self.calls, *args, **named))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Blocking, P], Iterator[T]]:
+    @functools.wraps(method)
+    def call(self: _Blocking, /, *args: P.args, **named: P.kwargs) -> Iterator[T]:
+        items: Any = method(self.calls, *args, **named)
+        try:
+            while True:
+                try:
+                    yield run(anext(items))
+                except StopAsyncIteration:
+                    return
+        finally:
+            run(items.aclose())
+
+    return call
+
+
+class Client(_Blocking):
+    """The bookstore and the key-value store, for any number of threads."""
+
+    def __init__(
+        self,
+        addresses: str | Iterable[str] = "127.0.0.1",
+        *,
+        token: str | None = None,
+        tls: Tls | None = None,
+        retries: int = 3,
+    ) -> None:
+        """Connect with the first call, to one address or to several in turn."""
+        super().__init__(ShopperCalls(BlockingConnections(Target.of(addresses, token, tls)), retries))
+
+    ping = _blocking(ShopperCalls.ping)
+    search = _iterating(ShopperCalls.search)
+    topics = _iterating(ShopperCalls.topics)
+    lookup = _blocking(ShopperCalls.lookup)
+    buy = _blocking(ShopperCalls.buy)
+    create = _blocking(ShopperCalls.create)
+    put = _blocking(ShopperCalls.put)
+    retrieve = _blocking(ShopperCalls.retrieve)
+    update = _blocking(ShopperCalls.update)
+    delete = _blocking(ShopperCalls.delete)
+    scan = _iterating(ShopperCalls.scan)
+    watch = _iterating(ShopperCalls.watch)
+
+
+class Operator(_Blocking):
+    """The operator's calls, for any number of threads."""
+
+    def __init__(self, addresses: str | Iterable[str], token: str, *, tls: Tls | None = None, retries: int = 3) -> None:
+        """Connect with the first call, to one address or to several in turn."""
+        super().__init__(OperatorCalls(BlockingConnections(Target.of(addresses, token, tls)), retries))
+
+    list = _iterating(OperatorCalls.list)
+    restock = _blocking(OperatorCalls.restock)
+    update_price = _blocking(OperatorCalls.update_price)
+    log = _iterating(OperatorCalls.log)
+    tail_log = _iterating(OperatorCalls.tail_log)
+
+
+def _ttl_ms(ttl: float | None) -> int:
+    """0 means that the entry does not expire."""
+    if ttl is None:
+        return 0
+    if not TTL_SECONDS_MIN <= ttl <= UINT64_MAX / 1e3:
+        raise ValueError(f"ttl is {ttl}; it must be a time in seconds from {TTL_SECONDS_MIN}, or None")
+    return min(round(ttl * 1e3), UINT64_MAX)
+
+
+def _ttl(entry: kv_wire.RetrieveResponse | kv_wire.Entry) -> float | None:
+    return entry.time_to_live_ms / 1e3 if entry.HasField("time_to_live_ms") else None
+
+
+def _version(version: int | None) -> int | None:
+    return None if version is None else whole("expected_version", version, 0, UINT64_MAX)

@@ -1,0 +1,310 @@
+"""Connections to one server or several, over blocking sockets or with asyncio. Must not know any one call.
+
+Both kinds have the same coroutines. Those of the blocking kind never suspend, so `_attempts` is written once.
+"""
+
+import asyncio
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any, TypeVar, cast
+
+import grpc
+from grpc import ChannelConnectivity as State
+
+from quire_client._address import Address, parse_all
+from quire_wire.bookstore_pb2_grpc import AdminStub, BookStoreStub
+from quire_wire.kv_pb2_grpc import KeyRangeServiceStub, KeyValueServiceStub
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+RECONNECT_MS_MAX = 1_000
+"""The longest pause between attempts to connect to a server that is away."""
+RECOVERY_SECONDS = 1.25
+"""How long a call waits for a server that was away when the call began: a reconnect, and its random part."""
+
+OPTIONS = [
+    # This library sends again by itself: it knows what may be sent twice.
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # All addresses of a name are used, and a broken connection is replaced without a call that asks for it.
+    ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
+    # The connections belong to one client, and so do the pauses before the next attempt to connect.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),
+    # A server that accepts and says nothing: the next attempt has a new connection.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    # A connection that has died without a word is given up, however long the call may take.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Certificates in PEM: those to trust (None: the system's), and the client's own with its private key."""
+
+    ca: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse half a client certificate."""
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together; give both or neither")
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Give them to gRPC, whose own default is not the system's certificates."""
+        ca = self.ca
+        if ca is None:
+            import ssl  # noqa: PLC0415, few need it
+
+            found = ssl.create_default_context().get_ca_certs(binary_form=True)
+            ca = "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode()
+        return grpc.ssl_channel_credentials(ca, self.key, self.certificate)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect and how."""
+
+    addresses: list[Address]
+    credentials: grpc.ChannelCredentials | None
+    metadata: tuple[tuple[str, str], ...] | None
+
+    @classmethod
+    def of(cls, addresses: str | Iterable[str], token: str | None, tls: Tls | None) -> "Target":
+        """Check what the caller gives."""
+        parsed = parse_all(addresses if isinstance(addresses, str) else ",".join(addresses))
+        if tls and any(address.scheme == "http" for address in parsed):
+            raise ValueError("an address with http:// speaks no TLS; leave out tls, or write https://")
+        if token is not None and not (token and token.isascii() and token.isprintable()):
+            raise ValueError("token has characters that no token has")
+        is_encrypted = tls is not None or parsed[0].scheme == "https"
+        credentials = (tls or Tls()).credentials() if is_encrypted else None
+        return cls(parsed, credentials, (("authorization", f"Bearer {token}"),) if token else None)
+
+
+class Lane:
+    """A channel of either kind to one server. Its stubs have the types of blocking calls."""
+
+    def __init__(self, channel: Any) -> None:  # noqa: ANN401, the two kinds have no type in common
+        """Make the stubs; nothing connects yet."""
+        self.channel = channel
+        self.state: State | None = None
+        self.shop: BookStoreStub = BookStoreStub(channel)
+        self.admin: AdminStub = AdminStub(channel)
+        self.entries: KeyValueServiceStub = KeyValueServiceStub(channel)
+        self.ranges: KeyRangeServiceStub = KeyRangeServiceStub(channel)
+
+
+class Connections(ABC):
+    """Lanes in turn, and what a call does with one."""
+
+    def __init__(self, target: Target) -> None:
+        """Connect with the first call."""
+        self.target = target
+
+    @abstractmethod
+    def pick(self) -> Lane | None:
+        """Give a lane whose server has spoken, if there is one, a different one each time."""
+
+    @abstractmethod
+    async def ready(self, seconds: float) -> Lane | None:
+        """Wait for such a lane; none if every server is away."""
+
+    @abstractmethod
+    async def send(
+        self, call: "grpc.UnaryUnaryMultiCallable[Request, Reply]", request: Request, seconds: float
+    ) -> Reply:
+        """Send a request and wait for its answer."""
+
+    @abstractmethod
+    def receive(
+        self, call: "grpc.UnaryStreamMultiCallable[Request, Reply]", request: Request, seconds: float | None
+    ) -> AsyncIterator[Reply]:
+        """Send a request and receive its answers. To close the iterator cancels the call."""
+
+    @abstractmethod
+    async def pause(self, seconds: float) -> None:
+        """Let time pass."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the connections and every call on them."""
+
+
+class BlockingConnections(Connections):
+    """For threads. A thread of gRPC's tells when a connection is ready or lost."""
+
+    def __init__(self, target: Target) -> None:
+        """Connect with the first call."""
+        super().__init__(target)
+        self._changed = threading.Condition()
+        self._lanes: list[Lane] = []
+        self._turns = itertools.count()
+        self._is_closed = False
+
+    def _open(self) -> None:
+        for address in self.target.addresses:
+            credentials = self.target.credentials
+            channel = (
+                grpc.secure_channel(address.target, credentials, OPTIONS)
+                if credentials
+                else grpc.insecure_channel(address.target, OPTIONS)
+            )
+            lane = Lane(channel)
+            self._lanes.append(lane)
+
+            def tell(state: State, lane: Lane = lane) -> None:
+                with self._changed:
+                    lane.state = state
+                    self._changed.notify_all()
+
+            channel.subscribe(tell, try_to_connect=True)
+
+    def pick(self) -> Lane | None:
+        lanes = self._lanes
+        for _ in lanes:
+            lane = lanes[next(self._turns) % len(lanes)]
+            if lane.state is State.READY:
+                return lane
+        return None
+
+    async def ready(self, seconds: float) -> Lane | None:
+        with self._changed:
+            if self._is_closed:
+                raise ValueError("the client is closed")
+            if not self._lanes:
+                self._open()
+            was_away = self._is_away()
+            self._changed.wait_for(
+                lambda: any(lane.state is State.READY for lane in self._lanes) or (self._is_away() and not was_away),
+                min(seconds, RECOVERY_SECONDS) if was_away else seconds,
+            )
+            return self.pick()
+
+    def _is_away(self) -> bool:
+        return all(lane.state is State.TRANSIENT_FAILURE for lane in self._lanes)
+
+    async def send(
+        self, call: "grpc.UnaryUnaryMultiCallable[Request, Reply]", request: Request, seconds: float
+    ) -> Reply:
+        return call(request, timeout=seconds, metadata=self.target.metadata)
+
+    async def receive(
+        self, call: "grpc.UnaryStreamMultiCallable[Request, Reply]", request: Request, seconds: float | None
+    ) -> AsyncIterator[Reply]:
+        replies = call(request, timeout=seconds, metadata=self.target.metadata)
+        try:
+            for reply in replies:
+                yield reply
+        finally:
+            replies.cancel()
+
+    async def pause(self, seconds: float) -> None:
+        sleep(seconds)  # noqa: ASYNC251, this kind blocks
+
+    async def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            lanes, self._lanes = self._lanes, []
+        for lane in lanes:
+            lane.channel.close()
+
+
+class AsyncConnections(Connections):
+    """For the tasks of one event loop."""
+
+    def __init__(self, target: Target) -> None:
+        """Connect with the first call."""
+        super().__init__(target)
+        self._lanes: list[Lane] = []
+        self._turns = itertools.count()
+        self._is_closed = False
+
+    def _open(self) -> None:
+        for address in self.target.addresses:
+            credentials = self.target.credentials
+            self._lanes.append(
+                Lane(
+                    grpc.aio.secure_channel(address.target, credentials, OPTIONS)
+                    if credentials
+                    else grpc.aio.insecure_channel(address.target, OPTIONS)
+                )
+            )
+
+    def pick(self) -> Lane | None:
+        lanes = self._lanes
+        for _ in lanes:
+            lane = lanes[next(self._turns) % len(lanes)]
+            if lane.channel.get_state(try_to_connect=True) is State.READY:
+                return lane
+        return None
+
+    async def ready(self, seconds: float) -> Lane | None:
+        if self._is_closed:
+            raise ValueError("the client is closed")
+        if not self._lanes:
+            self._open()
+        lanes = self._lanes
+        states = [lane.channel.get_state(try_to_connect=True) for lane in lanes]
+        was_away = _are_away(states)
+        end = monotonic() + (min(seconds, RECOVERY_SECONDS) if was_away else seconds)
+        while not (lane := self.pick()):
+            if _are_away(states) and not was_away:
+                return None
+            changes = [
+                asyncio.ensure_future(lane.channel.wait_for_state_change(state))
+                for lane, state in zip(lanes, states, strict=True)
+            ]
+            try:
+                done, _ = await asyncio.wait(
+                    changes, timeout=max(0.0, end - monotonic()), return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                for change in changes:
+                    change.cancel()
+            if not done:
+                return None
+            if self._is_closed:
+                raise ValueError("the client is closed")
+            states = [lane.channel.get_state() for lane in lanes]
+        return lane
+
+    async def send(
+        self, call: "grpc.UnaryUnaryMultiCallable[Request, Reply]", request: Request, seconds: float
+    ) -> Reply:
+        return await cast("Any", call)(request, timeout=seconds, metadata=self.target.metadata)  # type: ignore[no-any-return]
+
+    async def receive(
+        self, call: "grpc.UnaryStreamMultiCallable[Request, Reply]", request: Request, seconds: float | None
+    ) -> AsyncIterator[Reply]:
+        replies = cast("Any", call)(request, timeout=seconds, metadata=self.target.metadata)
+        try:
+            async for reply in replies:
+                yield reply
+        finally:
+            replies.cancel()
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        lanes, self._lanes = self._lanes, []
+        for lane in lanes:
+            await lane.channel.close()
+
+
+def _are_away(states: list[State]) -> bool:
+    return all(state is State.TRANSIENT_FAILURE for state in states)
