@@ -181,7 +181,12 @@ def text(value: bytes | None) -> str | None:
 
 def write(number: int, fields: Fields) -> None:
     """Write an answer."""
-    print(json.dumps({"n": number, **fields}), flush=True)
+    show({"n": number, **fields})
+
+
+def show(fields: Fields) -> None:
+    """Write an object in one line."""
+    print(json.dumps(fields, separators=(",", ":")), flush=True)
 
 
 async def bench(arguments: argparse.Namespace) -> None:
@@ -208,7 +213,7 @@ async def bench(arguments: argparse.Namespace) -> None:
 
         await asyncio.gather(*(work() for _ in range(arguments.in_flight)))
         took = {"cpu_seconds": time.process_time() - cpu, "seconds": time.perf_counter() - began}
-        print(json.dumps({"calls": count, **took}))
+        show({"calls": count, **took})
 
 
 def main() -> None:

@@ -1,0 +1,277 @@
+"""What needs no server."""
+
+import asyncio
+import socket
+import struct
+import threading
+import unittest
+from typing import Any
+from unittest import mock
+
+import grpc
+from grpc import StatusCode as Code
+
+from quire_client import AsyncClient, Client, Operator, OutcomeUnknown, Refused, Tls, Unreachable
+from quire_client._address import WrongAddressError, parse_all
+from quire_client._arguments import Arguments, UsageError, command
+from quire_client._attempts import IN_DOUBT, PURCHASE, READ, WRITE, Caller, Kind, run
+from quire_client._text import as_json, escaped, price, quoted, split, table
+from quire_client._values import Book
+from quire_wire import bookstore_pb2 as wire
+
+
+class Texts(unittest.TestCase):
+    def test_what_a_terminal_obeys_is_escaped(self) -> None:
+        self.assertEqual(escaped("a\x1b[2J\t\n\u202e\U000e0041é"), "a\\u{1b}[2J\\t\\n\\u{202e}\\u{e0041}é")
+        self.assertEqual(
+            as_json({"b": '\x7f\b\U000e0041é"', "a": None}), '{"a":null,"b":"\\u007f\\b\\udb40\\udc41é\\""}'
+        )
+
+    def test_quotes_keep_blanks_and_apostrophes_are_text(self) -> None:
+        self.assertEqual(split(" search  distributed   systems\r\n"), ["search", "distributed", "systems"])
+        self.assertEqual(
+            split("search \"two  blanks\" 'it's mine' children's \"\""),
+            ["search", "two  blanks", "it's mine", "children's", ""],
+        )
+        self.assertEqual(split('a"b \'c"'[:3]), ['a"b'])
+        with self.assertRaisesRegex(ValueError, 'the quote " is not closed'):
+            split('search "open')
+
+    def test_columns_are_as_wide_as_they_look(self) -> None:
+        self.assertEqual(
+            table(("id", "title"), [("1", "日本"), ("22", "e\u0301")], "id"), "id  title\n 1  日本\n22  e\u0301"
+        )
+        self.assertEqual([price(5), price(123456), price(-5)], ["0.05", "1234.56", "-0.05"])
+
+    def test_words_are_quoted_for_a_shell(self) -> None:
+        self.assertEqual(quoted(["a-b", "", "it's", "x\x1b y"]), "a-b '' 'it'\"'\"'s' x\\u{1b} y")
+
+    def test_a_fraction_is_rounded_once(self) -> None:
+        for fraction, cents in [(0.29, 29), (19.999999, 2000), (float("nan"), 0), (float("inf"), 0)]:
+            self.assertEqual(Book.from_wire(wire.Book(price=fraction)).price_cents, cents)
+        self.assertEqual(Book.from_wire(wire.Book(price=1.0, price_cents=250)).price_cents, 250)
+
+
+class Words(unittest.TestCase):
+    def test_flags_stand_anywhere(self) -> None:
+        read = Arguments.read(["buy", "--json", "-3", "--timeout=2min", "--key", "--x", "--", "--retries"])
+        self.assertEqual(
+            (read.words, read.is_json, read.seconds, read.key), (["buy", "-3", "--retries"], True, 120, "--x")
+        )
+
+    def test_what_cannot_be_is_named(self) -> None:
+        for given, reason in [
+            (["--jso"], "there is no flag '--jso'; --help lists them"),
+            (["--ca"], "--ca wants a value"),
+            (["--json=1"], "--json takes no value"),
+            (["--timeout", "0.5ms"], "--timeout is '0.5ms'; it must be a time from 1ms to 24h, as 500ms, 5s or 2min"),
+            (["--retries", "-1"], "--retries is '-1'; it must be a whole number from 0 to 1000000"),
+            (["--key="], "the idempotency key has 0 bytes; it must have 1 to 64"),
+            (["--certificate", "x"], "--certificate and --key-file belong together; give both or neither"),
+            (["https://a"], "https://a speaks TLS: name the certificates to trust with --ca FILE"),
+        ]:
+            with self.assertRaises(UsageError) as raised:
+                Arguments.read(["ping", *given])
+            self.assertEqual(str(raised.exception), reason)
+        for line, reason in [
+            ("lookup 2147483648", "id is 2147483648; it must be a whole number from 1 to 2147483647"),
+            ("buy 1 0", "quantity is '0'; it must be a whole number from 1"),
+            ("buy", "usage: buy <id> [quantity]"),
+        ]:
+            with self.assertRaises(UsageError) as raised:
+                command(line.split())
+            self.assertEqual(str(raised.exception), reason)
+
+    def test_addresses(self) -> None:
+        for text, target in [
+            (":80", "127.0.0.1:80"),
+            ("a", "a:10086"),
+            ("https://[::1]/", "[::1]:10086"),
+            ("a:080", "a:80"),
+        ]:
+            self.assertEqual(parse_all(text)[0].target, target)
+        for text in [
+            "",
+            "::1",
+            "[::1",
+            "a:1,",
+            "a/b",
+            "ftp://a",
+            "a:0",
+            "a:65536",
+            "8080",
+            "a b",
+            "http://a,https://b",
+        ]:
+            with self.assertRaises(WrongAddressError):
+                parse_all(text)
+
+
+class Failed(grpc.RpcError):
+    def __init__(self, status: Code, message: str = "", pushback: str | None = None) -> None:
+        super().__init__()
+        self.status, self.message, self.pushback = status, message, pushback
+
+    def code(self) -> Code:
+        return self.status
+
+    def details(self) -> str:
+        return self.message
+
+    def trailing_metadata(self) -> Any:
+        return [("grpc-retry-pushback-ms", self.pushback)] if self.pushback else []
+
+
+class Scripted:
+    """Connections that answer as a test says; None is a server that is away."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.pauses: list[float] = []
+
+    def pick(self) -> Any:
+        return self.answers[0] is not None or self.answers.pop(0)
+
+    async def ready(self, _: float) -> None:
+        return None
+
+    async def send(self, *_: object) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def ask(kind: Kind, *answers: Any, retries: int = 3) -> tuple[Any, list[float]]:
+    scripted: Any = Scripted(*answers)
+    request = wire.HelloRequest()
+    return run(Caller(scripted, retries).ask(kind, lambda _: mock.Mock(), request, None)), scripted.pauses
+
+
+class Retries(unittest.TestCase):
+    def test_a_purchase_in_doubt_is_sent_until_the_store_answers(self) -> None:
+        lost = [
+            Failed(Code.UNAVAILABLE),
+            Failed(Code.INVALID_ARGUMENT),
+            None,
+            Failed(Code.RESOURCE_EXHAUSTED),
+            Failed(Code.UNKNOWN),
+        ]
+        found, pauses = ask(PURCHASE, *lost, "bought")
+        self.assertEqual(found, "bought")
+        for pause, wanted in zip(pauses, [0.1, 0.2, 0.4, 0.8, 1.6], strict=True):
+            self.assertTrue(wanted * 0.8 <= pause <= wanted * 1.2)
+
+    def test_doubt_is_never_a_refusal(self) -> None:
+        for last in [None, Failed(Code.INVALID_ARGUMENT, pushback="-1"), Failed(Code.INTERNAL, pushback="soon")]:
+            with self.assertRaises(OutcomeUnknown) as raised:
+                ask(PURCHASE, Failed(Code.CANCELLED, "why"), last or Failed(Code.UNAVAILABLE, "why", "99999"))
+            self.assertEqual(raised.exception.message, "why")
+
+    def test_what_was_not_sent_is_unreachable(self) -> None:
+        for kind in (READ, WRITE, PURCHASE):
+            with self.assertRaises(Unreachable) as raised:
+                ask(kind, None, None, None, None)
+            self.assertFalse(raised.exception.connected)
+        with self.assertRaises(Refused):
+            ask(PURCHASE, None, Failed(Code.INVALID_ARGUMENT))
+
+    def test_a_write_is_sent_once(self) -> None:
+        self.assertEqual(ask(WRITE, None, Failed(Code.RESOURCE_EXHAUSTED, pushback="7"), "done")[0], "done")
+        with self.assertRaises(OutcomeUnknown):
+            ask(WRITE, Failed(Code.UNAVAILABLE), "done")
+
+    def test_a_broken_connection_is_doubt_with_any_code(self) -> None:
+        for wording in ("Stream removed (RST_STREAM)", "Exception deserializing response!"):
+            with self.assertRaises(OutcomeUnknown):
+                ask(PURCHASE, Failed(Code.INTERNAL, wording), retries=0)
+
+    def test_an_interruption_says_if_the_request_was_sent(self) -> None:
+        with self.assertRaises(KeyboardInterrupt) as raised:
+            ask(PURCHASE, KeyboardInterrupt())
+        self.assertIn(IN_DOUBT, raised.exception.__notes__)
+
+    def test_reads_are_sent_again_as_often_as_is_said(self) -> None:
+        passing = [Failed(Code.UNAVAILABLE), Failed(Code.UNKNOWN), Failed(Code.RESOURCE_EXHAUSTED)]
+        self.assertEqual(ask(READ, *passing, "answer")[0], "answer")
+        with self.assertRaises(Unreachable) as raised:
+            ask(READ, *passing[:2], "answer", retries=1)
+        self.assertEqual(raised.exception.code, Code.UNKNOWN)
+
+
+class Arguments_(unittest.TestCase):  # noqa: N801, a class of the library has the name
+    def test_wrong_ones_are_named_before_anything_is_sent(self) -> None:
+        with Client("127.0.0.1:1") as client:
+            for wrong in [
+                lambda: client.buy(0),
+                lambda: client.buy(1, 0),
+                lambda: client.buy(1, key=""),
+                lambda: client.buy(1, key="k" * 65),
+                lambda: client.lookup(2**31),
+                lambda: client.put(b"", b"", ttl=0),
+                lambda: client.ping(timeout=0),
+            ]:
+                self.assertRaises(ValueError, wrong)
+        for make in [
+            lambda: Client("::1"),
+            lambda: Client("a", token="tökn"),
+            lambda: Client("a", retries=-1),
+            lambda: Client("http://a", tls=Tls(b"")),
+            lambda: Tls(None, b"", None),
+            lambda: Operator("a", ""),
+        ]:
+            self.assertRaises(ValueError, make)
+
+
+def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
+
+
+class Peer:
+    """Speaks HTTP/2 so far that a request comes, and then resets its stream or closes."""
+
+    def __init__(self, reset: int | None) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.reset = reset
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self) -> None:
+        connection, _ = self.listener.accept()
+        with self.listener, connection, connection.makefile("rb") as source:
+            connection.sendall(frame(4, 0, 0))
+            source.read(24)
+            while head := source.read(9):
+                source.read(int.from_bytes(head[:3], "big"))
+                if head[3] == 0 and self.reset is None:
+                    return
+                if head[3] == 0 and self.reset is not None:
+                    connection.sendall(frame(3, 0, int.from_bytes(head[5:], "big"), struct.pack(">I", self.reset)))
+
+
+class Broken(unittest.TestCase):
+    def test_a_stream_that_ends_without_an_answer_leaves_a_write_in_doubt(self) -> None:
+        for reset in (None, 1, 2, 7, 8, 11):
+            peer = Peer(reset)
+            with Client(peer.address, retries=0) as client:
+                self.assertRaises(OutcomeUnknown, client.put, b"k", b"v")
+            peer.thread.join(5)
+
+    def test_the_same_with_asyncio(self) -> None:
+        async def put(peer: Peer) -> None:
+            async with AsyncClient(peer.address, retries=0) as client:
+                with self.assertRaises(OutcomeUnknown):
+                    await client.put(b"k", b"v")
+
+        for reset in (None, 2, 11):
+            peer = Peer(reset)
+            asyncio.run(put(peer))
+            peer.thread.join(5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -7,8 +7,9 @@ import asyncio
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, sleep
 from typing import Any, TypeVar, cast
 
@@ -101,6 +102,7 @@ class Lane:
         """Make the stubs; nothing connects yet."""
         self.channel = channel
         self.state: State | None = None
+        self.tell: Callable[[State], None] | None = None
         self.shop: BookStoreStub = BookStoreStub(channel)
         self.admin: AdminStub = AdminStub(channel)
         self.entries: KeyValueServiceStub = KeyValueServiceStub(channel)
@@ -165,12 +167,13 @@ class BlockingConnections(Connections):
             lane = Lane(channel)
             self._lanes.append(lane)
 
-            def tell(state: State, lane: Lane = lane) -> None:
-                with self._changed:
-                    lane.state = state
-                    self._changed.notify_all()
+            lane.tell = partial(self._tell, lane)
+            channel.subscribe(lane.tell, try_to_connect=True)
 
-            channel.subscribe(tell, try_to_connect=True)
+    def _tell(self, lane: Lane, state: State) -> None:
+        with self._changed:
+            lane.state = state
+            self._changed.notify_all()
 
     def pick(self) -> Lane | None:
         lanes = self._lanes
@@ -219,6 +222,8 @@ class BlockingConnections(Connections):
             self._is_closed = True
             lanes, self._lanes = self._lanes, []
         for lane in lanes:
+            # The thread that watches a channel does not know that it closes.
+            lane.channel.unsubscribe(lane.tell)
             lane.channel.close()
 
 

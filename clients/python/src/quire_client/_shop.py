@@ -206,7 +206,8 @@ class Shop:
             line = quoted(again)
             answer.text = (
                 f"it is not known whether book {command.id} was bought: {_cause(fault)}\n"
-                f"the purchase has the key {escaped(key)}; this asks for its outcome and buys nothing twice:\n    {line}"
+                f"the purchase has the key {escaped(key)}; "
+                f"this asks for its outcome and buys nothing twice:\n    {line}"
             )
             answer.json |= {"message": answer.text, "command": line}
         return answer
