@@ -30,6 +30,9 @@ const (
 	keepaliveTime  = 10 * time.Second
 )
 
+// Messages of any size; given with each call, because gRPC copies defaults for calls that have options of their own.
+var anySize = []grpc.CallOption{grpc.MaxCallRecvMsgSize(math.MaxInt), grpc.MaxCallSendMsgSize(math.MaxInt)}
+
 // Client holds the connections to a store. It is safe for concurrent use.
 type Client struct {
 	conn    *grpc.ClientConn
@@ -102,7 +105,6 @@ func New(addresses string, opts ...Option) (*Client, error) {
 			MinConnectTimeout: max(connectTimeout, time.Second),
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTime}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt), grpc.MaxCallSendMsgSize(math.MaxInt)),
 	)
 	if err != nil {
 		return nil, argument("%v", err)
