@@ -1,0 +1,331 @@
+import type { MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+
+import { type Book as WireBook, BookStore, BuyOutcome } from "#proto/bookstore_pb.js";
+import { KeyRangeService, KeyValueService, WatchEventKind } from "#proto/kv_pb.js";
+import { type CallOptions, Caller, checked } from "./caller.js";
+import { type Code, OutcomeUnknown, Refused } from "./faults.js";
+import { Operator } from "./operator.js";
+
+export const ID_MAX = 2_147_483_647;
+const KEY_BYTES_MAX = 64;
+const PAGE_SIZE = 500;
+
+/** A book of the store. */
+export interface Book {
+  readonly id: number;
+  readonly title: string;
+  readonly topic: string;
+  /** Copies that can be bought. */
+  readonly stock: number;
+  readonly priceCents: bigint;
+}
+
+export interface Topic {
+  readonly name: string;
+  /** How many books have it. */
+  readonly books: bigint;
+}
+
+/** What came of a purchase. */
+export type Purchase = {
+  /** Names this purchase: sending it again with this key buys nothing twice. */
+  readonly key: string;
+  /** Whether this is the stored answer to an earlier request with the same key. */
+  readonly replayed: boolean;
+} & (
+  | { readonly outcome: "bought"; readonly number: bigint; readonly stockLeft: number | undefined }
+  | { readonly outcome: "sold_out" | "too_few"; readonly stockLeft: number | undefined }
+  | { readonly outcome: "no_such_book" }
+  /** The store may have made the purchase: buying again with this key settles it. `code` says why. */
+  | { readonly outcome: "unknown"; readonly code: Code; readonly fault: OutcomeUnknown }
+);
+
+/** Any bytes; a string stands for its UTF-8. */
+export type Bytes = Uint8Array | string;
+
+export interface Value {
+  readonly value: Uint8Array;
+  readonly version: bigint;
+  /** The time left; undefined if the entry does not expire. */
+  readonly ttlMs: number | undefined;
+}
+
+/** An entry of a scan; without its value if keys alone were asked for. */
+export interface Entry extends Partial<Value> {
+  readonly key: Uint8Array;
+  readonly version: bigint;
+}
+
+export type Created = { readonly outcome: "created"; readonly version: bigint } | { readonly outcome: "exists" };
+
+export type Updated =
+  { readonly outcome: "updated"; readonly version: bigint } | { readonly outcome: "no_such_key" | "another_version" };
+
+export interface Deleted {
+  readonly outcome: "deleted" | "no_such_key" | "another_version";
+}
+
+export type WatchEvent =
+  /** The watch has begun: every change after this is told. */
+  | { readonly kind: "started" }
+  /** `value` is undefined if it is too large for an event; `retrieve` has it. */
+  | { readonly kind: "put"; readonly key: Uint8Array; readonly version: bigint; readonly value: Uint8Array | undefined }
+  | { readonly kind: "deleted" | "expired"; readonly key: Uint8Array; readonly version: bigint };
+
+export interface BuyOptions extends CallOptions {
+  /** How many copies, all or none: one if absent. */
+  quantity?: number | undefined;
+  /** 1 to 64 bytes that name the purchase; random if absent. */
+  key?: string | undefined;
+}
+
+export interface WriteOptions extends CallOptions {
+  /** The entry expires after this many milliseconds; never if absent. */
+  ttlMs?: number | undefined;
+}
+
+export interface ExpectOptions extends CallOptions {
+  /** Do nothing if the entry has another version. */
+  expectedVersion?: bigint | undefined;
+}
+
+export interface PageOptions extends CallOptions {
+  /** The most items that one message brings. */
+  pageSize?: number | undefined;
+}
+
+/** The calls of shoppers and the key-value store. Faults are thrown: see {@link Fault}. */
+export class Client {
+  readonly #caller: Caller;
+
+  /** Takes what carries the calls; `connect` makes it. */
+  constructor(caller: Caller) {
+    this.#caller = caller;
+  }
+
+  /** The calls of operators, over the same connections. */
+  operator(token: string): Operator {
+    return new Operator(new Caller(this.#caller.link, { ...this.#caller.options, token }));
+  }
+
+  /** Greets the server; a cheap way to see that it answers. */
+  async ping(options?: CallOptions): Promise<string> {
+    const reply = await this.#caller.ask("read", BookStore.method.hello, { name: "quire client" }, options);
+    return reply.helloMessage;
+  }
+
+  /** The books of a topic, matched exactly, in the order of their ids. */
+  async *search(topic: string, options: PageOptions = {}): AsyncGenerator<Book, void, undefined> {
+    for await (const page of searchPages(this.#caller, topic, options)) yield* page.books.map(bookOf);
+  }
+
+  /** All topics in the order of their bytes, or those nearest to a text, best first. */
+  async *topics({ near, ...options }: CallOptions & { near?: string } = {}): AsyncGenerator<Topic, void, undefined> {
+    for await (const page of topicPages(this.#caller, near ?? "", options)) {
+      yield* page.topics.map(({ name, books }) => ({ name, books }));
+    }
+  }
+
+  async lookup(id: number, options?: CallOptions): Promise<Book | undefined> {
+    const { book } = await this.#caller.ask("read", BookStore.method.lookup, { id: checkedId(id) }, options);
+    return book && bookOf(book);
+  }
+
+  /** Buys copies of a book, once however often the request is sent. */
+  async buy(id: number, { quantity, key = randomKey(), ...options }: BuyOptions = {}): Promise<Purchase> {
+    try {
+      const reply = await buyReply(this.#caller, id, quantity, key, options);
+      const { replayed, stockLeft } = reply;
+      switch (reply.outcome) {
+        case BuyOutcome.BOUGHT:
+          return { outcome: "bought", key, replayed, number: reply.purchaseNumber, stockLeft };
+        case BuyOutcome.SOLD_OUT:
+          return { outcome: "sold_out", key, replayed, stockLeft };
+        case BuyOutcome.TOO_FEW:
+          return { outcome: "too_few", key, replayed, stockLeft };
+        case BuyOutcome.NO_SUCH_BOOK:
+          return { outcome: "no_such_book", key, replayed };
+        default:
+          // A server older than the outcomes.
+          if (!reply.success) throw new Refused("FAILED_PRECONDITION", reply.message);
+          return { outcome: "bought", key, replayed, number: reply.purchaseNumber, stockLeft };
+      }
+    } catch (fault) {
+      if (!(fault instanceof OutcomeUnknown)) throw fault;
+      return { outcome: "unknown", key, replayed: false, code: fault.code, fault };
+    }
+  }
+
+  /** Creates an entry, if the key has none. */
+  async create(key: Bytes, value: Bytes, { ttlMs, ...options }: WriteOptions = {}): Promise<Created> {
+    const request = { key: bytes(key), value: bytes(value), timeToLiveMs: ttl(ttlMs), wantDetails: true };
+    return this.#settle<Created>(
+      async () => {
+        const { version } = await this.#caller.ask("write", KeyValueService.method.create, request, options);
+        return { outcome: "created", version };
+      },
+      { ALREADY_EXISTS: { outcome: "exists" } },
+    );
+  }
+
+  /** Creates an entry or replaces its value; gives its version. */
+  async put(key: Bytes, value: Bytes, { ttlMs, ...options }: WriteOptions = {}): Promise<bigint> {
+    const request = { key: bytes(key), value: bytes(value), timeToLiveMs: ttl(ttlMs) };
+    return (await this.#caller.ask("write", KeyRangeService.method.put, request, options)).version;
+  }
+
+  async retrieve(key: Bytes, options?: CallOptions): Promise<Value | undefined> {
+    const request = { key: bytes(key), wantDetails: true };
+    return this.#settle<Value | undefined>(
+      async () => {
+        const reply = await this.#caller.ask("read", KeyValueService.method.retrieve, request, options);
+        return { value: reply.value, version: reply.version, ttlMs: milliseconds(reply.timeToLiveMs) };
+      },
+      { NOT_FOUND: undefined },
+    );
+  }
+
+  /** Replaces the value of an entry. */
+  async update(key: Bytes, value: Bytes, options: WriteOptions & ExpectOptions = {}): Promise<Updated> {
+    const { ttlMs, expectedVersion, ...rest } = options;
+    const entry = { key: bytes(key), value: bytes(value), timeToLiveMs: ttl(ttlMs), wantDetails: true };
+    const request = expectedVersion === undefined ? entry : { ...entry, expectedVersion };
+    return this.#settle<Updated>(
+      async () => {
+        const { version } = await this.#caller.ask("write", KeyValueService.method.update, request, rest);
+        return { outcome: "updated", version };
+      },
+      { NOT_FOUND: { outcome: "no_such_key" }, ABORTED: { outcome: "another_version" } },
+    );
+  }
+
+  /** Removes an entry. */
+  async delete(key: Bytes, { expectedVersion, ...options }: ExpectOptions = {}): Promise<Deleted> {
+    const entry = { key: bytes(key), wantDetails: true };
+    const request = expectedVersion === undefined ? entry : { ...entry, expectedVersion };
+    return this.#settle<Deleted>(
+      async () => {
+        const { deleted } = await this.#caller.ask("write", KeyValueService.method.delete, request, options);
+        return { outcome: deleted ? "deleted" : "no_such_key" };
+      },
+      { ABORTED: { outcome: "another_version" } },
+    );
+  }
+
+  /** The entries whose keys begin with a prefix, in the order of their keys. Each is as it was when it was read. */
+  async *scan(
+    prefix: Bytes,
+    { keysOnly = false, pageSize, ...options }: PageOptions & { keysOnly?: boolean } = {},
+  ): AsyncGenerator<Entry, void, undefined> {
+    const { scan } = KeyRangeService.method;
+    const first = { prefix: bytes(prefix), pageSize: sizeOfPage(pageSize), keysOnly };
+    const next = ({
+      nextStartAfter: startAfter,
+    }: MessageShape<typeof scan.output>): MessageInitShape<typeof scan.input> | undefined =>
+      startAfter && { ...first, startAfter };
+    for await (const page of this.#caller.pages(scan, first, next, options)) {
+      for (const { key, value, version, timeToLiveMs, valueLeftOut } of page.entries) {
+        if (keysOnly) yield { key, version, ttlMs: milliseconds(timeToLiveMs) };
+        else if (!valueLeftOut) yield { key, value, version, ttlMs: milliseconds(timeToLiveMs) };
+        else {
+          // The value was too large for the page. If the entry has gone since, the scan is as right without it.
+          const found = await this.retrieve(key, options);
+          if (found) yield { key, ...found };
+        }
+      }
+    }
+  }
+
+  /** Changes of keys that begin with a prefix, until the caller leaves the loop. The first event is `started`. */
+  async *watch(prefix: Bytes, options?: CallOptions): AsyncGenerator<WatchEvent, void, undefined> {
+    const events = this.#caller.stream(KeyRangeService.method.watch, { prefix: bytes(prefix) }, options);
+    for await (const { kind, key, version, value, valueLeftOut } of events) {
+      if (kind === WatchEventKind.STARTED) yield { kind: "started" };
+      if (kind === WatchEventKind.PUT) yield { kind: "put", key, version, value: valueLeftOut ? undefined : value };
+      if (kind === WatchEventKind.DELETED) yield { kind: "deleted", key, version };
+      if (kind === WatchEventKind.EXPIRED) yield { kind: "expired", key, version };
+    }
+  }
+
+  /** Takes no further calls; those under way come to their end. */
+  close(): void {
+    this.#caller.link.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  /** Refusals that are outcomes of this call. */
+  async #settle<T>(call: () => Promise<T>, outcomes: Partial<Record<Code, T>>): Promise<T> {
+    try {
+      return await call();
+    } catch (fault) {
+      if (fault instanceof Refused && fault.code in outcomes) return outcomes[fault.code] as T;
+      throw fault;
+    }
+  }
+}
+
+/** A key that no other purchase has: 128 random bits. */
+export function randomKey(): string {
+  let key = "";
+  for (const byte of crypto.getRandomValues(new Uint8Array(16))) key += byte.toString(16).padStart(2, "0");
+  return key;
+}
+
+/** The pages of a search, as the server sends them. */
+export function searchPages(caller: Caller, topic: string, { pageSize, ...options }: PageOptions) {
+  return caller.list(BookStore.method.search, { topic, pageSize: sizeOfPage(pageSize, PAGE_SIZE) }, options);
+}
+
+/** The pages of topics, as the server sends them. */
+export function topicPages(caller: Caller, near: string, options: CallOptions) {
+  return caller.list(BookStore.method.listTopics, { near }, options);
+}
+
+/** What the store answers to a purchase. */
+export function buyReply(caller: Caller, id: number, quantity = 1, key: string, options: CallOptions) {
+  const idempotencyKey = bytes(key);
+  if (idempotencyKey.length === 0 || idempotencyKey.length > KEY_BYTES_MAX) {
+    const has = `${String(idempotencyKey.length)} bytes`;
+    throw new RangeError(`the idempotency key has ${has}; it must have 1 to ${String(KEY_BYTES_MAX)}`);
+  }
+  const request = { id: checkedId(id), quantity: checked("quantity", quantity, 1, ID_MAX), idempotencyKey };
+  return caller.ask("keyed", BookStore.method.buy, request, options);
+}
+
+export function bookOf({ id, title, topic, stock, price, priceCents }: WireBook): Book {
+  // A server that knows no cents sends the fraction alone.
+  const cents = priceCents === 0n && Number.isFinite(price) ? BigInt(Math.round(price * 100)) : priceCents;
+  return { id, title, topic, stock, priceCents: cents };
+}
+
+/** A price with two decimals. */
+export function decimal(cents: bigint): string {
+  const digits = (cents < 0n ? -cents : cents).toString().padStart(3, "0");
+  return `${cents < 0n ? "-" : ""}${digits.slice(0, -2)}.${digits.slice(-2)}`;
+}
+
+export function checkedId(id: number): number {
+  return checked("id", id, 1, ID_MAX);
+}
+
+const encoder = new TextEncoder();
+
+function bytes(text: Bytes): Uint8Array {
+  return typeof text === "string" ? encoder.encode(text) : text;
+}
+
+function ttl(ms: number | undefined): bigint {
+  return ms === undefined ? 0n : BigInt(checked("ttlMs", ms, 1, Number.MAX_SAFE_INTEGER));
+}
+
+function milliseconds(ms: bigint | undefined): number | undefined {
+  return ms === undefined ? undefined : Number(ms);
+}
+
+/** 0 asks for as many as the server likes. */
+export function sizeOfPage(size: number | undefined, usual = 0): number {
+  return size === undefined ? usual : checked("pageSize", size, 1, ID_MAX);
+}

@@ -1,0 +1,78 @@
+/** The names of gRPC's codes, in the order of their numbers. */
+export const CODES = [
+  "OK",
+  "CANCELLED",
+  "UNKNOWN",
+  "INVALID_ARGUMENT",
+  "DEADLINE_EXCEEDED",
+  "NOT_FOUND",
+  "ALREADY_EXISTS",
+  "PERMISSION_DENIED",
+  "RESOURCE_EXHAUSTED",
+  "FAILED_PRECONDITION",
+  "ABORTED",
+  "OUT_OF_RANGE",
+  "UNIMPLEMENTED",
+  "INTERNAL",
+  "UNAVAILABLE",
+  "DATA_LOSS",
+  "UNAUTHENTICATED",
+] as const;
+
+/** The name of a gRPC code. */
+export type Code = (typeof CODES)[number];
+
+/** Why a call has no outcome: one of {@link Refused}, {@link Unreachable} and {@link OutcomeUnknown}. */
+export abstract class Fault extends Error {
+  constructor(
+    readonly code: Code,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** The server understood the call and will not do it. The message is the server's. */
+export class Refused extends Fault {
+  override readonly name = "Refused";
+}
+
+/** Nothing was done, or what was asked changes nothing. */
+export class Unreachable extends Fault {
+  override readonly name = "Unreachable";
+
+  constructor(
+    address: string,
+    code: Code,
+    /** Whether the call was sent; if not, no server answered on the connection. */
+    readonly sent: boolean,
+    options?: ErrorOptions,
+  ) {
+    const what = sent ? `did not answer: ${reason(code)}` : "cannot be reached; is a server running there?";
+    super(code, `${address} ${what}`, options);
+  }
+}
+
+/** A write was sent and not answered: the server may have done it. */
+export class OutcomeUnknown extends Fault {
+  override readonly name = "OutcomeUnknown";
+
+  constructor(code: Code, options?: ErrorOptions) {
+    super(code, `the outcome is unknown: ${reason(code)}`, options);
+  }
+}
+
+/** Why there was no answer, in plain words. */
+export function reason(code: Code): string {
+  switch (code) {
+    case "DEADLINE_EXCEEDED":
+      return "time is up";
+    case "CANCELLED":
+      return "interrupted";
+    case "UNKNOWN":
+      return "the server failed";
+    default:
+      return "the connection broke, or the server is not available";
+  }
+}

@@ -1,0 +1,449 @@
+import {
+  type DescMessage,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  type MessageShape,
+  fromBinary,
+  toBinary,
+} from "@bufbuild/protobuf";
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type SecureClientSessionOptions,
+  connect,
+  constants,
+} from "node:http2";
+
+import { CODES, type Code } from "./faults.js";
+import { type Attempt, Failure, type Link } from "./link.js";
+
+const KEEPALIVE_MS = 10_000;
+/** How long one try to connect lasts, at least and at most. */
+const DIAL_MIN_MS = 1_000;
+const DIAL_MAX_MS = 10_000;
+/** How long the wait for a connection is if the call has no deadline. */
+const READY_MS = 4_000;
+/** How long an address that failed is left alone while others answer. */
+const REST_MS = 1_000;
+/** What a server may send before the caller has read it. */
+const STREAM_WINDOW_BYTES = 1 << 20;
+const CONNECTION_WINDOW_BYTES = 8 << 20;
+/** Bytes before each message: whether it is compressed, and its length. */
+const PREFIX_BYTES = 5;
+
+/** One HTTP/2 connection whose server has spoken. */
+class Connection {
+  /** Counts what came in, so that a caller can tell a slow server from a dead connection. */
+  heard = 0;
+  #open = 0;
+  #pings = false;
+
+  constructor(readonly session: ClientHttp2Session) {
+    session.setLocalWindowSize(CONNECTION_WINDOW_BYTES);
+  }
+
+  request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
+    const stream = this.session.request(headers);
+    // Only a call that waits keeps the process alive.
+    if (this.#open++ === 0) this.session.ref();
+    if (!this.#pings) this.#ping();
+    stream.once("close", () => {
+      if (--this.#open === 0) this.session.unref();
+    });
+    return stream;
+  }
+
+  /** Asks now and then whether the server is there, as long as a call waits. */
+  #ping(): void {
+    this.#pings = true;
+    setTimeout(() => {
+      this.#pings = false;
+      if (this.#open === 0 || this.session.destroyed) return;
+      const silent = setTimeout(() => {
+        this.session.destroy(new Error("the server does not answer pings"));
+      }, KEEPALIVE_MS);
+      this.session.ping((error) => {
+        clearTimeout(silent);
+        if (!error) this.heard++;
+      });
+      this.#ping();
+    }, KEEPALIVE_MS).unref();
+  }
+}
+
+/** One address: a connection, or what is needed to have one. */
+class Endpoint {
+  connection: Connection | undefined;
+  #dialing: Promise<void> | undefined;
+  #session: ClientHttp2Session | undefined;
+  #restsUntil = 0;
+
+  constructor(
+    readonly url: string,
+    readonly options: SecureClientSessionOptions,
+  ) {}
+
+  /** Connects, unless that is being done. Rejects if no server speaks in time. */
+  dial(limitMs: number): Promise<void> {
+    this.#dialing ??= this.#dial(Math.min(Math.max(limitMs, DIAL_MIN_MS), DIAL_MAX_MS)).finally(() => {
+      this.#dialing = undefined;
+    });
+    return this.#dialing;
+  }
+
+  /** As {@link dial}, unless the last try has just failed; no one waits for it. */
+  dialInBackground(): void {
+    if (this.#dialing || performance.now() < this.#restsUntil) return;
+    this.dial(DIAL_MAX_MS).catch(() => {
+      this.#restsUntil = performance.now() + REST_MS;
+    });
+  }
+
+  #dial(limitMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      let cause: unknown;
+      const session = connect(this.url, this.options);
+      this.#session = session;
+      // A call that waits has a timer of its own, which keeps the process alive.
+      session.unref();
+      const timer = setTimeout(() => {
+        session.destroy(new Error("the server says nothing"));
+      }, limitMs).unref();
+      session.on("error", (error: unknown) => (cause = error));
+      session.once("remoteSettings", () => {
+        clearTimeout(timer);
+        this.connection = new Connection(session);
+        resolve();
+      });
+      session.once("goaway", () => {
+        this.retire(session);
+      });
+      session.once("close", () => {
+        clearTimeout(timer);
+        this.retire(session);
+        reject(new Error("no connection", { cause }));
+      });
+    });
+  }
+
+  /** Sends no more on a connection; what was sent on it may still be answered. */
+  retire(session: ClientHttp2Session | undefined): void {
+    if (this.connection?.session === session) this.connection = undefined;
+    session?.close();
+  }
+
+  close(): void {
+    this.retire(this.connection?.session);
+    if (this.#dialing) this.#session?.destroy();
+  }
+}
+
+/** gRPC over HTTP/2 connections, one to each address, in turns. */
+export class GrpcLink implements Link {
+  readonly #endpoints: Endpoint[];
+  #turn = 0;
+  #closed = false;
+
+  constructor(
+    readonly address: string,
+    urls: string[],
+    options: SecureClientSessionOptions,
+  ) {
+    const settings = { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES };
+    // The bound that Node sets, 10 MB, counts messages that wait to be sent, which the caller has in memory anyway.
+    const all = { settings, maxSessionMemory: 1024, ...options };
+    this.#endpoints = urls.map((url) => new Endpoint(url, all));
+  }
+
+  async unary<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    message: MessageShape<I>,
+    attempt: Attempt,
+  ): Promise<MessageShape<O>> {
+    const began = attempt.limitMs === undefined ? 0 : performance.now();
+    const endpoint = this.#ready() ?? (await this.#whenReady(attempt));
+    const call = new Call(endpoint, method, toBinary(method.input, message), attempt, began);
+    const frames = new Frames();
+    return new Promise((resolve, reject) => {
+      call.stream.on("data", (chunk: Buffer) => {
+        frames.push(chunk);
+        if (frames.excess()) call.end(new Failure("INTERNAL", "sent", "the server sent more than one message"));
+      });
+      call.onEnd = (failure) => {
+        try {
+          const body = failure ? undefined : frames.next();
+          if (body) resolve(fromBinary(method.output, body));
+          else reject(failure ?? new Failure("INTERNAL", "sent", "the server sent no message"));
+        } catch (cause) {
+          reject(unreadable(cause));
+        }
+      };
+    });
+  }
+
+  async *stream<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodServerStreaming<I, O>,
+    message: MessageShape<I>,
+    attempt: Attempt,
+  ): AsyncGenerator<MessageShape<O>, void, undefined> {
+    const began = performance.now();
+    const endpoint = this.#ready() ?? (await this.#whenReady(attempt));
+    const call = new Call(endpoint, method, toBinary(method.input, message), attempt, began);
+    const ended = new Promise<Failure | undefined>((resolve) => (call.onEnd = resolve));
+    const frames = new Frames();
+    try {
+      for await (const chunk of call.chunks()) {
+        frames.push(chunk);
+        for (let body = frames.next(); body; body = frames.next()) yield decoded(method.output, body);
+      }
+      const failure = await ended;
+      if (failure) throw failure;
+    } finally {
+      call.end(new Failure("CANCELLED", "sent", "the caller has left"));
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const endpoint of this.#endpoints) endpoint.close();
+  }
+
+  /** The next address that answers. The others are tried meanwhile. */
+  #ready(): Endpoint | undefined {
+    const count = this.#endpoints.length;
+    for (let step = 0; step < count; step++) {
+      const endpoint = this.#endpoints[(this.#turn + step) % count];
+      if (!endpoint?.connection) continue;
+      this.#turn = (this.#turn + step + 1) % count;
+      for (const other of this.#endpoints) if (!other.connection) other.dialInBackground();
+      return endpoint;
+    }
+    return undefined;
+  }
+
+  /** Waits until an address answers, four fifths of the attempt at most. */
+  async #whenReady({ limitMs, signal }: Attempt): Promise<Endpoint> {
+    if (this.#closed) throw new TypeError("the client is closed");
+    const waitMs = limitMs === undefined ? READY_MS : limitMs * 0.8;
+    const unsent = (cause?: unknown): Failure => new Failure("UNAVAILABLE", "unsent", "no connection", null, { cause });
+    let stop: (() => void) | undefined;
+    const stopped = new Promise<never>((_, reject) => {
+      const timer = setTimeout(() => stop?.(), waitMs);
+      stop = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", stop as () => void);
+        reject(unsent());
+      };
+      signal?.addEventListener("abort", stop);
+      if (signal?.aborted) stop();
+    });
+    try {
+      await Promise.race([stopped, Promise.any(this.#endpoints.map((endpoint) => endpoint.dial(waitMs)))]);
+    } catch (error) {
+      throw error instanceof Failure ? error : unsent(error);
+    } finally {
+      stop?.();
+    }
+    const endpoint = this.#ready();
+    if (!endpoint) throw unsent();
+    return endpoint;
+  }
+}
+
+/** One call that was sent. It ends once: with an answer, or a failure. */
+class Call {
+  readonly stream: ClientHttp2Stream;
+  onEnd: (failure: Failure | undefined) => void = () => undefined;
+  readonly #connection: Connection;
+  readonly #timer: NodeJS.Timeout | undefined;
+  #ended = false;
+  #headers: IncomingHttpHeaders | undefined;
+  #trailers: IncomingHttpHeaders | undefined;
+
+  constructor(
+    endpoint: Endpoint,
+    method: { parent: { typeName: string }; name: string },
+    body: Uint8Array,
+    { limitMs, token, signal }: Attempt,
+    began: number,
+  ) {
+    // An address is chosen and used in one go, so it is connected.
+    const connection = endpoint.connection;
+    if (!connection) throw new Failure("UNAVAILABLE", "unsent", "no connection");
+    const headers: OutgoingHttpHeaders = {
+      ":method": "POST",
+      ":path": `/${method.parent.typeName}/${method.name}`,
+      "content-type": "application/grpc+proto",
+      te: "trailers",
+    };
+    if (token !== undefined) headers.authorization = `Bearer ${token}`;
+    const leftMs = limitMs === undefined ? undefined : Math.max(1, Math.ceil(limitMs - (performance.now() - began)));
+    if (leftMs !== undefined) headers["grpc-timeout"] = `${String(leftMs)}m`;
+    try {
+      this.stream = connection.request(headers);
+    } catch (cause) {
+      endpoint.retire(connection.session);
+      throw new Failure("UNAVAILABLE", "unsent", "the connection has ended", null, { cause });
+    }
+    this.#connection = connection;
+    const heardBefore = connection.heard;
+    if (leftMs !== undefined) {
+      this.#timer = setTimeout(() => {
+        // A connection on which nothing came may be dead: the next attempt has a new one.
+        if (connection.heard === heardBefore) endpoint.retire(connection.session);
+        this.end(new Failure("DEADLINE_EXCEEDED", "sent", "the deadline is over"));
+      }, leftMs);
+    }
+    const abort = (): void => {
+      this.end(new Failure("CANCELLED", "sent", "the caller has aborted the call"));
+    };
+    signal?.addEventListener("abort", abort);
+    let cause: unknown;
+    this.stream
+      .on("response", (fields) => {
+        connection.heard++;
+        this.#headers = fields;
+      })
+      .on("trailers", (fields: IncomingHttpHeaders) => (this.#trailers = fields))
+      .on("error", (error: unknown) => (cause = error))
+      .on("close", () => {
+        signal?.removeEventListener("abort", abort);
+        // A stream without a number was never sent: the numbers of this connection are used up.
+        if (this.stream.id === undefined) endpoint.retire(connection.session);
+        this.end(this.#verdict(cause));
+      })
+      .end(framed(body));
+  }
+
+  end(failure: Failure | undefined): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    clearTimeout(this.#timer);
+    if (!this.stream.closed) this.stream.close(constants.NGHTTP2_CANCEL);
+    this.onEnd(failure);
+  }
+
+  /** What comes, as it is wanted. Why it ends is for {@link onEnd} to say. */
+  async *chunks(): AsyncGenerator<Buffer, void, undefined> {
+    const chunks = this.stream.iterator({ destroyOnReturn: false }) as AsyncIterableIterator<Buffer>;
+    for (;;) {
+      const next = await chunks.next().catch(() => undefined);
+      if (!next || next.done) return;
+      this.#connection.heard++;
+      yield next.value;
+    }
+  }
+
+  /** What the server said, or that it did not. */
+  #verdict(cause: unknown): Failure | undefined {
+    const fields = this.#trailers ?? this.#headers;
+    const status = fields?.["grpc-status"];
+    const httpStatus = this.#headers?.[":status"] as unknown as number | undefined;
+    if (status === "0") return undefined;
+    if (status !== undefined) {
+      const pushback = fields?.["grpc-retry-pushback-ms"];
+      const code = CODES[Number(status)] ?? "UNKNOWN";
+      return new Failure(code, "answered", percentDecoded(fields?.["grpc-message"]), pushback?.toString());
+    }
+    if (httpStatus !== undefined && httpStatus !== 200) {
+      return new Failure(
+        codeOfHttp(httpStatus),
+        "answered",
+        `the server answered with HTTP status ${String(httpStatus)}`,
+      );
+    }
+    const reach = this.stream.id === undefined ? "unsent" : "sent";
+    return new Failure("UNAVAILABLE", reach, "the connection broke", null, { cause });
+  }
+}
+
+/** Messages, from the bytes of a stream. */
+class Frames {
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  push(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+  }
+
+  /** Whether there is more than one message. */
+  excess(): boolean {
+    return this.#bytes > PREFIX_BYTES && this.#bytes > PREFIX_BYTES + this.#joined(PREFIX_BYTES).readUInt32BE(1);
+  }
+
+  /** The next message, if all of it is here. */
+  next(): Uint8Array | undefined {
+    if (this.#bytes < PREFIX_BYTES) return undefined;
+    const prefix = this.#joined(PREFIX_BYTES);
+    if (prefix[0] !== 0)
+      throw new Failure("INTERNAL", "sent", "the server compressed a message, which no one asked for");
+    const end = PREFIX_BYTES + prefix.readUInt32BE(1);
+    if (this.#bytes < end) return undefined;
+    const whole = this.#joined(end);
+    this.#chunks = whole.length === end ? [] : [whole.subarray(end), ...this.#chunks.slice(1)];
+    this.#bytes -= end;
+    return whole.subarray(PREFIX_BYTES, end);
+  }
+
+  /** The first chunk, made of as many as are needed for some bytes. */
+  #joined(bytes: number): Buffer {
+    const [first] = this.#chunks;
+    if (first && first.length >= bytes) return first;
+    const whole = Buffer.concat(this.#chunks);
+    this.#chunks = [whole];
+    return whole;
+  }
+}
+
+function framed(body: Uint8Array): Buffer {
+  const frame = Buffer.allocUnsafe(PREFIX_BYTES + body.length);
+  frame[0] = 0;
+  frame.writeUInt32BE(body.length, 1);
+  frame.set(body, PREFIX_BYTES);
+  return frame;
+}
+
+function decoded<O extends DescMessage>(schema: O, body: Uint8Array): MessageShape<O> {
+  try {
+    return fromBinary(schema, body);
+  } catch (cause) {
+    throw unreadable(cause);
+  }
+}
+
+function unreadable(cause: unknown): Failure {
+  if (cause instanceof Failure) return cause;
+  return new Failure("INTERNAL", "sent", "the server sent a message that cannot be read", null, { cause });
+}
+
+function percentDecoded(text: string | string[] | undefined): string {
+  try {
+    return decodeURIComponent(text?.toString() ?? "");
+  } catch {
+    return text?.toString() ?? "";
+  }
+}
+
+/** The code for an answer that is not gRPC's, as gRPC has it. */
+function codeOfHttp(status: number): Code {
+  switch (status) {
+    case 400:
+      return "INTERNAL";
+    case 401:
+      return "UNAUTHENTICATED";
+    case 403:
+      return "PERMISSION_DENIED";
+    case 404:
+      return "UNIMPLEMENTED";
+    case 429:
+    case 502:
+    case 503:
+    case 504:
+      return "UNAVAILABLE";
+    default:
+      return "UNKNOWN";
+  }
+}
