@@ -28,12 +28,12 @@ func (c Cents) String() string {
 
 // Book is a book as the store had it when it answered.
 type Book struct {
-	ID    int32
-	Title string
-	Topic string
+	ID    int32 `json:"id"`
+	Price Cents `json:"price_cents"`
 	// Stock is the number of copies that can be bought.
-	Stock int32
-	Price Cents
+	Stock int32  `json:"stock"`
+	Title string `json:"title"`
+	Topic string `json:"topic"`
 }
 
 // Found is the answer to a lookup.
@@ -55,8 +55,8 @@ type Page struct {
 
 // Topic is a topic with the number of its books.
 type Topic struct {
-	Name  string
-	Books int64
+	Books int64  `json:"books"`
+	Name  string `json:"name"`
 }
 
 // Outcome is what became of a purchase.
@@ -261,8 +261,8 @@ func page(reply *pb.BookListReply) Page {
 
 func books(found []*pb.Book) []Book {
 	books := make([]Book, 0, len(found))
-	for _, found := range found {
-		books = append(books, book(found))
+	for _, each := range found {
+		books = append(books, book(each))
 	}
 	return books
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,27 +16,26 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"quire"
+	"quire/internal/connect"
 	pb "quire/internal/wire/bookstore"
 )
 
 const benchBook = 53477
 
-type measured struct {
-	call     *string
-	inFlight *int
-	seconds  *float64
-	isBare   *bool
-}
-
 // Calls for some time and prints what that took, through the library or through the generated stub alone.
-func (m *measured) bench(client *quire.Client, address string) error {
+func bench(client *quire.Client, address string, flags connect.Flags) error {
+	inFlight, _ := connect.Whole(cmp.Or(flags["--in-flight"], "1"))
+	seconds, err := strconv.ParseFloat(cmp.Or(flags["--seconds"], "5"), 64)
+	if err != nil || seconds <= 0 || inFlight < 1 {
+		return errors.New("--seconds must be a number above 0, and --in-flight a whole number from 1")
+	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	stub := pb.NewBookStoreClient(conn)
 	once := func() (err error) {
-		switch *m.call {
+		switch flags["--call"] {
 		case "buy":
 			_, err = client.Buy(context.Background(), benchBook)
 		default:
@@ -41,11 +43,11 @@ func (m *measured) bench(client *quire.Client, address string) error {
 		}
 		return err
 	}
-	if *m.isBare {
+	if flags.Has("--bare") {
 		once = func() (err error) {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
-			switch request := (&pb.ItemNumberRequest{Id: benchBook}); *m.call {
+			switch request := (&pb.ItemNumberRequest{Id: benchBook}); flags["--call"] {
 			case "buy":
 				request.IdempotencyKey = []byte(quire.RandomKey())
 				_, err = stub.Buy(ctx, request)
@@ -60,8 +62,8 @@ func (m *measured) bench(client *quire.Client, address string) error {
 	var calls atomic.Int64
 	var running sync.WaitGroup
 	start, cpu := time.Now(), cpuTime()
-	end := start.Add(time.Duration(*m.seconds * float64(time.Second)))
-	for range *m.inFlight {
+	end := start.Add(time.Duration(seconds * float64(time.Second)))
+	for range inFlight {
 		running.Go(func() {
 			for time.Now().Before(end) {
 				fatal(once())

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"iter"
@@ -46,44 +45,26 @@ type request struct {
 	Entries         int
 }
 
+// The flags, and whether they take a value; the last four are of `driver bench`.
+var takesValue = map[string]bool{
+	"--token": true, "--ca": true, "--certificate": true, "--key-file": true, "--retries": true,
+	"--call": true, "--in-flight": true, "--seconds": true, "--bare": false,
+}
+
 func main() {
-	flags := flag.NewFlagSet("driver", flag.ExitOnError)
-	token := flags.String("token", "", "token to send with every call")
-	ca := flags.String("ca", "", "certificates in PEM to trust; makes the client speak TLS")
-	certificate := flags.String("certificate", "", "certificate in PEM to show")
-	keyFile := flags.String("key-file", "", "private key of the certificate")
-	retries := flags.Int("retries", 3, "how often a call is sent again")
-	load := measured{
-		call:     flags.String("call", "lookup", "bench: lookup or buy"),
-		inFlight: flags.Int("in-flight", 1, "bench: calls at once"),
-		seconds:  flags.Float64("seconds", 5, "bench: how long to call"),
-		isBare:   flags.Bool("bare", false, "bench: use the generated stub alone"),
-	}
-	words := os.Args[1:]
-	isBench := len(words) > 0 && words[0] == "bench"
-	if isBench {
-		words = words[1:]
-	}
-	if len(words) == 0 {
+	flags, words, err := connect.Parse(os.Args[1:], takesValue)
+	fatal(err)
+	isBench := len(words) == 2 && words[0] == "bench"
+	if len(words) != 1 && !isBench {
 		fatal(errors.New("name the address: driver [bench] ADDRESS[,ADDRESS…] [FLAGS]"))
 	}
-	// A wrong flag ends the program.
-	_ = flags.Parse(words[1:])
-	addresses, isTLS, err := connect.Addresses(words[0])
-	fatal(err)
-	options := []quire.Option{quire.WithToken(*token), quire.WithRetries(*retries)}
-	if isTLS || *ca != "" {
-		config, err := connect.TLS(*ca, *certificate, *keyFile)
-		fatal(err)
-		options = append(options, quire.WithTLS(config))
-	}
-	client, err := quire.New(addresses, options...)
+	client, _, err := connect.Client(words[len(words)-1], flags)
 	fatal(err)
 	if isBench {
-		fatal(load.bench(client, addresses))
+		fatal(bench(client, words[1], flags))
 		return
 	}
-	fatal((&driver{client: client, token: *token}).serve(os.Stdin))
+	fatal((&driver{client: client, token: flags["--token"]}).serve(os.Stdin))
 }
 
 func fatal(err error) {
@@ -157,10 +138,7 @@ func (d *driver) call(ctx context.Context, asked *request) (fields, error) {
 		return collect("names", client.Topics(ctx, asked.Near), 0, func(t quire.Topic) any { return t.Name })
 	case "lookup":
 		found, err := client.Lookup(ctx, asked.ID)
-		if found.Book == nil {
-			return fields{"book": nil}, err
-		}
-		return fields{"book": connect.BookJSON(*found.Book)}, err
+		return fields{"book": found.Book}, err
 	case "buy":
 		options := []quire.BuyOption{}
 		if asked.Quantity != nil {

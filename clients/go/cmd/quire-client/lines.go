@@ -142,10 +142,12 @@ func (s *seen) topic(name string) {
 	}
 }
 
-func (s *seen) book(book quire.Book) {
-	s.topic(book.Topic)
-	if len(s.ids) < seenMax {
-		s.ids[strconv.Itoa(int(book.ID))] = true
+func (s *seen) books(books []quire.Book) {
+	for _, book := range books[:min(len(books), seenMax)] {
+		s.topic(book.Topic)
+		if len(s.ids) < seenMax {
+			s.ids[strconv.Itoa(int(book.ID))] = true
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func isCommand(word string) bool {
 // The store as the commands see it.
 type shop struct {
 	client  *quire.Client
-	flags   flags
+	flags   connect.Flags
 	timeout time.Duration
 	address string
 	seen    *seen
@@ -66,14 +66,14 @@ func understood(words []string) (command, error) {
 	case name == "search" && count > 0:
 		return func(ctx context.Context, s *shop) answer { return s.search(ctx, rest) }, nil
 	case name == "lookup" && count == 1, name == "buy" && (count == 1 || count == 2):
-		id, ok := whole(words[1])
+		id, ok := connect.Whole(words[1])
 		if !ok || id < 1 {
 			return nil, fmt.Errorf("id is %s; it must be a whole number from 1 to 2147483647", words[1])
 		}
 		if name == "lookup" {
 			return func(ctx context.Context, s *shop) answer { return s.lookup(ctx, id) }, nil
 		}
-		quantity, ok := whole(append(words, "1")[2])
+		quantity, ok := connect.Whole(append(words, "1")[2])
 		if !ok || quantity < 1 {
 			return nil, fmt.Errorf("quantity is '%s'; it must be a whole number from 1", words[2])
 		}
@@ -114,14 +114,14 @@ func ping(ctx context.Context, s *shop) answer {
 }
 
 func (s *shop) topics(ctx context.Context, near string) answer {
-	rows, found := [][]string{}, []map[string]any{}
+	rows, found := [][]string{}, []quire.Topic{}
 	for topic, err := range s.client.Topics(ctx, near) {
 		if err != nil {
 			return s.fault(err)
 		}
 		s.seen.topic(topic.Name)
 		rows = append(rows, []string{topic.Name, strconv.FormatInt(topic.Books, 10)})
-		found = append(found, map[string]any{"books": topic.Books, "name": topic.Name})
+		found = append(found, topic)
 	}
 	text := table([]column{{"topic", false}, {"books", true}}, rows)
 	if len(rows) == 0 && near == "" {
@@ -133,7 +133,7 @@ func (s *shop) topics(ctx context.Context, near string) answer {
 }
 
 func (s *shop) search(ctx context.Context, topic string) answer {
-	var books []quire.Book
+	books := []quire.Book{}
 	last := quire.Page{Success: true}
 	for page, err := range s.client.SearchPages(ctx, topic, 0) {
 		if err != nil {
@@ -141,8 +141,8 @@ func (s *shop) search(ctx context.Context, topic string) answer {
 		}
 		books, last = append(books, page.Books...), page
 	}
-	shown := s.books(books)
-	said := map[string]any{"books": shown, "message": last.Message, "success": last.Success}
+	s.seen.books(books)
+	said := map[string]any{"books": books, "message": last.Message, "success": last.Success}
 	text := bookTable(books)
 	if len(books) == 0 {
 		text = escaped(last.Message)
@@ -167,12 +167,12 @@ func (s *shop) lookup(ctx context.Context, id int32) answer {
 	if err != nil {
 		return s.fault(err)
 	}
-	said := map[string]any{"book": nil, "message": found.Message, "success": found.Book != nil}
+	said := map[string]any{"book": found.Book, "message": found.Message, "success": found.Book != nil}
 	if found.Book == nil {
 		return answer{code: refused, text: escaped(found.Message), json: said}
 	}
 	books := []quire.Book{*found.Book}
-	said["book"] = s.books(books)[0]
+	s.seen.books(books)
 	return answer{text: bookTable(books), json: said}
 }
 
@@ -209,11 +209,11 @@ func (s *shop) buy(ctx context.Context, id, quantity int32) answer {
 // The outcome is not known: says how to ask again.
 func (s *shop) unknown(purchase quire.Purchase, id, quantity int32) answer {
 	words := []string{program, "--key", purchase.Key}
-	if s.flags.has("--json") {
+	if s.flags.Has("--json") {
 		words = append(words, "--json")
 	}
 	for _, name := range []string{"--ca", "--certificate", "--key-file"} {
-		if s.flags.has(name) {
+		if s.flags.Has(name) {
 			words = append(words, name, s.flags[name])
 		}
 	}
@@ -274,16 +274,6 @@ func success(ok bool) int {
 		return done
 	}
 	return refused
-}
-
-// The books as JSON, remembered for completion.
-func (s *shop) books(books []quire.Book) []map[string]any {
-	shown := make([]map[string]any, 0, len(books))
-	for _, book := range books {
-		s.seen.book(book)
-		shown = append(shown, connect.BookJSON(book))
-	}
-	return shown
 }
 
 func bookTable(books []quire.Book) string {
