@@ -4,189 +4,145 @@ import argparse
 import asyncio
 import base64
 import json
+import re
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from quire_client import (
-    AnotherVersion,
-    AsyncClient,
-    AsyncOperator,
-    Bought,
-    Exists,
-    Fault,
-    NoSuchBook,
-    NoSuchKey,
-    OutcomeUnknown,
-    Refused,
-    SoldOut,
-    Tls,
-    TooFew,
-    Unknown,
-    Written,
-)
+from quire_client import AsyncClient, AsyncOperator, Fault, Tls, Unknown, Written
 from quire_client._shop import book_json
 from quire_wire.bookstore_pb2 import ItemNumberRequest
 from quire_wire.bookstore_pb2_grpc import BookStoreStub
 
 AT_ONCE = 64
 BOOK = 53477
-NAMES = {
-    Bought: "bought",
-    SoldOut: "sold_out",
-    TooFew: "too_few",
-    NoSuchBook: "no_such_book",
-    Unknown: "unknown",
-    Exists: "exists",
-    NoSuchKey: "no_such_key",
-    AnotherVersion: "another_version",
-}
-BYTES = ("value", "prefix")
-"""Arguments in base64; `key` as well, except that of a purchase."""
-
+OPERATORS = ("list", "restock", "update_price", "log", "tail_log")
 Fields = dict[str, Any]
 
 
-class Driver:
-    """Answers requests with one client and, if there is a token, one operator."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        """Connect with the first request."""
-        tls = None
-        if arguments.ca:
-            files = (arguments.ca, arguments.certificate, arguments.key_file)
-            tls = Tls(*(Path(file).read_bytes() if file else None for file in files))
-        about: Fields = {"tls": tls, "retries": arguments.retries}
-        self.client = AsyncClient(arguments.address, token=arguments.token, **about)
-        self.operator = AsyncOperator(arguments.address, arguments.token, **about) if arguments.token else None
-        self.places = asyncio.Semaphore(AT_ONCE)
-
-    async def serve(self) -> None:
-        """Read requests to the end of the input, then wait for the answers that are due."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
-            while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
-                await self.places.acquire()
-                group.create_task(self.answer(json.loads(line)))
-        await self.client.close()
-        if self.operator:
-            await self.operator.close()
-
-    async def answer(self, request: Fields) -> None:
-        """Answer one request."""
-        number, call = request.pop("n"), request.pop("call")
-        try:
-            fields = await self.fields(number, call, decoded(call, request))
-        except Fault as fault:
-            kind = "unreachable"
-            if isinstance(fault, Refused | OutcomeUnknown):
-                kind = "refused" if isinstance(fault, Refused) else "outcome_unknown"
-            fields = {"error": kind, "code": fault.code.name, "message": fault.message}
-        except (TypeError, ValueError) as error:
-            fields = {"error": "argument", "message": str(error)}
-        finally:
-            self.places.release()
-        write(number, fields)
-
-    async def fields(self, number: int, call: str, about: Fields) -> Fields:
-        """Give the fields of an answer."""
-        match call:
-            case "search" | "topics" | "scan" | "list" | "log" | "tail_log" | "watch":
-                return await self.listed(number, call, about)
-            case "restock" | "update_price":
-                if not self.operator:
-                    raise ValueError("an operator needs a token")
-                if call == "restock":
-                    return {"raised": await self.operator.restock(**about)}
-                change = await self.operator.update_price(**about)
-                return {"before": change and change.before, "after": change and change.after}
-        found = await getattr(self.client, call)(**about)
-        match call, found:
-            case "ping", _:
-                return {"message": found}
-            case "lookup", _:
-                return {"book": found and book_json(found)}
-            case "buy", Unknown():
-                return {"outcome": "unknown", "key": found.key, "replayed": False}
-            case "buy", _:
-                fields = {"outcome": NAMES[type(found)], "key": found.key, "replayed": found.replayed}
-                optional = {"number": getattr(found, "number", None), "stock_left": found.stock_left}
-                return fields | {name: value for name, value in optional.items() if value is not None}
-            case "retrieve", None:
-                return {"outcome": "no_such_key"}
-            case "retrieve", _:
-                left = {} if found.ttl is None else {"ttl_ms": round(found.ttl * 1000)}
-                return {"value": text(found.value), "version": found.version, **left}
-            case "delete", _ if not isinstance(found, AnotherVersion):
-                return {"deleted": found.existed}
-            case _, Written():
-                return {"version": found.version}
-        return {"outcome": NAMES[type(found)]}
-
-    async def listed(self, number: int, call: str, about: Fields) -> Fields:
-        """Give the fields of an answer of many."""
-        most = next((about.pop(name) for name in ("limit", "events", "entries") if name in about), None)
-        if call not in ("search", "topics", "scan", "watch") and not self.operator:
-            raise ValueError("an operator needs a token")
-        maker = self.operator if call in ("list", "log", "tail_log") else self.client
-        items = getattr(maker, call)(**about)
-        if call == "watch":
-            await anext(items)
-            write(number, {"started": True})
-        found = await taken(items, most)
-        match call:
-            case "search" | "list":
-                return {"ids": [book.id for book in found]}
-            case "topics":
-                return {"names": [topic.name for topic in found]}
-            case "log" | "tail_log":
-                return {"numbers": [entry.number for entry in found]}
-            case "watch":
-                return {"kinds": [event.kind for event in found], "keys": [text(event.key) for event in found]}
-        values = {} if about.get("keys_only") else {"values": [text(entry.value) for entry in found]}
-        return {"keys": [text(entry.key) for entry in found], **values}
+def snake(found: object) -> str:
+    """Give the name of a type as the suite writes it."""
+    return re.sub("(?<!^)(?=[A-Z])", "_", type(found).__name__).lower()
 
 
-async def taken(items: AsyncIterator[Any], most: int | None) -> list[Any]:
-    """Give the first items, or all; do not wait for more than are wanted."""
-    found: list[Any] = []
-    while most is None or len(found) < most:
-        try:
-            found.append(await anext(items))
-        except StopAsyncIteration:
-            break
-    await items.aclose()  # type: ignore[attr-defined]
-    return found
-
-
-def decoded(call: str, about: Fields) -> Fields:
-    """Give the arguments as the library has them."""
-    for name in about.keys() & {*BYTES, *(["key"] if call != "buy" else [])}:
-        about[name] = base64.b64decode(about[name])
-    for name, ours in (("timeout_ms", "timeout"), ("ttl_ms", "ttl")):
-        if name in about:
-            about[ours] = about.pop(name) / 1000
-    return about
-
-
-def text(value: bytes | None) -> str | None:
-    """Give bytes in base64."""
+def in_base64(value: bytes | None) -> str | None:
+    """Give bytes as the suite has them."""
     return None if value is None else base64.b64encode(value).decode()
 
 
-def write(number: int, fields: Fields) -> None:
-    """Write an answer."""
-    show({"n": number, **fields})
+def bought(found: Any) -> Fields:  # noqa: ANN401, one of several outcomes
+    """Give the fields of a purchase."""
+    fields = {"outcome": snake(found), "key": found.key, "replayed": getattr(found, "replayed", False)}
+    optional = {"number": getattr(found, "number", None), "stock_left": getattr(found, "stock_left", None)}
+    return fields | {name: value for name, value in optional.items() if value is not None}
+
+
+def entry(found: Any) -> Fields:  # noqa: ANN401, an entry or none
+    """Give the fields of an entry."""
+    if found is None:
+        return {"outcome": "no_such_key"}
+    left = {} if found.ttl is None else {"ttl_ms": round(found.ttl * 1000)}
+    return {"value": in_base64(found.value), "version": found.version, **left}
+
+
+def written(found: object) -> Fields:
+    """Give the fields of a write."""
+    return {"version": found.version} if isinstance(found, Written) else {"outcome": snake(found)}
+
+
+def keys(found: list[Any]) -> Fields:
+    """Give the keys of entries or events."""
+    return {"keys": [in_base64(each.key) for each in found]}
+
+
+SHOWN: dict[str, Callable[[Any], Fields]] = {
+    "ping": lambda found: {"message": found},
+    "search": lambda found: {"ids": [book.id for book in found]},
+    "topics": lambda found: {"names": [topic.name for topic in found]},
+    "lookup": lambda found: {"book": found and book_json(found)},
+    "buy": bought,
+    "create": written,
+    "put": written,
+    "update": written,
+    "retrieve": entry,
+    "delete": lambda found: {"deleted": found.existed} if hasattr(found, "existed") else written(found),
+    "scan": lambda found: keys(found) | {"values": [in_base64(each.value) for each in found]},
+    "watch": lambda found: keys(found) | {"kinds": [event.kind for event in found]},
+    "list": lambda found: {"ids": [book.id for book in found]},
+    "restock": lambda found: {"raised": found},
+    "update_price": lambda found: {"before": found and found.before, "after": found and found.after},
+    "log": lambda found: {"numbers": [each.number for each in found]},
+    "tail_log": lambda found: {"numbers": [each.number for each in found]},
+}
 
 
 def show(fields: Fields) -> None:
     """Write an object in one line."""
     print(json.dumps(fields, separators=(",", ":")), flush=True)
+
+
+async def fields(client: Any, number: int, call: str, about: Fields) -> Fields:  # noqa: ANN401, a client or an operator
+    """Call, and give the fields of the answer."""
+    if client is None:
+        raise ValueError("an operator needs a token")
+    for name in about.keys() & ({"value", "prefix"} if call == "buy" else {"key", "value", "prefix"}):
+        about[name] = base64.b64decode(about[name])
+    for name, ours in (("timeout_ms", "timeout"), ("ttl_ms", "ttl")):
+        if name in about:
+            about[ours] = about.pop(name) / 1000
+    most = next((about.pop(name) for name in ("limit", "events", "entries") if name in about), None)
+    found = getattr(client, call)(**about)
+    if not hasattr(found, "__anext__"):
+        return SHOWN[call](await found)
+    if call == "watch":
+        await anext(found)
+        show({"n": number, "started": True})
+    items: list[Any] = []
+    while most is None or len(items) < most:
+        try:
+            items.append(await anext(found))
+        except StopAsyncIteration:
+            break
+    await found.aclose()
+    shown = SHOWN[call](items)
+    if about.get("keys_only"):
+        del shown["values"]
+    return shown
+
+
+async def drive(arguments: argparse.Namespace) -> None:
+    """Answer requests to the end of the input, then wait for the answers that are due."""
+    files = [arguments.ca, arguments.certificate, arguments.key_file]
+    tls = Tls(*(Path(file).read_bytes() if file else None for file in files)) if arguments.ca else None
+    client = AsyncClient(arguments.address, token=arguments.token, tls=tls, retries=arguments.retries)
+    operator = None
+    if arguments.token:
+        operator = AsyncOperator(arguments.address, arguments.token, tls=tls, retries=arguments.retries)
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def answer(request: Fields) -> None:
+        number, call = request.pop("n"), request.pop("call")
+        try:
+            about = await fields(operator if call in OPERATORS else client, number, call, request)
+            show({"n": number} | about)
+        except Fault as fault:
+            show({"n": number, "error": snake(fault), "code": fault.code.name, "message": fault.message})
+        except (TypeError, ValueError) as error:
+            show({"n": number, "error": "argument", "message": str(error)})
+        finally:
+            places.release()
+
+    async with client, asyncio.TaskGroup() as group:
+        while line := await asyncio.to_thread(sys.stdin.buffer.readline):
+            await places.acquire()
+            group.create_task(answer(json.loads(line)))
+    if operator:
+        await operator.close()
 
 
 async def bench(arguments: argparse.Namespace) -> None:
@@ -197,7 +153,7 @@ async def bench(arguments: argparse.Namespace) -> None:
             ("lookup", False): lambda: client.lookup(BOOK),
             ("buy", False): lambda: client.buy(BOOK),
             ("lookup", True): lambda: stub.Lookup(ItemNumberRequest(id=BOOK)),
-            ("buy", True): lambda: stub.Buy(ItemNumberRequest(id=BOOK, idempotency_key=secrets.token_hex(16).encode())),
+            ("buy", True): lambda: stub.Buy(ItemNumberRequest(id=BOOK, idempotency_key=secrets.token_bytes(16))),
         }
         call = calls[arguments.call, arguments.bare]
         await call()
@@ -208,7 +164,8 @@ async def bench(arguments: argparse.Namespace) -> None:
         async def work() -> None:
             nonlocal count
             while time.perf_counter() < end:
-                await call()
+                if isinstance(await call(), Unknown):
+                    sys.exit("it is not known what came of a purchase")
                 count += 1
 
         await asyncio.gather(*(work() for _ in range(arguments.in_flight)))
@@ -219,9 +176,8 @@ async def bench(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Drive, or bench."""
     parser = argparse.ArgumentParser()
-    is_bench = sys.argv[1:2] == ["bench"]
     parser.add_argument("address")
-    if is_bench:
+    if sys.argv[1:2] == ["bench"]:
         parser.add_argument("--call", choices=["lookup", "buy"], required=True)
         parser.add_argument("--in-flight", type=int, required=True)
         parser.add_argument("--seconds", type=float, required=True)
@@ -231,12 +187,7 @@ def main() -> None:
     for flag in ("--token", "--ca", "--certificate", "--key-file"):
         parser.add_argument(flag)
     parser.add_argument("--retries", type=int, default=3)
-    arguments = parser.parse_args()
-
-    async def drive() -> None:
-        await Driver(arguments).serve()
-
-    asyncio.run(drive())
+    asyncio.run(drive(parser.parse_args()))
 
 
 if __name__ == "__main__":

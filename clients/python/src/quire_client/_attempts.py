@@ -11,10 +11,13 @@ from grpc import StatusCode as Code
 
 from quire_client._connections import Connections, Lane
 from quire_client._faults import Fault, OutcomeUnknown, Refused, Unreachable
+from quire_wire import bookstore_pb2 as wire
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 T = TypeVar("T")
+PagedRequest = TypeVar("PagedRequest", wire.BookTopicRequest, wire.ListTopicsRequest, wire.ListRequest, wire.LogRequest)
+PagedReply = TypeVar("PagedReply", wire.BookListReply, wire.ListTopicsReply, wire.ListReply, wire.LogReply)
 
 GREETED = "quire client"
 PAUSE_SECONDS = 0.1
@@ -61,11 +64,9 @@ NO_ANSWER = Failure(is_sent=True, code=Code.UNKNOWN, message="the answer is empt
 class Attempts:
     """Counts the attempts of one call."""
 
-    def __init__(self, kind: Kind, retries: int, seconds: float) -> None:
-        """Begin the time of the whole call."""
-        self.kind, self.retries = kind, retries
-        self.deadline = monotonic() + seconds
-        self.share = seconds / (retries + 1) if kind is PURCHASE else seconds
+    def __init__(self, kind: Kind, retries: int, deadline: float) -> None:
+        """Take the deadline of the whole call."""
+        self.kind, self.retries, self.deadline = kind, retries, deadline
         self.tries = 0
         self.pause = PAUSE_SECONDS
         self.doubt: Failure | None = None
@@ -116,22 +117,22 @@ class Caller:
         timeout: float | None,
     ) -> Reply:
         """Send a request until there is an answer. `select` names the call."""
+        begin = monotonic()
         seconds = kind.seconds if timeout is None else _checked(timeout)
-        attempts = Attempts(kind, self.retries, seconds)
+        left = share = seconds / (self.retries + 1) if kind is PURCHASE else seconds
         connections = self.connections
-        end = attempts.deadline - seconds + attempts.share
-        left = attempts.share
+        attempts: Attempts | None = None
         is_sent = False
         try:
             while True:
                 lane = connections.pick()
                 if lane is None:
+                    waited = monotonic()
                     lane = await connections.ready(left * CONNECTING_SHARE)
-                    left = end - monotonic()
-                if lane is None:
-                    failure = NOT_CONNECTED
-                else:
-                    is_sent = True
+                    left -= monotonic() - waited
+                failure = NOT_CONNECTED
+                if lane is not None:
+                    is_sent, failure = True, NO_ANSWER
                     try:
                         reply = await connections.send(select(lane), request, left)
                     except grpc.RpcError as error:
@@ -140,19 +141,33 @@ class Caller:
                         # gRPC gives none for an answer that it cannot read.
                         if reply is not None:
                             return reply
-                        failure = NO_ANSWER
+                if attempts is None:
+                    attempts = Attempts(kind, self.retries, begin + seconds)
                 pause = attempts.again(failure)
                 is_sent = attempts.doubt is not None
                 await connections.pause(pause)
-                now = monotonic()
-                end = min(now + attempts.share, attempts.deadline)
-                left = end - now
+                # What was slept too long must not end an attempt that has not begun.
+                left = max(min(share, attempts.deadline - monotonic()), 0.001)
         except Fault:
             raise
         except BaseException as interruption:
             if is_sent and kind is not READ:
                 interruption.add_note(IN_DOUBT)
             raise
+
+    async def pages(
+        self,
+        select: "Callable[[Lane], grpc.UnaryUnaryMultiCallable[PagedRequest, PagedReply]]",
+        request: PagedRequest,
+        timeout: float | None,
+    ) -> AsyncIterator[PagedReply]:
+        """Read page after page, each with the timeout."""
+        while True:
+            page = await self.ask(READ, select, request, timeout)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
 
     async def follow(
         self,
@@ -161,7 +176,8 @@ class Caller:
         timeout: float | None,
     ) -> AsyncIterator[Reply]:
         """Send a request and give its answers; send it again until the first one has come."""
-        attempts = Attempts(READ, self.retries, PURCHASE.seconds if timeout is None else _checked(timeout))
+        seconds = PURCHASE.seconds if timeout is None else _checked(timeout)
+        attempts = Attempts(READ, self.retries, monotonic() + seconds)
         has_begun = False
         while True:
             wait = min(attempts.deadline - monotonic(), READ.seconds) * CONNECTING_SHARE
@@ -181,6 +197,7 @@ class Caller:
                 finally:
                     await replies.aclose()  # type: ignore[attr-defined]
             if has_begun:
+                # A second stream would begin anew.
                 attempts.tries = self.retries
             await self.connections.pause(attempts.again(failure))
 

@@ -61,27 +61,17 @@ class ShopperCalls(_Calls):
         self, topic: str, page_size: int = PAGE_SIZE, *, timeout: float | None = None
     ) -> AsyncIterator[Book]:
         """Give the books of a topic in the order of their ids. Each page has the timeout."""
-        size = whole("page_size", page_size, 1, INT32_MAX)
-        token = ""
-        while True:
-            request = shop_wire.BookTopicRequest(topic=topic, page_size=size, page_token=token)
-            page = await self.caller.ask(READ, lambda lane: lane.shop.Search, request, timeout)
+        request = shop_wire.BookTopicRequest(topic=topic, page_size=whole("page_size", page_size, 1, INT32_MAX))
+        async for page in self.caller.pages(lambda lane: lane.shop.Search, request, timeout):
             for book in page.books:
                 yield Book.from_wire(book)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def topics(self, near: str = "", *, timeout: float | None = None) -> AsyncIterator[Topic]:
         """Give the topics, or those near a text, the nearest first. Each page has the timeout."""
         request = shop_wire.ListTopicsRequest(near=near)
-        while True:
-            page = await self.caller.ask(READ, lambda lane: lane.shop.ListTopics, request, timeout)
+        async for page in self.caller.pages(lambda lane: lane.shop.ListTopics, request, timeout):
             for topic in page.topics:
                 yield Topic(topic.name, topic.books)
-            if not page.next_page_token:
-                return
-            request = shop_wire.ListTopicsRequest(near=near, page_token=page.next_page_token)
 
     async def lookup(self, id: int, *, timeout: float | None = None) -> Book | None:
         """Give the book with an id, if there is one."""
@@ -206,15 +196,9 @@ class OperatorCalls(_Calls):
 
     async def list(self, *, timeout: float | None = None) -> AsyncIterator[Book]:
         """Give every book in the order of ids. Each page has the timeout."""
-        token = ""
-        while True:
-            request = shop_wire.ListRequest(page_token=token)
-            page = await self.caller.ask(READ, lambda lane: lane.admin.List, request, timeout)
+        async for page in self.caller.pages(lambda lane: lane.admin.List, shop_wire.ListRequest(), timeout):
             for book in page.books:
                 yield Book.from_wire(book)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def restock(self, amount: int | None = None, *, timeout: float | None = None) -> int:
         """Raise every book that has fewer copies to `amount`, 20 if it is none; give the number of books raised."""
@@ -232,15 +216,10 @@ class OperatorCalls(_Calls):
 
     async def log(self, page_size: int = PAGE_SIZE, *, timeout: float | None = None) -> AsyncIterator[LogEntry]:
         """Give the transaction log, newest first. Each page has the timeout."""
-        token = ""
-        while True:
-            request = shop_wire.LogRequest(page_size=whole("page_size", page_size, 1, INT32_MAX), page_token=token)
-            page = await self.caller.ask(READ, lambda lane: lane.admin.Log, request, timeout)
+        request = shop_wire.LogRequest(page_size=whole("page_size", page_size, 1, INT32_MAX))
+        async for page in self.caller.pages(lambda lane: lane.admin.Log, request, timeout):
             for entry in page.entries:
                 yield LogEntry.from_wire(entry)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def tail_log(self, after: int | None = None, *, timeout: float | None = None) -> AsyncIterator[LogEntry]:
         """Give the entries behind a number, or those written from now on, as they come."""

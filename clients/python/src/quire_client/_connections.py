@@ -4,14 +4,13 @@ Both kinds have the same coroutines. Those of the blocking kind never suspend, s
 """
 
 import asyncio
-import itertools
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from threading import Condition
 from time import monotonic, sleep
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import grpc
 from grpc import ChannelConnectivity as State
@@ -109,105 +108,80 @@ class Lane:
         self.ranges: KeyRangeServiceStub = KeyRangeServiceStub(channel)
 
 
-class Connections(ABC):
-    """Lanes in turn, and what a call does with one."""
+class _Lanes:
+    """The lanes of a client, opened with its first call."""
 
     def __init__(self, target: Target) -> None:
         """Connect with the first call."""
-        self.target = target
+        self.target, self.metadata = target, target.metadata
+        self.lanes: list[Lane] = []
+        self.is_closed = False
+        self.turns = count()
 
-    @abstractmethod
-    def pick(self) -> Lane | None:
-        """Give a lane whose server has spoken, if there is one, a different one each time."""
+    def open(self, kind: Any) -> list[Lane]:  # noqa: ANN401, `grpc` or `grpc.aio`
+        """Give the lanes, made with the channels of one kind."""
+        if self.is_closed:
+            raise ValueError("the client is closed")
+        for address in [] if self.lanes else self.target.addresses:
+            if self.target.credentials:
+                channel = kind.secure_channel(address.target, self.target.credentials, OPTIONS)
+            else:
+                channel = kind.insecure_channel(address.target, OPTIONS)
+            self.lanes.append(Lane(channel))
+        return self.lanes
 
-    @abstractmethod
-    async def ready(self, seconds: float) -> Lane | None:
-        """Wait for such a lane; none if every server is away."""
-
-    @abstractmethod
-    async def send(
-        self, call: "grpc.UnaryUnaryMultiCallable[Request, Reply]", request: Request, seconds: float
-    ) -> Reply:
-        """Send a request and wait for its answer."""
-
-    @abstractmethod
-    def receive(
-        self, call: "grpc.UnaryStreamMultiCallable[Request, Reply]", request: Request, seconds: float | None
-    ) -> AsyncIterator[Reply]:
-        """Send a request and receive its answers. To close the iterator cancels the call."""
-
-    @abstractmethod
-    async def pause(self, seconds: float) -> None:
-        """Let time pass."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """End the connections and every call on them."""
+    def close_lanes(self) -> list[Lane]:
+        """Give the lanes that are to be closed; there are no others from now on."""
+        self.is_closed = True
+        lanes, self.lanes = self.lanes, []
+        return lanes
 
 
-class BlockingConnections(Connections):
+class BlockingConnections(_Lanes):
     """For threads. A thread of gRPC's tells when a connection is ready or lost."""
 
     def __init__(self, target: Target) -> None:
         """Connect with the first call."""
         super().__init__(target)
-        self._changed = threading.Condition()
-        self._lanes: list[Lane] = []
-        self._turns = itertools.count()
-        self._is_closed = False
+        self._changed = Condition()
 
-    def _open(self) -> None:
-        for address in self.target.addresses:
-            credentials = self.target.credentials
-            channel = (
-                grpc.secure_channel(address.target, credentials, OPTIONS)
-                if credentials
-                else grpc.insecure_channel(address.target, OPTIONS)
-            )
-            lane = Lane(channel)
-            self._lanes.append(lane)
+    def pick(self) -> Lane | None:
+        """Give a lane whose server has spoken, if there is one, a different one each time."""
+        lanes = self.lanes
+        for _ in lanes:
+            lane = lanes[next(self.turns) % len(lanes)]
+            if lane.state is State.READY:
+                return lane
+        return None
 
-            lane.tell = partial(self._tell, lane)
-            channel.subscribe(lane.tell, try_to_connect=True)
+    async def ready(self, seconds: float) -> Lane | None:
+        """Wait for such a lane; none if every server is away."""
+        with self._changed:
+            for lane in self.open(grpc):
+                if not lane.tell:
+                    lane.tell = partial(self._tell, lane)
+                    lane.channel.subscribe(lane.tell, try_to_connect=True)
+            was_away = _are_away(lane.state for lane in self.lanes)
+
+            def is_over() -> bool:
+                states = [lane.state for lane in self.lanes]
+                return State.READY in states or (_are_away(states) and not was_away)
+
+            self._changed.wait_for(is_over, min(seconds, RECOVERY_SECONDS) if was_away else seconds)
+            return self.pick()
 
     def _tell(self, lane: Lane, state: State) -> None:
         with self._changed:
             lane.state = state
             self._changed.notify_all()
 
-    def pick(self) -> Lane | None:
-        lanes = self._lanes
-        for _ in lanes:
-            lane = lanes[next(self._turns) % len(lanes)]
-            if lane.state is State.READY:
-                return lane
-        return None
+    async def send(self, call: Callable[..., Reply], request: object, seconds: float) -> Reply:
+        """Send a request and wait for its answer."""
+        return call(request, timeout=seconds, metadata=self.metadata)
 
-    async def ready(self, seconds: float) -> Lane | None:
-        with self._changed:
-            if self._is_closed:
-                raise ValueError("the client is closed")
-            if not self._lanes:
-                self._open()
-            was_away = self._is_away()
-            self._changed.wait_for(
-                lambda: any(lane.state is State.READY for lane in self._lanes) or (self._is_away() and not was_away),
-                min(seconds, RECOVERY_SECONDS) if was_away else seconds,
-            )
-            return self.pick()
-
-    def _is_away(self) -> bool:
-        return all(lane.state is State.TRANSIENT_FAILURE for lane in self._lanes)
-
-    async def send(
-        self, call: "grpc.UnaryUnaryMultiCallable[Request, Reply]", request: Request, seconds: float
-    ) -> Reply:
-        return call(request, timeout=seconds, metadata=self.target.metadata)
-
-    async def receive(
-        self, call: "grpc.UnaryStreamMultiCallable[Request, Reply]", request: Request, seconds: float | None
-    ) -> AsyncIterator[Reply]:
-        replies = call(request, timeout=seconds, metadata=self.target.metadata)
+    async def receive(self, call: Callable[..., Any], request: object, seconds: float | None) -> AsyncIterator[Any]:
+        """Send a request and receive its answers. To close the iterator cancels the call."""
+        replies = call(request, timeout=seconds, metadata=self.metadata)
         try:
             for reply in replies:
                 yield reply
@@ -215,53 +189,34 @@ class BlockingConnections(Connections):
             replies.cancel()
 
     async def pause(self, seconds: float) -> None:
+        """Let time pass."""
         sleep(seconds)  # noqa: ASYNC251, this kind blocks
 
     async def close(self) -> None:
+        """End the connections and every call on them."""
         with self._changed:
-            self._is_closed = True
-            lanes, self._lanes = self._lanes, []
+            lanes = self.close_lanes()
         for lane in lanes:
             # The thread that watches a channel does not know that it closes.
             lane.channel.unsubscribe(lane.tell)
             lane.channel.close()
 
 
-class AsyncConnections(Connections):
+class AsyncConnections(_Lanes):
     """For the tasks of one event loop."""
 
-    def __init__(self, target: Target) -> None:
-        """Connect with the first call."""
-        super().__init__(target)
-        self._lanes: list[Lane] = []
-        self._turns = itertools.count()
-        self._is_closed = False
-
-    def _open(self) -> None:
-        for address in self.target.addresses:
-            credentials = self.target.credentials
-            self._lanes.append(
-                Lane(
-                    grpc.aio.secure_channel(address.target, credentials, OPTIONS)
-                    if credentials
-                    else grpc.aio.insecure_channel(address.target, OPTIONS)
-                )
-            )
-
     def pick(self) -> Lane | None:
-        lanes = self._lanes
+        """Give a lane whose server has spoken, if there is one, a different one each time."""
+        lanes = self.lanes
         for _ in lanes:
-            lane = lanes[next(self._turns) % len(lanes)]
-            if lane.channel.get_state(try_to_connect=True) is State.READY:
+            lane = lanes[next(self.turns) % len(lanes)]
+            if lane.channel.get_state(True) is State.READY:  # noqa: FBT003, it connects again
                 return lane
         return None
 
     async def ready(self, seconds: float) -> Lane | None:
-        if self._is_closed:
-            raise ValueError("the client is closed")
-        if not self._lanes:
-            self._open()
-        lanes = self._lanes
+        """Wait for such a lane; none if every server is away."""
+        lanes = self.open(grpc.aio)
         states = [lane.channel.get_state(try_to_connect=True) for lane in lanes]
         was_away = _are_away(states)
         end = monotonic() + (min(seconds, RECOVERY_SECONDS) if was_away else seconds)
@@ -272,29 +227,27 @@ class AsyncConnections(Connections):
                 asyncio.ensure_future(lane.channel.wait_for_state_change(state))
                 for lane, state in zip(lanes, states, strict=True)
             ]
+            wait = max(0.0, end - monotonic())
             try:
-                done, _ = await asyncio.wait(
-                    changes, timeout=max(0.0, end - monotonic()), return_when=asyncio.FIRST_COMPLETED
-                )
+                done, _ = await asyncio.wait(changes, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for change in changes:
                     change.cancel()
             if not done:
                 return None
-            if self._is_closed:
+            if self.is_closed:
                 raise ValueError("the client is closed")
             states = [lane.channel.get_state() for lane in lanes]
         return lane
 
-    async def send(
-        self, call: "grpc.UnaryUnaryMultiCallable[Request, Reply]", request: Request, seconds: float
-    ) -> Reply:
-        return await cast("Any", call)(request, timeout=seconds, metadata=self.target.metadata)  # type: ignore[no-any-return]
+    def send(self, call: Callable[..., Reply], request: object, seconds: float) -> Awaitable[Reply]:
+        """Send a request and wait for its answer."""
+        sent: Any = call(request, timeout=seconds, metadata=self.metadata)
+        return sent  # type: ignore[no-any-return]
 
-    async def receive(
-        self, call: "grpc.UnaryStreamMultiCallable[Request, Reply]", request: Request, seconds: float | None
-    ) -> AsyncIterator[Reply]:
-        replies = cast("Any", call)(request, timeout=seconds, metadata=self.target.metadata)
+    async def receive(self, call: Callable[..., Any], request: object, seconds: float | None) -> AsyncIterator[Any]:
+        """Send a request and receive its answers. To close the iterator cancels the call."""
+        replies = call(request, timeout=seconds, metadata=self.metadata)
         try:
             async for reply in replies:
                 yield reply
@@ -302,14 +255,17 @@ class AsyncConnections(Connections):
             replies.cancel()
 
     async def pause(self, seconds: float) -> None:
+        """Let time pass."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        self._is_closed = True
-        lanes, self._lanes = self._lanes, []
-        for lane in lanes:
+        """End the connections and every call on them."""
+        for lane in self.close_lanes():
             await lane.channel.close()
 
 
-def _are_away(states: list[State]) -> bool:
+Connections = BlockingConnections | AsyncConnections
+
+
+def _are_away(states: Iterable[State | None]) -> bool:
     return all(state is State.TRANSIENT_FAILURE for state in states)
