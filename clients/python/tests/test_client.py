@@ -13,7 +13,7 @@ from grpc import StatusCode as Code
 
 from quire_client import AsyncClient, Client, Operator, OutcomeUnknown, Refused, Tls, Unreachable
 from quire_client._address import WrongAddressError, parse_all
-from quire_client._arguments import Arguments, UsageError, command
+from quire_client._arguments import UsageError, command, read
 from quire_client._attempts import IN_DOUBT, PURCHASE, READ, WRITE, Caller, Kind, run
 from quire_client._text import as_json, escaped, price, quoted, split, table
 from quire_client._values import Book
@@ -54,9 +54,9 @@ class Texts(unittest.TestCase):
 
 class Words(unittest.TestCase):
     def test_flags_stand_anywhere(self) -> None:
-        read = Arguments.read(["buy", "--json", "-3", "--timeout=2min", "--key", "--x", "--", "--retries"])
+        found = read(["buy", "--json", "-3", "--timeout=2min", "--key", "--x", "--", "--retries"])
         self.assertEqual(
-            (read.words, read.is_json, read.seconds, read.key), (["buy", "-3", "--retries"], True, 120, "--x")
+            (found.words, found.is_json, found.seconds, found.key), (["buy", "-3", "--retries"], True, 120, "--x")
         )
 
     def test_what_cannot_be_is_named(self) -> None:
@@ -71,7 +71,7 @@ class Words(unittest.TestCase):
             (["https://a", "ping"], "https://a speaks TLS: name the certificates to trust with --ca FILE"),
         ]:
             with self.assertRaises(UsageError) as raised:
-                Arguments.read(given)
+                read(given)
             self.assertEqual(str(raised.exception), reason)
         for line, reason in [
             ("lookup 2147483648", "id is 2147483648; it must be a whole number from 1 to 2147483647"),
@@ -132,7 +132,7 @@ class Scripted:
     def pick(self) -> Any:
         return self.answers[0] is not None or self.answers.pop(0)
 
-    async def ready(self, _: float) -> None:
+    async def ready(self, _: float, __: float) -> None:
         return None
 
     async def send(self, *_: object) -> Any:

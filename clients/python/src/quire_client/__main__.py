@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quire_client._address import WrongAddressError
-from quire_client._arguments import COMMANDS, Arguments, Asked, Command, UsageError, command
-from quire_client._text import as_json, escaped, table
+from quire_client._arguments import COMMANDS, Arguments, Asked, Command, command, read
+from quire_client._text import as_json, escaped, split, table
 
 if TYPE_CHECKING:
     from quire_client._shop import Shop
 
 VERSION = "0.1.0"
 PROGRAM = "quire-client"
-DONE, USAGE = 0, 2
+DONE, USAGE, INTERRUPTED = 0, 2, 130
 
 
 def main() -> int:
@@ -23,16 +22,18 @@ def main() -> int:
     given = [os.fsencode(word).decode(errors="replace") for word in sys.argv[1:]]
     try:
         try:
-            return _run(Arguments.read(given))
+            return _run(read(given))
         except Asked as asked:
             text = Path(__file__).with_name("help.txt").read_text("utf-8")
             sys.stdout.write(text if str(asked) == "--help" else f"{PROGRAM} {VERSION}\n")
             return DONE
-        except (UsageError, WrongAddressError) as wrong:
+        except ValueError as wrong:
             print(f"{PROGRAM}: {escaped(str(wrong))}", file=sys.stderr)
             return USAGE
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader has gone and wants no more; Python would complain at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -58,46 +59,36 @@ def _run(arguments: Arguments) -> int:
 def _talk(shop: "Shop") -> int:
     """Run commands until there are no more; the highest code is the end's, so that a script misses no failure."""
     worst = DONE
-    for words in _lines(shop):
-        if isinstance(words, UsageError):
-            worst = max(worst, _complain(words))
-            continue
-        if not words:
-            continue
+    for line in _lines(shop):
         try:
-            asked = command(words)
-        except UsageError as wrong:
-            worst = max(worst, _complain(wrong))
+            if isinstance(line, ValueError):
+                raise line
+            words = split(line)
+            asked = command(words) if words else None
+        except ValueError as wrong:
+            print(escaped(str(wrong)), file=sys.stderr)
+            worst = max(worst, USAGE)
             continue
-        if asked.name == "exit":
+        if asked and asked.name == "exit":
             break
-        worst = max(worst, _help() if asked.name == "help" else _show(shop, asked))
+        if asked:
+            worst = max(worst, _help() if asked.name == "help" else _show(shop, asked))
     return worst
 
 
-def _lines(shop: "Shop") -> Iterator[list[str] | UsageError]:
+def _lines(shop: "Shop") -> Iterator[str | ValueError]:
     from quire_client import _prompt  # noqa: PLC0415, a single command needs no lines
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _prompt.piped()
 
     def complete(name: str, typed: str) -> list[str]:
-        if not name:
-            return [f"{each} " for each in COMMANDS if each.startswith(typed)]
-        known: set[str] = set()
+        known = {"": [f"{each} " for each in COMMANDS], "lookup": shop.seen.ids, "buy": shop.seen.ids}.get(name, ())
         if name in ("search", "topics"):
             known = shop.topics_for_completion()
-        elif name in ("lookup", "buy"):
-            known = shop.seen.ids
         return sorted(each for each in known if each.startswith(typed))
 
     return _prompt.typed(complete)
-
-
-def _complain(wrong: UsageError) -> int:
-    sys.stdout.flush()
-    print(escaped(str(wrong)), file=sys.stderr)
-    return USAGE
 
 
 def _help() -> int:

@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from quire_client._address import PORT, Address, parse_all
@@ -31,7 +30,7 @@ UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 TIMEOUT_SECONDS_MIN, TIMEOUT_SECONDS_MAX = 0.001, 86_400.0
 
 
-class UsageError(Exception):
+class UsageError(ValueError):
     """The words are not understood; the text says what would be right."""
 
 
@@ -50,74 +49,65 @@ class Command(NamedTuple):
 
 @dataclass
 class Arguments:
-    """Flags and words."""
+    """Flags and words; `files` by flag, in the order in which a command line shows them."""
 
-    is_json: bool = False
-    seconds: float | None = None
-    retries: int = 3
-    key: str | None = None
-    token: str | None = None
-    files: dict[str, str] = field(default_factory=dict)
-    """By flag, in the order in which a command line shows them."""
-    address: str = f"127.0.0.1:{PORT}"
-    addresses: list[Address] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
+    is_json: bool
+    seconds: float | None
+    retries: int
+    key: str | None
+    token: str
+    files: dict[str, str]
+    address: str
+    addresses: list[Address]
+    words: list[str]
 
-    @classmethod
-    def read(cls, given: list[str]) -> "Arguments":
-        """Read the flags, then the address, then leave the words of the command."""
-        arguments = cls(token=os.environ.get("QUIRE_TOKEN") or None)
-        arguments._check_token()
-        left = iter(given)
-        for word in left:
-            if word == "--":
-                arguments.words.extend(left)
-            elif not re.match("-[^0-9]", word):
-                arguments.words.append(word)
-            else:
-                name, equals, value = word.partition("=")
-                if name in SWITCHES:
-                    arguments._switch(name, equals)
-                elif name in FLAGS:
-                    arguments._flag(name, value if equals else None, left)
-                else:
-                    raise UsageError(f"there is no flag '{name}'; --help lists them")
-        if ("--certificate" in arguments.files) != ("--key-file" in arguments.files):
-            raise UsageError("--certificate and --key-file belong together; give both or neither")
-        if _has_address(arguments.words):
-            arguments.address = arguments.words.pop(0)
-        arguments.addresses = parse_all(arguments.address)
-        if arguments.addresses[0].scheme == "https" and "--ca" not in arguments.files:
-            raise UsageError(f"{arguments.address} speaks TLS: name the certificates to trust with --ca FILE")
-        arguments.files = {flag: arguments.files[flag] for flag in FILES if flag in arguments.files}
-        return arguments
 
-    def _switch(self, name: str, equals: str) -> None:
-        if equals:
-            raise UsageError(f"{name} takes no value")
-        if name != "--json":
-            raise Asked(name)
-        self.is_json = True
+def read(given: list[str]) -> Arguments:
+    """Read the flags, then the address; leave the words of the command."""
+    flags, words = _flags(given)
+    key, token = flags.get("--key"), flags.get("--token", os.environ.get("QUIRE_TOKEN", ""))
+    if key is not None and not 1 <= len(key.encode()) <= KEY_BYTES_MAX:
+        raise UsageError(f"the idempotency key has {len(key.encode())} bytes; it must have 1 to {KEY_BYTES_MAX}")
+    if not (token.isascii() and token.isprintable()):
+        raise UsageError("--token has characters that no token has")
+    seconds = _seconds(flags["--timeout"]) if "--timeout" in flags else None
+    retries = number(flags.get("--retries", "3"), 0, RETRIES_MAX)
+    if retries is None:
+        raise UsageError(f"--retries is '{flags['--retries']}'; it must be a whole number from 0 to {RETRIES_MAX}")
+    if ("--certificate" in flags) != ("--key-file" in flags):
+        raise UsageError("--certificate and --key-file belong together; give both or neither")
+    address = words.pop(0) if _has_address(words) else f"127.0.0.1:{PORT}"
+    addresses = parse_all(address)
+    if addresses[0].scheme == "https" and "--ca" not in flags:
+        raise UsageError(f"{address} speaks TLS: name the certificates to trust with --ca FILE")
+    files = {flag: flags[flag] for flag in FILES if flag in flags}
+    return Arguments("--json" in flags, seconds, retries, key, token, files, address, addresses, words)
 
-    def _flag(self, name: str, value: str | None, left: Iterator[str]) -> None:
-        value = next(left, None) if value is None else value
-        if value is None:
-            raise UsageError(f"{name} wants a value")
-        if name == "--timeout":
-            self.seconds = _seconds(value)
-        elif name == "--retries":
-            self.retries = _retries(value)
-        elif name == "--key":
-            self.key = _key(value)
-        elif name == "--token":
-            self.token = value
-            self._check_token()
+
+def _flags(given: list[str]) -> tuple[dict[str, str], list[str]]:
+    flags: dict[str, str] = {}
+    words: list[str] = []
+    left = iter(given)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            words.extend(left)
+        elif not re.match("-[^0-9]", word):
+            words.append(word)
+        elif name in SWITCHES:
+            if equals:
+                raise UsageError(f"{name} takes no value")
+            if name != "--json":
+                raise Asked(name)
+            flags[name] = ""
+        elif name not in FLAGS:
+            raise UsageError(f"there is no flag '{name}'; --help lists them")
         else:
-            self.files[name] = value
-
-    def _check_token(self) -> None:
-        if self.token and not (self.token.isascii() and self.token.isprintable()):
-            raise UsageError("--token has characters that no token has")
+            given_value = value if equals else next(left, None)
+            if given_value is None:
+                raise UsageError(f"{name} wants a value")
+            flags[name] = given_value
+    return flags, words
 
 
 def _has_address(words: list[str]) -> bool:
@@ -154,20 +144,6 @@ def number(text: str, least: int, most: int) -> int | None:
     """Read an optional `+` and ASCII digits; none if they are no number in the range."""
     found = re.fullmatch("[+]?0*([0-9]{1,10})", text)
     return int(found[1]) if found and least <= int(found[1]) <= most else None
-
-
-def _key(text: str) -> str:
-    length = len(text.encode())
-    if not 1 <= length <= KEY_BYTES_MAX:
-        raise UsageError(f"the idempotency key has {length} bytes; it must have 1 to {KEY_BYTES_MAX}")
-    return text
-
-
-def _retries(text: str) -> int:
-    found = number(text, 0, RETRIES_MAX)
-    if found is None:
-        raise UsageError(f"--retries is '{text}'; it must be a whole number from 0 to {RETRIES_MAX}")
-    return found
 
 
 def _seconds(text: str) -> float:

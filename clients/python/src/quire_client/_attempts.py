@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import grpc
 from grpc import StatusCode as Code
 
-from quire_client._connections import Connections, Lane
+from quire_client._connections import RECOVERY_SECONDS, Connections, Lane
 from quire_client._faults import Fault, OutcomeUnknown, Refused, Unreachable
 from quire_wire import bookstore_pb2 as wire
 
@@ -128,7 +128,7 @@ class Caller:
                 lane = connections.pick()
                 if lane is None:
                     waited = monotonic()
-                    lane = await connections.ready(left * CONNECTING_SHARE)
+                    lane = await connections.ready(left * CONNECTING_SHARE, 0 if attempts else RECOVERY_SECONDS)
                     left -= monotonic() - waited
                 failure = NOT_CONNECTED
                 if lane is not None:
@@ -181,7 +181,9 @@ class Caller:
         has_begun = False
         while True:
             wait = min(attempts.deadline - monotonic(), READ.seconds) * CONNECTING_SHARE
-            lane = self.connections.pick() or await self.connections.ready(wait)
+            lane = self.connections.pick() or await self.connections.ready(
+                wait, 0 if attempts.tries else RECOVERY_SECONDS
+            )
             failure = NOT_CONNECTED
             if lane is not None:
                 left = None if timeout is None else attempts.deadline - monotonic()

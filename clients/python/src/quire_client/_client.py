@@ -231,6 +231,17 @@ class OperatorCalls(_Calls):
 class _Async(_Calls):
     """Ends with its connections."""
 
+    def __init__(
+        self,
+        addresses: str | Iterable[str] = "127.0.0.1",
+        *,
+        token: str | None = None,
+        tls: Tls | None = None,
+        retries: int = 3,
+    ) -> None:
+        """Connect with the first call, to one address or to several in turn."""
+        super().__init__(AsyncConnections(Target.of(addresses, token, tls)), retries)
+
     async def close(self) -> None:
         """End the connections and every call on them."""
         await self.caller.connections.close()
@@ -245,6 +256,20 @@ class _Async(_Calls):
 class AsyncClient(_Async, ShopperCalls):
     """The bookstore and the key-value store, for the tasks of one event loop."""
 
+
+class AsyncOperator(_Async, OperatorCalls):
+    """The operator's calls, for the tasks of one event loop."""
+
+    def __init__(self, addresses: str | Iterable[str], token: str, *, tls: Tls | None = None, retries: int = 3) -> None:
+        """Connect with the first call, to one address or to several in turn."""
+        super().__init__(addresses, token=token, tls=tls, retries=retries)
+
+
+class _Blocking:
+    """Has the same calls for threads: a wrapper for each, with the signature and the text of the coroutine."""
+
+    _calls: type[_Calls]
+
     def __init__(
         self,
         addresses: str | Iterable[str] = "127.0.0.1",
@@ -254,22 +279,7 @@ class AsyncClient(_Async, ShopperCalls):
         retries: int = 3,
     ) -> None:
         """Connect with the first call, to one address or to several in turn."""
-        super().__init__(AsyncConnections(Target.of(addresses, token, tls)), retries)
-
-
-class AsyncOperator(_Async, OperatorCalls):
-    """The operator's calls, for the tasks of one event loop."""
-
-    def __init__(self, addresses: str | Iterable[str], token: str, *, tls: Tls | None = None, retries: int = 3) -> None:
-        """Connect with the first call, to one address or to several in turn."""
-        super().__init__(AsyncConnections(Target.of(addresses, token, tls)), retries)
-
-
-class _Blocking:
-    """Has the same calls for threads: a wrapper for each, with the signature and the text of the coroutine."""
-
-    def __init__(self, calls: _Calls) -> None:
-        self.calls = calls
+        self.calls = self._calls(BlockingConnections(Target.of(addresses, token, tls)), retries)
 
     def close(self) -> None:
         """End the connections and every call on them."""
@@ -311,16 +321,7 @@ def _iterating(
 class Client(_Blocking):
     """The bookstore and the key-value store, for any number of threads."""
 
-    def __init__(
-        self,
-        addresses: str | Iterable[str] = "127.0.0.1",
-        *,
-        token: str | None = None,
-        tls: Tls | None = None,
-        retries: int = 3,
-    ) -> None:
-        """Connect with the first call, to one address or to several in turn."""
-        super().__init__(ShopperCalls(BlockingConnections(Target.of(addresses, token, tls)), retries))
+    _calls = ShopperCalls
 
     ping = _blocking(ShopperCalls.ping)
     search = _iterating(ShopperCalls.search)
@@ -339,9 +340,11 @@ class Client(_Blocking):
 class Operator(_Blocking):
     """The operator's calls, for any number of threads."""
 
+    _calls = OperatorCalls
+
     def __init__(self, addresses: str | Iterable[str], token: str, *, tls: Tls | None = None, retries: int = 3) -> None:
         """Connect with the first call, to one address or to several in turn."""
-        super().__init__(OperatorCalls(BlockingConnections(Target.of(addresses, token, tls)), retries))
+        super().__init__(addresses, token=token, tls=tls, retries=retries)
 
     list = _iterating(OperatorCalls.list)
     restock = _blocking(OperatorCalls.restock)

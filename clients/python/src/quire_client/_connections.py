@@ -130,6 +130,18 @@ class _Lanes:
             self.lanes.append(Lane(channel))
         return self.lanes
 
+    def pick(self) -> Lane | None:
+        """Give a lane whose server has spoken, if there is one, a different one each time."""
+        lanes = self.lanes
+        for _ in lanes:
+            lane = lanes[next(self.turns) % len(lanes)]
+            if self._is_ready(lane):
+                return lane
+        return None
+
+    def _is_ready(self, lane: Lane) -> bool:
+        return lane.state is State.READY
+
     def close_lanes(self) -> list[Lane]:
         """Give the lanes that are to be closed; there are no others from now on."""
         self.is_closed = True
@@ -145,17 +157,8 @@ class BlockingConnections(_Lanes):
         super().__init__(target)
         self._changed = Condition()
 
-    def pick(self) -> Lane | None:
-        """Give a lane whose server has spoken, if there is one, a different one each time."""
-        lanes = self.lanes
-        for _ in lanes:
-            lane = lanes[next(self.turns) % len(lanes)]
-            if lane.state is State.READY:
-                return lane
-        return None
-
-    async def ready(self, seconds: float) -> Lane | None:
-        """Wait for such a lane; none if every server is away."""
+    async def ready(self, seconds: float, recovery: float) -> Lane | None:
+        """Wait for such a lane; none if every server is away, after `recovery` seconds if it was so before."""
         with self._changed:
             for lane in self.open(grpc):
                 if not lane.tell:
@@ -167,7 +170,7 @@ class BlockingConnections(_Lanes):
                 states = [lane.state for lane in self.lanes]
                 return State.READY in states or (_are_away(states) and not was_away)
 
-            self._changed.wait_for(is_over, min(seconds, RECOVERY_SECONDS) if was_away else seconds)
+            self._changed.wait_for(is_over, min(seconds, recovery) if was_away else seconds)
             return self.pick()
 
     def _tell(self, lane: Lane, state: State) -> None:
@@ -205,21 +208,15 @@ class BlockingConnections(_Lanes):
 class AsyncConnections(_Lanes):
     """For the tasks of one event loop."""
 
-    def pick(self) -> Lane | None:
-        """Give a lane whose server has spoken, if there is one, a different one each time."""
-        lanes = self.lanes
-        for _ in lanes:
-            lane = lanes[next(self.turns) % len(lanes)]
-            if lane.channel.get_state(True) is State.READY:  # noqa: FBT003, it connects again
-                return lane
-        return None
+    def _is_ready(self, lane: Lane) -> bool:
+        return lane.channel.get_state(True) is State.READY  # noqa: FBT003, it connects again
 
-    async def ready(self, seconds: float) -> Lane | None:
-        """Wait for such a lane; none if every server is away."""
+    async def ready(self, seconds: float, recovery: float) -> Lane | None:
+        """Wait for such a lane; none if every server is away, after `recovery` seconds if it was so before."""
         lanes = self.open(grpc.aio)
         states = [lane.channel.get_state(try_to_connect=True) for lane in lanes]
         was_away = _are_away(states)
-        end = monotonic() + (min(seconds, RECOVERY_SECONDS) if was_away else seconds)
+        end = monotonic() + (min(seconds, recovery) if was_away else seconds)
         while not (lane := self.pick()):
             if _are_away(states) and not was_away:
                 return None

@@ -57,7 +57,7 @@ class Shop:
         """Read the files; connect with the first command."""
         self.arguments = arguments
         is_encrypted = arguments.addresses[0].scheme == "https"
-        target = Target.of(arguments.address, arguments.token, _tls(arguments.files) if is_encrypted else None)
+        target = Target.of(arguments.address, arguments.token or None, _tls(arguments.files) if is_encrypted else None)
         self.caller = Caller(BlockingConnections(target), arguments.retries)
         self.seen = Seen()
         self.deadline = 0.0
@@ -84,11 +84,9 @@ class Shop:
         """Ask for the topics once, if they come soon."""
         if not self._has_learned:
             self._has_learned = True
-            self.deadline = monotonic() + LEARNING_SECONDS
             try:
-                page = run(
-                    self.caller.ask(READ, lambda lane: lane.shop.ListTopics, wire.ListTopicsRequest(), self._left())
-                )
+                request = wire.ListTopicsRequest()
+                page = run(self.caller.ask(READ, lambda lane: lane.shop.ListTopics, request, LEARNING_SECONDS))
                 self.seen.add([], [topic.name for topic in page.topics])
             except Fault:
                 pass
@@ -112,14 +110,7 @@ class Shop:
         return Answer(DONE, f"{escaped(reply.hello_message)} ({took * 1e3:.2f} ms)", answer)
 
     def _topics(self, command: Command) -> Answer:
-        topics: list[wire.Topic] = []
-        request = wire.ListTopicsRequest(near=command.text)
-        while True:
-            page = run(self.caller.ask(READ, lambda lane: lane.shop.ListTopics, request, self._left()))
-            topics.extend(page.topics)
-            if not page.next_page_token:
-                break
-            request = wire.ListTopicsRequest(near=command.text, page_token=page.next_page_token)
+        topics = run(self._all_topics(wire.ListTopicsRequest(near=command.text)))
         self.seen.add([], [topic.name for topic in topics])
         text = f"no topic is near '{escaped(command.text)}'" if command.text else "there are no topics"
         if topics:
@@ -147,18 +138,20 @@ class Shop:
             answer["near"] = near
         return Answer(DONE if success else REFUSED, text, answer)
 
+    async def _all_topics(self, request: wire.ListTopicsRequest) -> list[wire.Topic]:
+        pages = self.caller.pages(lambda lane: lane.shop.ListTopics, request, self._left())
+        return [topic async for page in pages for topic in page.topics]
+
     async def _streamed(self, request: wire.BookTopicRequest) -> list[wire.BookListReply]:
         parts = self.caller.follow(lambda lane: lane.shop.SearchStream, request, self._left())
         return [part async for part in parts]
 
     def _near(self, topic: str) -> list[str]:
         """Give the topics near one that has no books; none from a server that cannot say."""
-        request = wire.ListTopicsRequest(near=topic)
         try:
-            page = run(self.caller.ask(READ, lambda lane: lane.shop.ListTopics, request, self._left()))
+            return [topic.name for topic in run(self._all_topics(wire.ListTopicsRequest(near=topic)))]
         except Fault:
             return []
-        return [topic.name for topic in page.topics]
 
     def _lookup(self, command: Command) -> Answer:
         request = wire.ItemNumberRequest(id=command.id)
@@ -214,28 +207,20 @@ class Shop:
 
     def _fault(self, fault: Fault) -> Answer:
         address = escaped(self.arguments.address)
-        match fault:
-            case Refused():
-                code, outcome, message = REFUSED, "REFUSED", fault.message
-            case Unreachable():
-                code, outcome, message = UNREACHABLE, "UNREACHABLE", f"{address} did not answer: {_cause(fault)}"
-                if not fault.connected:
-                    message = f"{address} cannot be reached; is a server running there?"
-            case _:
-                code, outcome, message = UNKNOWN, "UNKNOWN", ""
-        answer = {"success": False, "outcome": outcome, "status": fault.code.name, "message": message}
-        return Answer(code, escaped(message), answer, is_fault=True)
+        code, outcome, text = UNKNOWN, "UNKNOWN", ""
+        if isinstance(fault, Refused):
+            code, outcome, text = REFUSED, "REFUSED", fault.message
+        elif isinstance(fault, Unreachable):
+            code, outcome, text = UNREACHABLE, "UNREACHABLE", f"{address} did not answer: {_cause(fault)}"
+            if not fault.connected:
+                text = f"{address} cannot be reached; is a server running there?"
+        answer = {"success": False, "outcome": outcome, "status": fault.code.name, "message": text}
+        return Answer(code, escaped(text), answer, is_fault=True)
 
 
 def book_json(book: Book) -> dict[str, Any]:
     """Give a book as the command line and the driver show it."""
-    return {
-        "id": book.id,
-        "price_cents": book.price_cents,
-        "stock": book.stock,
-        "title": book.title,
-        "topic": book.topic,
-    }
+    return {name: getattr(book, name) for name in ("id", "price_cents", "stock", "title", "topic")}
 
 
 def _book_table(books: list[Book]) -> str:
