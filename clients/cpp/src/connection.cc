@@ -1,0 +1,199 @@
+#include "connection.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string_view>
+
+#include "text.h"
+
+namespace quire {
+namespace {
+
+using Code = grpc::StatusCode;
+
+/// How often a wait for a connection looks for a stop, or at the next of several addresses.
+constexpr milliseconds kLook{10};
+
+gpr_timespec from_now(Clock::time_point end, Clock::time_point now) {
+  auto left = std::chrono::duration_cast<std::chrono::microseconds>(end - now);
+  // From 1 s on, gRPC tells the server of a deadline in tens of milliseconds, rounded up twice; it must not be later.
+  if (left > std::chrono::seconds(1)) {
+    left -= milliseconds(2);
+  }
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(left.count(), GPR_TIMESPAN));
+}
+
+double jitter() {
+  thread_local std::minstd_rand random{std::random_device{}()};
+  return std::uniform_real_distribution<double>(0.8, 1.2)(random);
+}
+
+void pause(Clock::duration time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any nothing;
+  std::unique_lock lock(mutex);
+  nothing.wait_for(lock, stop, time, [] { return false; });
+}
+
+}  // namespace
+
+void Failure::raise() const {
+  switch (verdict) {
+    case Verdict::kRefused:
+      throw Refused(ended.code, ended.message);
+    case Verdict::kUnknown:
+      throw OutcomeUnknown(ended.code, ended.message);
+    case Verdict::kUnreachable:
+      break;
+  }
+  throw Unreachable(ended.code, ended.message, ended.was_sent);
+}
+
+Ended ended(const grpc::Status& status, const grpc::ClientContext& context) {
+  Ended ended{.code = status.error_code(), .message = status.error_message(), .was_sent = true};
+  if (ended.message.empty()) {
+    ended.message = code_name(ended.code);
+  }
+  const auto& trailers = context.GetServerTrailingMetadata();
+  if (const auto pushback = trailers.find("grpc-retry-pushback-ms"); pushback != trailers.end()) {
+    ended.pushback.emplace(pushback->second.data(), pushback->second.size());
+  }
+  return ended;
+}
+
+Connection::Connection(Options options) : options_(std::move(options)), endpoints_(options_.addresses.size()) {
+  if (options_.addresses.empty()) {
+    throw std::invalid_argument("there is no address; give one at least");
+  }
+  if (options_.tls.certificate.empty() != options_.tls.key.empty()) {
+    throw std::invalid_argument("a certificate and its private key belong together; give both or neither");
+  }
+  if (!std::ranges::all_of(options_.token, [](char each) { return each >= ' ' && each <= '~'; })) {
+    throw std::invalid_argument("the token has characters that no token has");
+  }
+  if (!options_.token.empty()) {
+    authorization_ = "Bearer " + options_.token;
+  }
+  if (std::ranges::any_of(options_.addresses, &Address::tls)) {
+    tls_ = grpc::SslCredentials({.pem_root_certs = options_.tls.roots,
+                                 .pem_private_key = options_.tls.key,
+                                 .pem_cert_chain = options_.tls.certificate});
+  }
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    endpoints_[i] = open(options_.addresses[i]);
+  }
+}
+
+Connection::~Connection() {
+  idle_.Shutdown();
+  void* tag = nullptr;
+  bool is_ok = false;
+  while (idle_.Next(&tag, &is_ok)) {
+  }
+}
+
+std::shared_ptr<Endpoint> Connection::open(const Address& address) const {
+  grpc::ChannelArguments arguments;
+  arguments.SetUserAgentPrefix("quire-cpp/0.1.0");
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  // A purchase that waits sends nothing between its pings.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // For one of several addresses that comes back while others answer.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  // A new channel is a new connection, without the pauses of the one before.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto target = "dns:///" + address.host + ':' + std::to_string(address.port);
+  return std::make_shared<Endpoint>(
+      grpc::CreateCustomChannel(target, address.tls ? tls_ : grpc::InsecureChannelCredentials(), arguments));
+}
+
+/// gRPC reads from its connections while a call waits. This reads what came since, so that a connection that was closed
+/// meanwhile is not taken for one that is ready.
+void Connection::see_what_has_closed() {
+  void* tag = nullptr;
+  bool is_ok = false;
+  idle_.AsyncNext(&tag, &is_ok, gpr_inf_past(GPR_CLOCK_MONOTONIC));
+}
+
+/// An endpoint on whose connection the server has spoken: gRPC calls it ready after the server's SETTINGS. Nothing if
+/// every address fails, or the time is over.
+std::shared_ptr<Endpoint> Connection::ready(Kind kind, Clock::time_point end, const std::stop_token& stop) {
+  if (kind != Kind::kRead) {
+    see_what_has_closed();
+  }
+  const auto count = endpoints_.size();
+  const auto first = turn_.fetch_add(1, std::memory_order_relaxed);
+  while (true) {
+    std::shared_ptr<Endpoint> waiting;
+    auto state = GRPC_CHANNEL_IDLE;
+    for (std::size_t i = 0; i < count; ++i) {
+      auto endpoint = endpoints_[(first + i) % count].load();
+      const auto its_state = endpoint->channel->GetState(/*try_to_connect=*/true);
+      if (its_state == GRPC_CHANNEL_READY) {
+        return endpoint;
+      }
+      if (its_state != GRPC_CHANNEL_TRANSIENT_FAILURE && its_state != GRPC_CHANNEL_SHUTDOWN) {
+        waiting = std::move(endpoint);
+        state = its_state;
+      }
+    }
+    const auto now = Clock::now();
+    if (!waiting || now >= end || stop.stop_requested()) {
+      break;
+    }
+    const auto look = count > 1 || stop.stop_possible() ? std::min(end, now + kLook) : end;
+    waiting->channel->WaitForStateChange(state, from_now(look, now));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (auto tried = endpoints_[i].load(); tried->channel->GetState(false) != GRPC_CHANNEL_READY) {
+      endpoints_[i].compare_exchange_strong(tried, open(options_.addresses[i]));
+    }
+  }
+  return nullptr;
+}
+
+std::optional<Failure> Connection::attempts(Kind kind, std::optional<milliseconds> timeout, const std::stop_token& stop,
+                                            const Attempt& attempt) {
+  if (timeout && *timeout < milliseconds(1)) {
+    throw std::invalid_argument("the timeout is " + std::to_string(timeout->count()) + " ms; it must be 1 ms at least");
+  }
+  Course course(kind, timeout, options_.retries, Clock::now());
+  while (true) {
+    const auto bounds = course.attempt(Clock::now());
+    Ended last{.message = "no connection is ready"};
+    if (const auto endpoint = ready(kind, bounds.connected, stop)) {
+      auto context = std::make_unique<grpc::ClientContext>();
+      if (bounds.end != Clock::time_point::max()) {
+        context->set_deadline(from_now(bounds.end, Clock::now()));
+      }
+      if (!authorization_.empty()) {
+        context->AddMetadata("authorization", authorization_);
+      }
+      const std::stop_callback cancel(stop, [&to = *context] { to.TryCancel(); });
+      const auto status = attempt(*endpoint, context);
+      if (status.ok()) {
+        return std::nullopt;
+      }
+      last = ended(status, *context);
+    }
+    const auto pause_now = course.next(std::move(last), Clock::now(), jitter());
+    if (pause_now) {
+      pause(*pause_now, stop);
+    }
+    if (!pause_now || stop.stop_requested()) {
+      return Failure{.verdict = course.verdict(), .ended = course.reason()};
+    }
+  }
+}
+
+}  // namespace quire
