@@ -74,14 +74,9 @@ impl Target {
         Ok(Self { tls: scheme == Some("https"), host: host.to_owned(), port })
     }
 
-    /// As [`Target::parse`], for a command that speaks no TLS.
-    pub fn parse_plain(text: &str, usual_port: u16) -> Result<Self, Wrong> {
-        let target = Self::parse(text, usual_port)?;
-        if target.tls {
-            let want = format!("{}; this command speaks no TLS", target.authority());
-            return Err(Wrong { text: text.to_owned(), want });
-        }
-        Ok(target)
+    /// The name or IP address, as a certificate has it.
+    pub fn host(&self) -> &str {
+        self.host.trim_matches(['[', ']'])
     }
 
     /// `HOST:PORT`.
@@ -223,7 +218,5 @@ mod tests {
             let wrong = Target::parse(text, 10086).expect_err(text);
             assert_eq!(wrong.to_string(), format!("'{text}' is no address; it must be {want}"));
         }
-        let wrong = Target::parse_plain("https://there:80", 8080).expect_err("TLS");
-        assert_eq!(wrong.want, "there:80; this command speaks no TLS");
     }
 }

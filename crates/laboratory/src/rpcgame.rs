@@ -196,7 +196,7 @@ impl Arena {
         let Subject { name, transport, messages, window, .. } = subject;
         let address = if transport == Transport::Lean { self.lean } else { self.grpc };
         let (address, window, timeout) = (address.to_string(), Some(window), Some(TIMEOUT));
-        let options = driver::Options { address, transport, messages, window, timeout };
+        let options = driver::Options { address, transport, messages, window, timeout, token: None, tls: None };
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let before = thread_cpu();
         let outcome = runtime.block_on(driver::play(&self.input, &options, |_| {}))?;

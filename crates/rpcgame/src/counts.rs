@@ -18,6 +18,8 @@ pub enum LeanEnd {
     Superfluous,
     /// Bytes that are no frame, or a frame that may not come now.
     Malformed,
+    /// No token, or one that does not admit to games.
+    Denied,
     /// No version that both sides speak.
     Version,
     /// More than a limit allows.
@@ -36,12 +38,13 @@ pub enum LeanEnd {
 
 impl LeanEnd {
     /// Every name, in the order of the variants.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         "client",
         "broken",
         "unread",
         "superfluous",
         "malformed",
+        "denied",
         "version",
         "limit",
         "serial",

@@ -4,7 +4,9 @@
 use std::{future, net::SocketAddr};
 
 use hosting::{
-    Connections, Error, Host, Open, Pending, Route, Service, Serving, access::Scope, listen_beside, metrics,
+    Connections, Error, Host, Open, Pending, Route, Service, Serving,
+    access::{Doors, Scope},
+    listen_beside, metrics,
 };
 use quire_rpc::{Server, health::HealthReporter, server::Builder};
 use tokio::net::TcpListener;
@@ -35,6 +37,7 @@ pub struct RpcGameService {
     lean_limits: LeanLimits,
     once: bool,
     connections: Connections,
+    doors: Doors,
 }
 
 impl Open for RpcGameService {
@@ -59,7 +62,15 @@ impl Open for RpcGameService {
         let games = Games::new(games);
         let shown = games.clone();
         metrics::collect(host.metrics, move |page| write(page, &shown));
-        Ok(Self { games, grpc, lean, lean_limits, once, connections: host.connections.clone() })
+        Ok(Self {
+            games,
+            grpc,
+            lean,
+            lean_limits,
+            once,
+            connections: host.connections.clone(),
+            doors: host.doors.clone(),
+        })
     }
 }
 
@@ -85,7 +96,10 @@ impl Service for RpcGameService {
         serving.run_until_stopped(async move { games.keep_expiring().await });
         if let Some(listener) = self.lean.take() {
             let drain = serving.limits.drain_timeout;
-            let server = lean::Server::new(self.games.clone(), self.lean_limits.clone(), drain);
+            let address = listener.local_addr()?;
+            let tls = serving.tls.clone().filter(|_| !address.ip().is_loopback());
+            let server = lean::Server::new(self.games.clone(), self.lean_limits.clone(), drain)
+                .guarded(self.doors.gate(Some(Scope::Play), address), tls);
             let (workers, stopped) = (serving.workers.clone(), serving.stopped());
             serving.tasks.spawn(async move { Ok(server.serve(listener, workers, stopped).await?) });
         }

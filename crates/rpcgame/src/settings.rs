@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hosting::{Port, Reader, Refused, access::Scope};
+use hosting::{Port, Reader, Refused};
 
 /// The usual port for gRPC beside the main port.
 pub const PORT: u16 = 29381;
@@ -111,15 +111,6 @@ impl hosting::Settings for Settings {
             from.connections_again(PORT_CONNECTIONS);
         }
         let lean_listen = from.port_or_none("rpcgame.lean_listen", LEAN_PORT)?;
-        if let Some(port) = lean_listen.filter(|port| from.is_tls() && !port.address.ip().is_loopback()) {
-            let want = "an address of the loopback, or empty: the lean protocol has no TLS and [tls] is set";
-            return Err(from.refuse("rpcgame.lean_listen", port.address, want));
-        }
-        if let Some(port) = lean_listen.filter(|port| !from.is_open(Scope::Play) && !port.address.ip().is_loopback()) {
-            let want = "an address of the loopback, or empty: the lean protocol has no credentials; rpcgame.open=true lets \
-                        everyone in";
-            return Err(from.refuse("rpcgame.lean_listen", port.address, want));
-        }
         let groups = [("connection", Group::Connection), ("address", Group::Address), ("server", Group::Server)];
         let games = GameLimits {
             group: from.choice("rpcgame.group", &groups)?,

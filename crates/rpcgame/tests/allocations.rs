@@ -140,7 +140,15 @@ async fn whole_games() {
         (Transport::Lean, lean_address, 65_536, 0.01),
     ] {
         let (window, timeout) = (Some(window), Some(Duration::from_mins(2)));
-        let options = Options { address: address.to_string(), transport, messages: MESSAGES, window, timeout };
+        let options = Options {
+            address: address.to_string(),
+            transport,
+            messages: MESSAGES,
+            window,
+            timeout,
+            token: None,
+            tls: None,
+        };
         assert!(play(&input, &options, |_| {}).await.unwrap().matches(), "all is warm");
         let region = Region::new(ALLOCATOR);
         assert!(play(&input, &options, |_| {}).await.unwrap().matches());

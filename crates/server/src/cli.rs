@@ -209,11 +209,30 @@ pub(crate) struct KvArgs {
     pub words: Vec<String>,
 }
 
+/// How to be let into a server that asks for credentials or speaks TLS.
+#[derive(Debug, Args)]
+pub(crate) struct AccessArgs {
+    /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
+    #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// Certificates in PEM that vouch for the server's; needed for an https:// address
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Certificate in PEM to show to a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    pub certificate: Option<PathBuf>,
+    /// Private key of --certificate
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key_file: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ChainArgs {
-    /// The task server: HOST:PORT, a host, or :PORT
+    /// The task server: HOST:PORT, a host, or :PORT, with https:// before it if it speaks TLS
     #[arg(default_value = "127.0.0.1:8080")]
     pub address: String,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Clients at the same time, each with a connection and a chain
     #[arg(long, value_name = "NUMBER", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub clients: u64,
@@ -230,9 +249,12 @@ pub(crate) struct ChainArgs {
     after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage."
 )]
 pub(crate) struct GameArgs {
-    /// Where the game is served: HOST:PORT, a host, or :PORT [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
+    /// Where the game is served: HOST:PORT, a host, or :PORT, with https:// before it for TLS
+    /// [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Text file of lines: the name up to the first comma, then the digits of the count; other lines are skipped
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
@@ -299,15 +321,8 @@ pub(crate) struct BackupArgs {
     /// Server to take key-value entries from [default: the one that uses the data folder, if there is one]
     #[arg(long, value_name = "ADDRESS")]
     pub server: Option<String>,
-    /// Certificates in PEM that vouch for that server's; needed for an https:// address
-    #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
-    /// Certificate in PEM to show to a server that asks for one
-    #[arg(long, value_name = "FILE", requires = "key_file")]
-    pub certificate: Option<PathBuf>,
-    /// Private key of --certificate
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    pub key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
 }

@@ -38,8 +38,11 @@ fn play(args: &GameArgs) -> anyhow::Result<driver::Outcome> {
     };
     let port = if transport == Transport::Lean { rpcgame::LEAN_PORT } else { rpcgame::PORT };
     let address = args.address.clone().unwrap_or_else(|| format!("127.0.0.1:{port}"));
+    let target = Target::parse(&address, port)?;
     let options = Options {
-        address: Target::parse_plain(&address, port)?.authority(),
+        tls: args.access.tls(&target)?,
+        token: args.access.token.clone(),
+        address: target.authority(),
         transport,
         messages: args.messages,
         window: args.window,

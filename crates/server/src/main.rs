@@ -1,5 +1,6 @@
 //! `quire`: the server, its client, and tools for its data.
 
+mod access;
 mod backup;
 mod chains;
 mod cli;

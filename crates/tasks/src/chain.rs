@@ -108,20 +108,15 @@ impl Chain {
 
 /// Asks all chains of a server at the same time.
 pub async fn run(address: SocketAddr, plan: Plan) -> Result<Outcome, ChainError> {
-    run_telling(address, plan, &Cell::new(0)).await
-}
-
-/// As [`run`], with the replies that have come so far in `replies`.
-pub async fn run_telling(address: SocketAddr, plan: Plan, replies: &Cell<u64>) -> Result<Outcome, ChainError> {
     let connect = async || {
         let stream = TcpStream::connect(address).await?;
         prepare(&stream)?;
         Ok(stream)
     };
-    run_on(connect, plan, replies).await
+    run_on(connect, plan, &Cell::new(0)).await
 }
 
-/// As [`run_telling`], on any connections.
+/// As [`run`], on any connections, with the replies that have come so far in `replies`.
 pub async fn run_on<C, F, S>(connect: C, plan: Plan, replies: &Cell<u64>) -> Result<Outcome, ChainError>
 where
     C: Fn() -> F,

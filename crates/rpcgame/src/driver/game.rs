@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_rpc::Status;
 use quire_rpc::client::ConnectError;
+use quire_rpc::rustls::ClientConfig;
 
 use super::silence::Standing;
 use crate::checksum::{Checksum, Sums};
@@ -38,6 +40,10 @@ pub struct Options {
     pub window: Option<u64>,
     /// The longest time for the whole game.
     pub timeout: Option<Duration>,
+    /// For a server that asks for one.
+    pub token: Option<String>,
+    /// For a server that speaks TLS.
+    pub tls: Option<Arc<ClientConfig>>,
 }
 
 impl Options {

@@ -1,11 +1,16 @@
 //! The lean protocol on a socket, from the client's side: fills the window, writes, reads, and takes the values.
 
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use quire_rpc::rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
 
 use super::game::{Failure, LeanFailure, Options, Outcome, Progress, Received};
 use super::input::Input;
@@ -38,14 +43,29 @@ async fn run(
     input: &Input,
     options: &Options,
     window: u64,
-    mut received: Received<impl FnMut(Progress)>,
+    received: Received<impl FnMut(Progress)>,
 ) -> Result<Outcome, LeanFailure> {
     let stream = TcpStream::connect(&options.address).await?;
     stream.set_nodelay(true)?;
+    let Some(tls) = &options.tls else { return converse(stream, input, options, window, received).await };
+    let host = options.address.rsplit_once(':').map_or(&*options.address, |(host, _)| host);
+    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)?;
+    let shaken = timeout(GREETING_TIMEOUT, TlsConnector::from(Arc::clone(tls)).connect(name, stream)).await;
+    let stream = shaken.map_err(|_| LeanFailure::Stranger("begins no TLS"))??;
+    converse(stream, input, options, window, received).await
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    input: &Input,
+    options: &Options,
+    window: u64,
+    mut received: Received<impl FnMut(Progress)>,
+) -> Result<Outcome, LeanFailure> {
     received.start();
     let greeted_by = Instant::now() + GREETING_TIMEOUT;
     let mut player = Player {
-        connection: connection(window),
+        connection: connection(window, options.token.as_deref()),
         client: Checksum::default(),
         place: 0,
         sent: 0,
@@ -56,18 +76,33 @@ async fn run(
     let mut filled = 0;
     loop {
         player.fill(input, options.messages, &received)?;
-        let wrote = player.write(&stream)?;
         if filled == buffer.len() {
             buffer.resize(2 * filled, 0);
         }
-        let read = match stream.try_read(&mut buffer[filled..]) {
-            Ok(0) => return Err(player.closed()),
-            Ok(count) => {
+        let is_greeted = player.connection.welcome().is_some();
+        let step = std::future::poll_fn(|cx| {
+            let wrote = player.write(cx, &mut stream)?;
+            let mut room = ReadBuf::new(&mut buffer[filled..]);
+            match Pin::new(&mut stream).poll_read(cx, &mut room)? {
+                Poll::Ready(()) => Poll::Ready(io::Result::Ok(Some(room.filled().len()))),
+                Poll::Pending if wrote => Poll::Ready(Ok(None)),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        let step = if is_greeted {
+            step.await
+        } else {
+            let greeting = timeout_at(greeted_by, step).await;
+            greeting.map_err(|_| LeanFailure::Stranger("takes a greeting without an answer"))?
+        };
+        let read = match step {
+            Ok(Some(0)) => return Err(player.closed()),
+            Ok(Some(count)) => {
                 filled += count;
                 true
             }
+            Ok(None) => false,
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(player.closed()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) => return Err(error.into()),
         };
         if player.connection.welcome().is_none()
@@ -85,25 +120,13 @@ async fn run(
                 return Ok(received.outcome(player.client.value(), theirs));
             }
             filled = taken?;
-        } else if !wrote {
-            let wanted = if player.connection.output().is_empty() {
-                Interest::READABLE
-            } else {
-                Interest::READABLE | Interest::WRITABLE
-            };
-            if player.connection.welcome().is_some() {
-                stream.ready(wanted).await?;
-            } else {
-                let greeting = timeout_at(greeted_by, stream.ready(wanted)).await;
-                greeting.map_err(|_| LeanFailure::Stranger("takes a greeting without an answer"))??;
-            }
         }
     }
 }
 
-fn connection(window_messages: u64) -> Connection {
+fn connection(window_messages: u64, token: Option<&str>) -> Connection {
     let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages, table: TABLE };
-    Connection::new(hello, Keep::First)
+    Connection::with_token(hello, Keep::First, token.map(str::as_bytes))
 }
 
 /// What a server does whose first bytes are these, if it is no lean server.
@@ -124,7 +147,7 @@ fn stranger(first: &[u8]) -> Option<&'static str> {
 pub(super) async fn is_spoken_at(address: &str) -> bool {
     let greet = async {
         let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(connection(1).output()).await?;
+        stream.write_all(connection(1, None).output()).await?;
         let mut head = [0; HEAD_BYTES];
         stream.read_exact(&mut head).await?;
         io::Result::Ok(may_be_first(&head))
@@ -177,16 +200,16 @@ impl Player {
         Ok(())
     }
 
-    fn write(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    /// Writes what the socket takes; returns whether that was anything.
+    fn write(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<bool> {
         let mut wrote = false;
         while !self.connection.output().is_empty() {
-            match stream.try_write(self.connection.output()) {
-                Ok(count) => self.connection.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
+            let Poll::Ready(count) = Pin::new(&mut *stream).poll_write(cx, self.connection.output())? else { break };
+            self.connection.advance(count);
             wrote = true;
         }
+        // TLS may hold back what it took; if this is pending the next read or write goes on with it.
+        let _ = Pin::new(stream).poll_flush(cx)?;
         Ok(wrote)
     }
 

@@ -11,7 +11,10 @@ mod silence;
 mod stream;
 mod unary;
 
+use std::sync::Arc;
+
 use quire_rpc::client::{Channel, Settings};
+use quire_rpc::{Request, Status};
 use tokio::time::{Instant as Deadline, timeout_at};
 
 pub use game::{Failure, LeanFailure, Options, Outcome, PROGRESS_MESSAGES, Progress, Transport};
@@ -45,7 +48,7 @@ async fn play_on(
         return lean::play(input, options, wide, tally).await;
     }
     let calls = unary::window(options).size_max();
-    let channel = match connect(&options.address, calls).await {
+    let channel = match connect(options, calls).await {
         Err(_) if lean::is_spoken_at(&options.address).await => {
             return Err(Failure::LeanPort { address: options.address.clone() });
         }
@@ -63,8 +66,9 @@ async fn play_on(
 }
 
 /// The window is ours to hold; the channel's own queue only has to take it.
-async fn connect(address: &str, calls: u64) -> Result<Channel, Failure> {
-    let failed = |error| Failure::Connect { address: address.to_owned(), error };
+async fn connect(options: &Options, calls: u64) -> Result<Channel, Failure> {
+    let address = &options.address;
+    let failed = |error| Failure::Connect { address: address.clone(), error };
     let calls = usize::try_from(calls).unwrap_or(usize::MAX);
     let usual = Settings::default();
     let settings = Settings {
@@ -72,8 +76,18 @@ async fn connect(address: &str, calls: u64) -> Result<Channel, Failure> {
         waiting_calls_max: calls.saturating_add(1).max(usual.waiting_calls_max),
         ..usual
     };
-    let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-    Channel::builder(&url).map_err(failed)?.settings(settings).connect().await.map_err(failed)
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let mut builder = Channel::builder(&format!("{scheme}://{address}")).map_err(failed)?.settings(settings);
+    if let Some(tls) = &options.tls {
+        builder = builder.tls(Arc::clone(tls)).map_err(failed)?;
+    }
+    let channel = builder.connect().await.map_err(failed)?;
+    let Some(token) = &options.token else { return Ok(channel) };
+    let value = format!("Bearer {token}");
+    Ok(channel.intercepted(move |_: &str, request: &mut Request<()>| {
+        let denied = || Status::invalid_argument("the token has characters that no token has");
+        request.metadata_mut().insert("authorization", &value).map_err(|_| denied())
+    }))
 }
 
 /// Calls at once on a connection; a wider window waits in the channel.

@@ -57,7 +57,15 @@ fn frame_bytes_max(hello: &Hello) -> usize {
 impl Connection {
     /// With a HELLO to be written.
     pub fn new(hello: Hello, keep: Keep) -> Self {
+        Self::with_token(hello, keep, None)
+    }
+
+    /// As [`Connection::new`], with a token before the HELLO.
+    pub fn with_token(hello: Hello, keep: Keep, token: Option<&[u8]>) -> Self {
         let mut output = Vec::new();
+        if let Some(token) = token {
+            frame::put(kind::TOKEN, &mut output, |body| body.extend_from_slice(token));
+        }
         hello.put(&mut output);
         Self {
             hello,

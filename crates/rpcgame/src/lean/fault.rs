@@ -23,6 +23,8 @@ pub enum FaultCode {
     Idle = 7,
     /// The server stops.
     Stopping = 8,
+    /// No token, or one that does not admit to games.
+    Denied = 9,
     /// A code this side does not know.
     Other = 0,
 }
@@ -39,6 +41,7 @@ impl FaultCode {
             Self::Window => LeanEnd::Window,
             Self::Idle => LeanEnd::Idle,
             Self::Stopping => LeanEnd::Stopping,
+            Self::Denied => LeanEnd::Denied,
         }
     }
 
@@ -52,6 +55,7 @@ impl FaultCode {
             Self::Window,
             Self::Idle,
             Self::Stopping,
+            Self::Denied,
         ];
         known.into_iter().find(|code| *code as u64 == number).unwrap_or(Self::Other)
     }

@@ -12,8 +12,8 @@ pub(super) const MAGIC: &[u8; 10] = b"quire-lean";
 /// Length of the body, least significant byte first, and the kind.
 pub(crate) const HEAD_BYTES: usize = 5;
 
-/// Before the versions are agreed on, no client has to send more.
-pub(super) const HELLO_BYTES_MAX: usize = 64;
+/// Before the versions are agreed on, no client has to send more: a HELLO is shorter, and so are tokens.
+pub(super) const FIRST_BYTES_MAX: usize = 256;
 
 /// The text of an ERROR is cut here.
 const ERROR_TEXT_BYTES_MAX: usize = 1024;
@@ -23,6 +23,7 @@ pub(super) mod kind {
     pub(in super::super) const HELLO: u8 = 0x01;
     pub(in super::super) const TRY: u8 = 0x02;
     pub(in super::super) const DONE: u8 = 0x03;
+    pub(in super::super) const TOKEN: u8 = 0x04;
     pub(in super::super) const WELCOME: u8 = 0x81;
     pub(in super::super) const VALUES: u8 = 0x82;
     pub(in super::super) const SUMS: u8 = 0x83;
@@ -293,13 +294,13 @@ mod tests {
             let hello = Hello { version_min, version_max, window_messages, table };
             let mut out = Vec::new();
             hello.put(&mut out);
-            let (frame, body) = take(&mut &out[..], HELLO_BYTES_MAX).unwrap().unwrap();
+            let (frame, body) = take(&mut &out[..], FIRST_BYTES_MAX).unwrap().unwrap();
             prop_assert_eq!((frame, Hello::read(body)), (kind::HELLO, Ok(hello)));
             let welcome =
                 Welcome { version, window_messages, table, frame_bytes_max: sizes[2], name_bytes_max: sizes[3] };
             out.clear();
             welcome.put(&mut out);
-            let (frame, body) = take(&mut &out[..], HELLO_BYTES_MAX).unwrap().unwrap();
+            let (frame, body) = take(&mut &out[..], FIRST_BYTES_MAX).unwrap().unwrap();
             prop_assert_eq!((frame, Welcome::read(body)), (kind::WELCOME, Ok(welcome)));
         }
     }

@@ -15,7 +15,7 @@ pub use fault::{Fault, FaultCode};
 pub(crate) use frame::{HEAD_BYTES, may_be_first};
 pub use frame::{Hello, VERSION, Welcome};
 pub use server::Server;
-pub use session::Session;
+pub use session::{Admit, Session};
 pub use table::{ENTRY_BYTES, Ring};
 
 pub use crate::settings::{FRAME_BYTES_TARGET, LeanLimits as Limits, SessionLimits, TableLimits};

@@ -5,15 +5,22 @@
 
 use std::cell::Cell;
 use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use hosting::access::{Denied, Gate};
 use hosting::{Client, Share, Shares};
-use tokio::io::Interest;
+use quire_rpc::Peer;
+use quire_rpc::rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use super::fault::{Fault, FaultCode};
 use super::session::Session;
@@ -25,6 +32,8 @@ use crate::settings::LeanLimits;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Room for a read.
 const READ_BYTES: usize = 64 * 1024;
+/// The longest that a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is said to a connection that is refused must be taken at once.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -40,6 +49,9 @@ pub struct Server {
     connections: Shares,
     limits: Arc<LeanLimits>,
     drain: Duration,
+    gate: Option<Gate>,
+    /// Set if only TLS is spoken.
+    tls: Option<Arc<ServerConfig>>,
 }
 
 /// Why a connection ended, with what there is to say beside its name.
@@ -48,7 +60,14 @@ type End = (LeanEnd, String);
 impl Server {
     /// Serves; the games' ends are told to `games`. `drain` is what a game under way has when the server stops.
     pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
-        Self { games, connections: Shares::new(limits.connections_max), limits: Arc::new(limits), drain }
+        let connections = Shares::new(limits.connections_max);
+        Self { games, connections, limits: Arc::new(limits), drain, gate: None, tls: None }
+    }
+
+    /// Asks clients for what `gate` asks, and speaks TLS if `tls` is there.
+    #[must_use]
+    pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
+        Self { gate: Some(gate).filter(Gate::asks), tls, ..self }
     }
 
     /// The games it serves, which count what happens here as well.
@@ -102,17 +121,13 @@ impl Server {
     }
 
     async fn connection(self, stream: TcpStream, draining: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
-        let mut session = Session::new(self.limits.session.clone());
         let peer = stream.peer_addr().ok();
-        let client = Client::at(peer.map(|peer| peer.ip()));
-        let place = self.connections.take(client).map(|share| Place::new(&self.games, share));
-        let (end, details) = if place.is_some() {
-            self.run(&stream, &mut session, draining).await
-        } else {
-            let fault = Fault::too_many_connections(self.limits.connections_max);
-            session.end(fault.clone());
-            let _ = timeout(REFUSAL_TIMEOUT, write(&stream, &mut session)).await;
-            (LeanEnd::Superfluous, fault.to_string())
+        let place = self.connections.take(Client::at(peer.map(|peer| peer.ip())));
+        let place = place.map(|share| Place::new(&self.games, share));
+        let (end, details) = match self.tls.clone() {
+            None => self.serve_one(stream, peer, Vec::new(), place.is_some(), draining).await,
+            // In a box: a connection in clear has no room for TLS.
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, peer, place.is_some(), draining)).await,
         };
         self.games.counts().lean_ended(end);
         let reason = end.name();
@@ -125,8 +140,62 @@ impl Server {
         drop(alive);
     }
 
+    async fn serve_tls(
+        &self,
+        tls: Arc<ServerConfig>,
+        stream: TcpStream,
+        peer: Option<SocketAddr>,
+        has_place: bool,
+        draining: watch::Receiver<bool>,
+    ) -> End {
+        let allowed = if has_place { HANDSHAKE_TIMEOUT } else { REFUSAL_TIMEOUT };
+        match timeout(allowed, TlsAcceptor::from(tls).accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                let shown = shown.iter().map(|der| der.to_vec()).collect();
+                self.serve_one(stream, peer, shown, has_place, draining).await
+            }
+            Ok(Err(error)) => (LeanEnd::Broken, format!("no TLS: {error}")),
+            Err(_) => (LeanEnd::Broken, "no TLS in time".to_owned()),
+        }
+    }
+
+    async fn serve_one<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        mut stream: S,
+        address: Option<SocketAddr>,
+        certificates: Vec<Vec<u8>>,
+        has_place: bool,
+        draining: watch::Receiver<bool>,
+    ) -> End {
+        let mut session = Session::new(self.limits.session.clone());
+        if !has_place {
+            let fault = Fault::too_many_connections(self.limits.connections_max);
+            session.end(fault.clone());
+            let _ = timeout(REFUSAL_TIMEOUT, self.write(&mut stream, &mut session)).await;
+            return (LeanEnd::Superfluous, fault.to_string());
+        }
+        if let Some(gate) = self.gate.clone() {
+            let mut peer = Peer::default();
+            peer.address = address;
+            peer.certificates = certificates.into_iter().map(Into::into).collect();
+            let admit = move |token: Option<&[u8]>| match gate.admit(token, &peer) {
+                Ok(_) => Ok(()),
+                Err(Denied::Missing) => {
+                    Err("send a token of the scope play in a TOKEN frame before the HELLO".to_owned())
+                }
+                Err(denied) => Err(gate.told(&denied)),
+            };
+            session = session.guarded(Box::new(admit));
+        }
+        self.run(&mut stream, &mut session, draining).await
+    }
+
     /// Runs a connection to its end.
-    async fn run(&self, stream: &TcpStream, session: &mut Session, mut draining: watch::Receiver<bool>) -> End {
+    async fn run<S>(&self, stream: &mut S, session: &mut Session, mut draining: watch::Receiver<bool>) -> End
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let mut input = Input::default();
         let mut idle_at = Instant::now() + self.limits.idle;
         let mut is_draining = false;
@@ -177,47 +246,35 @@ impl Server {
         }
     }
 
-    async fn part(&self, stream: &TcpStream, session: &mut Session, code: FaultCode, text: &'static str) -> End {
+    async fn part<S>(&self, stream: &mut S, session: &mut Session, code: FaultCode, text: &'static str) -> End
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         session.end(Fault::new(code, text));
         self.write(stream, session).await.err().unwrap_or_else(|| (code.end(), text.to_owned()))
     }
 
-    async fn write(&self, stream: &TcpStream, session: &mut Session) -> Result<(), End> {
+    async fn write<S: AsyncWrite + Unpin>(&self, stream: &mut S, session: &mut Session) -> Result<(), End> {
+        if session.output().is_empty() {
+            return Ok(());
+        }
+        let broken = |error| (LeanEnd::Broken, format!("write: {error}"));
+        let unread = |_| (LeanEnd::Unread, "the client does not read".to_owned());
         while !session.output().is_empty() {
-            match stream.try_write(session.output()) {
+            match timeout(self.limits.write_timeout, stream.write(session.output())).await.map_err(unread)? {
                 Ok(0) => return Err((LeanEnd::Broken, "the client takes nothing more".to_owned())),
                 Ok(count) => session.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let deadline = Instant::now() + self.limits.write_timeout;
-                    match timeout_at(deadline, stream.writable()).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => return Err((LeanEnd::Broken, format!("write: {error}"))),
-                        Err(_) => return Err((LeanEnd::Unread, "the client does not read".to_owned())),
-                    }
-                }
-                Err(error) => return Err((LeanEnd::Broken, format!("write: {error}"))),
+                Err(error) => return Err(broken(error)),
             }
         }
-        Ok(())
+        // TLS holds back what does not fill a record.
+        timeout(self.limits.write_timeout, stream.flush()).await.map_err(unread)?.map_err(broken)
     }
 }
 
 /// The server stops, or is gone.
 async fn told(draining: &mut watch::Receiver<bool>) {
     drop(draining.wait_for(|draining| *draining).await);
-}
-
-/// Says a last word.
-async fn write(stream: &TcpStream, session: &mut Session) -> io::Result<()> {
-    while !session.output().is_empty() {
-        stream.ready(Interest::WRITABLE).await?;
-        match stream.try_write(session.output()) {
-            Ok(count) => session.advance(count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// What was read and is not yet a whole frame.
@@ -248,20 +305,25 @@ impl Input {
         }
     }
 
-    async fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
-        loop {
-            stream.readable().await?;
-            // Only now, so that who waits holds nothing.
+    async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> io::Result<usize> {
+        std::future::poll_fn(|cx| {
             self.make_room();
-            match stream.try_read(&mut self.buffer[self.end..]) {
-                Ok(count) => {
+            let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
+            let polled = Pin::new(&mut *stream).poll_read(cx, &mut room);
+            let count = room.filled().len();
+            match polled {
+                Poll::Ready(read) => {
                     self.end += count;
-                    return Ok(count);
+                    Poll::Ready(read.map(|()| count))
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.consume(0),
-                Err(error) => return Err(error),
+                Poll::Pending => {
+                    // So that a connection that waits holds nothing.
+                    self.consume(0);
+                    Poll::Pending
+                }
             }
-        }
+        })
+        .await
     }
 
     fn make_room(&mut self) {

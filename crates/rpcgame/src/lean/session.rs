@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use super::fault::{Fault, FaultCode};
 use super::frame::{
-    self, End, HEAD_BYTES, HELLO_BYTES_MAX, Hello, VERSION, Welcome, kind, take_bytes, take_eight, take_varint,
+    self, End, FIRST_BYTES_MAX, HEAD_BYTES, Hello, VERSION, Welcome, kind, take_bytes, take_eight, take_varint,
 };
 use super::table::Ring;
 use crate::checksum::hash;
@@ -29,10 +29,15 @@ impl Answer for NoWaiter {
     }
 }
 
+/// Lets a client in that showed this token, or says why not.
+pub type Admit = Box<dyn FnMut(Option<&[u8]>) -> Result<(), String> + Send>;
+
 /// One connection.
-#[derive(Debug)]
 pub struct Session {
     limits: SessionLimits,
+    /// Asked before the HELLO is answered, if clients need a token.
+    admit: Option<Admit>,
+    token: Option<Box<[u8]>>,
     /// What was agreed on.
     welcome: Option<Welcome>,
     names: Ring<Name>,
@@ -54,6 +59,8 @@ impl Session {
     pub fn new(limits: SessionLimits) -> Self {
         Self {
             limits,
+            admit: None,
+            token: None,
             welcome: None,
             names: Ring::new(TableLimits::default()),
             game: Game::default(),
@@ -64,6 +71,12 @@ impl Session {
             messages: 0,
             fault: None,
         }
+    }
+
+    /// Lets only those in whom `admit` admits.
+    #[must_use]
+    pub fn guarded(self, admit: Admit) -> Self {
+        Self { admit: Some(admit), ..self }
     }
 
     /// Handles every whole frame of `input` and leaves the rest there; nothing while there is output to be written.
@@ -92,9 +105,10 @@ impl Session {
 
     fn frames(&mut self, input: &mut &[u8]) -> Result<(), Fault> {
         loop {
-            let bytes_max = if self.welcome.is_some() { self.limits.frame_bytes_max } else { HELLO_BYTES_MAX };
+            let bytes_max = if self.welcome.is_some() { self.limits.frame_bytes_max } else { FIRST_BYTES_MAX };
             let Some((kind, body)) = frame::take(input, bytes_max)? else { return Ok(()) };
             match (kind, self.welcome) {
+                (kind::TOKEN, None) => self.token = Some(body.into()),
                 (kind::HELLO, None) => self.hello(&Hello::read(body)?)?,
                 (_, None) => return Err(Fault::malformed("the first frame is no HELLO of the lean protocol")),
                 (kind::TRY, Some(welcome)) => self.try_all(body, &welcome)?,
@@ -112,6 +126,9 @@ impl Session {
         }
         if hello.window_messages == 0 {
             return Err(Fault::malformed("the HELLO asks for a window of 0: it must be at least 1"));
+        }
+        if let Some(mut admit) = self.admit.take() {
+            admit(self.token.take().as_deref()).map_err(|why| Fault::new(FaultCode::Denied, why))?;
         }
         let welcome = Welcome {
             version: VERSION,

@@ -40,7 +40,7 @@ impl Servers {
 
     fn options(&self, transport: Transport, messages: u64, window: Option<u64>) -> Options {
         let address = if transport == Transport::Lean { &self.lean } else { &self.grpc }.clone();
-        Options { address, transport, messages, window, timeout: Some(PATIENCE) }
+        Options { address, transport, messages, window, timeout: Some(PATIENCE), token: None, tls: None }
     }
 
     async fn play(
@@ -141,7 +141,7 @@ async fn more_distinct_names_than_the_table_holds_are_no_trouble() {
     let address = serve_lean(limits).await.0.to_string();
     let input = Input::new((0..100).map(|number| pair(format!("name {number}"), number)).collect()).unwrap();
     let (transport, timeout) = (Transport::Lean, Some(PATIENCE));
-    let options = Options { address, transport, messages: 5000, window: Some(64), timeout };
+    let options = Options { address, transport, messages: 5000, window: Some(64), timeout, token: None, tls: None };
     assert!(play(&input, &options, |_| {}).await.unwrap().matches());
 }
 
@@ -151,7 +151,15 @@ async fn a_server_that_is_not_there_is_named() {
     // Port 1 needs privileges to listen on, and no one does.
     for transport in TRANSPORTS {
         let address = "127.0.0.1:1".to_owned();
-        let options = Options { address, transport, messages: 1, window: Some(1), timeout: Some(PATIENCE) };
+        let options = Options {
+            address,
+            transport,
+            messages: 1,
+            window: Some(1),
+            timeout: Some(PATIENCE),
+            token: None,
+            tls: None,
+        };
         let error = play(&input, &options, |_| {}).await.unwrap_err().to_string();
         assert!(error.starts_with("cannot play at 127.0.0.1:1: "), "{error}");
     }
@@ -162,6 +170,7 @@ async fn a_game_that_does_not_end_in_time_is_given_up() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let input = Input::new(vec![pair("a", 1)]).unwrap();
     let (address, timeout) = (silent.local_addr().unwrap().to_string(), Some(std::time::Duration::from_millis(50)));
-    let options = Options { address, transport: Transport::Lean, messages: 1, window: Some(1), timeout };
+    let options =
+        Options { address, transport: Transport::Lean, messages: 1, window: Some(1), timeout, token: None, tls: None };
     assert!(matches!(play(&input, &options, |_| {}).await, Err(Failure::Late { standing: None, .. })));
 }

@@ -48,7 +48,15 @@ fn ends(server: &Server, reason: &str) -> u64 {
 async fn plays(address: SocketAddr) -> bool {
     let input = Input::new(vec![Pair { name: b"a".as_slice().into(), count: 1 }]).unwrap();
     let (transport, timeout) = (Transport::Lean, Some(PATIENCE));
-    let options = Options { address: address.to_string(), transport, messages: 10, window: Some(4), timeout };
+    let options = Options {
+        address: address.to_string(),
+        transport,
+        messages: 10,
+        window: Some(4),
+        timeout,
+        token: None,
+        tls: None,
+    };
     play(&input, &options, |_| {}).await.is_ok_and(|outcome| outcome.matches())
 }
 

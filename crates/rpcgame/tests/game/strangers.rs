@@ -145,7 +145,7 @@ fn input() -> Input {
 
 async fn play_at(address: impl ToString, transport: Transport, messages: u64) -> Result<Outcome, Failure> {
     let (address, timeout) = (address.to_string(), Some(PATIENCE));
-    let options = Options { address, transport, messages, window: None, timeout };
+    let options = Options { address, transport, messages, window: None, timeout, token: None, tls: None };
     play(&input(), &options, |_| {}).await
 }
 
@@ -169,7 +169,7 @@ async fn messages_that_reach_few_threads_in_another_order_do_not_stop_the_game()
 async fn a_given_window_is_kept_and_a_game_that_it_stops_says_where_and_what_to_do() {
     let address = Blocking::new(Order::Reversed).serve().await.to_string();
     let (transport, timeout) = (Transport::Windowed, Some(3 * SILENCE));
-    let options = Options { address, transport, messages: 64, window: Some(64), timeout };
+    let options = Options { address, transport, messages: 64, window: Some(64), timeout, token: None, tls: None };
     let mut told = Vec::new();
     let stopped = play(&input(), &options, |progress| told.push(progress)).await.unwrap_err();
     let standing = Standing { serial: 1, under_way: 64 };

@@ -89,14 +89,14 @@ fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) ->
             Settings { connect_timeout: TIMEOUT, message_bytes_max: usize::MAX, ..Settings::default() };
         let mut channel = Channel::builder(&target.url())?.settings(settings);
         if target.tls {
-            let Some(ca) = &args.ca else {
+            let Some(ca) = &args.access.ca else {
                 bail!("it speaks TLS: name it as its certificate does with --server, and the certificate of its authority with --ca FILE")
             };
-            channel = channel.tls(tls::client(ca, args.certificate.as_deref().zip(args.key_file.as_deref()))?)?;
+            channel = channel.tls(tls::client(ca, args.access.certificate.as_deref().zip(args.access.key_file.as_deref()))?)?;
         }
         let client = KeyAdminServiceClient::new(channel.connect_lazy()?);
         let mut request = Request::new(SnapshotRequest {});
-        if let Some(token) = &config.admin_token {
+        if let Some(token) = args.access.token.as_deref().or(config.admin_token.as_deref()) {
             request.metadata_mut().insert("authorization", &format!("Bearer {token}"))?;
         }
         let mut chunks = client.snapshot(request).await.map_err(|status| told(&status))?.into_inner();

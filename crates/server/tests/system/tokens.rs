@@ -252,6 +252,43 @@ fn tasks_speak_tls_where_others_can_reach_them() {
 }
 
 #[test]
+fn commands_show_tokens_and_certificates_to_the_lean_port_and_to_the_task_port() {
+    let folder = folder();
+    certificate(folder.path());
+    tokens(folder.path(), &["play", "tasks"]);
+    fs::write(folder.path().join("lines"), "reef,7\nwreck,9\n").expect("a file");
+    let tls = || Start::default().set("tls.certificate=cert.pem").set("tls.key=key.pem").set("server.tokens=tokens");
+    let server = tls().flag("--tasks-listen=0.0.0.0:0").set("rpcgame.lean_listen=0.0.0.0:0").serve(folder.path());
+    let (lean, tasks) = (super::rpcgame::ports(&server).1, port(&server, "tasks are served"));
+    let lean = lean.rsplit_once(':').expect("a port").1;
+    let play = |scheme: &str, more: &[&str]| {
+        let address = format!("{scheme}127.0.0.1:{lean}");
+        let game = ["game", &address, "--transport", "lean", "--input", "lines", "-n", "1000"];
+        process::run(folder.path(), &[&game[..], more].concat(), "")
+    };
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let done = play("https://", &["--ca", "cert.pem", "--token", "the play token"]);
+    assert!(done.status.success(), "{done:?}");
+    for token in [&["--token", "the tasks token"][..], &["--token", "a guess"], &[]] {
+        let denied = play("https://", &[&["--ca", "cert.pem"], token].concat());
+        assert_eq!(denied.status.code(), Some(1), "{denied:?}");
+        assert!(said(&denied).contains("play"), "{denied:?}");
+    }
+    assert_eq!(play("", &["--token", "the play token"]).status.code(), Some(1), "not in clear");
+    assert!(said(&play("https://", &[])).contains("--ca FILE"));
+    let ask = |token: &str| {
+        let chains = ["tasks", &format!("https://127.0.0.1:{tasks}"), "--clients", "3", "--requests", "2"];
+        process::run(folder.path(), &[&chains[..], &["--ca", "cert.pem", "--token", token]].concat(), "")
+    };
+    let done = ask("the tasks token");
+    assert!(done.status.success(), "{done:?}");
+    assert!(!ask("the play token").status.success());
+    let log = server.log.text();
+    assert!(!["the play token", "the tasks token", "a guess"].iter().any(|secret| log.contains(secret)), "{log}");
+    assert!(log.contains("denied"), "{log}");
+}
+
+#[test]
 fn a_new_token_is_printed_with_its_line_and_opens_the_server() {
     let folder = folder();
     let made = |arguments: &[&str]| process::run(folder.path(), &[&["token", "new"], arguments].concat(), "");
