@@ -154,7 +154,7 @@ func (c *Client) SearchPages(ctx context.Context, topic string, pageSize int32) 
 		open := func(ctx context.Context) (grpc.ServerStreamingClient[pb.BookListReply], error) {
 			return pb.NewBookStoreClient(c.conn).SearchStream(ctx, request, anySize...)
 		}
-		for reply, err := range stream(ctx, c, 0, nil, open) {
+		for reply, err := range stream(ctx, c, 0, false, open) {
 			if fault, ok := err.(*Error); ok && fault.Code == codes.Unimplemented {
 				c.searchByCalls(ctx, request, yield)
 				return

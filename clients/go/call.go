@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -164,13 +165,18 @@ func judge(kind kind, err error, trailer metadata.MD, isUnary bool) *Error {
 		fault.Kind, fault.Code = ErrUnreachable, codes.Unavailable
 		return fault
 	}
-	// gRPC has these codes for broken streams as well. A server that refuses a call with one answer sends nothing but
-	// trailers, which have the content type.
-	if isUnary && trailer.Get("content-type") == nil {
-		switch fault.Code {
-		case codes.Internal, codes.ResourceExhausted, codes.PermissionDenied, codes.Unimplemented, codes.Unauthenticated:
+	// gRPC has some codes for broken streams as well. A server that refuses a call with one answer sends nothing but trailers,
+	// which have the content type. If those say OK, the answer is missing.
+	isBroken := isUnary && (trailer.Get("content-type") == nil || strings.HasPrefix(fault.Message, "cardinality violation"))
+	switch fault.Code {
+	case codes.Internal, codes.ResourceExhausted, codes.PermissionDenied, codes.Unimplemented, codes.Unauthenticated:
+		if isBroken {
 			fault.Code = codes.Unavailable
 		}
+	}
+	if fault.Code > codes.Unauthenticated {
+		// gRPC takes a code that it does not know for this one.
+		fault.Code = codes.Unknown
 	}
 	switch fault.Code {
 	case codes.Unavailable, codes.Unknown, codes.DeadlineExceeded, codes.Canceled:
@@ -222,9 +228,9 @@ func slept(ctx context.Context, wait time.Duration) bool {
 }
 
 // The messages of a stream; it is opened again, as a read is, until the first one has come, for which it waits `first` at most
-// unless that is 0. If the server ends it in order, `end` is the fault, if it is one.
+// unless that is 0. If it is endless, its end is a fault.
 func stream[M any](
-	ctx context.Context, c *Client, first time.Duration, end *Error,
+	ctx context.Context, c *Client, first time.Duration, isEndless bool,
 	open func(context.Context) (grpc.ServerStreamingClient[M], error),
 ) iter.Seq2[*M, error] {
 	return func(yield func(*M, error) bool) {
@@ -232,14 +238,16 @@ func stream[M any](
 		defer cancel()
 		var messages grpc.ServerStreamingClient[M]
 		var message *M
-		receive := func() (fault *Error) {
+		receive := func() *Error {
 			var err error
-			if message, err = messages.Recv(); err == io.EOF {
-				return end
-			} else if err != nil {
-				return judge(read, err, messages.Trailer(), false)
+			message, err = messages.Recv()
+			switch {
+			case err == io.EOF && isEndless:
+				return &Error{Kind: ErrUnreachable, Code: codes.Unavailable, Message: "the server ended the stream", Sent: true}
+			case err == nil || err == io.EOF:
+				return nil
 			}
-			return nil
+			return judge(read, err, messages.Trailer(), false)
 		}
 		timer := time.AfterFunc(cmp.Or(first, math.MaxInt64), cancel)
 		fault := c.retry(ctx, read, 0, func(ctx context.Context, _ time.Time) *Error {
@@ -261,9 +269,4 @@ func stream[M any](
 			yield(nil, fault)
 		}
 	}
-}
-
-// The fault of a stream that has no end.
-func ended() *Error {
-	return &Error{Kind: ErrUnreachable, Code: codes.Unavailable, Message: "the server ended the stream", Sent: true}
 }

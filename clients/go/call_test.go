@@ -108,6 +108,29 @@ func TestARefusalIsOneOnlyIfNoAttemptIsInDoubt(t *testing.T) {
 	}
 }
 
+func TestACodeThatNoOneKnowsIsDoubt(t *testing.T) {
+	_, address := start(t, says(57), sells)
+	purchase, err := connect(t, address).Buy(soon(t, 20*time.Second), 1)
+	if err != nil || purchase.Outcome != Bought {
+		t.Errorf("%+v, %v", purchase, err)
+	}
+}
+
+func TestSuccessWithoutAnAnswerIsDoubt(t *testing.T) {
+	server := grpc.NewServer()
+	none := func(any, grpc.ServerStream) error { return nil }
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "bookstore.BookStore", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{StreamName: "Buy", Handler: none}},
+	}, nil)
+	listener := listen(t)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	purchase, err := connect(t, listener.Addr().String(), WithRetries(0)).Buy(soon(t, 20*time.Second), 1)
+	if err != nil || purchase.Outcome != Unknown {
+		t.Errorf("%+v, %v", purchase, err)
+	}
+}
+
 func TestAnAnswerThatContradictsItselfIsNone(t *testing.T) {
 	torn := func(context.Context) (*pb.BuyBookReply, error) {
 		return &pb.BuyBookReply{Outcome: pb.BuyOutcome_BUY_OUTCOME_BOUGHT}, nil

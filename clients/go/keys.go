@@ -188,7 +188,7 @@ func (c *Client) Scan(ctx context.Context, prefix string, keysOnly bool) iter.Se
 // nothing then, watch again and scan once that has started.
 func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	request := &pb.WatchRequest{Prefix: []byte(prefix)}
-	events := stream(ctx, c, callTimeout, ended(), func(ctx context.Context) (grpc.ServerStreamingClient[pb.WatchEvent], error) {
+	events := stream(ctx, c, callTimeout, true, func(ctx context.Context) (grpc.ServerStreamingClient[pb.WatchEvent], error) {
 		return pb.NewKeyRangeServiceClient(c.conn).Watch(ctx, request, anySize...)
 	})
 	kinds := [...]EventKind{UnknownEvent, Started, Put, Deleted, Expired}

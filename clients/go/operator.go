@@ -97,7 +97,7 @@ func (o *Operator) TailLog(ctx context.Context, after int64) iter.Seq2[LogEntry,
 		request.AfterNumber = &after
 	}
 	c := &o.client
-	entries := stream(ctx, c, 0, ended(), func(ctx context.Context) (grpc.ServerStreamingClient[pb.LogEntry], error) {
+	entries := stream(ctx, c, 0, true, func(ctx context.Context) (grpc.ServerStreamingClient[pb.LogEntry], error) {
 		return pb.NewAdminClient(c.conn).TailLog(ctx, request, anySize...)
 	})
 	return func(yield func(LogEntry, error) bool) {
