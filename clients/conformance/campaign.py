@@ -57,12 +57,13 @@ class Entry:
     is_sale: bool
 
 
-def run(command: Callable[[str], list[str]], quire: pathlib.Path, folder: pathlib.Path, count: int = PURCHASES) -> str:
+def run(command: Callable[[str], list[str]], quire: pathlib.Path, folder: pathlib.Path, count: int = PURCHASES,
+        seed: int = SEED) -> str:
     """Raises what was wrong; else tells what happened. `command` starts the driver for an address."""
     (folder / "server").mkdir(parents=True)
     rows = [(id, f"Book {id}", "campaign", stock, "1.00") for id, stock in BOOKS.items()]
     with stopping(Quire(quire, folder / "server", {"books": rows})) as server:
-        with stopping(Proxy(server.address, plan(SEED, 5 * count), server.restart)) as proxy:
+        with stopping(Proxy(server.address, plan(seed, 5 * count), server.restart)) as proxy:
             purchases = _buy(command(proxy.address), folder, count)
         reported = collections.Counter(purchase.outcome for purchase in purchases)
         replays = sum(bool(purchase.answer.get("replayed")) for purchase in purchases)

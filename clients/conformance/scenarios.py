@@ -7,6 +7,7 @@ import shlex
 import shutil
 import time
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 import proxy
@@ -124,7 +125,7 @@ def run(scenario: Scenario, subject: Subject, quire: pathlib.Path, folder: pathl
         for name, text in scenario.about.get("files", {}).items():
             (folder / name).write_text(text)
         if "driver" in scenario.about:
-            _drive(scenario.about, subject, values, folder)
+            _drive(scenario.about, subject, values, folder, place.was_asked)
         elif "dialog" in scenario.about:
             terminal.talk(subject.program("quire-client"), scenario.about, values, folder, place.was_asked)
         else:
@@ -165,7 +166,8 @@ def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pat
     return None
 
 
-def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path) -> None:
+def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: pathlib.Path,
+           asked_for: Callable[[str], bool]) -> None:
     driver = Driver([subject.program("driver"), *_words(about["driver"], values)], folder)
     named: dict[str, int] = {}
     try:
@@ -175,7 +177,12 @@ def _drive(about: dict[str, Any], subject: Subject, values: Values, folder: path
                 continue
             asked, expected = call
             request = _filled(built(asked), values)
-            name = request.pop("as", None)
+            name, method, times = request.pop("as", None), request.pop("until_asked", None), request.pop("times", 1)
+            deadline = time.monotonic() + 20
+            while method and not asked_for(method) and time.monotonic() < deadline:
+                driver.ask(request)
+            for _ in range(times - 1):
+                driver.ask(request)
             begin = time.monotonic()
             number = named[request["later"]] if "later" in request else driver.send(request)
             if name:
@@ -221,7 +228,9 @@ def _seen(expected: list[dict[str, Any]], double: Double, values: Values) -> Non
                 case "deadline_ms" if value == "none":
                     values.match_json(f"the deadline of {what}", {"null": True}, call["deadline_ms"])
                 case "deadline_ms":
-                    _between(f"the deadline of {what}", call["deadline_ms"] or float("inf"), value)
+                    # Some libraries round it up as they send it.
+                    first, last = value
+                    _between(f"the deadline of {what}", call["deadline_ms"] or float("inf"), [first, last * 1.02])
                 case _:
                     values.match_json(f"{name} of {what}", value, call[name])
         before = call["at"]

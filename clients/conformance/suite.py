@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--clients", type=pathlib.Path, default=ROOT / "target/clients", help="the folder of the subjects")
     parser.add_argument("--only", default="", metavar="REGEX", help="the scenarios whose topic and name match")
     parser.add_argument("--write-page", action="store_true", help="write docs/clients.md anew; needs all languages")
+    parser.add_argument("--seed", type=int, default=campaign.SEED, help="of the plan of faults")
     parser.add_argument("--list", action="store_true", help="name the scenarios and end")
     arguments = parser.parse_args()
     chosen = [each for each in scenarios.load() if re.search(arguments.only, f"{each.group}: {each.name}")]
@@ -40,7 +41,7 @@ def main() -> int:
         print(*(f"{each.group}: {each.name}" for each in chosen), sep="\n")
         return 0
     folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-clients-"))
-    judge = Judge(chosen, arguments.quire.absolute(), folder)
+    judge = Judge(chosen, arguments.quire.absolute(), folder, arguments.seed)
     if re.search(arguments.only, CAMPAIGN):
         judge.controls()
     languages = arguments.languages or list(page.NAMES)
@@ -62,7 +63,8 @@ def main() -> int:
 class Judge:
     """Runs everything and counts; tells of each failure at once."""
 
-    def __init__(self, chosen: list[scenarios.Scenario], quire: pathlib.Path, folder: pathlib.Path) -> None:
+    def __init__(self, chosen: list[scenarios.Scenario], quire: pathlib.Path, folder: pathlib.Path, seed: int) -> None:
+        self._seed = seed
         self._chosen, self._quire, self._folder = chosen, quire, folder
         self.passed = self.failed = 0
         self._results: dict[str, dict[str, str]] = {}
@@ -101,7 +103,7 @@ class Judge:
 
         def one() -> None:
             said.append(campaign.run(lambda address: [subject.program("driver"), address], self._quire,
-                                     self._folder / subject.language / "campaign"))
+                                     self._folder / subject.language / "campaign", seed=self._seed))
 
         good = self._count(subject.language, CAMPAIGN, told(one))
         self._results[subject.language][CAMPAIGN] = "exactly once" if good else "wrong"
