@@ -1,0 +1,145 @@
+package quire.client;
+
+import io.grpc.Channel;
+import io.grpc.ChannelCredentials;
+import io.grpc.ConnectivityState;
+import io.grpc.Grpc;
+import io.grpc.ManagedChannel;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * A connection to each address, used in turn. gRPC calls one ready once the server has sent its
+ * settings. Must not know what is sent.
+ */
+final class Connections implements AutoCloseable {
+  private static final long KEEPALIVE_SECONDS = 10;
+
+  /** A connection that has been silent for longer is given up when an attempt is over. */
+  private static final long SILENT_MAX_NANOS = TimeUnit.SECONDS.toNanos(1);
+
+  private final ManagedChannel[] channels;
+  private final AtomicInteger turn = new AtomicInteger();
+
+  /** Shared by all who wait: completes with a ready connection, or null once none can be had. */
+  private CompletableFuture<Channel> connecting;
+
+  private long connectingSince;
+  private volatile boolean closed;
+
+  Connections(List<Address> addresses, ChannelCredentials credentials) {
+    channels = addresses.stream().map(at -> open(at, credentials)).toArray(ManagedChannel[]::new);
+  }
+
+  private static ManagedChannel open(Address at, ChannelCredentials credentials) {
+    return Grpc.newChannelBuilderForAddress(at.host(), at.port(), credentials)
+        .disableRetry()
+        .disableServiceConfigLookUp()
+        .keepAliveTime(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
+        .keepAliveTimeout(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
+        .maxInboundMessageSize(Integer.MAX_VALUE)
+        .userAgent("quire-client-java/0.1.0")
+        .build();
+  }
+
+  /** The next connection that is ready; null if none is. Those that are idle begin to connect. */
+  Channel next() {
+    int from = channels.length == 1 ? 0 : turn.getAndIncrement();
+    for (int i = 0; i < channels.length; i++) {
+      ManagedChannel channel = channels[Math.floorMod(from + i, channels.length)];
+      if (channel.getState(true) == ConnectivityState.READY) {
+        return channel;
+      }
+    }
+    return null;
+  }
+
+  /** As {@link #next}, but waits; null if no connection can be had, or not in time. */
+  Channel await(long nanos) throws InterruptedException {
+    if (Thread.interrupted()) {
+      throw new InterruptedException();
+    }
+    Channel ready = next();
+    if (ready != null) {
+      return ready;
+    }
+    try {
+      return connect().get(nanos, TimeUnit.NANOSECONDS);
+    } catch (TimeoutException e) {
+      giveUp();
+      return null;
+    } catch (ExecutionException e) {
+      throw new AssertionError("no one completes it with an error", e);
+    }
+  }
+
+  /** As {@link #await}, without a thread that waits. */
+  CompletableFuture<Channel> awaitAsync(long nanos) {
+    CompletableFuture<Channel> wait = connect().copy();
+    return wait.orTimeout(nanos, TimeUnit.NANOSECONDS)
+        .exceptionally(
+            late -> {
+              giveUp();
+              return null;
+            });
+  }
+
+  @Override
+  public void close() {
+    closed = true;
+    for (ManagedChannel channel : channels) {
+      channel.shutdownNow();
+    }
+  }
+
+  /** Connects anew where that failed before; joins those who wait already. */
+  private synchronized CompletableFuture<Channel> connect() {
+    if (closed) {
+      throw new IllegalStateException("the client is closed");
+    }
+    if (connecting == null || connecting.isDone()) {
+      connecting = new CompletableFuture<>();
+      connectingSince = System.nanoTime();
+      AtomicInteger hopes = new AtomicInteger(channels.length);
+      for (ManagedChannel channel : channels) {
+        if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
+          // It would wait for its own time to try again, a second or more.
+          channel.enterIdle();
+        }
+        follow(channel, connecting, hopes);
+      }
+    }
+    return connecting;
+  }
+
+  private static void follow(
+      ManagedChannel channel, CompletableFuture<Channel> ready, AtomicInteger hopes) {
+    ConnectivityState state = channel.getState(true);
+    switch (state) {
+      case READY -> ready.complete(channel);
+      case TRANSIENT_FAILURE, SHUTDOWN -> {
+        if (hopes.decrementAndGet() == 0) {
+          ready.complete(null);
+        }
+      }
+      default -> channel.notifyWhenStateChanged(state, () -> follow(channel, ready, hopes));
+    }
+  }
+
+  /** Lets the next attempt have new connections in place of those on which no server speaks. */
+  private synchronized void giveUp() {
+    if (System.nanoTime() - connectingSince < SILENT_MAX_NANOS) {
+      return;
+    }
+    connecting = null;
+    for (ManagedChannel channel : channels) {
+      if (channel.getState(false) == ConnectivityState.CONNECTING) {
+        channel.enterIdle();
+      }
+    }
+  }
+}

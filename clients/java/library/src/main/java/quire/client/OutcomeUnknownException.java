@@ -1,0 +1,12 @@
+package quire.client;
+
+import io.grpc.Status;
+
+/** A write was sent, and no one knows if the server has done it. */
+public final class OutcomeUnknownException extends QuireException {
+  private static final long serialVersionUID = 1;
+
+  OutcomeUnknownException(Status status) {
+    super(status, "the server may have done it");
+  }
+}

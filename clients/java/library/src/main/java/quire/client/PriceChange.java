@@ -1,0 +1,4 @@
+package quire.client;
+
+/** A book's price before and after, in cents. */
+public record PriceChange(long beforeCents, long afterCents) {}

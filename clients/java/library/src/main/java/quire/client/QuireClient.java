@@ -1,0 +1,423 @@
+package quire.client;
+
+import static io.grpc.Status.Code.ABORTED;
+import static io.grpc.Status.Code.ALREADY_EXISTS;
+import static io.grpc.Status.Code.NOT_FOUND;
+import static quire.client.Attempts.Kind.KEYED;
+import static quire.client.Attempts.Kind.READ;
+import static quire.client.Attempts.Kind.WRITE;
+
+import com.google.protobuf.ByteString;
+import io.grpc.CallOptions;
+import io.grpc.MethodDescriptor;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
+import quire.client.Calls.Call;
+import quire.client.wire.BookStoreGrpc;
+import quire.client.wire.Bookstore.BookInfoReply;
+import quire.client.wire.Bookstore.BookTopicRequest;
+import quire.client.wire.Bookstore.BuyBookReply;
+import quire.client.wire.Bookstore.HelloReply;
+import quire.client.wire.Bookstore.HelloRequest;
+import quire.client.wire.Bookstore.ItemNumberRequest;
+import quire.client.wire.Bookstore.ListTopicsRequest;
+import quire.client.wire.KeyRangeServiceGrpc;
+import quire.client.wire.KeyValueServiceGrpc;
+import quire.client.wire.Kv;
+
+/**
+ * A client of one or several Quire servers; safe to use from any thread. It connects with the first
+ * call and keeps its connections until it is closed.
+ *
+ * <p>Each call has a form that waits and one, named {@code …Async}, that does not. Both throw, or
+ * complete with, a {@link QuireException} if the server refuses or does not answer. Interrupting a
+ * thread that waits, or cancelling a future, ends the call; a purchase that was sent is then in
+ * doubt, as {@link BuyOutcome.Unknown} says.
+ */
+public final class QuireClient implements AutoCloseable {
+  private static final int PAGE_SIZE = 1000;
+  private static final Duration TIMEOUT_MAX = Duration.ofDays(365);
+  private static final int RETRIES = 3;
+
+  private final Calls calls;
+
+  private QuireClient(Calls calls) {
+    this.calls = calls;
+  }
+
+  /** A client of the servers at these addresses, each {@code HOST:PORT}, without TLS. */
+  public static QuireClient connect(String... addresses) {
+    return builder(addresses).build();
+  }
+
+  /** Begins a client with settings of its own. */
+  public static QuireClientBuilder builder(String... addresses) {
+    return new QuireClientBuilder(addresses);
+  }
+
+  static QuireClient of(Connections connections, Optional<String> token) {
+    return new QuireClient(new Calls(connections, bearing(token), null, RETRIES));
+  }
+
+  /**
+   * The same client, on the same connections, with another longest time for a call, its retries and
+   * pauses included. Without it, a read or a write has 5 s, a purchase 30 s, and a watch as long as
+   * it lasts.
+   */
+  public QuireClient withTimeout(Duration timeout) {
+    if (timeout.compareTo(Duration.ofMillis(1)) < 0 || timeout.compareTo(TIMEOUT_MAX) > 0) {
+      throw new IllegalArgumentException(
+          "timeout is " + timeout + "; it must be from 1 ms to 365 days");
+    }
+    return new QuireClient(
+        new Calls(calls.connections(), calls.options(), timeout, calls.retries()));
+  }
+
+  /**
+   * The same client, on the same connections, that sends a call again at most so often; 3 times
+   * without it. A purchase in doubt is sent again until its time is over, unless this is 0.
+   */
+  public QuireClient withRetries(int retries) {
+    if (retries < 0) {
+      throw new IllegalArgumentException("retries is " + retries + "; it must be 0 or more");
+    }
+    return new QuireClient(
+        new Calls(calls.connections(), calls.options(), calls.timeout(), retries));
+  }
+
+  /** The operator's calls, on the same connections. */
+  public QuireAdmin admin(String token) {
+    return new QuireAdmin(
+        new Calls(
+            calls.connections(), bearing(Optional.of(token)), calls.timeout(), calls.retries()));
+  }
+
+  /** Ends the connections, and the calls in flight with them. */
+  @Override
+  public void close() {
+    calls.connections().close();
+  }
+
+  /** Says hello in a name; returns the server's greeting. */
+  public String ping(String name) {
+    return calls.run(pingCall(name));
+  }
+
+  /** As {@link #ping}. */
+  public CompletableFuture<String> pingAsync(String name) {
+    return calls.start(pingCall(name));
+  }
+
+  /** The books of a topic, which is matched exactly, in the order of their ids. */
+  public Paged<Book> search(String topic) {
+    return search(topic, PAGE_SIZE);
+  }
+
+  /** As {@link #search(String)}, with the most books of a page. */
+  public Paged<Book> search(String topic, int pageSize) {
+    if (pageSize < 1) {
+      throw new IllegalArgumentException("pageSize is " + pageSize + "; it must be 1 or more");
+    }
+    return new Paged<>(() -> searchPage(topic, pageSize, ""));
+  }
+
+  /** The topics in the order of their names. */
+  public Paged<Topic> topics() {
+    return topicsNear("");
+  }
+
+  /** The topics whose names are nearest to a text, best first. */
+  public Paged<Topic> topicsNear(String text) {
+    return new Paged<>(() -> topicsPage(text, ""));
+  }
+
+  /** The book with an id, if there is one. */
+  public Lookup lookup(int id) {
+    return calls.run(lookupCall(id));
+  }
+
+  /** As {@link #lookup}. */
+  public CompletableFuture<Lookup> lookupAsync(int id) {
+    return calls.start(lookupCall(id));
+  }
+
+  /** Buys one copy of a book, with a random key. */
+  public BuyOutcome buy(int id) {
+    return buy(Purchase.of(id));
+  }
+
+  /**
+   * Buys what the purchase says, once: while it is not known if the server has done it, it is sent
+   * again with the same key until the time is over. What is then still in doubt is {@link
+   * BuyOutcome.Unknown}.
+   */
+  public BuyOutcome buy(Purchase purchase) {
+    return calls.run(buyCall(purchase));
+  }
+
+  /** As {@link #buy(Purchase)}. */
+  public CompletableFuture<BuyOutcome> buyAsync(Purchase purchase) {
+    return calls.start(buyCall(purchase));
+  }
+
+  /** Writes an entry if its key has none. */
+  public CreateOutcome create(Write write) {
+    return calls.run(createCall(write));
+  }
+
+  /** As {@link #create}. */
+  public CompletableFuture<CreateOutcome> createAsync(Write write) {
+    return calls.start(createCall(write));
+  }
+
+  /** Writes an entry, whether its key has one or not; returns its version. */
+  public long put(Write write) {
+    return calls.run(putCall(write));
+  }
+
+  /** As {@link #put}. */
+  public CompletableFuture<Long> putAsync(Write write) {
+    return calls.start(putCall(write));
+  }
+
+  /** The entry of a key, if it has one. */
+  public Optional<Entry> retrieve(ByteString key) {
+    return calls.run(retrieveCall(key));
+  }
+
+  /** As {@link #retrieve}. */
+  public CompletableFuture<Optional<Entry>> retrieveAsync(ByteString key) {
+    return calls.start(retrieveCall(key));
+  }
+
+  /** Writes an entry if its key has one, of the expected version if the write names one. */
+  public UpdateOutcome update(Write write) {
+    return calls.run(updateCall(write));
+  }
+
+  /** As {@link #update}. */
+  public CompletableFuture<UpdateOutcome> updateAsync(Write write) {
+    return calls.start(updateCall(write));
+  }
+
+  /** Removes the entry of a key, of the expected version if one is given. */
+  public DeleteOutcome delete(ByteString key, OptionalLong expectedVersion) {
+    return calls.run(deleteCall(key, expectedVersion));
+  }
+
+  /** As {@link #delete}. */
+  public CompletableFuture<DeleteOutcome> deleteAsync(
+      ByteString key, OptionalLong expectedVersion) {
+    return calls.start(deleteCall(key, expectedVersion));
+  }
+
+  /** The entries whose keys have a prefix, in the order of their keys. */
+  public Paged<Entry> scan(ByteString prefix) {
+    return new Paged<>(() -> scanPage(prefix, false, null));
+  }
+
+  /** As {@link #scan}, with empty values. */
+  public Paged<Entry> scanKeys(ByteString prefix) {
+    return new Paged<>(() -> scanPage(prefix, true, null));
+  }
+
+  /**
+   * Every change to keys with a prefix, from {@link WatchEvent.Started}, the first event, on. A
+   * watcher that does not keep up is refused; it should scan and watch again.
+   */
+  public Subscription<WatchEvent> watch(ByteString prefix) {
+    var request = Kv.WatchRequest.newBuilder().setPrefix(prefix).build();
+    return calls.subscribe(KeyRangeServiceGrpc.getWatchMethod(), request, QuireClient::event, true);
+  }
+
+  private static CallOptions bearing(Optional<String> token) {
+    return token
+        .map(Bearer::new)
+        .map(CallOptions.DEFAULT::withCallCredentials)
+        .orElse(CallOptions.DEFAULT);
+  }
+
+  private static <Q, R, T> Call<Q, R, T> read(
+      MethodDescriptor<Q, R> method, Q request, Function<R, T> read) {
+    return new Call<>(READ, method, request, read, fault -> null);
+  }
+
+  private static Call<HelloRequest, HelloReply, String> pingCall(String name) {
+    HelloRequest request = HelloRequest.newBuilder().setName(name).build();
+    return read(BookStoreGrpc.getHelloMethod(), request, HelloReply::getHelloMessage);
+  }
+
+  private Page<Book> searchPage(String topic, int pageSize, String token) {
+    BookTopicRequest.Builder request = BookTopicRequest.newBuilder().setTopic(topic);
+    request.setPageSize(pageSize).setPageToken(token);
+    var reply = calls.run(read(BookStoreGrpc.getSearchMethod(), request.build(), it -> it));
+    return Page.of(
+        reply.getBooksList(),
+        Book::of,
+        reply.getMessage(),
+        reply.getNextPageToken(),
+        next -> searchPage(topic, pageSize, next));
+  }
+
+  private Page<Topic> topicsPage(String near, String token) {
+    var request = ListTopicsRequest.newBuilder().setNear(near).setPageToken(token).build();
+    var reply = calls.run(read(BookStoreGrpc.getListTopicsMethod(), request, it -> it));
+    return Page.of(
+        reply.getTopicsList(),
+        topic -> new Topic(topic.getName(), topic.getBooks()),
+        "",
+        reply.getNextPageToken(),
+        next -> topicsPage(near, next));
+  }
+
+  private static Call<ItemNumberRequest, BookInfoReply, Lookup> lookupCall(int id) {
+    Purchase.checkId(id);
+    ItemNumberRequest request = ItemNumberRequest.newBuilder().setId(id).build();
+    return read(
+        BookStoreGrpc.getLookupMethod(),
+        request,
+        reply -> {
+          var book =
+              reply.hasBook() ? Optional.of(Book.of(reply.getBook())) : Optional.<Book>empty();
+          return new Lookup(book, reply.getMessage());
+        });
+  }
+
+  private static Call<ItemNumberRequest, BuyBookReply, BuyOutcome> buyCall(Purchase purchase) {
+    String key = purchase.key();
+    ItemNumberRequest request =
+        ItemNumberRequest.newBuilder()
+            .setId(purchase.id())
+            .setQuantity(purchase.quantity())
+            .setIdempotencyKey(ByteString.copyFromUtf8(key))
+            .build();
+    return new Call<>(
+        KEYED,
+        BookStoreGrpc.getBuyMethod(),
+        request,
+        reply -> outcome(reply, key),
+        fault ->
+            fault instanceof OutcomeUnknownException
+                ? new BuyOutcome.Unknown(key, fault.getMessage(), fault.code())
+                : null);
+  }
+
+  private static BuyOutcome outcome(BuyBookReply reply, String key) {
+    String message = reply.getMessage();
+    boolean replayed = reply.getReplayed();
+    OptionalInt left =
+        reply.hasStockLeft() ? OptionalInt.of(reply.getStockLeft()) : OptionalInt.empty();
+    long number = reply.getPurchaseNumber();
+    if (reply.getSuccess()) {
+      return new BuyOutcome.Bought(key, message, replayed, number, left);
+    }
+    return switch (reply.getOutcome()) {
+      case BUY_OUTCOME_SOLD_OUT -> new BuyOutcome.SoldOut(key, message, replayed, number, left);
+      case BUY_OUTCOME_TOO_FEW -> new BuyOutcome.TooFew(key, message, replayed, number, left);
+      case BUY_OUTCOME_NO_SUCH_BOOK ->
+          new BuyOutcome.NoSuchBook(key, message, replayed, number, left);
+      default -> new BuyOutcome.Declined(key, message, replayed, number, left);
+    };
+  }
+
+  private static Call<Kv.CreateRequest, Kv.CreateResponse, CreateOutcome> createCall(Write write) {
+    Kv.CreateRequest.Builder request = Kv.CreateRequest.newBuilder().setKey(write.key());
+    request.setValue(write.value()).setTimeToLiveMs(anyVersion(write).timeToLiveMs());
+    return new Call<>(
+        WRITE,
+        KeyValueServiceGrpc.getCreateMethod(),
+        request.setWantDetails(true).build(),
+        reply -> new CreateOutcome.Created(reply.getVersion()),
+        fault -> fault.code() == ALREADY_EXISTS ? new CreateOutcome.Exists() : null);
+  }
+
+  private static Call<Kv.PutRequest, Kv.PutResponse, Long> putCall(Write write) {
+    Kv.PutRequest.Builder request = Kv.PutRequest.newBuilder().setKey(write.key());
+    request.setValue(write.value()).setTimeToLiveMs(anyVersion(write).timeToLiveMs());
+    return new Call<>(
+        WRITE,
+        KeyRangeServiceGrpc.getPutMethod(),
+        request.build(),
+        Kv.PutResponse::getVersion,
+        fault -> null);
+  }
+
+  private static Write anyVersion(Write write) {
+    if (write.expectedVersion().isPresent()) {
+      throw new IllegalArgumentException("expectedVersion is for an update; leave it out");
+    }
+    return write;
+  }
+
+  private static Call<Kv.RetrieveRequest, Kv.RetrieveResponse, Optional<Entry>> retrieveCall(
+      ByteString key) {
+    return new Call<>(
+        READ,
+        KeyValueServiceGrpc.getRetrieveMethod(),
+        Kv.RetrieveRequest.newBuilder().setKey(key).setWantDetails(true).build(),
+        reply -> Optional.of(Entry.of(key, reply)),
+        fault -> fault.code() == NOT_FOUND ? Optional.empty() : null);
+  }
+
+  private static Call<Kv.UpdateRequest, Kv.UpdateResponse, UpdateOutcome> updateCall(Write write) {
+    Kv.UpdateRequest.Builder request = Kv.UpdateRequest.newBuilder().setKey(write.key());
+    request.setValue(write.value()).setTimeToLiveMs(write.timeToLiveMs()).setWantDetails(true);
+    write.expectedVersion().ifPresent(request::setExpectedVersion);
+    return new Call<>(
+        WRITE,
+        KeyValueServiceGrpc.getUpdateMethod(),
+        request.build(),
+        reply -> new UpdateOutcome.Updated(reply.getVersion()),
+        fault ->
+            switch (fault.code()) {
+              case NOT_FOUND -> new UpdateOutcome.NoSuchKey();
+              case ABORTED -> new UpdateOutcome.AnotherVersion();
+              default -> null;
+            });
+  }
+
+  private static Call<Kv.DeleteRequest, Kv.DeleteResponse, DeleteOutcome> deleteCall(
+      ByteString key, OptionalLong expectedVersion) {
+    Kv.DeleteRequest.Builder request = Kv.DeleteRequest.newBuilder().setKey(key);
+    expectedVersion.ifPresent(request::setExpectedVersion);
+    return new Call<>(
+        WRITE,
+        KeyValueServiceGrpc.getDeleteMethod(),
+        request.setWantDetails(true).build(),
+        reply -> new DeleteOutcome.Deleted(reply.getDeleted()),
+        fault -> fault.code() == ABORTED ? new DeleteOutcome.AnotherVersion() : null);
+  }
+
+  /** {@code after} is the last key of the page before; null for the first page. */
+  private Page<Entry> scanPage(ByteString prefix, boolean keysOnly, ByteString after) {
+    Kv.ScanRequest.Builder request =
+        Kv.ScanRequest.newBuilder().setPrefix(prefix).setKeysOnly(keysOnly);
+    if (after != null) {
+      request.setStartAfter(after);
+    }
+    var reply = calls.run(read(KeyRangeServiceGrpc.getScanMethod(), request.build(), it -> it));
+    return new Page<>(
+        reply.getEntriesList().stream().map(Entry::of).toList(),
+        "",
+        reply.hasNextStartAfter()
+            ? () -> scanPage(prefix, keysOnly, reply.getNextStartAfter())
+            : null);
+  }
+
+  private static WatchEvent event(Kv.WatchEvent event) {
+    ByteString key = event.getKey();
+    long version = event.getVersion();
+    return switch (event.getKind()) {
+      case WATCH_EVENT_KIND_STARTED -> new WatchEvent.Started();
+      case WATCH_EVENT_KIND_PUT ->
+          new WatchEvent.Put(key, event.getValue(), version, event.getValueLeftOut());
+      case WATCH_EVENT_KIND_DELETED -> new WatchEvent.Deleted(key, version);
+      case WATCH_EVENT_KIND_EXPIRED -> new WatchEvent.Expired(key, version);
+      default -> new WatchEvent.Other(key, version);
+    };
+  }
+}
