@@ -44,6 +44,8 @@ OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # Any other ping on its way stands for that of the keepalive.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
 ]
