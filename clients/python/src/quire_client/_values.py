@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from grpc import StatusCode
 
@@ -11,9 +12,8 @@ from quire_wire import bookstore_pb2 as shop_wire
 from quire_wire import kv_pb2 as kv_wire
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
-    """A book, and how many copies can be bought."""
+class Book(NamedTuple):
+    """A book, and how many copies can be bought. A tuple, because a page has a thousand of them."""
 
     id: int
     title: str
