@@ -70,6 +70,8 @@ def chromium(tmp_path_factory):
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     for flag in ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
                  "disable-component-update", "disable-sync", "hide-scrollbars", "disable-dev-shm-usage",
+                 # A name of someone else's that leads to this machine.
+                 "host-resolver-rules=MAP rebound.example 127.0.0.1",
                  f"user-data-dir={tmp_path_factory.mktemp('profile')}"]:
         options.add_argument(f"--{flag}")
     chromium = webdriver.Chrome(options, webdriver.ChromeService(driver))

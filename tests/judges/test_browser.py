@@ -4,6 +4,7 @@ import base64
 import functools
 import http.server
 import pathlib
+import subprocess
 import threading
 
 import pytest
@@ -91,3 +92,23 @@ def test_a_page_of_an_origin_that_is_not_in_the_setting_gets_nothing(quire, call
     answer = call(kind, "Lookup", address=closed.address, id=12365)
     assert "answer" not in answer and "Surviving" not in str(answer), answer
     closed.stop()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/", "/search?headerKey=a&headerValue=b", "/openapi.json"])
+def test_a_page_whose_name_leads_to_this_machine_reads_nothing(chromium, server, path):
+    port = server.address.rsplit(":", 1)[1]
+    chromium.get(f"http://rebound.example:{port}{path}")
+    shown = chromium.find_element("tag name", "body").text
+    assert shown == "the server does not go by this host; its operator can add the name", shown
+
+
+@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
+def test_a_host_that_is_not_ours_is_misdirected_in_each_version_of_http(server, version):
+    def status(host):
+        command = ["curl", "--silent", version, "--output", "/dev/null", "--write-out", "%{http_code} %{http_version}",
+                   "--header", f"Host: {host}", f"http://{server.address}/metrics"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    number = {"--http1.1": "1.1", "--http2-prior-knowledge": "2"}[version]
+    assert status("rebound.example") == f"421 {number}"
+    assert status("localhost") == f"200 {number}"

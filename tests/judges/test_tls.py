@@ -1,9 +1,13 @@
 """TLS, judged by Python's gRPC and by our own client: certificates on one side, and on both."""
 
+import datetime
+import ssl
 import subprocess
+import urllib.request
 
 import grpc
 import pytest
+from cryptography import x509
 
 from conftest import Server
 
@@ -59,3 +63,29 @@ def test_certificates_that_cannot_be_used_are_named(quire, pem, tmp_path, settin
     done = subprocess.run([quire, "serve", *ports, "--data", "data", *flags], cwd=tmp_path,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and said in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_a_certificate_admits_its_owner_to_what_the_file_says(quire, contract, pem, tmp_path):
+    (tmp_path / "tokens").write_text("till shop san:localhost\nguest kv san:guest.example\n")
+    server = serve(quire, tmp_path, "--set", "tls.client_ca=authority.pem", "--set", "server.tokens=tokens")
+    messages, stubs = contract
+    own = grpc.ssl_channel_credentials(pem("authority.pem"), pem("shopper.key"), pem("shopper.pem"))
+    with grpc.secure_channel(server.address, own) as channel:
+        shop = stubs.BookStoreStub(channel)
+        assert shop.Buy(messages.ItemNumberRequest(id=12365), timeout=10).success
+        with pytest.raises(grpc.RpcError) as denied:
+            channel.unary_unary("/io.grpc.KeyValueService/Delete")(b"", timeout=10)
+        assert denied.value.code() == grpc.StatusCode.PERMISSION_DENIED, denied.value
+    server.stop()
+
+
+def test_metrics_tell_how_long_the_certificate_holds(quire, pem, tmp_path):
+    server = serve(quire, tmp_path)
+    ends = x509.load_pem_x509_certificate(pem("server.pem")).not_valid_after_utc
+    trusting = ssl.create_default_context(cafile=tmp_path / "authority.pem")
+    with urllib.request.urlopen(f"https://{server.address}/metrics", context=trusting, timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    told = next(float(line.split()[1]) for line in lines if line.startswith("quire_tls_certificate_expires_seconds "))
+    left = (ends - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+    assert abs(told - left) < 60, (told, left)
+    server.stop()
