@@ -31,7 +31,8 @@ export interface ClientOptions {
   timeoutMs?: number | undefined;
 }
 
-const TIMEOUT_MS = { read: 5_000, keyed: 30_000, write: 5_000 };
+export const READ_TIMEOUT_MS = 5_000;
+const TIMEOUT_MS = { read: READ_TIMEOUT_MS, keyed: 30_000, write: 5_000 };
 const TIMEOUT_MAX_MS = 86_400_000;
 const RETRIES = 3;
 const PAUSE_FIRST_MS = 100;

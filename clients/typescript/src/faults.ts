@@ -1,22 +1,9 @@
 /** The names of gRPC's codes, in the order of their numbers. */
+// prettier-ignore
 export const CODES = [
-  "OK",
-  "CANCELLED",
-  "UNKNOWN",
-  "INVALID_ARGUMENT",
-  "DEADLINE_EXCEEDED",
-  "NOT_FOUND",
-  "ALREADY_EXISTS",
-  "PERMISSION_DENIED",
-  "RESOURCE_EXHAUSTED",
-  "FAILED_PRECONDITION",
-  "ABORTED",
-  "OUT_OF_RANGE",
-  "UNIMPLEMENTED",
-  "INTERNAL",
-  "UNAVAILABLE",
-  "DATA_LOSS",
-  "UNAUTHENTICATED",
+  "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+  "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
+  "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 ] as const;
 
 /** The name of a gRPC code. */
@@ -63,16 +50,13 @@ export class OutcomeUnknown extends Fault {
   }
 }
 
+const REASONS: Partial<Record<Code, string>> = {
+  DEADLINE_EXCEEDED: "time is up",
+  CANCELLED: "interrupted",
+  UNKNOWN: "the server failed",
+};
+
 /** Why there was no answer, in plain words. */
 export function reason(code: Code): string {
-  switch (code) {
-    case "DEADLINE_EXCEEDED":
-      return "time is up";
-    case "CANCELLED":
-      return "interrupted";
-    case "UNKNOWN":
-      return "the server failed";
-    default:
-      return "the connection broke, or the server is not available";
-  }
+  return REASONS[code] ?? "the connection broke, or the server is not available";
 }

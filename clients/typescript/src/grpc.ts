@@ -33,6 +33,18 @@ const CONNECTION_WINDOW_BYTES = 8 << 20;
 /** Bytes before each message: whether it is compressed, and its length. */
 const PREFIX_BYTES = 5;
 
+/** Codes for answers that are not gRPC's, as gRPC has them. */
+const HTTP_CODES: Partial<Record<number, Code>> = {
+  400: "INTERNAL",
+  401: "UNAUTHENTICATED",
+  403: "PERMISSION_DENIED",
+  404: "UNIMPLEMENTED",
+  429: "UNAVAILABLE",
+  502: "UNAVAILABLE",
+  503: "UNAVAILABLE",
+  504: "UNAVAILABLE",
+};
+
 /** One HTTP/2 connection whose server has spoken. */
 class Connection {
   /** Counts what came in, so that a caller can tell a slow server from a dead connection. */
@@ -63,7 +75,7 @@ class Connection {
       if (this.#open === 0 || this.session.destroyed) return;
       const silent = setTimeout(() => {
         this.session.destroy(new Error("the server does not answer pings"));
-      }, KEEPALIVE_MS);
+      }, KEEPALIVE_MS).unref();
       this.session.ping((error) => {
         clearTimeout(silent);
         if (!error) this.heard++;
@@ -349,7 +361,7 @@ class Call {
     }
     if (httpStatus !== undefined && httpStatus !== 200) {
       return new Failure(
-        codeOfHttp(httpStatus),
+        HTTP_CODES[httpStatus] ?? "UNKNOWN",
         "answered",
         `the server answered with HTTP status ${String(httpStatus)}`,
       );
@@ -424,26 +436,5 @@ function percentDecoded(text: string | string[] | undefined): string {
     return decodeURIComponent(text?.toString() ?? "");
   } catch {
     return text?.toString() ?? "";
-  }
-}
-
-/** The code for an answer that is not gRPC's, as gRPC has it. */
-function codeOfHttp(status: number): Code {
-  switch (status) {
-    case 400:
-      return "INTERNAL";
-    case 401:
-      return "UNAUTHENTICATED";
-    case 403:
-      return "PERMISSION_DENIED";
-    case 404:
-      return "UNIMPLEMENTED";
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-      return "UNAVAILABLE";
-    default:
-      return "UNKNOWN";
   }
 }

@@ -1,26 +1,7 @@
 import { Admin, type LogEntry as WireEntry, LogEntryKind } from "#proto/bookstore_pb.js";
 import { type CallOptions, type Caller, checked } from "./caller.js";
-import { type Book, ID_MAX, type PageOptions, bookOf, checkedId, sizeOfPage } from "./client.js";
-
-/** A line of the transaction log. */
-export interface LogEntry {
-  /** 1, 2, 3 … in the order of commits. */
-  readonly number: bigint;
-  readonly time: Date;
-  readonly kind: keyof typeof LogEntryKind;
-  readonly bookId: number;
-  /** Copies that a purchase asked for. */
-  readonly quantity: number | undefined;
-  /** Copies, or cents if the price changed. */
-  readonly before: bigint | undefined;
-  readonly after: bigint | undefined;
-  readonly key: Uint8Array;
-}
-
-export interface PriceChange {
-  readonly beforeCents: bigint;
-  readonly afterCents: bigint;
-}
+import { ID_MAX, bookOf, checkedId, sizeOfPage } from "./client.js";
+import type { Book, LogEntry, PageOptions, PriceChange } from "./types.js";
 
 /** The calls of operators; `Client.operator` makes it, with a token. */
 export class Operator {

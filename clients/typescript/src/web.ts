@@ -35,8 +35,8 @@ class ConnectLink implements Link {
   ): Promise<MessageShape<O>> {
     this.#check();
     try {
-      const { signal, limitMs } = attempt;
-      const answer = await this.transport.unary(method, signal, limitMs, headers(attempt), message as never);
+      const { signal } = attempt;
+      const answer = await this.transport.unary(method, signal, wholeMs(attempt), headers(attempt), message as never);
       return answer.message;
     } catch (error) {
       throw failure(error);
@@ -55,7 +55,7 @@ class ConnectLink implements Link {
       yield await Promise.resolve(message as never);
     })();
     try {
-      const answer = await this.transport.stream(method, signal, attempt.limitMs, headers(attempt), input);
+      const answer = await this.transport.stream(method, signal, wholeMs(attempt), headers(attempt), input);
       yield* answer.message;
     } catch (error) {
       throw failure(error);
@@ -75,6 +75,11 @@ class ConnectLink implements Link {
 
 function headers({ token }: Attempt): HeadersInit {
   return token === undefined ? {} : { authorization: `Bearer ${token}` };
+}
+
+/** The protocol has whole milliseconds. */
+function wholeMs({ limitMs }: Attempt): number | undefined {
+  return limitMs === undefined ? undefined : Math.max(1, Math.ceil(limitMs));
 }
 
 function failure(error: unknown): Failure {

@@ -1,8 +1,9 @@
 import { BookStore, BuyOutcomeSchema } from "#proto/bookstore_pb.js";
-import { Caller } from "../caller.js";
-import { type Book, type Topic, bookOf, buyReply, decimal, randomKey, searchPages, topicPages } from "../client.js";
+import { type CallOptions, Caller, READ_TIMEOUT_MS } from "../caller.js";
+import { bookOf, buyReply, decimal, randomKey, searchPages, topicPages } from "../client.js";
 import { type Fault, OutcomeUnknown, Refused, Unreachable, reason } from "../faults.js";
 import { link } from "../index.js";
+import type { Book, Topic } from "../types.js";
 import type { Arguments } from "./arguments.js";
 import type { Command } from "./command.js";
 import { type Json, escaped, quoted, table } from "./screen.js";
@@ -77,6 +78,7 @@ export class Answers {
   }
 
   async #search(topic: string, signal: AbortSignal): Promise<Answer> {
+    const began = performance.now();
     const books: Book[] = [];
     let [success, message] = [true, ""];
     for await (const page of searchPages(this.#caller, topic, { signal })) {
@@ -84,7 +86,8 @@ export class Answers {
       for (const book of page.books) books.push(bookOf(book));
     }
     this.#note(books);
-    const near = books.length === 0 ? await this.#near(topic, signal) : [];
+    const leftMs = (this.line.connect.timeoutMs ?? READ_TIMEOUT_MS) - (performance.now() - began);
+    const near = books.length === 0 && leftMs > 0 ? await this.#near(topic, { timeoutMs: leftMs, signal }) : [];
     const nearText = near.length === 0 ? "" : `; near it: ${near.map((name) => `'${escaped(name)}'`).join(", ")}`;
     const json = { success, message, books: books.map(bookJson) };
     return {
@@ -95,9 +98,9 @@ export class Answers {
   }
 
   /** Topics near one that has no books; none from a server that cannot say. */
-  async #near(topic: string, signal: AbortSignal): Promise<string[]> {
+  async #near(topic: string, options: CallOptions): Promise<string[]> {
     try {
-      const { topics } = await this.#caller.ask("read", BookStore.method.listTopics, { near: topic }, { signal });
+      const { topics } = await this.#caller.ask("read", BookStore.method.listTopics, { near: topic }, options);
       return topics.map(({ name }) => name);
     } catch {
       return [];

@@ -27,10 +27,13 @@ async function main(): Promise<number> {
 async function talk(line: Arguments): Promise<number> {
   const words = new Words();
   const answers = new Answers(line, words);
-  if (line.words.length > 0) return run(answers, readCommand(line.words), untilInterrupted());
+  if (line.words.length > 0) {
+    const command = readCommand(line.words);
+    return interruptibly((signal) => run(answers, command, signal));
+  }
   let worst: number = EXIT.done;
   /** Whether there may be another line after this one. */
-  const step = async (text: string | UsageError, signal = untilInterrupted()): Promise<boolean> => {
+  const step = async (text: string | UsageError, signal: AbortSignal): Promise<boolean> => {
     try {
       if (text instanceof UsageError) throw text;
       const typed = wordsOf(text);
@@ -48,8 +51,7 @@ async function talk(line: Arguments): Promise<number> {
   if (process.stdin.isTTY && process.stdout.isTTY) await prompt(words, step);
   else {
     for await (const text of linesOf(process.stdin)) {
-      const signal = untilInterrupted();
-      if (!(await step(text, signal)) || signal.aborted) break;
+      if (!(await interruptibly(async (signal) => (await step(text, signal)) && !signal.aborted))) break;
     }
   }
   return worst;
@@ -68,13 +70,18 @@ async function run(answers: Answers, command: Command, signal: AbortSignal): Pro
   return answer.exit;
 }
 
-let interrupted: AbortController | undefined;
-
-/** A signal that Ctrl-C sets off. */
-function untilInterrupted(): AbortSignal {
-  if (!interrupted) process.on("SIGINT", () => interrupted?.abort());
-  interrupted = new AbortController();
-  return interrupted.signal;
+/** Gives the action a signal that Ctrl-C sets off meanwhile. */
+async function interruptibly<T>(action: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const stop = new AbortController();
+  const interrupt = (): void => {
+    stop.abort();
+  };
+  process.once("SIGINT", interrupt);
+  try {
+    return await action(stop.signal);
+  } finally {
+    process.off("SIGINT", interrupt);
+  }
 }
 
 // A reader that has gone, as `head`, wants no more.
