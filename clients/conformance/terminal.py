@@ -33,9 +33,10 @@ class Screen:
     def text(self) -> str:
         return ESCAPE.sub(b"", self._raw).replace(b"\r", b"").decode(errors="replace")
 
-    def read(self, seconds: float) -> None:
+    def read(self, seconds: float) -> bool:
+        """Whether something came, if only an escape sequence, or the end."""
         if not select.select([self._master], [], [], seconds)[0]:
-            return
+            return False
         try:
             more = os.read(self._master, 65536)
         except OSError:
@@ -46,6 +47,7 @@ class Screen:
         for _ in range(asked - self._asked):
             os.write(self._master, b"\x1b[1;1R")
         self._asked = asked
+        return True
 
     def wait(self, pattern: re.Pattern[str], begin: int) -> int:
         """Waits for a text behind a place, and returns the place behind it."""
@@ -84,9 +86,7 @@ def talk(program: str, about: dict[str, Any], values: Values, folder: pathlib.Pa
             else:
                 at = screen.wait(_pattern(text, values), at)
         while not screen.ended:
-            left = len(screen.text())
-            screen.read(WAIT_SECONDS)
-            if not screen.ended and len(screen.text()) == left:
+            if not screen.read(WAIT_SECONDS):
                 raise Mismatch(f"the program does not end; the terminal shows {screen.text()[-500:]!r}")
         code = process.wait(timeout=WAIT_SECONDS)
         if code != about.get("exit", 0):
