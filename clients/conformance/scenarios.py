@@ -157,7 +157,7 @@ def _command(step: dict[str, Any], subject: Subject, values: Values, folder: pat
         values.match("standard output", built(step.get("out", "")), ended.out)
         if ended.code != step.get("exit", 0):
             raise Mismatch(f"the exit code is {ended.code} and must be {step.get('exit', 0)}")
-        first, last = step.get("seconds", [0, 30])
+        first, last = step.get("seconds", [0, 60])
         if not first <= seconds <= last:
             raise Mismatch(f"it took {seconds:.2f} s and must take {first} to {last} s")
     except Mismatch as wrong:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 from typing import Any
 
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 90
 
 
 @dataclasses.dataclass(frozen=True)

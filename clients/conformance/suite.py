@@ -22,7 +22,7 @@ from matching import Mismatch  # noqa: E402
 from subject import Subject  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-AT_ONCE = 4
+AT_ONCE = 3
 CAMPAIGN = f"{campaign.PURCHASES:,} purchases through faults"
 
 
