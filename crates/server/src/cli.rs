@@ -1,9 +1,10 @@
 //! The command line: flags and their help, nothing else.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hosting::time;
+use quire_client::cli::Connection;
 
 /// A setting given by a flag: the flag, the setting, the value.
 pub(crate) type Flag = (&'static str, &'static str, String);
@@ -20,7 +21,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs the server, with the operator's console on standard input
     Serve(ServeArgs),
-    /// Talks to a server: one command as arguments, or a prompt
+    /// Buys books: one command as arguments, or a prompt; see quire client --help
     Client(ClientArgs),
     /// Reads and writes the key-value service
     Kv(KvArgs),
@@ -118,18 +119,16 @@ pub(crate) enum TokenCommand {
     },
 }
 
-/// How a client reaches a server and how it prints; the same for `quire client` and `quire kv`.
+/// How `quire kv` reaches a server and how it prints; the flags are those of `quire client`.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectionArgs {
     /// Print answers as JSON, one a line
     #[arg(long)]
     pub json: bool,
-    /// Longest time for a command, its retries included
-    /// [default: 5s; 30s for a purchase; none for a watch]
+    /// Longest time for a command, its retries included [default: 5s; none for a watch]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
-    /// How often to send a command again when the server cannot be reached or is overloaded. Unless this is 0, a
-    /// purchase without an answer is asked for again until --timeout is over
+    /// How often to send a command again when the server cannot be reached or is overloaded
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub retries: u32,
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
@@ -146,23 +145,26 @@ pub(crate) struct ConnectionArgs {
     pub key_file: Option<PathBuf>,
 }
 
+/// The client reads these itself, as it does where it is a program of its own.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Commands: ping | topics [NEAR] | search TOPIC | lookup ID | buy ID [QUANTITY] | help | exit
-Without one: a prompt on a terminal, else commands from standard input, one a line.
-Flags may stand anywhere; what follows -- is no flag.
-
-Exit codes: 0 done; 1 refused by the store; 2 usage; 3 unreachable, nothing was sent; 4 the outcome is unknown, and the
-message says how to ask again. Commands from standard input end with the highest of theirs.")]
+#[command(disable_help_flag = true)]
 pub(crate) struct ClientArgs {
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
-    /// Key that makes this purchase happen once however often it is sent [default: a random one for each buy]
-    #[arg(long, value_name = "TEXT")]
-    pub key: Option<String>,
-    /// ADDRESS (HOST:PORT, a host, :PORT, http://… or https://…; default 127.0.0.1:10086), then COMMAND
-    #[arg(value_name = "ADDRESS] [COMMAND", allow_negative_numbers = true)]
-    pub words: Vec<String>,
+    #[arg(value_name = "WORDS", allow_hyphen_values = true, trailing_var_arg = true)]
+    _words: Vec<OsString>,
+}
+
+impl From<&ConnectionArgs> for Connection {
+    fn from(args: &ConnectionArgs) -> Self {
+        Self {
+            json: args.json,
+            timeout: args.timeout,
+            retries: Some(args.retries),
+            token: args.token.clone(),
+            ca: args.ca.clone(),
+            certificate: args.certificate.clone(),
+            key_file: args.key_file.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -3,13 +3,11 @@
 use std::{io::Write as _, process::ExitCode};
 
 use hosting::address::Target;
+use quire_terminal::screen;
 use rpcgame::driver::{self, Input, Options, Progress, Transport};
 use tokio::runtime::Builder;
 
-use crate::{
-    cli::{GameArgs, GameTransport},
-    screen,
-};
+use crate::cli::{GameArgs, GameTransport};
 
 const USAGE: u8 = 2;
 

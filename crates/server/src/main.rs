@@ -4,33 +4,28 @@ mod access;
 mod backup;
 mod chains;
 mod cli;
-mod client;
 mod config;
 mod console;
 mod contract;
 mod data;
 mod descriptors;
-mod exit;
 mod game;
 mod http;
 mod index;
 mod kv_client;
 mod memory;
-mod pager;
 mod process;
-mod screen;
 mod serve;
 mod services;
-mod shell;
 mod signals;
-mod table;
 mod telemetry;
 mod token;
 mod transport;
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
 use clap::Parser as _;
+use quire_terminal::screen;
 use rustix::{fs::Mode, process::umask};
 
 fn main() -> ExitCode {
@@ -41,7 +36,8 @@ fn main() -> ExitCode {
     }
     let done = match command {
         cli::Command::Serve(args) => serve::command(&args),
-        cli::Command::Client(args) => Ok(client::command(&args)),
+        // It reads its own words, flags and all.
+        cli::Command::Client(_) => Ok(quire_client::cli::run("quire client", env::args_os().skip(2))),
         cli::Command::Kv(args) => Ok(kv_client::command(&args)),
         cli::Command::Tasks(args) => chains::command(&args),
         cli::Command::Game(args) => Ok(game::command(&args)),

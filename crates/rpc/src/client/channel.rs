@@ -90,6 +90,11 @@ impl Channel {
         self.lane().ready().await
     }
 
+    /// Whether a connection is ready now, as [`Channel::ready`] waits for. Costs a look at a flag.
+    pub fn is_ready(&self) -> bool {
+        self.inner.lanes.iter().any(|lane| lane.is_ready())
+    }
+
     /// As [`Channel::ready`], for every connection.
     pub(super) async fn all_ready(&self) -> Result<(), ConnectError> {
         for lane in &self.inner.lanes {

@@ -36,6 +36,7 @@ pub(super) struct Lane {
     task: AtomicWaker,
     state: watch::Sender<State>,
     is_failing: AtomicBool,
+    is_ready: AtomicBool,
     is_closing: AtomicBool,
     waiting_calls_max: usize,
     counters: Arc<Counters>,
@@ -48,6 +49,7 @@ impl Lane {
             task: AtomicWaker::new(),
             state: watch::Sender::new(State::Idle),
             is_failing: AtomicBool::new(false),
+            is_ready: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             waiting_calls_max: settings.waiting_calls_max,
             counters: Arc::default(),
@@ -104,6 +106,10 @@ impl Lane {
         self.is_failing.load(Ordering::Relaxed)
     }
 
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
     }
@@ -128,7 +134,10 @@ impl Lane {
 
     /// Waits for a connection, or the first failure to make one.
     pub(super) async fn ready(&self) -> Result<(), ConnectError> {
-        self.push(Command::Connect);
+        // What waits already has the task connect.
+        if self.is_empty() {
+            self.push(Command::Connect);
+        }
         let mut state = self.state.subscribe();
         match state.wait_for(|state| !matches!(state, State::Idle | State::Connecting)).await.as_deref() {
             Ok(State::Ready) => Ok(()),
@@ -139,6 +148,7 @@ impl Lane {
 
     pub(super) fn set_state(&self, state: State) {
         self.is_failing.store(matches!(state, State::Failing(_)), Ordering::Relaxed);
+        self.is_ready.store(state == State::Ready, Ordering::Release);
         self.state.send_replace(state);
     }
 

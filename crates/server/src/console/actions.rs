@@ -15,8 +15,7 @@ use bookstore::{
     search::Topic,
     store::Page,
 };
-
-use crate::{
+use quire_terminal::{
     screen,
     shell::{self, CANDIDATES_MAX},
     table,

@@ -9,16 +9,15 @@ use std::{
 };
 
 use bookstore::{Bookstore, BookstoreService};
-use tokio::{runtime::Handle, sync::oneshot};
-
-use self::actions::{COMMANDS, Done};
-use crate::{
-    http::Services,
+use quire_terminal::{
     pager::Pager,
     screen,
     shell::{Line, Shell},
-    telemetry,
 };
+use tokio::{runtime::Handle, sync::oneshot};
+
+use self::actions::{COMMANDS, Done};
+use crate::{http::Services, telemetry};
 
 /// Starts the console. The answer comes when the operator wants the server to stop; none comes when the console
 /// ends otherwise.
@@ -51,7 +50,7 @@ fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
         telemetry::share_terminal(printer);
     }
     loop {
-        let words = match shell.next()? {
+        let words = match shell.read()? {
             Line::Words(words) => words,
             Line::Unusable(reason) => {
                 writeln!(io::stdout(), "{reason}")?;

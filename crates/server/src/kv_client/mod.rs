@@ -6,10 +6,12 @@ mod text;
 
 use std::process::ExitCode;
 
+use quire_client::cli::{Exit, split};
+use quire_terminal::screen;
 use tokio::runtime::Builder;
 
 use self::calls::Calls;
-use crate::{cli::KvArgs, client::connection, exit::Exit, screen};
+use crate::cli::KvArgs;
 
 /// `quire kv`.
 pub(crate) fn command(args: &KvArgs) -> ExitCode {
@@ -22,9 +24,9 @@ pub(crate) fn command(args: &KvArgs) -> ExitCode {
 
 /// An error is one of usage.
 fn run(args: &KvArgs) -> anyhow::Result<Exit> {
-    let (address, words) = connection::split(&args.words, command::is_command);
+    let (address, words) = split(&args.words, command::is_command);
     let (command, key) = command::parse(&words, args)?;
     command::check(&command, args)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async { Ok(Calls::new(args, &address)?.run(command, key).await) })
+    runtime.block_on(async { Ok(Calls::new(args, address)?.run(command, &key).await) })
 }

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use quire_terminal::screen;
 use serde_json::Value;
 
-use crate::{cli::KvArgs, screen};
+use crate::cli::KvArgs;
 
 /// How bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,10 @@ use std::{
     time::Duration,
 };
 
+use quire_terminal::{screen, shell::ExternalPrinter};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-use rustyline::ExternalPrinter;
 use tracing::field::Field;
 use tracing_subscriber::fmt::format::Writer;
-
-use crate::screen;
 
 /// Lines that wait to be shown above the prompt; further ones are written at once.
 const LINES_MAX: usize = 1024;

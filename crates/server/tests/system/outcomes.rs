@@ -109,7 +109,7 @@ async fn a_connection_that_ends_after_the_request_is_asked_for_again_or_unknown(
     purchases(2).await;
     proxy.cut();
     let unknown = json(&client.wait_with_output().expect("the client ends"), 4);
-    assert_eq!((&unknown["outcome"], &unknown["status"]), (&"UNKNOWN".into(), &"Unavailable".into()));
+    assert_eq!((&unknown["outcome"], &unknown["status"]), (&"UNKNOWN".into(), &"UNAVAILABLE".into()));
 }
 
 #[tokio::test]

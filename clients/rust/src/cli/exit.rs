@@ -2,12 +2,16 @@
 
 use std::process::ExitCode;
 
+use crate::Error;
+
 /// From the best to the worst, which is the order of the codes: a script that did several things ends with its worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exit {
+pub enum Exit {
+    /// It worked.
     Done = 0,
     /// The server answered that it did not do it.
     Refused = 1,
+    /// The command line or a command was not understood.
     Usage = 2,
     /// Nothing was sent, or nothing would have been changed.
     Unreachable = 3,
@@ -18,5 +22,16 @@ pub(crate) enum Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
+    }
+}
+
+impl From<&Error> for Exit {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Argument(_) => Self::Usage,
+            Error::Refused(_) => Self::Refused,
+            Error::Unreachable(_) => Self::Unreachable,
+            Error::OutcomeUnknown(_) => Self::Unknown,
+        }
     }
 }

@@ -17,34 +17,40 @@ use rustyline::{
     history::FileHistory,
 };
 
+pub use rustyline::ExternalPrinter;
+
 use crate::screen;
 
 /// A command's name, its arguments and what it does; the help and the completion.
-pub(crate) type Help = (&'static str, &'static str, &'static str);
+pub type Help = (&'static str, &'static str, &'static str);
 
 /// What can follow in place of the text typed after a command's name.
-pub(crate) type Arguments = Box<dyn Fn(&str, &str) -> Vec<String>>;
+pub type Arguments = Box<dyn Fn(&str, &str) -> Vec<String>>;
 
 /// Candidates that a completion shows.
-pub(crate) const CANDIDATES_MAX: usize = 100;
+pub const CANDIDATES_MAX: usize = 100;
 
 /// Bytes in a line from a pipe; longer ones are refused.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where lines come from.
-pub(crate) enum Shell {
+pub struct Shell(Source);
+
+enum Source {
     Terminal(Box<Terminal>),
     Pipe(io::BufReader<io::Stdin>),
 }
 
-pub(crate) struct Terminal {
+struct Terminal {
     editor: Editor<Words, FileHistory>,
     prompt: String,
     history: Option<PathBuf>,
 }
 
 /// What came.
-pub(crate) enum Line {
+#[derive(Debug)]
+pub enum Line {
+    /// A line, in words.
     Words(Vec<String>),
     /// A line that cannot be one, and why.
     Unusable(String),
@@ -56,28 +62,28 @@ pub(crate) enum Line {
 
 impl Shell {
     /// Reads standard input: a terminal, a pipe or a file. `name` names the file of the history.
-    pub(crate) fn open(
-        prompt: &str,
-        commands: &'static [Help],
-        name: &str,
-        arguments: Arguments,
-    ) -> anyhow::Result<Self> {
+    pub fn open(prompt: &str, commands: &'static [Help], name: &str, arguments: Arguments) -> io::Result<Self> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-            return Ok(Self::Pipe(io::BufReader::new(io::stdin())));
+            return Ok(Self(Source::Pipe(io::BufReader::new(io::stdin()))));
         }
-        let config = Config::builder().max_history_size(history::LINES_MAX)?.build();
+        let config = Config::builder().max_history_size(history::LINES_MAX).map_err(io::Error::other)?.build();
         let history = FileHistory::with_config(&config);
-        let mut editor = Editor::with_history(config, history)?;
+        let mut editor = Editor::with_history(config, history).map_err(io::Error::other)?;
         editor.set_helper(Some(Words { commands, arguments, typed: RefCell::default() }));
         let history = history::open(name, editor.history_mut());
-        Ok(Self::Terminal(Box::new(Terminal { editor, prompt: prompt.to_owned(), history })))
+        Ok(Self(Source::Terminal(Box::new(Terminal { editor, prompt: prompt.to_owned(), history }))))
+    }
+
+    /// Whether a person types at a prompt.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.0, Source::Terminal(_))
     }
 
     /// The next line, in words.
-    pub(crate) fn next(&mut self) -> io::Result<Line> {
-        let line = match self {
-            Self::Terminal(terminal) => terminal.read()?,
-            Self::Pipe(input) => read(input)?,
+    pub fn read(&mut self) -> io::Result<Line> {
+        let line = match &mut self.0 {
+            Source::Terminal(terminal) => terminal.read()?,
+            Source::Pipe(input) => read(input)?,
         };
         Ok(match line {
             Input::Text(line) => words(&line).map_or_else(Line::Unusable, Line::Words),
@@ -86,10 +92,10 @@ impl Shell {
     }
 
     /// Shows text above the prompt from now on, if there is a prompt.
-    pub(crate) fn printer(&mut self) -> Option<impl rustyline::ExternalPrinter + Send + 'static> {
-        match self {
-            Self::Terminal(terminal) => terminal.editor.create_external_printer().ok(),
-            Self::Pipe(_) => None,
+    pub fn printer(&mut self) -> Option<impl ExternalPrinter + Send + 'static> {
+        match &mut self.0 {
+            Source::Terminal(terminal) => terminal.editor.create_external_printer().ok(),
+            Source::Pipe(_) => None,
         }
     }
 }
@@ -121,12 +127,13 @@ impl Terminal {
 
 fn read(input: &mut impl BufRead) -> io::Result<Input> {
     let mut line = Vec::new();
-    let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    // One more for the end of the line.
+    let read = input.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;
     if read == 0 {
         return Ok(Input::Other(Line::PipeEnded));
     }
     let unusable = |reason| Ok(Input::Other(Line::Unusable(reason)));
-    if line.last() != Some(&b'\n') && line.len() as u64 == LINE_BYTES_MAX {
+    if line.last() != Some(&b'\n') && line.len() as u64 > LINE_BYTES_MAX {
         input.skip_until(b'\n')?;
         return unusable(format!("a line is longer than {LINE_BYTES_MAX} bytes; it must be one command"));
     }
@@ -159,7 +166,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 
 /// Completes names of commands and what follows them.
 #[derive(Helper, Highlighter, Validator)]
-pub(crate) struct Words {
+struct Words {
     commands: &'static [Help],
     arguments: Arguments,
     /// The line as it was last shown.
@@ -205,9 +212,14 @@ impl Completer for Words {
     }
 }
 
+/// A command with its arguments.
+pub fn usage(name: &str, arguments: &str) -> String {
+    format!("{name} {arguments}").trim_end().to_owned()
+}
+
 /// The list that `help` prints.
-pub(crate) fn help(commands: &[Help]) -> String {
-    let rows = commands.iter().map(|(name, arguments, does)| [format!("{name} {arguments}"), (*does).to_owned()]);
+pub fn help(commands: &[Help]) -> String {
+    let rows = commands.iter().map(|(name, arguments, does)| [usage(name, arguments), (*does).to_owned()]);
     crate::table::render([("command", false), ("does", false)], rows)
 }
 

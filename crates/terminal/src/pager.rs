@@ -14,7 +14,7 @@ use crate::screen;
 const MORE: &str = "-- Enter: more, q and Enter: stop --";
 
 /// Output that may be longer than the screen. The end of it is told by [`Pager::finish`].
-pub(crate) struct Pager {
+pub struct Pager {
     /// Rows and columns.
     screen: Option<(usize, usize)>,
     /// Rows shown since the last pause, or held.
@@ -35,7 +35,7 @@ enum To {
 }
 
 /// Prints a text and the end of its last line.
-pub(crate) fn print(text: &str) {
+pub fn print(text: &str) {
     let mut pager = Pager::new();
     // A reader that has gone does not want the rest.
     let _ = writeln!(pager, "{text}");
@@ -43,14 +43,16 @@ pub(crate) fn print(text: &str) {
 }
 
 impl Pager {
-    pub(crate) fn new() -> Self {
+    /// Holds its text until that does not fit on the screen.
+    #[expect(clippy::new_without_default, reason = "a pager takes hold of the terminal")]
+    pub fn new() -> Self {
         let screen = screen::size();
         let to = if screen.is_some() { To::Held(Vec::new()) } else { To::Output };
         Self { screen, rows: 0, partial: Vec::new(), to }
     }
 
     /// Shows what is held and waits until the reader has read.
-    pub(crate) fn finish(mut self) {
+    pub fn finish(mut self) {
         let partial = std::mem::take(&mut self.partial);
         let _ = if partial.is_empty() { Ok(()) } else { self.line(&partial) };
         match self.to {

@@ -1,9 +1,6 @@
 //! What a shopper can type.
 
-use anyhow::{Context, bail};
-use bookstore::domain::BookId;
-
-use crate::shell;
+use quire_terminal::shell;
 
 /// The commands, as `help` shows them.
 pub(super) const COMMANDS: [shell::Help; 7] = [
@@ -31,8 +28,8 @@ pub(super) enum Call {
     /// Near a text, or all if it is empty.
     Topics(String),
     Search(String),
-    Lookup(BookId),
-    Buy(BookId, i32),
+    Lookup(i32),
+    Buy(i32, i32),
 }
 
 /// Whether a word is the name of a command.
@@ -41,33 +38,44 @@ pub(super) fn is_command(word: &str) -> bool {
 }
 
 impl Command {
-    pub(super) fn parse(words: &[&str]) -> anyhow::Result<Self> {
+    /// Reads words, of which there must be one; an error says what would be right.
+    pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
         let call = match *words {
             ["ping"] => Call::Ping,
             ["topics", ..] => Call::Topics(words[1..].join(" ")),
             ["search", _, ..] => Call::Search(words[1..].join(" ")),
-            ["lookup", id] => Call::Lookup(BookId::parse(id)?),
-            ["buy", id] => Call::Buy(BookId::parse(id)?, 1),
-            ["buy", id, quantity] => Call::Buy(BookId::parse(id)?, copies(quantity)?),
+            ["lookup", text] => Call::Lookup(id(text)?),
+            ["buy", text] => Call::Buy(id(text)?, 1),
+            ["buy", text, quantity] => Call::Buy(id(text)?, copies(quantity)?),
             ["help" | "?"] => return Ok(Self::Help),
             ["exit" | "quit"] => return Ok(Self::Exit),
-            [name, ..] => match COMMANDS.iter().find(|command| command.0 == name) {
-                Some((_, arguments, _)) => bail!("usage: {}", format!("{name} {arguments}").trim_end()),
-                None => bail!("there is no command '{}'; help lists them", name.escape_debug()),
-            },
-            [] => bail!("name a command; help lists them"),
+            [name, ..] => {
+                let name = match name {
+                    "?" => "help",
+                    "quit" => "exit",
+                    name => name,
+                };
+                return Err(match COMMANDS.iter().find(|command| command.0 == name) {
+                    Some((_, arguments, _)) => format!("usage: {}", shell::usage(name, arguments)),
+                    None => format!("there is no command '{name}'; help lists them"),
+                });
+            }
+            [] => return Err("there is no command ''; help lists them".to_owned()),
         };
         Ok(Self::Call(call))
     }
 }
 
-fn copies(text: &str) -> anyhow::Result<i32> {
-    let wanted = || format!("quantity is '{}'; it must be a whole number from 1", text.escape_debug());
-    let quantity: i32 = text.parse().with_context(wanted)?;
-    if quantity < 1 {
-        bail!(wanted());
-    }
-    Ok(quantity)
+fn id(text: &str) -> Result<i32, String> {
+    whole(text).ok_or_else(|| format!("id is {text}; it must be a whole number from 1 to {}", i32::MAX))
+}
+
+fn copies(text: &str) -> Result<i32, String> {
+    whole(text).ok_or_else(|| format!("quantity is '{text}'; it must be a whole number from 1"))
+}
+
+fn whole(text: &str) -> Option<i32> {
+    text.parse().ok().filter(|number| *number > 0)
 }
 
 #[cfg(test)]
@@ -75,7 +83,7 @@ mod tests {
     use super::{Call, Command};
 
     fn parse(line: &str) -> Result<Command, String> {
-        Command::parse(&line.split(' ').collect::<Vec<_>>()).map_err(|error| error.to_string())
+        Command::parse(&line.split(' ').collect::<Vec<_>>())
     }
 
     #[test]
@@ -91,6 +99,7 @@ mod tests {
             ("lookup", "usage: lookup <id>"),
             ("search", "usage: search <topic>"),
             ("ping now", "usage: ping"),
+            ("quit now", "usage: exit"),
             ("lookup abc", "id is abc; it must be a whole number from 1 to 2147483647"),
             ("buy -3", "id is -3; it must be a whole number from 1 to 2147483647"),
             ("buy 2147483648", "id is 2147483648; it must be a whole number from 1 to 2147483647"),
@@ -99,5 +108,6 @@ mod tests {
         for (line, reason) in cases {
             assert_eq!(parse(line), Err(reason.to_owned()), "{line}");
         }
+        assert_eq!(parse("buy +7 +2"), Ok(Command::Call(Call::Buy(7, 2))));
     }
 }

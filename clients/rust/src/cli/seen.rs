@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use bookstore::grpc::wire::Book;
+use quire_terminal::shell::CANDIDATES_MAX;
 
-use crate::shell::CANDIDATES_MAX;
+use crate::Book;
 
 /// The most ids, and the most topics.
 const SEEN_MAX: usize = 10_000;

@@ -1,0 +1,223 @@
+//! Asks the servers until one answers or the time is over, and says how it ended. Must not know any one call.
+
+use std::{
+    future::Future,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use quire_rpc::{Code, Reach, Request, Response, Status};
+use rand_core::{OsRng, RngCore as _};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    error::{Error, Fault},
+    lanes::{Lane, Lanes},
+};
+
+/// The pause before the second attempt; it doubles from there.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long a call without a deadline waits for a connection or for another attempt.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The part of an attempt that may be spent on connecting, so that an attempt whose time is over was sent.
+const CONNECT_SHARE: f64 = 0.8;
+
+/// What sending a call twice would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It changes nothing.
+    Read,
+    /// A change with a key, which happens once however often it is sent.
+    Keyed,
+    /// A change that is sent again only if the server did nothing.
+    Write,
+}
+
+/// How a call is made unless the caller says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    kind: Kind,
+    timeout: Option<Duration>,
+}
+
+pub(crate) const READ: Plan = Plan { kind: Kind::Read, timeout: Some(Duration::from_secs(5)) };
+/// A quarter of it is longer than the 5 s that the server waits for a locked file.
+pub(crate) const PURCHASE: Plan = Plan { kind: Kind::Keyed, timeout: Some(Duration::from_secs(30)) };
+pub(crate) const WRITE: Plan = Plan { kind: Kind::Write, timeout: Some(Duration::from_secs(5)) };
+pub(crate) const WATCH: Plan = Plan { kind: Kind::Read, timeout: None };
+
+/// How long and how often to ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) retries: u32,
+}
+
+impl Terms {
+    fn deadline(&self, plan: Plan, now: Instant) -> Option<Instant> {
+        let timeout = self.timeout.or(plan.timeout).and_then(|timeout| now.checked_add(timeout));
+        self.deadline.into_iter().chain(timeout).min()
+    }
+}
+
+/// What an attempt without an answer of the store's has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// No connection was ready, or the server is known to have done nothing.
+    NotSent,
+    /// The server did nothing because it has too much to do.
+    Busy,
+    /// The server, or a proxy on the way, may have lost the call.
+    Lost,
+    Refused,
+}
+
+fn judge(status: &Status) -> Verdict {
+    match (status.reach(), status.code()) {
+        (Reach::Untouched, _) => Verdict::NotSent,
+        (Reach::Answered, Code::ResourceExhausted) => Verdict::Busy,
+        (_, Code::Unavailable | Code::Unknown | Code::DeadlineExceeded | Code::Cancelled) => Verdict::Lost,
+        (Reach::Answered, _) => Verdict::Refused,
+        _ => Verdict::Lost,
+    }
+}
+
+/// Calls until the store answers, as the plan and the terms allow. `in_doubt` is true while the server may have done what
+/// was asked.
+pub(crate) async fn ask_noting<'a, A, F>(
+    lanes: &'a Lanes,
+    terms: &Terms,
+    plan: Plan,
+    in_doubt: &AtomicBool,
+    call: impl Fn(&'a Lane, Option<Instant>) -> F,
+) -> Result<A, Error>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
+    let mut now = Instant::now();
+    let deadline = terms.deadline(plan, now);
+    let mut share = deadline.map(|deadline| deadline.saturating_duration_since(now));
+    if plan.kind == Kind::Keyed {
+        share = share.map(|share| share / terms.retries.saturating_add(1));
+    }
+    let (mut tries, mut pause, mut doubt) = (0, PAUSE_FIRST, None);
+    loop {
+        let end = deadline.zip(share).map(|(deadline, share)| deadline.min(now + share));
+        let time = end.map_or(PATIENCE, |end| end.saturating_duration_since(now));
+        let answered = match lanes.ready(now + time.mul_f64(CONNECT_SHARE)).await {
+            Ok(lane) => {
+                in_doubt.store(true, Ordering::Relaxed);
+                call(lane, end).await
+            }
+            Err(status) => Err(status),
+        };
+        let status = match answered {
+            Ok(response) => return Ok(response.into_inner()),
+            Err(status) => status,
+        };
+        let verdict = judge(&status);
+        tries += 1;
+        if verdict == Verdict::Lost && plan.kind != Kind::Read {
+            doubt = Some(status.clone());
+        }
+        in_doubt.store(doubt.is_some(), Ordering::Relaxed);
+        let may_repeat = match (plan.kind, verdict) {
+            // In doubt only the store's own answer counts, and it is asked for until the deadline.
+            (Kind::Keyed, _) if doubt.is_some() => terms.retries > 0,
+            (_, Verdict::NotSent | Verdict::Busy) => tries <= terms.retries,
+            (Kind::Read, Verdict::Lost) => {
+                tries <= terms.retries && matches!(status.code(), Code::Unavailable | Code::Unknown)
+            }
+            _ => false,
+        };
+        now = Instant::now();
+        let left = deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(now));
+        match pushback(&status).unwrap_or_else(|| Some(jitter(pause))).filter(|pause| may_repeat && *pause < left) {
+            Some(pause_now) => sleep(pause_now).await,
+            None => return Err(ended(plan.kind, verdict, &status, doubt.as_ref())),
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+        now = Instant::now();
+    }
+}
+
+/// As [`ask_noting`], if no one else needs to know of doubts.
+pub(crate) async fn ask<'a, A, F>(
+    lanes: &'a Lanes,
+    terms: &Terms,
+    plan: Plan,
+    call: impl Fn(&'a Lane, Option<Instant>) -> F,
+) -> Result<A, Error>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
+    ask_noting(lanes, terms, plan, &AtomicBool::new(false), call).await
+}
+
+fn ended(kind: Kind, verdict: Verdict, status: &Status, doubt: Option<&Status>) -> Error {
+    match (doubt, verdict) {
+        (Some(doubt), _) => Error::OutcomeUnknown(Fault::new(doubt, true)),
+        (None, Verdict::NotSent) => Error::Unreachable(Fault::new(status, false)),
+        (None, Verdict::Lost) if kind == Kind::Read => Error::Unreachable(Fault::new(status, true)),
+        (None, Verdict::Lost) => Error::OutcomeUnknown(Fault::new(status, true)),
+        (None, Verdict::Busy | Verdict::Refused) => Error::Refused(Fault::new(status, true)),
+    }
+}
+
+/// The fault of a stream that broke after it had begun.
+pub(crate) fn broken(status: &Status) -> Error {
+    ended(Kind::Read, judge(status), status, None)
+}
+
+/// When the server wants the next attempt, if it says so: `Some(None)` means never.
+fn pushback(status: &Status) -> Option<Option<Duration>> {
+    let wanted = status.metadata().get("grpc-retry-pushback-ms")?;
+    Some(wanted.parse().ok().map(Duration::from_millis))
+}
+
+/// A random factor from 0.8 to 1.2, so that clients that failed together do not all return at once.
+fn jitter(pause: Duration) -> Duration {
+    pause.mul_f64(0.8 + 0.4 * f64::from(OsRng.next_u32()) / f64::from(u32::MAX))
+}
+
+/// A request that gives up at a time.
+pub(crate) fn within<Q>(message: Q, deadline: Option<Instant>) -> Request<Q> {
+    let mut request = Request::new(message);
+    if let Some(deadline) = deadline {
+        request.set_deadline(deadline);
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_says_when_to_come_back_or_never() {
+        let said = |value: &str| {
+            let mut status = Status::unavailable("");
+            status.metadata_mut().insert("grpc-retry-pushback-ms", value).expect("a value");
+            pushback(&status)
+        };
+        assert_eq!(said("1500"), Some(Some(Duration::from_millis(1500))));
+        assert_eq!((said("-1"), said("soon"), pushback(&Status::unavailable(""))), (Some(None), Some(None), None));
+    }
+
+    #[test]
+    fn only_a_call_that_was_not_sent_or_was_refused_has_done_nothing() {
+        for (status, wanted) in [
+            (Status::unavailable("").with_reach(Reach::Untouched), Verdict::NotSent),
+            (Status::unavailable("").with_reach(Reach::Answered), Verdict::Lost),
+            (Status::unavailable(""), Verdict::Lost),
+            (Status::internal("a broken frame"), Verdict::Lost),
+            (Status::resource_exhausted("a reset"), Verdict::Lost),
+            (Status::resource_exhausted("").with_reach(Reach::Answered), Verdict::Busy),
+            (Status::internal("").with_reach(Reach::Answered), Verdict::Refused),
+        ] {
+            assert_eq!(judge(&status), wanted, "{status:?} {:?}", status.reach());
+        }
+    }
+}

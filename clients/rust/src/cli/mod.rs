@@ -1,0 +1,141 @@
+//! The command line `quire-client`, which is also `quire client`: the shopper's commands, once or at a prompt.
+//!
+//! Programs with commands of their own for the same servers use its parts: how a connection is given, how faults are said,
+//! and exit codes.
+
+mod args;
+mod calls;
+mod command;
+mod connection;
+mod exit;
+mod fault;
+mod seen;
+
+use std::{cell::RefCell, ffi::OsString, io::Write as _, process::ExitCode, rc::Rc};
+
+use quire_terminal::{
+    pager, screen,
+    shell::{self, Line, Shell},
+};
+use tokio::runtime::{Builder, Runtime};
+
+use self::{
+    args::{Args, Wanted},
+    calls::{Answer, Calls},
+    command::{COMMANDS, Command},
+    seen::Seen,
+};
+
+pub use connection::{Connection, TIME, split, time};
+pub use exit::Exit;
+pub use fault::{fault_json, fault_text, quoted};
+
+/// What `--help` prints.
+const HELP: &str = include_str!("help.txt");
+/// The name of the program on its own, as the help has it.
+const NAME: &str = "quire-client";
+
+/// Runs a command line, without the name of the program; `program` is how a user calls it.
+pub fn run(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let exit = talk(program, words).unwrap_or_else(|reason| {
+        complain(&format!("{program}: {}", screen::line(&reason)));
+        Exit::Usage
+    });
+    exit.into()
+}
+
+/// An error is one of usage.
+fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit, String> {
+    let args = match Args::parse(words)? {
+        Wanted::Help => {
+            pager::print(HELP.replace(NAME, program).trim_end());
+            return Ok(Exit::Done);
+        }
+        Wanted::Version => {
+            pager::print(&format!("{program} {}", env!("CARGO_PKG_VERSION")));
+            return Ok(Exit::Done);
+        }
+        Wanted::Run(args) => args,
+    };
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let (address, words) = split(&args.words, command::is_command);
+    let command = if words.is_empty() { None } else { Some(Command::parse(&words)?) };
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let json = args.connection.json;
+    let calls = {
+        let _context = runtime.enter();
+        Calls::new(program, args.connection, args.key, address, Rc::clone(&seen))?
+    };
+    let client = Rc::new(Client { json, runtime, calls });
+    match command {
+        Some(command) => Ok(client.run(&command)),
+        None => prompt(&client, seen),
+    }
+}
+
+struct Client {
+    json: bool,
+    runtime: Runtime,
+    calls: Calls,
+}
+
+/// Reads commands until `exit`; the exit code is the worst of theirs, so that a script misses no failure.
+fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> Result<Exit, String> {
+    let asking = Rc::clone(client);
+    let complete = move |command: &str, typed: &str| {
+        if ["search", "topics"].contains(&command) {
+            asking.runtime.block_on(asking.calls.learn_topics());
+        }
+        seen.borrow().arguments(command, typed)
+    };
+    let failed = |error: std::io::Error| error.to_string();
+    let mut shell = Shell::open("quire client> ", &COMMANDS, "client", Box::new(complete)).map_err(failed)?;
+    let mut worst = Exit::Done;
+    loop {
+        let parsed = match shell.read().map_err(failed)? {
+            Line::Words(words) if words.is_empty() => continue,
+            Line::Words(words) => Command::parse(&words.iter().map(String::as_str).collect::<Vec<_>>()),
+            Line::Unusable(reason) => Err(reason),
+            Line::PipeEnded | Line::Left => return Ok(worst),
+        };
+        let exit = match parsed {
+            Ok(Command::Exit) => return Ok(worst),
+            Ok(command) => client.run(&command),
+            Err(reason) => {
+                complain(&screen::line(&reason));
+                Exit::Usage
+            }
+        };
+        worst = worst.max(exit);
+        if client.calls.is_interrupted() && !shell.is_terminal() {
+            return Ok(worst);
+        }
+    }
+}
+
+impl Client {
+    fn run(&self, command: &Command) -> Exit {
+        match command {
+            Command::Exit => Exit::Done,
+            Command::Help => {
+                pager::print(&shell::help(&COMMANDS));
+                Exit::Done
+            }
+            Command::Call(call) => self.show(&self.runtime.block_on(self.calls.run(call))),
+        }
+    }
+
+    fn show(&self, answer: &Answer) -> Exit {
+        match (self.json, answer.is_fault) {
+            (true, _) => pager::print(&screen::json(&answer.json)),
+            (false, false) => pager::print(&answer.text),
+            (false, true) => complain(&answer.text),
+        }
+        answer.exit
+    }
+}
+
+fn complain(text: &str) {
+    // If no one reads it, there is no one else to tell.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

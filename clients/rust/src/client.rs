@@ -1,0 +1,169 @@
+//! The client, and the calls of shoppers.
+
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    attempts::{PURCHASE, READ, Terms, ask, ask_noting, within},
+    error::Error,
+    items::Items,
+    key::Key,
+    lanes::Lanes,
+    purchase::{Order, Purchase},
+    store::{Book, check_id},
+    wire::bookstore::{
+        BookInfoReply, BookListReply, BookTopicRequest, HelloRequest, ItemNumberRequest, ListTopicsReply,
+        ListTopicsRequest, Topic,
+    },
+};
+
+/// The name by which the server greets.
+const NAME: &str = "quire client";
+/// Books of a page of a search if the caller does not say: without a number a topic comes whole, in one message.
+const SEARCH_PAGE_SIZE: i32 = 1000;
+
+/// A client of Quire. Clones share the connections; all can be used at the same time, by any task.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) terms: Terms,
+    /// As requests have it; 0 for the number that the server takes by itself.
+    pub(crate) page_size: Result<i32, u32>,
+}
+
+impl Client {
+    pub(crate) fn new(lanes: Lanes, terms: Terms) -> Self {
+        Self { lanes: Arc::new(lanes), terms, page_size: Ok(0) }
+    }
+
+    /// The same client, whose calls have this long, retries and pauses included. Without it a read or a write has 5 s, a
+    /// purchase 30 s, and a watch has no end. Of items in pages, each page has this long.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { terms: Terms { timeout: Some(timeout), ..self.terms }, ..self.clone() }
+    }
+
+    /// The same client, whose calls end at this time, all of them together.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Instant) -> Self {
+        Self { terms: Terms { deadline: Some(deadline), ..self.terms }, ..self.clone() }
+    }
+
+    /// The same client, which sends a call again so often; 3 times if nothing is said. A purchase in doubt is sent until its
+    /// deadline, unless this is 0.
+    #[must_use]
+    pub fn with_retries(&self, retries: u32) -> Self {
+        Self { terms: Terms { retries, ..self.terms }, ..self.clone() }
+    }
+
+    /// The same client, which asks for pages of at most so many items; without it the server chooses, and a search asks for
+    /// 1,000 books at a time.
+    #[must_use]
+    pub fn with_page_size(&self, items: u32) -> Self {
+        let size = i32::try_from(items).ok().filter(|size| *size > 0);
+        Self { page_size: size.ok_or(items), ..self.clone() }
+    }
+
+    /// The server's greeting: a cheap way to see that it answers.
+    pub async fn ping(&self) -> Result<String, Error> {
+        let request = HelloRequest { name: NAME.to_owned() };
+        let reply =
+            ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.hello(within(request.clone(), by))).await?;
+        Ok(reply.hello_message)
+    }
+
+    /// The books of a topic, which must match exactly, in the order of their ids.
+    pub fn search(&self, topic: &str) -> Items<Book> {
+        let (client, topic) = (self.clone(), topic.to_owned());
+        Items::of_pages(String::new(), move |token| {
+            let (client, topic) = (client.clone(), topic.clone());
+            async move {
+                let page = client.search_page(&topic, token).await?;
+                Ok((page.books.into_iter().map(Book::from).collect(), next(page.next_page_token)))
+            }
+        })
+    }
+
+    pub(crate) async fn search_page(&self, topic: &str, page_token: String) -> Result<BookListReply, Error> {
+        let page_size = Some(self.page_size()?).filter(|size| *size > 0).unwrap_or(SEARCH_PAGE_SIZE);
+        let request = BookTopicRequest { topic: topic.to_owned(), page_size, page_token };
+        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.search(within(request.clone(), by))).await
+    }
+
+    /// The topics in the order of their bytes.
+    pub fn topics(&self) -> Items<Topic> {
+        let client = self.clone();
+        Items::of_pages(String::new(), move |page_token| {
+            let client = client.clone();
+            async move {
+                let page_size = client.page_size()?;
+                let page = client.topics_page(ListTopicsRequest { page_size, page_token, near: String::new() }).await?;
+                Ok((page.topics, next(page.next_page_token)))
+            }
+        })
+    }
+
+    /// The topics whose names are near a text, the nearest first: it differs by case or a few letters, or a word of the
+    /// name begins with it.
+    pub async fn topics_near(&self, text: &str) -> Result<Vec<Topic>, Error> {
+        let request = ListTopicsRequest { near: text.to_owned(), ..ListTopicsRequest::default() };
+        Ok(self.topics_page(request).await?.topics)
+    }
+
+    pub(crate) async fn topics_page(&self, request: ListTopicsRequest) -> Result<ListTopicsReply, Error> {
+        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.list_topics(within(request.clone(), by))).await
+    }
+
+    /// A book, if there is one with this id.
+    pub async fn lookup(&self, id: i32) -> Result<Option<Book>, Error> {
+        Ok(self.lookup_reply(id).await?.book.map(Book::from))
+    }
+
+    pub(crate) async fn lookup_reply(&self, id: i32) -> Result<BookInfoReply, Error> {
+        check_id(id)?;
+        let request = || ItemNumberRequest { id, ..ItemNumberRequest::default() };
+        ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.lookup(within(request(), by))).await
+    }
+
+    /// Buys copies of a book, once: a purchase without an answer is asked for again with its key until the deadline.
+    ///
+    /// The error is never that the outcome is unknown; that is an [`Outcome`](crate::Outcome).
+    pub async fn buy(&self, order: impl Into<Order>) -> Result<Purchase, Error> {
+        self.buy_noting(order.into(), &AtomicBool::new(false)).await
+    }
+
+    /// As [`Client::buy`]; `in_doubt` is true while the purchase may have been made.
+    pub(crate) async fn buy_noting(&self, order: Order, in_doubt: &AtomicBool) -> Result<Purchase, Error> {
+        order.check()?;
+        let key = order.key.unwrap_or_else(Key::random);
+        let request = ItemNumberRequest {
+            id: order.id,
+            quantity: Some(order.quantity),
+            idempotency_key: key.as_str().to_owned().into(),
+        };
+        match ask_noting(&self.lanes, &self.terms, PURCHASE, in_doubt, |lane, by| {
+            lane.store.buy(within(request.clone(), by))
+        })
+        .await
+        {
+            Ok(reply) => Ok(Purchase::new(key, reply)),
+            Err(Error::OutcomeUnknown(fault)) => Ok(Purchase::unknown(key, fault)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The size of pages, as requests have it.
+    pub(crate) fn page_size(&self) -> Result<i32, Error> {
+        self.page_size
+            .map_err(|size| Error::Argument(format!("the page size is {size}; it must be from 1 to {}", i32::MAX)))
+    }
+}
+
+/// The token of the next page, if there is one.
+pub(crate) fn next(token: String) -> Option<String> {
+    Some(token).filter(|token| !token.is_empty())
+}

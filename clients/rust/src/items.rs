@@ -1,0 +1,119 @@
+//! Items that come one after the other: of pages, each asked for when it is needed, or of a stream. Must not know what the
+//! items are.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    vec,
+};
+
+use futures_core::Stream;
+use futures_util::StreamExt as _;
+use quire_rpc::{Streaming, unfold};
+
+use crate::{attempts::broken, error::Error};
+
+/// Items as the server gives them, to be read with [`Items::try_next`] or as a [`Stream`]. After an error there is no more.
+pub struct Items<T> {
+    stream: Pin<Box<dyn Stream<Item = Result<T, Error>> + Send>>,
+}
+
+/// What is left of a page, and where the next one begins.
+struct Paging<T, P> {
+    items: vec::IntoIter<T>,
+    next: Option<P>,
+}
+
+impl<T: Send + 'static> Items<T> {
+    /// The items of pages; `fetch` gives a page, and where the next begins if there is one.
+    pub(crate) fn of_pages<P, F>(first: P, fetch: impl Fn(P) -> F + Send + Sync + Clone + Unpin + 'static) -> Self
+    where
+        P: Send + 'static,
+        F: Future<Output = Result<(Vec<T>, Option<P>), Error>> + Send + 'static,
+    {
+        let start = Paging { items: Vec::new().into_iter(), next: Some(first) };
+        let step = move |mut paging: Paging<T, P>| {
+            let fetch = fetch.clone();
+            async move {
+                loop {
+                    if let Some(item) = paging.items.next() {
+                        return Some((Ok(item), paging));
+                    }
+                    match fetch(paging.next.take()?).await {
+                        Ok((items, next)) => paging = Paging { items: items.into_iter(), next },
+                        Err(error) => return Some((Err(error), paging)),
+                    }
+                }
+            }
+        };
+        Self { stream: Box::pin(unfold(start, step)) }
+    }
+
+    /// The messages of a stream, each as `read` makes it.
+    pub(crate) fn of_stream<M>(messages: Streaming<M>, read: fn(M) -> T) -> Self
+    where
+        M: quire_rpc::Decode + Send + 'static,
+    {
+        let step = move |messages: Option<Streaming<M>>| async move {
+            let mut messages = messages?;
+            match messages.message().await {
+                Ok(message) => Some((Ok(read(message?)), Some(messages))),
+                Err(status) => Some((Err(broken(&status)), None)),
+            }
+        };
+        Self { stream: Box::pin(unfold(Some(messages), step)) }
+    }
+}
+
+impl<T> Items<T> {
+    /// The next item; none at the end.
+    pub async fn try_next(&mut self) -> Result<Option<T>, Error> {
+        self.stream.next().await.transpose()
+    }
+
+    /// All items that are left, or the first error.
+    pub async fn all(mut self) -> Result<Vec<T>, Error> {
+        let mut all = Vec::new();
+        while let Some(item) = self.try_next().await? {
+            all.push(item);
+        }
+        Ok(all)
+    }
+}
+
+impl<T> Stream for Items<T> {
+    type Item = Result<T, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.stream.as_mut().poll_next(cx)
+    }
+}
+
+impl<T> fmt::Debug for Items<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Items")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn pages_are_asked_for_one_after_the_other_and_an_empty_one_is_no_end() {
+        let pages = Items::of_pages(0, |page| async move {
+            let items = if page == 1 { Vec::new() } else { vec![page * 10, page * 10 + 1] };
+            Ok((items, (page < 2).then_some(page + 1)))
+        });
+        assert_eq!(pages.all().await.expect("items"), [0, 1, 20, 21]);
+    }
+
+    #[tokio::test]
+    async fn after_an_error_there_is_no_more() {
+        let mut pages = Items::<u8>::of_pages((), |()| async { Err(Error::argument("wrong")) });
+        assert!(pages.try_next().await.is_err());
+        assert_eq!(pages.try_next().await.expect("the end"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! Connections to the servers, and which of them the next call takes: in turn, among those that answer.
+//! Must not know calls.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use futures_util::{FutureExt as _, future::select_ok};
+use quire_rpc::{Reach, Request, Status, client::Channel};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    error::Error,
+    wire::{
+        bookstore::{admin_client::AdminClient, book_store_client::BookStoreClient},
+        kv::{key_range_service_client::KeyRangeServiceClient, key_value_service_client::KeyValueServiceClient},
+    },
+};
+
+/// A server, with the stubs of its services.
+pub(crate) struct Lane {
+    channel: Channel,
+    pub(crate) store: BookStoreClient,
+    pub(crate) admin: AdminClient,
+    pub(crate) values: KeyValueServiceClient,
+    pub(crate) range: KeyRangeServiceClient,
+}
+
+impl Lane {
+    fn new(channel: Channel) -> Self {
+        Self {
+            store: BookStoreClient::new(channel.clone()),
+            admin: AdminClient::new(channel.clone()),
+            values: KeyValueServiceClient::new(channel.clone()),
+            range: KeyRangeServiceClient::new(channel.clone()),
+            channel,
+        }
+    }
+}
+
+/// The servers, which answer alike.
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    next: AtomicUsize,
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lanes({} servers)", self.lanes.len())
+    }
+}
+
+impl Lanes {
+    pub(crate) fn new(channels: Vec<Channel>) -> Self {
+        Self { lanes: channels.into_iter().map(Lane::new).collect(), next: AtomicUsize::new(0) }
+    }
+
+    /// The same connections; calls carry this token.
+    pub(crate) fn with_token(&self, token: &str) -> Result<Self, Error> {
+        let value = format!("Bearer {token}");
+        if value.bytes().any(|byte| !(b' '..=b'~').contains(&byte)) {
+            return Err(Error::argument("the token has characters that no token has"));
+        }
+        let with_token = |lane: &Lane| {
+            let value = value.clone();
+            lane.channel.intercepted(move |_: &str, request: &mut Request<()>| {
+                // Its characters were checked.
+                let _ = request.metadata_mut().insert("authorization", &value);
+                Ok(())
+            })
+        };
+        Ok(Self::new(self.lanes.iter().map(with_token).collect()))
+    }
+
+    /// The next server on whose connection a call can be sent: it has spoken there. If there is none, waits for the first.
+    pub(crate) async fn ready(&self, until: Instant) -> Result<&Lane, Status> {
+        let count = self.lanes.len();
+        let first = if count > 1 { self.next.fetch_add(1, Ordering::Relaxed) % count } else { 0 };
+        let (after, before) = (&self.lanes[first..], &self.lanes[..first]);
+        let mut turns = after.iter().chain(before);
+        if let Some(lane) = turns.clone().find(|lane| lane.channel.is_ready()) {
+            if !self.lanes[first].channel.is_ready() {
+                // It connects meanwhile, for a later call.
+                let _ = self.lanes[first].channel.ready().now_or_never();
+            }
+            return Ok(lane);
+        }
+        let waits = turns.by_ref().map(|lane| Box::pin(lane.channel.ready().map(move |ready| ready.map(|()| lane))));
+        match timeout_at(until, select_ok(waits)).await {
+            Ok(Ok((lane, _))) => Ok(lane),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Status::unavailable("no connection in time").with_reach(Reach::Untouched)),
+        }
+    }
+}

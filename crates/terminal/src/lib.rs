@@ -1,0 +1,6 @@
+//! What programs show on a terminal and read from one. Must not know any command, nor what is behind it.
+
+pub mod pager;
+pub mod screen;
+pub mod shell;
+pub mod table;
