@@ -28,6 +28,8 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
   private static final Status NO_CONNECTION =
       Status.UNAVAILABLE.withDescription("no connection was ready");
 
+  private static final Status NO_ANSWER = Status.INTERNAL.withDescription("there was no answer");
+
   /**
    * A call and how its end is read.
    *
@@ -190,7 +192,7 @@ record Calls(Connections connections, CallOptions options, Duration timeout, int
                     if (status.isOk() && reply != null) {
                       complete(call.read.apply(reply));
                     } else {
-                      failed(status, trailers, trace.reach());
+                      failed(status.isOk() ? NO_ANSWER : status, trailers, trace.reach());
                     }
                   });
             }

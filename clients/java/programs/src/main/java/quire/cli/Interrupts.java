@@ -13,7 +13,7 @@ final class Interrupts {
 
   private static Thread buyer;
   private static boolean isHooked;
-  private static boolean isOver;
+  private static volatile boolean isOver;
 
   private Interrupts() {}
 
@@ -26,14 +26,14 @@ final class Interrupts {
     buyer = Thread.currentThread();
   }
 
-  /** The outcome has been told. */
-  static synchronized void release() {
-    buyer = null;
-  }
-
-  /** Whether an interrupt has ended a purchase; then {@link #end} is the way out. */
-  static synchronized boolean isOver() {
-    return isOver;
+  /** The outcome has been told; if an interrupt came meanwhile, this is the end. */
+  static void release(int exit) {
+    synchronized (Interrupts.class) {
+      buyer = null;
+    }
+    if (isOver) {
+      end(exit);
+    }
   }
 
   /** Ends the program at once. */

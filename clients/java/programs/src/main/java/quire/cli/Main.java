@@ -23,6 +23,9 @@ public final class Main {
   private final boolean isJson;
   private final Shop shop;
 
+  /** The highest exit code of the commands so far. */
+  private int worst = Answer.DONE;
+
   private Main(PrintStream out, PrintStream err, boolean isJson, Shop shop) {
     this.out = out;
     this.err = err;
@@ -76,9 +79,7 @@ public final class Main {
       } else if (!Boolean.getBoolean("quire.terminal")) {
         return main.all(Lines.of(System.in));
       }
-      try (Prompt prompt = new Prompt(seen, environment)) {
-        return main.all(prompt);
-      }
+      return main.all(new Prompt(seen, environment));
     }
   }
 
@@ -94,8 +95,7 @@ public final class Main {
 
   /** Runs each line; the exit code is the highest of theirs, so that a script misses no failure. */
   private int all(Lines lines) throws IOException {
-    int worst = Answer.DONE;
-    while (!Interrupts.isOver()) {
+    while (true) {
       int exit;
       try {
         String line = lines.next();
@@ -117,7 +117,6 @@ public final class Main {
       }
       worst = Math.max(worst, exit);
     }
-    return worst;
   }
 
   private int run(Command command) throws UsageException {
@@ -138,7 +137,7 @@ public final class Main {
       print(answer.isFault() ? err : out, answer.text());
     }
     if (isPurchase) {
-      Interrupts.release();
+      Interrupts.release(Math.max(worst, answer.exit()));
     }
     return answer.exit();
   }

@@ -22,23 +22,22 @@ import org.jline.terminal.Terminal;
 import org.jline.terminal.TerminalBuilder;
 
 /** The lines that a person types at a terminal, with completion and history. */
-final class Prompt implements Lines, AutoCloseable {
+final class Prompt implements Lines {
   private static final int HISTORY_LINES_MAX = 1000;
   private static final int HISTORY_LINE_MAX = 1000;
   private static final long HISTORY_BYTES_MAX = 4L << 20;
 
-  private final Terminal terminal;
   private final LineReader reader;
 
   Prompt(Seen seen, Map<String, String> environment) throws IOException {
-    terminal = TerminalBuilder.builder().system(true).encoding(UTF_8).build();
+    Terminal terminal = TerminalBuilder.builder().system(true).encoding(UTF_8).build();
     reader =
         LineReaderBuilder.builder()
             .terminal(terminal)
             .parser((line, cursor, context) -> new Typed(line, cursor))
             .completer(
                 (reader, line, candidates) ->
-                    fitting(seen, line).forEach(text -> candidates.add(new Candidate(text))))
+                    fitting(seen, line).forEach(text -> candidates.add(candidate(text))))
             .history(new Earlier())
             .option(LineReader.Option.DISABLE_EVENT_EXPANSION, true)
             .option(LineReader.Option.HISTORY_TIMESTAMPED, false)
@@ -74,9 +73,9 @@ final class Prompt implements Lines, AutoCloseable {
     }
   }
 
-  @Override
-  public void close() throws IOException {
-    terminal.close();
+  /** What completes a word without a blank behind it. */
+  private static Candidate candidate(String text) {
+    return new Candidate(text, text, null, null, null, null, false);
   }
 
   private static List<String> fitting(Seen seen, ParsedLine typed) {

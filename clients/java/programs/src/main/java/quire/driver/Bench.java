@@ -1,22 +1,19 @@
 package quire.driver;
 
-import com.google.common.util.concurrent.ListenableFuture;
 import com.google.protobuf.ByteString;
 import com.sun.management.OperatingSystemMXBean;
 import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import java.lang.management.ManagementFactory;
 import java.util.Locale;
+import java.util.Objects;
 import java.util.Set;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
-import java.util.function.Supplier;
+import java.util.function.Consumer;
 import quire.cli.Arguments;
 import quire.cli.UsageException;
-import quire.client.BuyOutcome;
 import quire.client.Purchase;
 import quire.client.QuireClient;
 import quire.client.wire.BookStoreGrpc;
@@ -28,85 +25,64 @@ final class Bench {
   private static final OperatingSystemMXBean SYSTEM =
       ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class);
 
-  private Bench() {}
+  private final int inFlight;
+  private final long nanos;
+  private final boolean isPurchase;
 
-  static void run(String[] words) throws Exception {
+  private Bench(Arguments arguments) {
+    isPurchase = arguments.flags().getOrDefault("call", "lookup").equals("buy");
+    inFlight = Integer.parseInt(arguments.flags().getOrDefault("in-flight", "1"));
+    nanos = (long) (Double.parseDouble(arguments.flags().getOrDefault("seconds", "5")) * 1e9);
+  }
+
+  static void run(String[] words) throws UsageException, InterruptedException {
     Arguments arguments =
         Arguments.parse(words, Set.of("bare"), Set.of("call", "in-flight", "seconds"));
     if (arguments.words().size() != 2) {
       throw new UsageException("usage: driver bench ADDRESS --call lookup|buy …");
     }
+    Bench bench = new Bench(arguments);
     String address = arguments.words().get(1);
-    boolean isPurchase = arguments.flags().getOrDefault("call", "lookup").equals("buy");
-    int inFlight = Integer.parseInt(arguments.flags().getOrDefault("in-flight", "1"));
-    long nanos = (long) (Double.parseDouble(arguments.flags().getOrDefault("seconds", "5")) * 1e9);
     if (arguments.flags().containsKey("bare")) {
-      bare(address, isPurchase, inFlight, nanos);
+      bench.bare(address);
     } else {
-      library(address, isPurchase, inFlight, nanos);
+      bench.library(address);
     }
   }
 
-  private static void library(String address, boolean isPurchase, int inFlight, long nanos)
-      throws InterruptedException {
+  private void library(String address) throws InterruptedException {
     try (QuireClient client = QuireClient.connect(address)) {
-      if (inFlight > 1) {
-        inFlight(
-            inFlight,
-            nanos,
-            () ->
-                isPurchase
-                    ? client.buyAsync(Purchase.of(BOOK)).thenAccept(Bench::check)
-                    : client.lookupAsync(BOOK));
-      } else if (isPurchase) {
-        oneByOne(nanos, () -> check(client.buy(BOOK)));
-      } else {
-        oneByOne(nanos, () -> client.lookup(BOOK));
-      }
-    }
-  }
-
-  private static void check(BuyOutcome outcome) {
-    if (outcome instanceof BuyOutcome.Unknown || outcome instanceof BuyOutcome.NoSuchBook) {
-      throw new IllegalStateException(outcome.toString());
+      measure(
+          () -> Objects.requireNonNull(isPurchase ? client.buy(BOOK) : client.lookup(BOOK)),
+          done -> {
+            var reply = isPurchase ? client.buyAsync(Purchase.of(BOOK)) : client.lookupAsync(BOOK);
+            var unused = reply.whenComplete((outcome, fault) -> done.accept(fault));
+          });
     }
   }
 
   /** As gRPC's guide for Java has it: a blocking stub for one call, a future stub for several. */
-  private static void bare(String address, boolean isPurchase, int inFlight, long nanos)
-      throws InterruptedException {
-    var channel =
-        Grpc.newChannelBuilder("dns:///" + address, InsecureChannelCredentials.create()).build();
-    if (inFlight > 1) {
-      var stub = BookStoreGrpc.newFutureStub(channel);
-      inFlight(
-          inFlight,
-          nanos,
-          () -> {
-            ListenableFuture<?> reply =
+  private void bare(String address) throws InterruptedException {
+    var channel = Grpc.newChannelBuilder(address, InsecureChannelCredentials.create()).build();
+    var blocking = BookStoreGrpc.newBlockingStub(channel);
+    var future = BookStoreGrpc.newFutureStub(channel);
+    measure(
+        () ->
+            Objects.requireNonNull(
                 isPurchase
-                    ? stub.withDeadlineAfter(30, TimeUnit.SECONDS).buy(request(true))
-                    : stub.withDeadlineAfter(5, TimeUnit.SECONDS).lookup(request(false));
-            CompletableFuture<Void> done = new CompletableFuture<>();
-            reply.addListener(() -> done.complete(null), Runnable::run);
-            return done;
-          });
-    } else {
-      var stub = BookStoreGrpc.newBlockingStub(channel);
-      oneByOne(
-          nanos,
-          () -> {
-            if (isPurchase) {
-              stub.withDeadlineAfter(30, TimeUnit.SECONDS).buy(request(true));
-            } else {
-              stub.withDeadlineAfter(5, TimeUnit.SECONDS).lookup(request(false));
-            }
-          });
-    }
+                    ? blocking.withDeadlineAfter(30, TimeUnit.SECONDS).buy(request())
+                    : blocking.withDeadlineAfter(5, TimeUnit.SECONDS).lookup(request())),
+        done -> {
+          var reply =
+              isPurchase
+                  ? future.withDeadlineAfter(30, TimeUnit.SECONDS).buy(request())
+                  : future.withDeadlineAfter(5, TimeUnit.SECONDS).lookup(request());
+          reply.addListener(() -> done.accept(null), Runnable::run);
+        });
     channel.shutdownNow();
   }
 
-  private static ItemNumberRequest request(boolean isPurchase) {
+  private ItemNumberRequest request() {
     ItemNumberRequest.Builder request = ItemNumberRequest.newBuilder().setId(BOOK);
     if (isPurchase) {
       String key = Purchase.of(BOOK).key();
@@ -115,78 +91,60 @@ final class Bench {
     return request.build();
   }
 
-  private static void oneByOne(long nanos, Runnable call) throws InterruptedException {
-    call.run();
-    Clock clock = new Clock(nanos);
-    long calls = 0;
-    for (; !clock.isOver(); calls++) {
-      call.run();
+  /** Calls for as long beforehand, so that what is measured is compiled. */
+  private void measure(Runnable one, Consumer<Consumer<Throwable>> several)
+      throws InterruptedException {
+    one.run();
+    for (boolean isWarm : new boolean[] {false, true}) {
+      long start = System.nanoTime();
+      long cpuStart = SYSTEM.getProcessCpuTime();
+      long calls = inFlight == 1 ? inTurn(start, one) : atOnce(start, several);
+      double cpuSeconds = (SYSTEM.getProcessCpuTime() - cpuStart) / 1e9;
+      double seconds = (System.nanoTime() - start) / 1e9;
+      if (isWarm) {
+        System.out.printf(
+            Locale.ROOT,
+            "{\"calls\":%d,\"cpu_seconds\":%.6f,\"seconds\":%.6f}%n",
+            calls,
+            cpuSeconds,
+            seconds);
+      }
     }
-    clock.print(calls);
   }
 
-  /** Each place begins its next call when the one before has ended. */
-  private static void inFlight(
-      int inFlight, long nanos, Supplier<? extends CompletableFuture<?>> call)
-      throws InterruptedException {
-    call.get().join();
-    Clock clock = new Clock(nanos);
+  private long inTurn(long start, Runnable call) {
+    long calls = 0;
+    for (; System.nanoTime() - start < nanos; calls++) {
+      call.run();
+    }
+    return calls;
+  }
+
+  /** Each of so many places begins its next call when the one before has ended. */
+  private long atOnce(long start, Consumer<Consumer<Throwable>> call) throws InterruptedException {
     LongAdder calls = new LongAdder();
-    AtomicReference<Throwable> failed = new AtomicReference<>();
     CountDownLatch places = new CountDownLatch(inFlight);
-    Runnable place =
-        new Runnable() {
+    Consumer<Throwable> next =
+        new Consumer<>() {
           @Override
-          public void run() {
-            var unused =
-                call.get()
-                    .whenComplete(
-                        (done, fault) -> {
-                          calls.increment();
-                          if (fault != null) {
-                            failed.set(fault);
-                          }
-                          if (fault != null || clock.isOver()) {
-                            places.countDown();
-                          } else {
-                            run();
-                          }
-                        });
+          public void accept(Throwable fault) {
+            if (fault != null) {
+              throw new IllegalStateException(fault);
+            }
+            calls.increment();
+            if (System.nanoTime() - start < nanos) {
+              call.accept(this);
+            } else {
+              places.countDown();
+            }
           }
         };
     for (int i = 0; i < inFlight; i++) {
-      place.run();
+      call.accept(next);
     }
-    places.await();
-    if (failed.get() != null) {
-      throw new IllegalStateException(failed.get());
+    if (!places.await(nanos + TimeUnit.MINUTES.toNanos(1), TimeUnit.NANOSECONDS)) {
+      throw new IllegalStateException("calls have failed");
     }
-    clock.print(calls.sum());
-  }
-
-  /** Measures from when it is made. */
-  private static final class Clock {
-    private final long start = System.nanoTime();
-    private final long cpuStart = SYSTEM.getProcessCpuTime();
-    private final long nanos;
-
-    Clock(long nanos) {
-      this.nanos = nanos;
-    }
-
-    boolean isOver() {
-      return System.nanoTime() - start >= nanos;
-    }
-
-    void print(long calls) {
-      double cpuSeconds = (SYSTEM.getProcessCpuTime() - cpuStart) / 1e9;
-      double seconds = (System.nanoTime() - start) / 1e9;
-      System.out.printf(
-          Locale.ROOT,
-          "{\"calls\":%d,\"cpu_seconds\":%.6f,\"seconds\":%.6f}%n",
-          calls,
-          cpuSeconds,
-          seconds);
-    }
+    return calls.sum();
   }
 }

@@ -21,6 +21,8 @@ import java.util.Map;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
@@ -137,7 +139,7 @@ public final class Driver {
 
   private void call(QuireClient client, JsonObject request, JsonObject answer) {
     switch (request.get("call").getAsString()) {
-      case "ping" -> answer.addProperty("message", client.ping("driver"));
+      case "ping" -> answer.addProperty("message", got(client.pingAsync("driver")));
       case "search" -> {
         String topic = request.get("topic").getAsString();
         JsonElement size = request.get("page_size");
@@ -150,20 +152,20 @@ public final class Driver {
         answer.add("names", array(topics.stream().map(Topic::name)));
       }
       case "lookup" -> {
-        var book = client.lookup(request.get("id").getAsInt()).book();
+        var book = got(client.lookupAsync(request.get("id").getAsInt())).book();
         answer.add("book", book.<JsonElement>map(Driver::json).orElse(JsonNull.INSTANCE));
       }
       case "buy" -> buy(client, request, answer);
       case "create" -> {
-        if (client.create(write(request)) instanceof CreateOutcome.Created created) {
+        if (got(client.createAsync(write(request))) instanceof CreateOutcome.Created created) {
           answer.addProperty("version", created.version());
         } else {
           answer.addProperty("outcome", "exists");
         }
       }
-      case "put" -> answer.addProperty("version", client.put(write(request)));
+      case "put" -> answer.addProperty("version", got(client.putAsync(write(request))));
       case "update" -> {
-        UpdateOutcome outcome = client.update(write(request));
+        UpdateOutcome outcome = got(client.updateAsync(write(request)));
         if (outcome instanceof UpdateOutcome.Updated updated) {
           answer.addProperty("version", updated.version());
         } else {
@@ -172,8 +174,7 @@ public final class Driver {
         }
       }
       case "retrieve" ->
-          client
-              .retrieve(bytes(request, "key"))
+          got(client.retrieveAsync(bytes(request, "key")))
               .ifPresentOrElse(
                   entry -> {
                     answer.addProperty("value", base64(entry.value()));
@@ -182,7 +183,8 @@ public final class Driver {
                   },
                   () -> answer.addProperty("outcome", "no_such_key"));
       case "delete" -> {
-        var outcome = client.delete(bytes(request, "key"), number(request, "expected_version"));
+        var outcome =
+            got(client.deleteAsync(bytes(request, "key"), number(request, "expected_version")));
         if (outcome instanceof DeleteOutcome.Deleted deleted) {
           answer.addProperty("deleted", deleted.existed());
         } else {
@@ -204,12 +206,14 @@ public final class Driver {
         JsonElement amount = request.get("amount");
         answer.addProperty(
             "raised",
-            admin(client)
-                .restock(amount == null ? OptionalInt.empty() : OptionalInt.of(amount.getAsInt())));
+            got(
+                admin(client)
+                    .restockAsync(
+                        amount == null ? OptionalInt.empty() : OptionalInt.of(amount.getAsInt()))));
       }
       case "update_price" -> {
         int id = request.get("id").getAsInt();
-        var change = admin(client).updatePrice(id, request.get("cents").getAsLong());
+        var change = got(admin(client).updatePriceAsync(id, request.get("cents").getAsLong()));
         answer.addProperty("before", change.map(PriceChange::beforeCents).orElse(null));
         answer.addProperty("after", change.map(PriceChange::afterCents).orElse(null));
       }
@@ -238,7 +242,7 @@ public final class Driver {
     if (request.has("key")) {
       purchase = purchase.key(request.get("key").getAsString());
     }
-    BuyOutcome outcome = client.buy(purchase);
+    BuyOutcome outcome = got(client.buyAsync(purchase));
     // NoSuchBook is no_such_book.
     String name = outcome.getClass().getSimpleName().replaceAll("(?<=.)([A-Z])", "_$1");
     answer.addProperty("outcome", name.toLowerCase(Locale.ROOT));
@@ -279,6 +283,15 @@ public final class Driver {
       throw new IllegalArgumentException("an operator's call needs --token");
     }
     return client.admin(token);
+  }
+
+  /** The command line uses the forms that wait; the driver uses the others. */
+  private static <T> T got(CompletableFuture<T> future) {
+    try {
+      return future.join();
+    } catch (CompletionException e) {
+      throw e.getCause() instanceof QuireException fault ? fault : e;
+    }
   }
 
   private static Write write(JsonObject request) {
