@@ -1,4 +1,4 @@
-// The client in a page, in Chromium, against the server that the variable QUIRE names.
+// The client in a page, in Chromium, against the server that the variable QUIRE_SERVER names.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 import { test } from "node:test";
 
 const TOKEN = "secret-of-the-operator";
-const quire = process.env["QUIRE"];
+const quire = process.env["QUIRE_SERVER"];
 const script = join(import.meta.dirname, "page.mjs");
 
 async function ended(program: ChildProcess): Promise<void> {
@@ -27,6 +27,7 @@ async function serving(folder: string, origin: string): Promise<{ server: ChildP
   const places = ["--data", join(folder, "data"), "--listen", "127.0.0.1:0", "--tasks-listen", "127.0.0.1:0"];
   const server = spawn(quire ?? "", ["serve", ...places, ...set], { stdio: ["ignore", "ignore", "pipe"] });
   const address = await new Promise<string>((resolve, reject) => {
+    server.on("error", reject);
     createInterface({ input: server.stderr })
       .on("line", (line) => {
         const [, found] = /quire::serve: listening address=(\S+)/.exec(line) ?? [];
@@ -39,55 +40,56 @@ async function serving(folder: string, origin: string): Promise<{ server: ChildP
   return { server, address };
 }
 
-test(
-  "a page of another origin makes every call",
-  { skip: quire ? false : "QUIRE names no server", timeout: 60_000 },
-  async () => {
-    const folder = mkdtempSync(join(tmpdir(), "quire-page-"));
-    let places = {};
-    const site = createServer();
-    const found = new Promise<string>((resolve) => {
-      site.on("request", (request, response) => {
-        if (request.url === "/found") request.setEncoding("utf8").on("data", resolve);
-        const isScript = request.url === "/page.mjs";
-        const page = `<!doctype html><link rel="icon" href="data:,"><script type="module" src="page.mjs"></script>`;
-        response.setHeader("content-type", isScript ? "text/javascript" : "text/html");
-        response.end(isScript ? `const PLACES = ${JSON.stringify(places)};\n${readFileSync(script, "utf8")}` : page);
-      });
+const options = { skip: quire ? false : "QUIRE_SERVER names no server", timeout: 60_000 };
+
+test("a page of another origin makes every call", options, async (context) => {
+  const folder = mkdtempSync(join(tmpdir(), "quire-page-"));
+  // The programs write there until they end.
+  process.once("exit", () => {
+    rmSync(folder, { recursive: true, force: true });
+  });
+  let places = {};
+  const site = createServer();
+  const found = new Promise<string>((resolve) => {
+    site.on("request", (request, response) => {
+      if (request.url === "/found") request.setEncoding("utf8").on("data", resolve);
+      const isScript = request.url === "/page.mjs";
+      const page = `<!doctype html><link rel="icon" href="data:,"><script type="module" src="page.mjs"></script>`;
+      response.setHeader("content-type", isScript ? "text/javascript" : "text/html");
+      response.end(isScript ? `const PLACES = ${JSON.stringify(places)};\n${readFileSync(script, "utf8")}` : page);
     });
-    site.listen(0, "127.0.0.1");
-    await once(site, "listening");
-    const origin = `http://127.0.0.1:${String((site.address() as AddressInfo).port)}`;
-    const { server, address } = await serving(folder, origin);
-    places = { server: `http://${address}`, nowhere: "http://127.0.0.1:1", token: TOKEN };
-    const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", `--user-data-dir=${join(folder, "profile")}`];
-    const browser = spawn("chromium", [...flags, origin], { stdio: "ignore" });
-    try {
-      assert.deepEqual(JSON.parse(await found), {
-        ping: "Hello, quire client!",
-        ids: [53477, 53573],
-        topics: ["college life"],
-        price: "59.95",
-        none: true,
-        bought: ["bought", false, "bought", true],
-        events: ["started", "put", "hello"],
-        ttl: true,
-        entries: ["hello"],
-        another: "another_version",
-        exists: "exists",
-        listed: 4,
-        numbers: ["5", "PURCHASE"],
-        wrongToken: ["refused", "UNAUTHENTICATED"],
-        refused: ["refused", "INVALID_ARGUMENT"],
-        aborted: "left",
-        unreachable: ["unreachable", "UNAVAILABLE"],
-        unknown: "unknown",
-      });
-    } finally {
-      await Promise.all([ended(browser), ended(server)]);
-      site.closeAllConnections();
-      site.close();
-      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
-    }
-  },
-);
+  });
+  site.listen(0, "127.0.0.1");
+  await once(site, "listening");
+  context.after(() => {
+    site.closeAllConnections();
+    site.close();
+  });
+  const origin = `http://127.0.0.1:${String((site.address() as AddressInfo).port)}`;
+  const { server, address } = await serving(folder, origin);
+  context.after(() => ended(server));
+  places = { server: `http://${address}`, nowhere: "http://127.0.0.1:1", token: TOKEN };
+  const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", `--user-data-dir=${join(folder, "profile")}`];
+  const browser = spawn("chromium", [...flags, origin], { stdio: "ignore" });
+  context.after(() => ended(browser));
+  assert.deepEqual(JSON.parse(await found), {
+    ping: "Hello, quire client!",
+    ids: [53477, 53573],
+    topics: ["college life"],
+    price: "59.95",
+    none: true,
+    bought: ["bought", false, "bought", true],
+    events: ["started", "put", "hello"],
+    ttl: true,
+    entries: ["hello"],
+    another: "another_version",
+    exists: "exists",
+    listed: 4,
+    numbers: ["5", "PURCHASE"],
+    wrongToken: ["refused", "UNAUTHENTICATED"],
+    refused: ["refused", "INVALID_ARGUMENT"],
+    aborted: "left",
+    unreachable: ["unreachable", "UNAVAILABLE"],
+    unknown: "unknown",
+  });
+});
