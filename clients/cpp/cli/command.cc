@@ -90,8 +90,29 @@ std::string_view cause(grpc::StatusCode code) {
   }
 }
 
-std::string_view outcome_name(Exit exit) {
-  return exit == Exit::kUnknown ? "UNKNOWN" : exit == Exit::kUnreachable ? "UNREACHABLE" : "REFUSED";
+Answer fault_answer(const Fault& fault, const std::string& address) {
+  std::string message = fault.what();
+  const auto* unreachable = dynamic_cast<const Unreachable*>(&fault);
+  if (unreachable != nullptr) {
+    message = unreachable->was_sent() ? address + " did not answer: " + std::string(cause(fault.code()))
+                                      : address + " cannot be reached; is a server running there?";
+  }
+  return {.exit = unreachable != nullptr ? Exit::kUnreachable : Exit::kRefused,
+          .is_fault = true,
+          .text = text::escaped(message),
+          .json = {{"message", message},
+                   {"outcome", unreachable != nullptr ? "UNREACHABLE" : "REFUSED"},
+                   {"status", code_name(fault.code())},
+                   {"success", false}}};
+}
+
+/// Text, also where answers are JSON.
+Answer help() {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& line : kCommands) {
+    rows.push_back({std::string(line.usage), std::string(line.does)});
+  }
+  return {.text = table({{"command"}, {"does"}}, rows)};
 }
 
 std::string_view outcome_name(const Purchase& purchase) {
@@ -123,26 +144,27 @@ Command parse_command(const std::vector<std::string>& words) {
   const auto& name = words.front();
   const auto count = words.size();
   if (name == "ping" && count == 1) {
-    return Ping{};
+    return [](Commands& commands, const Call& call) { return commands.ping(call); };
   }
   if (name == "topics") {
-    return Topics{joined(words)};
+    return [near = joined(words)](Commands& commands, const Call& call) { return commands.topics(near, call); };
   }
   if (name == "search" && count > 1) {
-    return Search{joined(words)};
+    return [topic = joined(words)](Commands& commands, const Call& call) { return commands.search(topic, call); };
   }
   if (name == "lookup" && count == 2) {
-    return Look{book_id(words[1])};
+    return [id = book_id(words[1])](Commands& commands, const Call& call) { return commands.lookup(id, call); };
   }
   if (name == "buy" && (count == 2 || count == 3)) {
     const auto id = book_id(words[1]);
-    return Buy{.id = id, .quantity = count == 3 ? copies(words[2]) : 1};
+    const auto quantity = count == 3 ? copies(words[2]) : 1;
+    return [id, quantity](Commands& commands, const Call& call) { return commands.buy(id, quantity, call); };
   }
   if ((name == "help" || name == "?") && count == 1) {
-    return Help{};
+    return [](Commands& /*commands*/, const Call& /*call*/) { return help(); };
   }
   if ((name == "exit" || name == "quit") && count == 1) {
-    return Leave{};
+    return nullptr;
   }
   const auto other = name == "?" ? "help" : name == "quit" ? "exit" : name;
   const auto* const known = std::ranges::find(kCommands, other, &Line::name);
@@ -153,27 +175,14 @@ Command parse_command(const std::vector<std::string>& words) {
 }
 
 Answer Commands::run(const Command& command, const std::stop_token& stop) {
-  const Call call{.timeout = arguments_.timeout, .stop = stop};
   try {
-    return std::visit([&](const auto& each) { return answer(each, call); }, command);
-  } catch (const Refused& refused) {
-    return fault(refused, Exit::kRefused, true);
-  } catch (const Unreachable& unreachable) {
-    return fault(unreachable, Exit::kUnreachable, unreachable.was_sent());
+    return command(*this, {.timeout = arguments_.timeout, .stop = stop});
+  } catch (const Fault& fault) {
+    return fault_answer(fault, arguments_.address);
   }
 }
 
-Answer Commands::answer(const Help& /*help*/, const Call& /*call*/) {
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& line : kCommands) {
-    rows.push_back({std::string(line.usage), std::string(line.does)});
-  }
-  return {.text = table({{"command"}, {"does"}}, rows)};
-}
-
-Answer Commands::answer(const Leave& /*leave*/, const Call& /*call*/) { return {}; }
-
-Answer Commands::answer(const Ping& /*ping*/, const Call& call) {
+Answer Commands::ping(const Call& call) {
   const auto start = std::chrono::steady_clock::now();
   const auto message = client_.ping(call);
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
@@ -183,26 +192,26 @@ Answer Commands::answer(const Ping& /*ping*/, const Call& call) {
           .json = {{"message", message}, {"microseconds", std::llround(took.count())}, {"success", true}}};
 }
 
-Answer Commands::answer(const Topics& topics, const Call& call) {
+Answer Commands::topics(const std::string& near, const Call& call) {
   std::vector<std::vector<std::string>> rows;
   json listed = json::array();
-  for (const auto& topic : client_.topics(topics.near, call)) {
+  for (const auto& topic : client_.topics(near, call)) {
     rows.push_back({topic.name, std::to_string(topic.books)});
     listed.push_back({{"books", topic.books}, {"name", topic.name}});
     if (topics_.size() < kSeenMax) {
       topics_.insert(topic.name);
     }
   }
-  auto text = !rows.empty()         ? table({{"topic"}, {"books", true}}, rows)
-              : topics.near.empty() ? "there are no topics"
-                                    : "no topic is near '" + text::escaped(topics.near) + '\'';
+  auto text = !rows.empty()  ? table({{"topic"}, {"books", true}}, rows)
+              : near.empty() ? "there are no topics"
+                             : "no topic is near '" + text::escaped(near) + '\'';
   return {.text = std::move(text), .json = {{"success", true}, {"topics", std::move(listed)}}};
 }
 
-Answer Commands::answer(const Search& search, const Call& call) {
+Answer Commands::search(const std::string& topic, const Call& call) {
   std::vector<Book> books;
   json listed = json::array();
-  auto found = client_.search(search.topic, 0, call);
+  auto found = client_.search(topic, 0, call);
   for (auto& book : found) {
     listed.push_back(to_json(book));
     books.push_back(std::move(book));
@@ -216,9 +225,9 @@ Answer Commands::answer(const Search& search, const Call& call) {
   answer.text = text::escaped(found.message());
   std::string named;
   try {
-    for (const auto& topic : client_.topics(search.topic, call)) {
-      answer.json["near"].push_back(topic.name);
-      named += (named.empty() ? "; near it: '" : ", '") + text::escaped(topic.name) + '\'';
+    for (const auto& near : client_.topics(topic, call)) {
+      answer.json["near"].push_back(near.name);
+      named += (named.empty() ? "; near it: '" : ", '") + text::escaped(near.name) + '\'';
     }
   } catch (const Fault&) {
     // A server that cannot say which topics are near has answered the search all the same.
@@ -229,8 +238,8 @@ Answer Commands::answer(const Search& search, const Call& call) {
   return answer;
 }
 
-Answer Commands::answer(const Look& look, const Call& call) {
-  const auto found = client_.lookup(look.id, call);
+Answer Commands::lookup(std::int32_t id, const Call& call) {
+  const auto found = client_.lookup(id, call);
   if (!found.book) {
     return {.exit = Exit::kRefused,
             .text = text::escaped(found.message),
@@ -241,22 +250,18 @@ Answer Commands::answer(const Look& look, const Call& call) {
           .json = {{"book", to_json(*found.book)}, {"message", found.message}, {"success", true}}};
 }
 
-Answer Commands::answer(const Buy& buy, const Call& call) {
+Answer Commands::buy(std::int32_t id, std::int32_t quantity, const Call& call) {
   const auto key = arguments_.key ? *arguments_.key : random_key();
   Purchase purchase;
   try {
-    purchase = client_.buy(buy.id, {.quantity = buy.quantity, .key = key}, call);
-  } catch (const Refused& refused) {
-    auto answer = fault(refused, Exit::kRefused, true);
-    answer.json["key"] = key;
-    return answer;
-  } catch (const Unreachable& unreachable) {
-    auto answer = fault(unreachable, Exit::kUnreachable, unreachable.was_sent());
+    purchase = client_.buy(id, {.quantity = quantity, .key = key}, call);
+  } catch (const Fault& fault) {
+    auto answer = fault_answer(fault, arguments_.address);
     answer.json["key"] = key;
     return answer;
   }
   if (std::holds_alternative<Unknown>(purchase.outcome)) {
-    return unknown(buy, purchase);
+    return unknown(id, quantity, purchase);
   }
   const bool is_bought = std::holds_alternative<Bought>(purchase.outcome);
   Answer answer{.exit = is_bought ? Exit::kDone : Exit::kRefused, .text = text::escaped(purchase.message)};
@@ -279,22 +284,7 @@ Answer Commands::answer(const Buy& buy, const Call& call) {
   return answer;
 }
 
-Answer Commands::fault(const Fault& fault, Exit exit, bool was_sent) const {
-  std::string message = fault.what();
-  if (exit == Exit::kUnreachable) {
-    message = was_sent ? arguments_.address + " did not answer: " + std::string(cause(fault.code()))
-                       : arguments_.address + " cannot be reached; is a server running there?";
-  }
-  return {.exit = exit,
-          .is_fault = true,
-          .text = text::escaped(message),
-          .json = {{"message", message},
-                   {"outcome", outcome_name(exit)},
-                   {"status", code_name(fault.code())},
-                   {"success", false}}};
-}
-
-Answer Commands::unknown(const Buy& buy, const Purchase& purchase) const {
+Answer Commands::unknown(std::int32_t id, std::int32_t quantity, const Purchase& purchase) const {
   std::vector<std::string> words = {"quire-client", "--key", purchase.key};
   if (arguments_.json) {
     words.emplace_back("--json");
@@ -305,15 +295,14 @@ Answer Commands::unknown(const Buy& buy, const Purchase& purchase) const {
       words.insert(words.end(), {flag, *file});
     }
   }
-  const auto id = std::to_string(buy.id);
-  words.insert(words.end(), {arguments_.address, "buy", id});
-  if (buy.quantity != 1) {
-    words.push_back(std::to_string(buy.quantity));
+  words.insert(words.end(), {arguments_.address, "buy", std::to_string(id)});
+  if (quantity != 1) {
+    words.push_back(std::to_string(quantity));
   }
   const auto command = quoted(words);
   const auto code = std::get<Unknown>(purchase.outcome).code;
   const auto message = [&](const std::string& key) {
-    return "it is not known whether book " + id + " was bought: " + std::string(cause(code)) +
+    return "it is not known whether book " + std::to_string(id) + " was bought: " + std::string(cause(code)) +
            "\nthe purchase has the key " + key + "; this asks for its outcome and buys nothing twice:\n    " + command;
   };
   return {.exit = Exit::kUnknown,
@@ -322,7 +311,7 @@ Answer Commands::unknown(const Buy& buy, const Purchase& purchase) const {
           .json = {{"command", command},
                    {"key", purchase.key},
                    {"message", message(purchase.key)},
-                   {"outcome", outcome_name(Exit::kUnknown)},
+                   {"outcome", "UNKNOWN"},
                    {"status", code_name(code)},
                    {"success", false}}};
 }

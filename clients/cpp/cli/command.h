@@ -1,12 +1,13 @@
 /// What a shopper can type, and what comes of it.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -17,30 +18,8 @@ namespace quire::cli {
 /// The greater the code, the more it needs attention.
 enum class Exit { kDone = 0, kRefused = 1, kUsage = 2, kUnreachable = 3, kUnknown = 4 };
 
-/// A command that was understood.
-struct Help {};
-struct Leave {};
-struct Ping {};
-struct Topics {
-  std::string near;
-};
-struct Search {
-  std::string topic;
-};
-struct Look {
-  std::int32_t id;
-};
-struct Buy {
-  std::int32_t id;
-  std::int32_t quantity;
-};
-using Command = std::variant<Help, Leave, Ping, Topics, Search, Look, Buy>;
-
 /// Whether a word is the name of a command.
 bool is_command(std::string_view word);
-
-/// Throws UsageError.
-Command parse_command(const std::vector<std::string>& words);
 
 struct Answer {
   Exit exit = Exit::kDone;
@@ -50,25 +29,30 @@ struct Answer {
   nlohmann::json json = {};
 };
 
+class Commands;
+/// A command that was understood; nothing for one that leaves.
+using Command = std::function<Answer(Commands&, const Call&)>;
+
+/// Throws UsageError.
+Command parse_command(const std::vector<std::string>& words);
+
 /// Runs commands, and remembers what can be completed.
 class Commands {
  public:
   explicit Commands(const Arguments& arguments) : arguments_(arguments), client_(options(arguments)) {}
 
   Answer run(const Command& command, const std::stop_token& stop);
-  /// What can follow in place of what is typed, from the start of which word on.
+  /// What can follow in place of the end of a line: where that starts, and the candidates.
   [[nodiscard]] std::pair<std::size_t, std::vector<std::string>> complete(std::string_view line) const;
 
+  Answer ping(const Call& call);
+  Answer topics(const std::string& near, const Call& call);
+  Answer search(const std::string& topic, const Call& call);
+  Answer lookup(std::int32_t id, const Call& call);
+  Answer buy(std::int32_t id, std::int32_t quantity, const Call& call);
+
  private:
-  Answer answer(const Help& help, const Call& call);
-  Answer answer(const Leave& leave, const Call& call);
-  Answer answer(const Ping& ping, const Call& call);
-  Answer answer(const Topics& topics, const Call& call);
-  Answer answer(const Search& search, const Call& call);
-  Answer answer(const Look& look, const Call& call);
-  Answer answer(const Buy& buy, const Call& call);
-  [[nodiscard]] Answer fault(const Fault& fault, Exit exit, bool was_sent) const;
-  [[nodiscard]] Answer unknown(const Buy& buy, const Purchase& purchase) const;
+  [[nodiscard]] Answer unknown(std::int32_t id, std::int32_t quantity, const Purchase& purchase) const;
   void remember(const std::vector<Book>& books);
 
   Arguments arguments_;

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
-#include <stdexcept>
 
+#include "arguments.h"
 #include "text.h"
 
 namespace quire::cli {
@@ -146,7 +146,7 @@ std::vector<std::string> split(std::string_view line) {
         end = line.find(quote, end + 1);
       }
       if (end == std::string_view::npos) {
-        throw std::invalid_argument(std::string("the quote ") + quote + " is not closed; close it, or leave it out");
+        throw UsageError(std::string("the quote ") + quote + " is not closed; close it, or leave it out");
       }
       words.emplace_back(line.substr(0, end));
       line.remove_prefix(end + 1);

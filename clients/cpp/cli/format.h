@@ -29,7 +29,7 @@ std::string price(std::int64_t cents);
 bool is_blank(char32_t character);
 
 /// Splits a line at blanks. A word that begins with a quote goes on to the same quote before a blank or the end;
-/// elsewhere a quote is an apostrophe. Throws std::invalid_argument.
+/// elsewhere a quote is an apostrophe. Throws UsageError.
 std::vector<std::string> split(std::string_view line);
 
 }  // namespace quire::cli

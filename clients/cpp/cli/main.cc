@@ -65,7 +65,7 @@ void say(std::FILE* to, const std::string& text) {
 }
 
 void show(const Answer& answer, bool as_json) {
-  if (as_json) {
+  if (as_json && !answer.json.is_null()) {
     say(stdout, json_line(answer.json));
   } else {
     say(answer.is_fault ? stderr : stdout, answer.text);
@@ -80,7 +80,7 @@ class Session {
   Exit run(const Command& command) {
     const auto answer = commands_.run(command, interrupts_.begin());
     was_interrupted_ = interrupts_.end();
-    show(answer, is_json_ && !std::holds_alternative<Help>(command));
+    show(answer, is_json_);
     return answer.exit;
   }
 
@@ -101,13 +101,11 @@ class Session {
           continue;
         }
         const auto command = parse_command(words);
-        if (std::holds_alternative<Leave>(command)) {
+        if (!command) {
           break;
         }
         exit = run(command);
       } catch (const UsageError& error) {
-        say(stderr, error.what());
-      } catch (const std::invalid_argument& error) {
         say(stderr, error.what());
       }
       worst = std::max(worst, exit);
@@ -132,7 +130,7 @@ Exit run(const std::vector<std::string>& words, Interrupts& interrupts) {
   }
   const auto arguments = parse_arguments(words);
   if (arguments.help || arguments.version) {
-    std::fputs(arguments.help ? kHelp : "quire-client 0.1.0\n", stdout);
+    say(stdout, arguments.help ? kHelp : "quire-client 0.1.0");
     return Exit::kDone;
   }
   Session session(arguments, interrupts);
@@ -140,7 +138,7 @@ Exit run(const std::vector<std::string>& words, Interrupts& interrupts) {
     return session.run_input();
   }
   const auto command = parse_command(arguments.words);
-  return std::holds_alternative<Leave>(command) ? Exit::kDone : session.run(command);
+  return command ? session.run(command) : Exit::kDone;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "prompt.h"
 
-#include <fcntl.h>
 #include <histedit.h>
 #include <sys/stat.h>
 
@@ -11,7 +10,6 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 
 #include "arguments.h"
 #include "text.h"
@@ -181,11 +179,9 @@ class Terminal : public Lines {
       history(history_.get(), &event, H_ENTER, line.c_str());
     }
     // Only the owner may read what was typed.
-    if (auto* output = open("w")) {
-      for (const auto& line : lines) {
-        std::fprintf(output, "%s\n", line.c_str());
-      }
-      std::fclose(output);
+    auto output = open(std::ios::trunc);
+    for (const auto& line : lines) {
+      output << line << '\n';
     }
   }
 
@@ -195,23 +191,16 @@ class Terminal : public Lines {
     }
     HistEvent event;
     history(history_.get(), &event, H_ENTER, line.c_str());
-    if (auto* output = open("a")) {
-      std::fprintf(output, "%s\n", line.c_str());
-      std::fclose(output);
-    }
+    open(std::ios::app) << line << '\n';
   }
 
-  [[nodiscard]] std::FILE* open(const char* mode) const {
-    if (file_.empty()) {
-      return nullptr;
-    }
+  [[nodiscard]] std::ofstream open(std::ios::openmode mode) const {
     const auto before = umask(S_IRWXG | S_IRWXO);
-    auto* file = std::fopen(file_.c_str(), mode);
+    std::ofstream output(file_, mode);
     umask(before);
-    if (file != nullptr) {
-      fchmod(fileno(file), S_IRUSR | S_IWUSR);
-    }
-    return file;
+    std::error_code error;
+    std::filesystem::permissions(file_, std::filesystem::perms(S_IRUSR | S_IWUSR), error);
+    return output;
   }
 
   struct Free {

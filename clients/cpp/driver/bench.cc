@@ -8,6 +8,7 @@
 #include <functional>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include "bookstore.grpc.pb.h"
 #include "quire/client.h"
@@ -31,7 +32,7 @@ double cpu_seconds() {
 std::function<void()> with_library(const std::string& address, bool is_buy) {
   const quire::Client client({.addresses = quire::Address::parse_list(address)});
   if (is_buy) {
-    return [client] { client.buy(kBook); };
+    return [client] { std::ignore = client.buy(kBook); };
   }
   return [client] { client.lookup(kBook); };
 }

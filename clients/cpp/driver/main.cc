@@ -51,8 +51,6 @@ std::optional<T> optional(const json& request, const char* name) {
   return request.contains(name) ? std::optional(request[name].get<T>()) : std::nullopt;
 }
 
-milliseconds ttl(const json& request) { return milliseconds(request.value("ttl_ms", std::int64_t{0})); }
-
 void say(const json& answer) {
   static std::mutex mutex;
   const auto line = answer.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -74,199 +72,194 @@ json each_of(quire::Listing<T> listing, Each each, std::size_t most = SIZE_MAX) 
   return found;
 }
 
-json written(const quire::Written& done) { return {{"version", done.version}}; }
-json outcome(const char* name) { return {{"outcome", name}}; }
+/// One request and what it is asked with.
+struct Asked {
+  const quire::Client& client;
+  const std::optional<quire::Operator>& operator_or_none;
+  const json& request;
+  quire::Call call;
 
+  [[nodiscard]] const quire::Operator& admin() const {
+    if (!operator_or_none) {
+      throw std::invalid_argument("an operator's calls need --token");
+    }
+    return *operator_or_none;
+  }
+  [[nodiscard]] std::string key() const { return bytes(request, "key"); }
+  [[nodiscard]] std::string value() const { return bytes(request, "value"); }
+  [[nodiscard]] std::string prefix() const { return bytes(request, "prefix"); }
+  [[nodiscard]] milliseconds ttl() const { return milliseconds(request.value("ttl_ms", std::int64_t{0})); }
+  [[nodiscard]] std::optional<std::uint64_t> version() const {
+    return optional<std::uint64_t>(request, "expected_version");
+  }
+};
+
+json outcome(const char* name) { return {{"outcome", name}}; }
 json number(const quire::LogEntry& entry) { return entry.number; }
 json id(const quire::Book& book) { return book.id; }
+json name(const quire::Topic& topic) { return topic.name; }
 
-const auto kWrites = Match{
-    [](const quire::Written& done) { return written(done); },
-    [](const quire::Deleted& done) -> json {
+const auto kOutcomes = Match{
+    [](quire::Written done) -> json {
+      return {{"version", done.version}};
+    },
+    [](quire::Deleted done) -> json {
       return {{"deleted", done.existed}};
     },
     [](quire::Exists) { return outcome("exists"); },
     [](quire::NoSuchKey) { return outcome("no_such_key"); },
     [](quire::AnotherVersion) { return outcome("another_version"); },
+    [](quire::Bought) { return outcome("bought"); },
+    [](quire::SoldOut) { return outcome("sold_out"); },
+    [](quire::TooFew) { return outcome("too_few"); },
+    [](quire::NoSuchBook) { return outcome("no_such_book"); },
+    [](const quire::Unknown&) { return outcome("unknown"); },
 };
 
-class Driver {
- public:
-  Driver(const quire::Options& options) : client_(options) {
-    if (!options.token.empty()) {
-      operator_.emplace(options.token, options);
-    }
+json lookup(const Asked& asked) {
+  const auto book = asked.client.lookup(asked.request.at("id"), asked.call).book;
+  return {{"book", !book ? json()
+                         : json{{"id", book->id},
+                                {"price_cents", book->price_cents},
+                                {"stock", book->stock},
+                                {"title", book->title},
+                                {"topic", book->topic}}}};
+}
+
+json buy(const Asked& asked) {
+  const quire::Order order{.quantity = asked.request.value("quantity", 1),
+                           .key = optional<std::string>(asked.request, "key")};
+  const auto purchase = asked.client.buy(asked.request.at("id"), order, asked.call);
+  auto answer = std::visit(kOutcomes, purchase.outcome);
+  answer.update({{"key", purchase.key}, {"replayed", purchase.replayed}});
+  if (std::holds_alternative<quire::Bought>(purchase.outcome)) {
+    answer["number"] = purchase.number;
   }
-
-  json answer(const json& request) const {
-    quire::Call call;
-    if (const auto timeout_ms = optional<std::int64_t>(request, "timeout_ms")) {
-      call.timeout = milliseconds(*timeout_ms);
-    }
-    static const std::map<std::string, json (Driver::*)(const json&, const quire::Call&) const> kCalls = {
-        {"ping", &Driver::ping},     {"search", &Driver::search},    {"topics", &Driver::topics},
-        {"lookup", &Driver::lookup}, {"buy", &Driver::buy},          {"create", &Driver::create},
-        {"put", &Driver::put},       {"update", &Driver::update},    {"retrieve", &Driver::retrieve},
-        {"delete", &Driver::remove}, {"scan", &Driver::scan},        {"watch", &Driver::watch},
-        {"list", &Driver::list},     {"restock", &Driver::restock},  {"update_price", &Driver::update_price},
-        {"log", &Driver::log},       {"tail_log", &Driver::tail_log}};
-    const auto method = kCalls.find(request.at("call").get<std::string>());
-    if (method == kCalls.end()) {
-      throw std::invalid_argument("there is no call " + request.at("call").dump());
-    }
-    return (this->*method->second)(request, call);
+  if (purchase.stock_left) {
+    answer["stock_left"] = *purchase.stock_left;
   }
+  return answer;
+}
 
- private:
-  [[nodiscard]] const quire::Operator& admin() const {
-    if (!operator_) {
-      throw std::invalid_argument("an operator's calls need --token");
-    }
-    return *operator_;
+json retrieve(const Asked& asked) {
+  const auto entry = asked.client.retrieve(asked.key(), asked.call);
+  if (!entry) {
+    return outcome("no_such_key");
   }
-
-  json ping(const json& /*request*/, const quire::Call& call) const { return {{"message", client_.ping(call)}}; }
-
-  json search(const json& request, const quire::Call& call) const {
-    return {{"ids", each_of(client_.search(request.at("topic"), request.value("page_size", 0), call), id)}};
+  json answer = {{"value", base64(entry->value.value())}, {"version", entry->version}};
+  if (entry->time_left) {
+    answer["ttl_ms"] = entry->time_left->count();
   }
+  return answer;
+}
 
-  json topics(const json& request, const quire::Call& call) const {
-    const auto name = [](const quire::Topic& topic) -> json { return topic.name; };
-    return {{"names", each_of(client_.topics(request.value("near", ""), call), name)}};
+json scan(const Asked& asked) {
+  const bool keys_only = asked.request.value("keys_only", false);
+  json answer = {{"keys", json::array()}};
+  if (!keys_only) {
+    answer["values"] = json::array();
   }
-
-  json lookup(const json& request, const quire::Call& call) const {
-    const auto found = client_.lookup(request.at("id"), call).book;
-    if (!found) {
-      return {{"book", nullptr}};
-    }
-    return {{"book",
-             {{"id", found->id},
-              {"price_cents", found->price_cents},
-              {"stock", found->stock},
-              {"title", found->title},
-              {"topic", found->topic}}}};
-  }
-
-  json buy(const json& request, const quire::Call& call) const {
-    const auto purchase =
-        client_.buy(request.at("id"),
-                    {.quantity = request.value("quantity", 1), .key = optional<std::string>(request, "key")}, call);
-    auto answer = std::visit(Match{
-                                 [&](quire::Bought) -> json {
-                                   return {{"outcome", "bought"}, {"number", purchase.number}};
-                                 },
-                                 [](quire::SoldOut) { return outcome("sold_out"); },
-                                 [](quire::TooFew) { return outcome("too_few"); },
-                                 [](quire::NoSuchBook) { return outcome("no_such_book"); },
-                                 [](const quire::Unknown&) { return outcome("unknown"); },
-                             },
-                             purchase.outcome);
-    answer.update({{"key", purchase.key}, {"replayed", purchase.replayed}});
-    if (purchase.stock_left) {
-      answer["stock_left"] = *purchase.stock_left;
-    }
-    return answer;
-  }
-
-  json create(const json& request, const quire::Call& call) const {
-    return std::visit(kWrites, client_.create(bytes(request, "key"), bytes(request, "value"), ttl(request), call));
-  }
-
-  json put(const json& request, const quire::Call& call) const {
-    return written(client_.put(bytes(request, "key"), bytes(request, "value"), ttl(request), call));
-  }
-
-  json update(const json& request, const quire::Call& call) const {
-    return std::visit(kWrites,
-                      client_.update(bytes(request, "key"), bytes(request, "value"),
-                                     optional<std::uint64_t>(request, "expected_version"), ttl(request), call));
-  }
-
-  json retrieve(const json& request, const quire::Call& call) const {
-    const auto entry = client_.retrieve(bytes(request, "key"), call);
-    if (!entry) {
-      return outcome("no_such_key");
-    }
-    json answer = {{"value", base64(*entry->value)}, {"version", entry->version}};
-    if (entry->time_left) {
-      answer["ttl_ms"] = entry->time_left->count();
-    }
-    return answer;
-  }
-
-  json remove(const json& request, const quire::Call& call) const {
-    return std::visit(
-        kWrites, client_.remove(bytes(request, "key"), optional<std::uint64_t>(request, "expected_version"), call));
-  }
-
-  json scan(const json& request, const quire::Call& call) const {
-    const bool keys_only = request.value("keys_only", false);
-    json answer = {{"keys", json::array()}};
-    for (const auto& entry : client_.scan(bytes(request, "prefix"), keys_only, call)) {
-      answer["keys"].push_back(base64(entry.key));
-      if (!keys_only) {
-        answer["values"].push_back(entry.value ? json(base64(*entry.value)) : json());
-      }
-    }
+  for (const auto& entry : asked.client.scan(asked.prefix(), keys_only, asked.call)) {
+    answer["keys"].push_back(base64(entry.key));
     if (!keys_only) {
-      answer.emplace("values", json::array());
+      answer["values"].push_back(entry.value ? json(base64(*entry.value)) : json());
     }
-    return answer;
   }
+  return answer;
+}
 
-  json watch(const json& request, const quire::Call& call) const {
-    static constexpr std::array kKinds = {"started", "put", "deleted", "expired"};
-    auto events = client_.watch(bytes(request, "prefix"), call);
-    events.next();
-    say({{"n", request.at("n")}, {"started", true}});
-    json answer = {{"keys", json::array()}, {"kinds", json::array()}};
-    while (answer["keys"].size() < request.value("events", std::size_t{0})) {
-      const auto event = events.next();
-      if (!event) {
-        break;
-      }
-      answer["keys"].push_back(base64(event->key));
-      answer["kinds"].push_back(kKinds.at(static_cast<std::size_t>(event->kind)));
-    }
-    return answer;
+json watch(const Asked& asked) {
+  static constexpr std::array kKinds = {"started", "put", "deleted", "expired"};
+  auto events = asked.client.watch(asked.prefix(), asked.call);
+  events.next();
+  say({{"n", asked.request.at("n")}, {"started", true}});
+  json answer = {{"keys", json::array()}, {"kinds", json::array()}};
+  const auto count = asked.request.value("events", std::size_t{0});
+  for (std::optional<quire::Event> event; answer["keys"].size() < count && (event = events.next());) {
+    answer["keys"].push_back(base64(event->key));
+    answer["kinds"].push_back(kKinds.at(static_cast<std::size_t>(event->kind)));
   }
+  return answer;
+}
 
-  json list(const json& /*request*/, const quire::Call& call) const {
-    return {{"ids", each_of(admin().list(call), id)}};
-  }
+json update_price(const Asked& asked) {
+  const auto change = asked.admin().update_price(asked.request.at("id"), asked.request.at("cents"), asked.call);
+  return {{"before", change ? json(change->cents_before) : json()},
+          {"after", change ? json(change->cents_after) : json()}};
+}
 
-  json restock(const json& request, const quire::Call& call) const {
-    return {{"raised", admin().restock(optional<std::int32_t>(request, "amount"), call)}};
-  }
-
-  json update_price(const json& request, const quire::Call& call) const {
-    const auto change = admin().update_price(request.at("id"), request.at("cents"), call);
-    return change ? json{{"before", change->cents_before}, {"after", change->cents_after}}
-                  : json{{"before", nullptr}, {"after", nullptr}};
-  }
-
-  json log(const json& request, const quire::Call& call) const {
-    return {{"numbers", each_of(admin().log(call), number, request.value("limit", SIZE_MAX))}};
-  }
-
-  json tail_log(const json& request, const quire::Call& call) const {
-    return {{"numbers", each_of(admin().tail_log(optional<std::int64_t>(request, "after"), call), number,
-                                request.value("entries", SIZE_MAX))}};
-  }
-
-  quire::Client client_;
-  std::optional<quire::Operator> operator_;
+const std::map<std::string_view, json (*)(const Asked&)> kCalls = {
+    {"ping",
+     [](const Asked& asked) -> json {
+       return {{"message", asked.client.ping(asked.call)}};
+     }},
+    {"search",
+     [](const Asked& asked) -> json {
+       const auto& request = asked.request;
+       return {
+           {"ids", each_of(asked.client.search(request.at("topic"), request.value("page_size", 0), asked.call), id)}};
+     }},
+    {"topics",
+     [](const Asked& asked) -> json {
+       return {{"names", each_of(asked.client.topics(asked.request.value("near", ""), asked.call), name)}};
+     }},
+    {"lookup", lookup},
+    {"buy", buy},
+    {"create",
+     [](const Asked& asked) {
+       return std::visit(kOutcomes, asked.client.create(asked.key(), asked.value(), asked.ttl(), asked.call));
+     }},
+    {"put",
+     [](const Asked& asked) {
+       return kOutcomes(asked.client.put(asked.key(), asked.value(), asked.ttl(), asked.call));
+     }},
+    {"update",
+     [](const Asked& asked) {
+       return std::visit(kOutcomes,
+                         asked.client.update(asked.key(), asked.value(), asked.version(), asked.ttl(), asked.call));
+     }},
+    {"delete",
+     [](const Asked& asked) {
+       return std::visit(kOutcomes, asked.client.remove(asked.key(), asked.version(), asked.call));
+     }},
+    {"retrieve", retrieve},
+    {"scan", scan},
+    {"watch", watch},
+    {"list",
+     [](const Asked& asked) -> json {
+       return {{"ids", each_of(asked.admin().list(asked.call), id)}};
+     }},
+    {"restock",
+     [](const Asked& asked) -> json {
+       return {{"raised", asked.admin().restock(optional<std::int32_t>(asked.request, "amount"), asked.call)}};
+     }},
+    {"update_price", update_price},
+    {"log",
+     [](const Asked& asked) -> json {
+       return {{"numbers", each_of(asked.admin().log(asked.call), number, asked.request.value("limit", SIZE_MAX))}};
+     }},
+    {"tail_log",
+     [](const Asked& asked) -> json {
+       return {{"numbers", each_of(asked.admin().tail_log(optional<std::int64_t>(asked.request, "after"), asked.call),
+                                   number, asked.request.value("entries", SIZE_MAX))}};
+     }},
 };
 
 json fault(const char* error, const quire::Fault& fault) {
   return {{"error", error}, {"code", quire::code_name(fault.code())}, {"message", fault.what()}};
 }
 
-json answer(const Driver& driver, const json& request) {
+json answer(const quire::Client& client, const std::optional<quire::Operator>& admin, const json& request) {
   try {
-    return driver.answer(request);
+    Asked asked{.client = client, .operator_or_none = admin, .request = request, .call = {}};
+    if (const auto timeout_ms = optional<std::int64_t>(request, "timeout_ms")) {
+      asked.call.timeout = milliseconds(*timeout_ms);
+    }
+    const auto call = kCalls.find(request.at("call").get<std::string>());
+    if (call == kCalls.end()) {
+      throw std::invalid_argument("there is no call " + request.at("call").dump());
+    }
+    return call->second(asked);
   } catch (const quire::Refused& refused) {
     return fault("refused", refused);
   } catch (const quire::Unreachable& unreachable) {
@@ -313,13 +306,18 @@ int main(int count, char** arguments) {
       say(bench({words.begin() + 1, words.end()}));
       return 0;
     }
-    const Driver driver(options(words));
+    const auto how = options(words);
+    const quire::Client client(how);
+    std::optional<quire::Operator> admin;
+    if (!how.token.empty()) {
+      admin.emplace(how.token, how);
+    }
     std::counting_semaphore<kAtOnce> places(kAtOnce);
     for (std::string line; std::getline(std::cin, line);) {
       places.acquire();
-      std::thread([&driver, &places, line] {
+      std::thread([&, line] {
         const auto request = json::parse(line);
-        auto reply = answer(driver, request);
+        auto reply = answer(client, admin, request);
         reply["n"] = request.at("n");
         say(reply);
         places.release();

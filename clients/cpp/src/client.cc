@@ -66,7 +66,8 @@ std::optional<std::string> value_of(std::string& value, bool is_absent) {
 
 template <class Wire>
 std::optional<milliseconds> time_left(const Wire& entry) {
-  return entry.has_time_to_live_ms() ? std::optional(milliseconds(entry.time_to_live_ms())) : std::nullopt;
+  return entry.has_time_to_live_ms() ? std::optional(milliseconds{static_cast<std::int64_t>(entry.time_to_live_ms())})
+                                     : std::nullopt;
 }
 
 EventKind from_wire(io::grpc::WatchEventKind kind) {

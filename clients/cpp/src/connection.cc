@@ -124,9 +124,12 @@ std::shared_ptr<Endpoint> Connection::open(const Address& address) const {
       grpc::CreateCustomChannel(target, address.tls ? tls_ : grpc::InsecureChannelCredentials(), arguments));
 }
 
-/// gRPC reads from its connections while a call waits. This reads what came since, so that a connection that was closed
-/// meanwhile is not taken for one that is ready.
+/// gRPC reads from its connections while a call waits. This reads what came since the last one, so that a connection
+/// that was closed meanwhile is not taken for one that is ready.
 void Connection::see_what_has_closed() {
+  if (calls_ > 0) {
+    return;
+  }
   void* tag = nullptr;
   bool is_ok = false;
   idle_.AsyncNext(&tag, &is_ok, gpr_inf_past(GPR_CLOCK_MONOTONIC));
@@ -187,7 +190,9 @@ std::optional<Failure> Connection::attempts(Kind kind, std::optional<millisecond
         context->AddMetadata("authorization", authorization_);
       }
       const std::stop_callback cancel(stop, [&to = *context] { to.TryCancel(); });
+      ++calls_;
       const auto status = attempt(*endpoint, context);
+      --calls_;
       if (status.ok()) {
         return std::nullopt;
       }

@@ -167,6 +167,8 @@ class Connection {
   std::string authorization_;
   std::vector<std::atomic<std::shared_ptr<Endpoint>>> endpoints_;
   std::atomic<std::size_t> turn_ = 0;
+  /// How many wait for an answer now.
+  std::atomic<std::size_t> calls_ = 0;
   grpc::CompletionQueue idle_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "arguments.h"
 #include "text.h"
 
 namespace quire::cli {
@@ -27,7 +28,7 @@ TEST(Format, ALineIsSplitAtWhiteSpace) {
   EXPECT_EQ(split(" search  a\u3000b\r"), (Words{"search", "a", "b"}));
   EXPECT_EQ(split("'it's mine' it's \"\""), (Words{"it's mine", "it's", ""}));
   EXPECT_EQ(split("\"a\"b\" c"), (Words{"a\"b", "c"}));
-  EXPECT_THROW(split("\"open"), std::invalid_argument);
+  EXPECT_THROW(split("\"open"), UsageError);
 }
 
 TEST(Format, APriceHasTwoDecimals) {

@@ -167,20 +167,21 @@ class Client {
   Listing<Topic> topics(std::string near = {}, Call call = {}) const;
   Lookup lookup(std::int32_t id, const Call& call = {}) const;
   /// Buys exactly once: sends again what has no answer, with the same key.
-  Purchase buy(std::int32_t id, const Order& order = {}, const Call& call = {}) const;
+  [[nodiscard]] Purchase buy(std::int32_t id, const Order& order = {}, const Call& call = {}) const;
 
   /// An entry with a time to live expires after it; zero: never.
-  std::variant<Written, Exists> create(std::string key, std::string value, std::chrono::milliseconds ttl = {},
-                                       const Call& call = {}) const;
+  [[nodiscard]] std::variant<Written, Exists> create(std::string key, std::string value,
+                                                     std::chrono::milliseconds ttl = {}, const Call& call = {}) const;
   Written put(std::string key, std::string value, std::chrono::milliseconds ttl = {}, const Call& call = {}) const;
   std::optional<Entry> retrieve(std::string key, const Call& call = {}) const;
   /// Replaces a value; with `expected`, only that of this version.
-  std::variant<Written, NoSuchKey, AnotherVersion> update(std::string key, std::string value,
-                                                          std::optional<std::uint64_t> expected = {},
-                                                          std::chrono::milliseconds ttl = {},
-                                                          const Call& call = {}) const;
-  std::variant<Deleted, AnotherVersion> remove(std::string key, std::optional<std::uint64_t> expected = {},
-                                               const Call& call = {}) const;
+  [[nodiscard]] std::variant<Written, NoSuchKey, AnotherVersion> update(std::string key, std::string value,
+                                                                        std::optional<std::uint64_t> expected = {},
+                                                                        std::chrono::milliseconds ttl = {},
+                                                                        const Call& call = {}) const;
+  [[nodiscard]] std::variant<Deleted, AnotherVersion> remove(std::string key,
+                                                             std::optional<std::uint64_t> expected = {},
+                                                             const Call& call = {}) const;
   /// Entries in the order of their keys; each is as it was when its page was read.
   Listing<Entry> scan(std::string prefix = {}, bool keys_only = false, Call call = {}) const;
   /// Every change from the first event on, which says that the watch has begun. Ends with a fault, or with the call's
