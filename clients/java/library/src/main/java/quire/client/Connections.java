@@ -136,6 +136,7 @@ final class Connections implements AutoCloseable {
       return;
     }
     connecting = null;
+    connectingSince = System.nanoTime();
     for (ManagedChannel channel : channels) {
       if (channel.getState(false) == ConnectivityState.CONNECTING) {
         channel.enterIdle();

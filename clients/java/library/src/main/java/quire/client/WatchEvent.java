@@ -4,8 +4,16 @@ import com.google.protobuf.ByteString;
 
 /** What a watch tells. */
 public sealed interface WatchEvent {
+  /** The key that has changed; empty for {@link Started}. */
+  ByteString key();
+
   /** The watch has begun: every change after this is told. */
-  record Started() implements WatchEvent {}
+  record Started() implements WatchEvent {
+    @Override
+    public ByteString key() {
+      return ByteString.EMPTY;
+    }
+  }
 
   /**
    * A key has a new value.

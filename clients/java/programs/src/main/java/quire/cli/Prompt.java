@@ -10,13 +10,13 @@ import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import org.jline.reader.Candidate;
-import org.jline.reader.CompletingParsedLine;
 import org.jline.reader.EndOfFileException;
 import org.jline.reader.LineReader;
 import org.jline.reader.LineReaderBuilder;
 import org.jline.reader.ParsedLine;
 import org.jline.reader.Reference;
 import org.jline.reader.UserInterruptException;
+import org.jline.reader.impl.completer.ArgumentCompleter.ArgumentLine;
 import org.jline.reader.impl.history.DefaultHistory;
 import org.jline.terminal.Terminal;
 import org.jline.terminal.TerminalBuilder;
@@ -34,10 +34,11 @@ final class Prompt implements Lines {
     reader =
         LineReaderBuilder.builder()
             .terminal(terminal)
-            .parser((line, cursor, context) -> new Typed(line, cursor))
+            .parser((line, cursor, context) -> typed(line.substring(0, cursor)))
             .completer(
                 (reader, line, candidates) ->
-                    fitting(seen, line).forEach(text -> candidates.add(candidate(text))))
+                    fitting(seen, reader.getBuffer().upToCursor(), line.word())
+                        .forEach(text -> candidates.add(candidate(text))))
             .history(new Earlier())
             .option(LineReader.Option.DISABLE_EVENT_EXPANSION, true)
             .option(LineReader.Option.HISTORY_TIMESTAMPED, false)
@@ -78,11 +79,16 @@ final class Prompt implements Lines {
     return new Candidate(text, text, null, null, null, null, false);
   }
 
-  private static List<String> fitting(Seen seen, ParsedLine typed) {
-    String line = typed.line();
-    String word = typed.word();
-    int start = typed.cursor() - word.length();
-    if (start == 0) {
+  /** What completes a line: a command, or all that follows it as one word. */
+  private static ParsedLine typed(String line) {
+    String[] parts = line.stripLeading().split("\\s+", 2);
+    String word = parts[parts.length - 1];
+    return new ArgumentLine(word, word.length());
+  }
+
+  private static List<String> fitting(Seen seen, String line, String word) {
+    int start = line.length() - word.length();
+    if (line.substring(0, start).isBlank()) {
       return Command.USAGES.stream()
           .map(Command.Usage::name)
           .filter(name -> name.startsWith(word))
@@ -125,52 +131,6 @@ final class Prompt implements Lines {
       if (line.length() <= HISTORY_LINE_MAX) {
         super.add(time, line);
       }
-    }
-  }
-
-  /** What is typed: a command's name, and all that follows it as one word. */
-  private record Typed(String line, int cursor) implements CompletingParsedLine {
-    @Override
-    public String word() {
-      String before = line.substring(0, cursor);
-      int name = before.length() - before.stripLeading().length();
-      int blank = name;
-      while (blank < before.length() && !Character.isWhitespace(before.charAt(blank))) {
-        blank++;
-      }
-      return blank == before.length()
-          ? before.substring(name)
-          : before.substring(blank).stripLeading();
-    }
-
-    @Override
-    public int wordCursor() {
-      return word().length();
-    }
-
-    @Override
-    public int wordIndex() {
-      return 0;
-    }
-
-    @Override
-    public List<String> words() {
-      return List.of(word());
-    }
-
-    @Override
-    public CharSequence escape(CharSequence candidate, boolean complete) {
-      return candidate;
-    }
-
-    @Override
-    public int rawWordCursor() {
-      return wordCursor();
-    }
-
-    @Override
-    public int rawWordLength() {
-      return wordCursor();
     }
   }
 }

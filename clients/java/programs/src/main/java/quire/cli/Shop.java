@@ -1,13 +1,11 @@
 package quire.cli;
 
-import com.google.gson.JsonArray;
-import com.google.gson.JsonElement;
-import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import io.grpc.Status;
 import java.math.BigDecimal;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
 import java.util.stream.Collectors;
 import quire.cli.Screen.Column;
@@ -69,27 +67,18 @@ final class Shop {
     long start = System.nanoTime();
     String greeting = client.ping("quire client");
     long took = System.nanoTime() - start;
-    JsonObject json = new JsonObject();
-    json.addProperty("message", greeting);
-    json.addProperty("microseconds", took / 1000);
-    json.addProperty("success", true);
+    JsonObject json =
+        Json.object("message", greeting, "microseconds", took / 1000, "success", true);
     BigDecimal ms = BigDecimal.valueOf(took / 10_000, 2);
     return Answer.of(true, Screen.line(greeting) + " (" + ms.toPlainString() + " ms)", json);
   }
 
   private Answer topics(String near) {
     List<Topic> topics = client.topicsNear(near).stream().toList();
-    JsonArray listed = new JsonArray();
-    for (Topic topic : topics) {
-      seen.topic(topic.name());
-      JsonObject one = new JsonObject();
-      one.addProperty("books", topic.books());
-      one.addProperty("name", topic.name());
-      listed.add(one);
-    }
-    JsonObject json = new JsonObject();
-    json.addProperty("success", true);
-    json.add("topics", listed);
+    topics.forEach(topic -> seen.topic(topic.name()));
+    List<JsonObject> listed =
+        topics.stream().map(it -> Json.object("books", it.books(), "name", it.name())).toList();
+    JsonObject json = Json.object("success", true, "topics", listed);
     String text =
         near.isEmpty() ? "there are no topics" : "no topic is near '" + Screen.line(near) + "'";
     if (!topics.isEmpty()) {
@@ -110,23 +99,19 @@ final class Shop {
       books.addAll(page.get().items());
       page = page.get().next();
     }
-    JsonArray listed = new JsonArray();
-    books.forEach(book -> listed.add(json(book)));
-    JsonObject json = new JsonObject();
-    json.add("books", listed);
-    json.addProperty("message", first.message());
-    String text = books.isEmpty() ? Screen.line(first.message()) : table(books);
+    List<JsonObject> listed = books.stream().map(Json::object).toList();
     List<String> near = books.isEmpty() ? near(topic) : List.of();
-    if (!near.isEmpty()) {
-      JsonArray names = new JsonArray();
-      near.forEach(names::add);
-      json.add("near", names);
-      text +=
-          near.stream()
-              .map(name -> "'" + Screen.line(name) + "'")
-              .collect(Collectors.joining(", ", "; near it: ", ""));
+    if (near.isEmpty()) {
+      String text = books.isEmpty() ? Screen.line(first.message()) : table(books);
+      JsonObject json = Json.object("books", listed, "message", first.message(), "success", true);
+      return Answer.of(true, text, json);
     }
-    json.addProperty("success", true);
+    String text =
+        near.stream()
+            .map(name -> "'" + Screen.line(name) + "'")
+            .collect(Collectors.joining(", ", Screen.line(first.message()) + "; near it: ", ""));
+    JsonObject json =
+        Json.object("books", listed, "message", first.message(), "near", near, "success", true);
     return Answer.of(true, text, json);
   }
 
@@ -141,13 +126,11 @@ final class Shop {
 
   private Answer lookup(int id) {
     var found = client.lookup(id);
-    JsonObject json = new JsonObject();
-    json.add("book", found.book().<JsonElement>map(Shop::json).orElse(JsonNull.INSTANCE));
-    json.addProperty("message", found.message());
-    json.addProperty("success", found.book().isPresent());
-    String text =
-        found.book().map(book -> table(List.of(book))).orElse(Screen.line(found.message()));
-    return Answer.of(found.book().isPresent(), text, json);
+    JsonObject book = found.book().map(Json::object).orElse(null);
+    boolean isFound = book != null;
+    JsonObject json = Json.object("book", book, "message", found.message(), "success", isFound);
+    String text = found.book().map(it -> table(List.of(it))).orElse(Screen.line(found.message()));
+    return Answer.of(isFound, text, json);
   }
 
   private Answer buy(int id, int quantity) throws UsageException {
@@ -159,25 +142,22 @@ final class Shop {
     try {
       outcome = client.buy(purchase);
     } catch (QuireException fault) {
-      Answer answer = fault(fault);
-      JsonObject json = new JsonObject();
-      json.addProperty("key", purchase.key());
-      answer.json().asMap().forEach(json::add);
-      return new Answer(answer.exit(), true, answer.text(), json);
+      return fault(fault, "key", purchase.key());
     }
     if (outcome instanceof BuyOutcome.Unknown unknown) {
       return unknown(purchase, unknown.code());
     }
     boolean bought = outcome instanceof BuyOutcome.Bought;
-    JsonObject json = new JsonObject();
-    json.addProperty("key", outcome.key());
-    json.addProperty("message", outcome.message());
-    json.addProperty("outcome", "BUY_OUTCOME_" + name(outcome));
-    json.addProperty("purchase_number", outcome.number());
-    json.addProperty("replayed", outcome.replayed());
     var left = outcome.stockLeft();
-    json.addProperty("stock_left", left.isPresent() ? left.getAsInt() : null);
-    json.addProperty("success", bought);
+    JsonObject json =
+        Json.object(
+            "key", outcome.key(),
+            "message", outcome.message(),
+            "outcome", "BUY_OUTCOME_" + name(outcome),
+            "purchase_number", outcome.number(),
+            "replayed", outcome.replayed(),
+            "stock_left", left.isPresent() ? left.getAsInt() : null,
+            "success", bought);
     String text = Screen.line(outcome.message());
     text += bought ? " (purchase " + outcome.number() + ")" : "";
     text += outcome.replayed() ? "; this key was sent before, nothing was bought again" : "";
@@ -200,22 +180,20 @@ final class Shop {
     }
     String command = Screen.quoted(words);
     String text =
-        "it is not known whether book %d was bought: %s\nthe purchase has the key %s; this asks for its outcome and buys nothing twice:\n    %s"
+        """
+        it is not known whether book %d was bought: %s
+        the purchase has the key %s; this asks for its outcome and buys nothing twice:
+            %s\
+        """
             .formatted(purchase.id(), cause(code), Screen.line(purchase.key()), command);
-    JsonObject json = new JsonObject();
-    json.addProperty("command", command);
-    json.addProperty("key", purchase.key());
-    fault(json, text, "UNKNOWN", code);
-    return new Answer(Answer.UNKNOWN, true, text, json);
+    return answer(Answer.UNKNOWN, "UNKNOWN", code, text, "command", command, "key", purchase.key());
   }
 
-  private Answer fault(QuireException fault) {
-    JsonObject json = new JsonObject();
+  private Answer fault(QuireException fault, Object... more) {
     if (fault instanceof RefusedException) {
       String said = Screen.line(fault.getMessage());
       String text = said.isEmpty() ? fault.code().name() : said;
-      fault(json, text, "REFUSED", fault.code());
-      return new Answer(Answer.REFUSED, true, text, json);
+      return answer(Answer.REFUSED, "REFUSED", fault.code(), text, more);
     }
     boolean connected =
         fault instanceof UnreachableException unreachable && unreachable.connected();
@@ -224,15 +202,16 @@ final class Shop {
             + (connected
                 ? " did not answer: " + cause(fault.code())
                 : " cannot be reached; is a server running there?");
-    fault(json, text, "UNREACHABLE", connected ? fault.code() : Status.Code.UNAVAILABLE);
-    return new Answer(Answer.UNREACHABLE, true, text, json);
+    Status.Code code = connected ? fault.code() : Status.Code.UNAVAILABLE;
+    return answer(Answer.UNREACHABLE, "UNREACHABLE", code, text, more);
   }
 
-  private static void fault(JsonObject json, String text, String outcome, Status.Code code) {
-    json.addProperty("message", text);
-    json.addProperty("outcome", outcome);
-    json.addProperty("status", code.name());
-    json.addProperty("success", false);
+  private static Answer answer(
+      int exit, String outcome, Status.Code code, String text, Object... more) {
+    List<Object> pairs = new ArrayList<>(List.of(more));
+    pairs.addAll(
+        List.of("message", text, "outcome", outcome, "status", code.name(), "success", false));
+    return new Answer(exit, true, text, Json.object(pairs.toArray()));
   }
 
   private static String cause(Status.Code code) {
@@ -246,16 +225,13 @@ final class Shop {
 
   /** As the contract on the wire names it; a server of the first contract names none. */
   private static String name(BuyOutcome outcome) {
-    if (outcome instanceof BuyOutcome.Bought bought) {
-      return bought.number() == 0 ? "UNSPECIFIED" : "BOUGHT";
-    } else if (outcome instanceof BuyOutcome.SoldOut) {
-      return "SOLD_OUT";
-    } else if (outcome instanceof BuyOutcome.TooFew) {
-      return "TOO_FEW";
-    } else if (outcome instanceof BuyOutcome.NoSuchBook) {
-      return "NO_SUCH_BOOK";
-    }
-    return "UNSPECIFIED";
+    boolean isNamed =
+        outcome instanceof BuyOutcome.Bought
+            ? outcome.number() != 0
+            : !(outcome instanceof BuyOutcome.Declined);
+    // NoSuchBook is NO_SUCH_BOOK.
+    String name = outcome.getClass().getSimpleName().replaceAll("(?<=.)([A-Z])", "_$1");
+    return isNamed ? name.toUpperCase(Locale.ROOT) : "UNSPECIFIED";
   }
 
   private String table(List<Book> books) {
@@ -272,16 +248,5 @@ final class Shop {
                         Integer.toString(book.stock()),
                         BigDecimal.valueOf(book.priceCents(), 2).toPlainString()))
             .toList());
-  }
-
-  /** A book, with the fields that the contract names. */
-  static JsonObject json(Book book) {
-    JsonObject json = new JsonObject();
-    json.addProperty("id", book.id());
-    json.addProperty("price_cents", book.priceCents());
-    json.addProperty("stock", book.stock());
-    json.addProperty("title", book.title());
-    json.addProperty("topic", book.topic());
-    return json;
   }
 }

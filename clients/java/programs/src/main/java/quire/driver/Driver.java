@@ -2,9 +2,7 @@ package quire.driver;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
-import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import com.google.protobuf.ByteString;
@@ -15,7 +13,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.OptionalInt;
@@ -26,8 +26,8 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
-import java.util.stream.Stream;
 import quire.cli.Arguments;
+import quire.cli.Json;
 import quire.cli.Target;
 import quire.cli.UsageException;
 import quire.client.Book;
@@ -36,6 +36,7 @@ import quire.client.CreateOutcome;
 import quire.client.DeleteOutcome;
 import quire.client.Entry;
 import quire.client.LogEntry;
+import quire.client.Lookup;
 import quire.client.OutcomeUnknownException;
 import quire.client.PriceChange;
 import quire.client.Purchase;
@@ -110,172 +111,164 @@ public final class Driver {
   }
 
   private JsonObject answer(JsonObject request) {
-    JsonObject answer = new JsonObject();
     try {
-      QuireClient timed =
-          request.has("timeout_ms")
-              ? client.withTimeout(Duration.ofMillis(request.get("timeout_ms").getAsLong()))
-              : client;
-      call(timed, request, answer);
-      return answer;
-    } catch (IllegalArgumentException e) {
-      return fault("argument", e);
+      OptionalLong timeout = number(request, "timeout_ms");
+      return call(
+          timeout.isPresent() ? client.withTimeout(Duration.ofMillis(timeout.getAsLong())) : client,
+          request);
     } catch (QuireException e) {
-      boolean isRefused = e instanceof RefusedException;
-      boolean isUnknown = e instanceof OutcomeUnknownException;
-      JsonObject fault =
-          fault(isRefused ? "refused" : isUnknown ? "outcome_unknown" : "unreachable", e);
-      fault.addProperty("code", e.code().name());
-      return fault;
+      String error =
+          e instanceof RefusedException
+              ? "refused"
+              : e instanceof OutcomeUnknownException ? "outcome_unknown" : "unreachable";
+      return Json.object("error", error, "code", e.code().name(), "message", e.getMessage());
+    } catch (RuntimeException e) {
+      // A wrong argument, or a request that lacks one.
+      return Json.object("error", "argument", "message", e.toString());
     }
   }
 
-  private static JsonObject fault(String kind, RuntimeException cause) {
-    JsonObject fault = new JsonObject();
-    fault.addProperty("error", kind);
-    fault.addProperty("message", cause.getMessage());
-    return fault;
-  }
-
-  private void call(QuireClient client, JsonObject request, JsonObject answer) {
-    switch (request.get("call").getAsString()) {
-      case "ping" -> answer.addProperty("message", got(client.pingAsync("driver")));
+  private JsonObject call(QuireClient client, JsonObject request) {
+    return switch (request.get("call").getAsString()) {
+      case "ping" -> Json.object("message", got(client.pingAsync("driver")));
       case "search" -> {
-        String topic = request.get("topic").getAsString();
-        JsonElement size = request.get("page_size");
-        var books = size == null ? client.search(topic) : client.search(topic, size.getAsInt());
-        answer.add("ids", array(books.stream().map(Book::id)));
+        String topic = text(request, "topic");
+        var books =
+            request.has("page_size")
+                ? client.search(topic, request.get("page_size").getAsInt())
+                : client.search(topic);
+        yield Json.object("ids", books.stream().map(Book::id).toList());
       }
       case "topics" -> {
-        JsonElement near = request.get("near");
-        var topics = near == null ? client.topics() : client.topicsNear(near.getAsString());
-        answer.add("names", array(topics.stream().map(Topic::name)));
+        var topics =
+            request.has("near") ? client.topicsNear(text(request, "near")) : client.topics();
+        yield Json.object("names", topics.stream().map(Topic::name).toList());
       }
       case "lookup" -> {
-        var book = got(client.lookupAsync(request.get("id").getAsInt())).book();
-        answer.add("book", book.<JsonElement>map(Driver::json).orElse(JsonNull.INSTANCE));
+        Lookup found = got(client.lookupAsync(request.get("id").getAsInt()));
+        yield Json.object("book", found.book().map(Json::object).orElse(null));
       }
-      case "buy" -> buy(client, request, answer);
-      case "create" -> {
-        if (got(client.createAsync(write(request))) instanceof CreateOutcome.Created created) {
-          answer.addProperty("version", created.version());
-        } else {
-          answer.addProperty("outcome", "exists");
-        }
-      }
-      case "put" -> answer.addProperty("version", got(client.putAsync(write(request))));
+      case "buy" -> buy(client, request);
+      case "create" ->
+          got(client.createAsync(write(request))) instanceof CreateOutcome.Created created
+              ? Json.object("version", created.version())
+              : Json.object("outcome", "exists");
+      case "put" -> Json.object("version", got(client.putAsync(write(request))));
       case "update" -> {
-        UpdateOutcome outcome = got(client.updateAsync(write(request)));
-        if (outcome instanceof UpdateOutcome.Updated updated) {
-          answer.addProperty("version", updated.version());
-        } else {
-          boolean isAbsent = outcome instanceof UpdateOutcome.NoSuchKey;
-          answer.addProperty("outcome", isAbsent ? "no_such_key" : "another_version");
-        }
+        UpdateOutcome update = got(client.updateAsync(write(request)));
+        yield update instanceof UpdateOutcome.Updated updated
+            ? Json.object("version", updated.version())
+            : Json.object("outcome", name(update));
       }
-      case "retrieve" ->
-          got(client.retrieveAsync(bytes(request, "key")))
-              .ifPresentOrElse(
-                  entry -> {
-                    answer.addProperty("value", base64(entry.value()));
-                    answer.addProperty("version", entry.version());
-                    entry.timeLeft().ifPresent(it -> answer.addProperty("ttl_ms", it.toMillis()));
-                  },
-                  () -> answer.addProperty("outcome", "no_such_key"));
-      case "delete" -> {
-        var outcome =
-            got(client.deleteAsync(bytes(request, "key"), number(request, "expected_version")));
-        if (outcome instanceof DeleteOutcome.Deleted deleted) {
-          answer.addProperty("deleted", deleted.existed());
-        } else {
-          answer.addProperty("outcome", "another_version");
+      case "retrieve" -> {
+        Entry entry = got(client.retrieveAsync(bytes(request, "key"))).orElse(null);
+        if (entry == null) {
+          yield Json.object("outcome", "no_such_key");
         }
+        var answer = Json.object("value", base64(entry.value()), "version", entry.version());
+        entry.timeLeft().ifPresent(left -> answer.addProperty("ttl_ms", left.toMillis()));
+        yield answer;
+      }
+      case "delete" -> {
+        OptionalLong expected = number(request, "expected_version");
+        yield got(client.deleteAsync(bytes(request, "key"), expected))
+                instanceof DeleteOutcome.Deleted deleted
+            ? Json.object("deleted", deleted.existed())
+            : Json.object("outcome", "another_version");
       }
       case "scan" -> {
-        boolean keysOnly = request.has("keys_only") && request.get("keys_only").getAsBoolean();
         ByteString prefix = bytes(request, "prefix");
+        boolean keysOnly = request.has("keys_only") && request.get("keys_only").getAsBoolean();
         var entries = (keysOnly ? client.scanKeys(prefix) : client.scan(prefix)).stream().toList();
-        answer.add("keys", array(entries.stream().map(Entry::key).map(Driver::base64)));
-        if (!keysOnly) {
-          answer.add("values", array(entries.stream().map(Entry::value).map(Driver::base64)));
-        }
+        var keys = entries.stream().map(it -> base64(it.key())).toList();
+        yield keysOnly
+            ? Json.object("keys", keys)
+            : Json.object(
+                "keys", keys, "values", entries.stream().map(it -> base64(it.value())).toList());
       }
-      case "watch" -> watch(client, request, answer);
-      case "list" -> answer.add("ids", array(admin(client).list().stream().map(Book::id)));
+      case "watch" -> watch(client, request);
+      default -> call(admin(client), request);
+    };
+  }
+
+  private static JsonObject call(QuireAdmin admin, JsonObject request) {
+    return switch (request.get("call").getAsString()) {
+      case "list" -> Json.object("ids", admin.list().stream().map(Book::id).toList());
       case "restock" -> {
-        JsonElement amount = request.get("amount");
-        answer.addProperty(
+        OptionalLong amount = number(request, "amount");
+        yield Json.object(
             "raised",
             got(
-                admin(client)
-                    .restockAsync(
-                        amount == null ? OptionalInt.empty() : OptionalInt.of(amount.getAsInt()))));
+                admin.restockAsync(
+                    amount.isPresent()
+                        ? OptionalInt.of((int) amount.getAsLong())
+                        : OptionalInt.empty())));
       }
       case "update_price" -> {
         int id = request.get("id").getAsInt();
-        var change = got(admin(client).updatePriceAsync(id, request.get("cents").getAsLong()));
-        answer.addProperty("before", change.map(PriceChange::beforeCents).orElse(null));
-        answer.addProperty("after", change.map(PriceChange::afterCents).orElse(null));
+        var change = got(admin.updatePriceAsync(id, request.get("cents").getAsLong()));
+        yield Json.object(
+            "before", change.map(PriceChange::beforeCents).orElse(null),
+            "after", change.map(PriceChange::afterCents).orElse(null));
       }
       case "log" -> {
-        var entries = admin(client).log().stream().limit(request.get("limit").getAsLong());
-        answer.add("numbers", array(entries.map(LogEntry::number)));
+        var entries = admin.log().stream().limit(request.get("limit").getAsLong());
+        yield Json.object("numbers", entries.map(LogEntry::number).toList());
       }
       case "tail_log" -> {
-        try (var tail = admin(client).tailLog(number(request, "after"))) {
-          JsonArray numbers = new JsonArray();
-          for (int left = request.get("entries").getAsInt(); left > 0; left--) {
+        try (var tail = admin.tailLog(number(request, "after"))) {
+          List<Long> numbers = new ArrayList<>();
+          while (numbers.size() < request.get("entries").getAsInt()) {
             numbers.add(tail.next().number());
           }
-          answer.add("numbers", numbers);
+          yield Json.object("numbers", numbers);
         }
       }
       default -> throw new IllegalArgumentException("there is no call " + request.get("call"));
-    }
+    };
   }
 
-  private static void buy(QuireClient client, JsonObject request, JsonObject answer) {
+  private static JsonObject buy(QuireClient client, JsonObject request) {
     Purchase purchase = Purchase.of(request.get("id").getAsInt());
     if (request.has("quantity")) {
       purchase = purchase.quantity(request.get("quantity").getAsInt());
     }
     if (request.has("key")) {
-      purchase = purchase.key(request.get("key").getAsString());
+      purchase = purchase.key(text(request, "key"));
     }
     BuyOutcome outcome = got(client.buyAsync(purchase));
-    // NoSuchBook is no_such_book.
-    String name = outcome.getClass().getSimpleName().replaceAll("(?<=.)([A-Z])", "_$1");
-    answer.addProperty("outcome", name.toLowerCase(Locale.ROOT));
-    answer.addProperty("key", outcome.key());
-    answer.addProperty("replayed", outcome.replayed());
+    JsonObject answer =
+        Json.object("outcome", name(outcome), "key", outcome.key(), "replayed", outcome.replayed());
     outcome.stockLeft().ifPresent(left -> answer.addProperty("stock_left", left));
     if (outcome instanceof BuyOutcome.Bought) {
       answer.addProperty("number", outcome.number());
     }
+    return answer;
   }
 
-  private void watch(QuireClient client, JsonObject request, JsonObject answer) {
+  private JsonObject watch(QuireClient client, JsonObject request) {
     try (var events = client.watch(bytes(request, "prefix"))) {
       events.next();
-      JsonObject started = new JsonObject();
-      started.addProperty("started", true);
-      reply(request, started);
-      JsonArray kinds = new JsonArray();
-      JsonArray keys = new JsonArray();
-      for (int left = request.get("events").getAsInt(); left > 0; left--) {
+      reply(request, Json.object("started", true));
+      List<String> kinds = new ArrayList<>();
+      List<String> keys = new ArrayList<>();
+      while (kinds.size() < request.get("events").getAsInt()) {
         WatchEvent event = events.next();
-        kinds.add(event.getClass().getSimpleName().toLowerCase(Locale.ROOT));
-        if (event instanceof WatchEvent.Put put) {
-          keys.add(base64(put.key()));
-        } else if (event instanceof WatchEvent.Deleted deleted) {
-          keys.add(base64(deleted.key()));
-        } else if (event instanceof WatchEvent.Expired expired) {
-          keys.add(base64(expired.key()));
-        }
+        kinds.add(name(event));
+        keys.add(base64(event.key()));
       }
-      answer.add("kinds", kinds);
-      answer.add("keys", keys);
+      return Json.object("kinds", kinds, "keys", keys);
     }
+  }
+
+  /** NoSuchBook is no_such_book. */
+  private static String name(Object outcome) {
+    String name = outcome.getClass().getSimpleName();
+    return name.replaceAll("(?<=.)([A-Z])", "_$1").toLowerCase(Locale.ROOT);
+  }
+
+  private static String text(JsonObject request, String name) {
+    return request.get(name).getAsString();
   }
 
   private QuireAdmin admin(QuireClient client) {
@@ -314,28 +307,5 @@ public final class Driver {
 
   private static String base64(ByteString bytes) {
     return Base64.getEncoder().encodeToString(bytes.toByteArray());
-  }
-
-  private static JsonObject json(Book book) {
-    JsonObject json = new JsonObject();
-    json.addProperty("id", book.id());
-    json.addProperty("price_cents", book.priceCents());
-    json.addProperty("stock", book.stock());
-    json.addProperty("title", book.title());
-    json.addProperty("topic", book.topic());
-    return json;
-  }
-
-  private static JsonArray array(Stream<?> items) {
-    JsonArray array = new JsonArray();
-    items.forEach(
-        item -> {
-          if (item instanceof Number number) {
-            array.add(number);
-          } else {
-            array.add((String) item);
-          }
-        });
-    return array;
   }
 }
