@@ -74,12 +74,13 @@ fn message(fields: &[&[u8]]) -> Vec<u8> {
     numbered.flat_map(|(number, field)| [&[number << 3 | 2, field.len() as u8], *field].concat()).collect()
 }
 
-fn call(random: &mut Random, method: &str, request: &[u8], reply: &[u8]) -> Call {
+/// A call by gRPC, and its reply or the number of a refusal without a message.
+pub fn call(random: &mut Random, path: &str, request: &[u8], reply: Result<&[u8], &str>) -> Call {
     let is_gzip = random.one_in(3);
     let mut head = vec![
         field(":method", "POST"),
         field(":scheme", "http"),
-        field(":path", &format!("/RPCGame/{method}")),
+        field(":path", path),
         field("content-type", "application/grpc"),
         field("te", "trailers"),
     ];
@@ -88,16 +89,20 @@ fn call(random: &mut Random, method: &str, request: &[u8], reply: &[u8]) -> Call
         head.push(field("grpc-encoding", "gzip"));
         body = envelope(1, &gzip(request));
     }
-    let fields = vec![field(":status", "200"), field("content-type", "application/grpc"), field("grpc-status", "0")];
-    let answer = Answer { fields, body: envelope(0, reply) };
-    Call { head, body, answer, kind: format!("gRPC {method}") }
+    let fields = vec![
+        field(":status", "200"),
+        field("content-type", "application/grpc"),
+        field("grpc-status", reply.err().unwrap_or("0")),
+    ];
+    let answer = Answer { fields, body: reply.map(|reply| envelope(0, reply)).unwrap_or_default() };
+    Call { head, body, answer, kind: format!("gRPC {path} {}", if reply.is_ok() { "answer" } else { "refusal" }) }
 }
 
-fn begin(link: &mut Link<'_>, random: &mut Random, call: Call) -> u32 {
+pub fn begin(link: &mut Link<'_>, random: &mut Random, call: Call) -> u32 {
     let id = link.open(call);
     head(link, random, id, false);
-    grant(link, id, 1000);
-    grant(link, 0, 1000);
+    grant(link, id, 30_000);
+    grant(link, 0, 30_000);
     while !link.streams[&id].is_ended {
         data(link, random, id);
     }
@@ -112,7 +117,7 @@ fn unary_game(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
         let count = count(random);
         let value = game.value(name.as_bytes(), count).to_string();
         let request = message(&[serial.to_string().as_bytes(), name.as_bytes(), count.to_string().as_bytes()]);
-        calls.push((serial, Some(call(random, "Try", &request, &message(&[value.as_bytes()])))));
+        calls.push((serial, Some(call(random, "/RPCGame/Try", &request, Ok(&message(&[value.as_bytes()]))))));
     }
     let mut ids = vec![0; calls.len()];
     for left in (1..=calls.len()).rev() {
@@ -135,7 +140,7 @@ fn unary_game(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
     }
     link.flush(random, tally);
     let [client, server] = game.sums().map(|sum| format!("{sum:016x}"));
-    let done = call(random, "Done", &[], &message(&[client.as_bytes(), server.as_bytes()]));
+    let done = call(random, "/RPCGame/Done", &[], Ok(&message(&[client.as_bytes(), server.as_bytes()])));
     begin(link, random, done);
     link.flush(random, tally);
 }
@@ -149,7 +154,7 @@ const VALUES: u8 = 0x82;
 const SUMS: u8 = 0x83;
 const ERROR: u8 = 0xff;
 
-fn varint(mut number: u64, out: &mut Vec<u8>) {
+pub fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

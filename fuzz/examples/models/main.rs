@@ -5,6 +5,7 @@
 
 mod calls;
 mod game;
+mod keys;
 mod pipe;
 mod random;
 mod tally;
@@ -20,8 +21,13 @@ use crate::tally::Tally;
 /// Judges one input, and panics at the first reply that is not the model's.
 type Judge = Box<dyn FnMut(&mut Random, &mut Tally)>;
 
-const PROTOCOLS: [(&str, fn() -> Judge); 4] =
-    [("calls", calls::judge), ("tasks", tasks::judge), ("game", game::unary), ("lean", game::lean)];
+const PROTOCOLS: [(&str, fn() -> Judge); 5] = [
+    ("calls", calls::judge),
+    ("tasks", tasks::judge),
+    ("game", game::unary),
+    ("lean", game::lean),
+    ("keys", keys::judge),
+];
 
 fn run(name: &str, judge: fn() -> Judge, count: u64, seed: u64) -> bool {
     let (mut judge, mut tally, began) = (judge(), Tally::default(), Instant::now());
