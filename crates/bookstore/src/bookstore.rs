@@ -17,7 +17,7 @@ use crate::{
     metrics::{Levels, Metrics},
     money::{Cents, WANTED},
     settings::{Reads, Settings},
-    store::{OpenError, Page, Readers},
+    store::{OpenError, Page, SqliteStore, Store},
 };
 
 /// A handle to an open store; clones share it.
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) shelf: Arc<Shelf>,
     ledger: Ledger,
-    pub(crate) readers: Arc<Readers>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Arc<Metrics>,
     tails: Shares,
     streams: Shares,
@@ -52,12 +52,14 @@ impl Bookstore {
     /// Opens `path`, making it with the sample catalogue if it does not exist.
     pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, OpenError> {
         let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
-        let ledger = Ledger::open(path, settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics))?;
-        let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
+        let store = SqliteStore::open(path, settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics))?;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let ledger = Ledger::start(Arc::clone(&store), settings.clone(), Arc::clone(&metrics));
+        let ledger = ledger.map_err(OpenError::Threads)?;
         let limits = &settings.limits;
         let (tails, streams) = (Shares::new(limits.log_tails), Shares::new(limits.search_streams));
         let ending = watch::Sender::new(false);
-        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, readers, metrics, tails, streams, ending }) })
+        Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, store, metrics, tails, streams, ending }) })
     }
 
     /// The catalogue in memory; `None` when reads go to the database.
@@ -69,7 +71,7 @@ impl Bookstore {
     pub async fn lookup(&self, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
         match self.inner.settings.reads {
             Reads::Memory => Ok(self.inner.shelf.load().get(id).cloned()),
-            Reads::Database => self.inner.readers.book(id).await,
+            Reads::Database => self.inner.store.book(id).await,
         }
     }
 
@@ -94,7 +96,7 @@ impl Bookstore {
         let size = self.page_size(size)?;
         let items: Books = match self.inner.settings.reads {
             Reads::Memory => self.inner.shelf.load().after(after).take(size).cloned().collect(),
-            Reads::Database => self.inner.readers.books(after, size).await?,
+            Reads::Database => self.inner.store.books(None, after, size).await?,
         };
         let next = items.last().filter(|_| items.len() == size).map(|book| book.id());
         Ok(Paged { items, next })
@@ -118,7 +120,7 @@ impl Bookstore {
     /// A page of the transaction log; a size of 0 means the largest page there is.
     pub async fn log(&self, page: Page, size: usize) -> Result<Paged<Vec<Entry>, i64>, Fault> {
         let size = self.page_size(size)?;
-        let items = self.inner.readers.log(page, size).await?;
+        let items = self.inner.store.log(page, size).await?;
         let next = items.last().filter(|_| items.len() == size).map(|entry| entry.number);
         Ok(Paged { items, next })
     }

@@ -37,7 +37,7 @@ impl Bookstore {
             Reads::Memory => Ok(self.inner.shelf.load().topic(topic)),
             Reads::Database => {
                 let most = self.message_bytes() / BOOK_BYTES_MIN + 1;
-                self.inner.readers.topic(topic.to_owned(), None, most).await
+                self.inner.store.books(Some(topic.to_owned()), None, most).await
             }
         }
     }
@@ -63,7 +63,7 @@ impl Bookstore {
                 let books = self.inner.shelf.load().topic(topic);
                 catalogue::behind(&books, after).iter().take(size + 1).cloned().collect()
             }
-            Reads::Database => self.inner.readers.topic(topic.to_owned(), after, size + 1).await?,
+            Reads::Database => self.inner.store.books(Some(topic.to_owned()), after, size + 1).await?,
         };
         let (items, more): (Books, _) = if books.len() > size { (books[..size].into(), true) } else { (books, false) };
         let next = items.last().filter(|_| more).map(|book| book.id());

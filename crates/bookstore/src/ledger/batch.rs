@@ -2,65 +2,55 @@
 //!
 //! A [`Batch`] only decides; nothing here begins, commits or publishes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use super::{keys::Keys, trouble::Trouble};
 use crate::{
-    catalogue::{Book, Catalogue},
     domain::{BookId, Entry, EntryKind, IdempotencyKey, PriceChange, Purchase, Receipt, Verdict},
     fault::Fault,
     money::Cents,
-    store::{BookChange, Writer},
+    store::{BookChange, Changes, Facts, Failure},
 };
 
 /// What a transaction is about to write.
-pub(crate) struct Batch<'a> {
-    catalogue: &'a Catalogue,
-    keys: &'a Keys,
+pub(super) struct Batch<'f> {
+    facts: &'f mut dyn Facts,
     time_ms: i64,
-    next_number: i64,
-    drafts: HashMap<BookId, Draft>,
+    /// `None` for a book that does not exist.
+    drafts: BTreeMap<BookId, Option<Draft>>,
     entries: Vec<Entry>,
     new_keys: HashMap<IdempotencyKey, usize>,
+    repeats: bool,
 }
 
 /// A book as it will be after the transaction.
 struct Draft {
-    book: Arc<Book>,
     before: (u32, Cents),
     stock: u32,
     price: Cents,
 }
 
-impl<'a> Batch<'a> {
-    /// `last_number` is the newest entry in the file.
-    pub(crate) fn new(catalogue: &'a Catalogue, keys: &'a Keys, last_number: i64, time_ms: i64) -> Self {
-        Self {
-            catalogue,
-            keys,
-            time_ms,
-            next_number: last_number + 1,
-            drafts: HashMap::new(),
-            entries: Vec::new(),
-            new_keys: HashMap::new(),
-        }
+impl<'f> Batch<'f> {
+    /// Decides on these facts.
+    pub(super) fn new(facts: &'f mut dyn Facts) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        let (drafts, new_keys) = (BTreeMap::new(), HashMap::new());
+        Self { facts, time_ms, drafts, entries: Vec::new(), new_keys, repeats: false }
     }
 
     fn draft(&mut self, id: BookId) -> Option<&mut Draft> {
-        use std::collections::hash_map::Entry::{Occupied, Vacant};
-        match self.drafts.entry(id) {
-            Occupied(found) => Some(found.into_mut()),
-            Vacant(place) => {
-                let book = Arc::clone(self.catalogue.get(id)?);
-                let (stock, price) = (book.stock(), book.price());
-                Some(place.insert(Draft { book, before: (stock, price), stock, price }))
-            }
-        }
+        let facts = &mut *self.facts;
+        let draft = self.drafts.entry(id).or_insert_with(|| {
+            facts.book(id).map(|(stock, price)| Draft { before: (stock, price), stock, price })
+        });
+        draft.as_mut()
     }
 
     fn log(&mut self, book: BookId, kind: EntryKind, before: Option<i64>, after: Option<i64>) -> &mut Entry {
-        let number = self.next_number;
-        self.next_number += 1;
+        let number = self.facts.next_number();
         let entry = Entry { number, time_ms: self.time_ms, kind, book, quantity: None, before, after, key: None };
         self.entries.push(entry);
         let last = self.entries.len() - 1;
@@ -68,17 +58,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Sells all copies or none.
-    pub(crate) fn purchase(
-        &mut self,
-        writer: &mut Writer<'_>,
-        wish: &Purchase,
-    ) -> Result<Result<Receipt, Fault>, Trouble> {
+    pub(super) fn purchase(&mut self, wish: &Purchase) -> Result<Result<Receipt, Fault>, Failure> {
         if let Some(key) = &wish.key {
             let earlier = match self.new_keys.get(key) {
                 Some(place) => Some(self.entries[*place].clone()),
-                None => self.keys.find(writer, key)?,
+                None => self.facts.earlier(key)?,
             };
             if let Some(earlier) = earlier {
+                self.repeats = true;
                 return Ok(replay(&earlier, wish));
             }
         }
@@ -110,7 +97,7 @@ impl<'a> Batch<'a> {
     }
 
     /// `None` when there is no such book.
-    pub(crate) fn set_price(&mut self, id: BookId, price: Cents) -> Option<PriceChange> {
+    pub(super) fn set_price(&mut self, id: BookId, price: Cents) -> Option<PriceChange> {
         let draft = self.draft(id)?;
         let before = draft.price;
         draft.price = price;
@@ -119,7 +106,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Whether the book had fewer copies than `amount`.
-    pub(crate) fn raise_stock(&mut self, id: BookId, amount: u32) -> bool {
+    fn raise_stock(&mut self, id: BookId, amount: u32) -> bool {
         let Some(draft) = self.draft(id).filter(|draft| draft.stock < amount) else { return false };
         let before = draft.stock;
         draft.stock = amount;
@@ -127,64 +114,24 @@ impl<'a> Batch<'a> {
         true
     }
 
-    /// Writes everything in the open transaction: one UPDATE a book, the log many rows to a statement.
-    pub(crate) fn write(&self, writer: &mut Writer<'_>) -> Result<(), Trouble> {
-        for draft in self.drafts.values() {
-            let (stock_before, price_before) = draft.before;
-            if (draft.stock, draft.price) == draft.before {
-                continue;
-            }
-            let change = BookChange {
-                id: draft.book.id(),
-                stock: (stock_before, draft.stock),
-                price_cents: (price_before.get(), draft.price.get()),
-            };
-            if !writer.change_book(&change)? {
-                return Err(Trouble::Stale);
-            }
-        }
-        Ok(writer.append(&self.entries)?)
+    /// Raises those of the wanted books that have fewer copies than `amount`; how many there were, and where to go on if
+    /// there may be more of them.
+    pub(super) fn raise_wanted(&mut self, amount: u32) -> (usize, Option<BookId>) {
+        let (books, after) = self.facts.below();
+        let raised = books.into_iter().filter(|id| self.raise_stock(*id, amount)).count();
+        (raised, after)
     }
 
-    /// Up to `most` ids above `after`, in order.
-    pub(crate) fn books_after(&self, after: Option<BookId>, most: usize) -> impl Iterator<Item = BookId> + use<'a> {
-        self.catalogue.after(after).take(most).map(|book| book.id())
-    }
-
-    /// How many log entries it writes.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// How many new keys it has.
-    pub(crate) fn new_keys(&self) -> usize {
-        self.new_keys.len()
-    }
-
-    /// The committed facts, for memory to take over.
-    pub(crate) fn into_committed(self) -> Committed {
-        let keys = self.new_keys.into_iter().map(|(key, place)| (key, self.entries[place].number)).collect();
-        Committed { last_number: self.next_number - 1, drafts: self.drafts, keys }
-    }
-}
-
-/// What a committed transaction changed.
-pub(crate) struct Committed {
-    pub last_number: i64,
-    drafts: HashMap<BookId, Draft>,
-    pub keys: Vec<(IdempotencyKey, i64)>,
-}
-
-impl Committed {
-    /// Shows readers the new stock and prices.
-    pub(crate) fn publish(&self) {
-        for draft in self.drafts.values() {
-            draft.book.publish(draft.stock, draft.price);
-        }
+    /// What was decided.
+    pub(super) fn into_changes(self) -> Changes {
+        let books = self.drafts.into_iter().filter_map(|(id, draft)| Some((id, draft?)));
+        let changed = books.filter(|(_, draft)| (draft.stock, draft.price) != draft.before);
+        let change = |(id, draft): (_, Draft)| BookChange {
+            id,
+            stock: (draft.before.0, draft.stock),
+            price_cents: (draft.before.1.get(), draft.price.get()),
+        };
+        Changes { books: changed.map(change).collect(), entries: self.entries, repeats: self.repeats }
     }
 }
 

@@ -5,35 +5,24 @@
 
 mod batch;
 mod job;
-mod keys;
-mod mend;
-mod state;
-mod transaction;
-mod trouble;
 mod worker;
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use commit::{Failure, Group};
 use tokio::sync::watch;
 
 use self::{
     job::{Decision, Job},
-    state::{Shared, State},
-    worker::Worker,
+    worker::{Shared, Worker},
 };
 use crate::{
-    catalogue::Shelf,
     domain::{BookId, PriceChange, Purchase, Receipt, Restocked},
     fault::{Fault, Limit, Unavailable},
     metrics::Metrics,
     money::Cents,
     settings::{Commit, Settings},
-    store::{self, OpenError, Role, Writer},
+    store::Store,
 };
 
 /// The handle; closing or dropping it ends the workers after what is queued.
@@ -44,26 +33,13 @@ pub struct Ledger {
 
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").field("path", &self.shared.path).finish_non_exhaustive()
+        f.debug_struct("Ledger").field("store", &self.shared.store).finish_non_exhaustive()
     }
 }
 
 impl Ledger {
-    /// Opens the file, creates it with the sample catalogue if it does not exist, loads the catalogue into `shelf`, and
-    /// starts the workers.
-    pub fn open(path: &Path, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
-        let failed = |reason| OpenError::from_sqlite(path, &reason);
-        let opened = store::open(path, Role::Owner, &settings)?;
-        if opened.created {
-            tracing::info!(path = %path.display(), "created a store with the sample catalogue");
-        }
-        let mut writer = Writer::new(&opened.connection).map_err(failed)?;
-        writer.begin_read().map_err(failed)?;
-        for wrong in writer.inspect().map_err(failed)? {
-            tracing::error!(path = %path.display(), "{wrong}");
-        }
-        let state = State::load(&mut writer, &shelf, &settings).map_err(failed)?;
-        drop(writer);
+    /// Starts the workers.
+    pub(crate) fn start(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) -> io::Result<Self> {
         let (workers, batch) = match settings.commit {
             Commit::Group => (1, settings.batch_max.max(1)),
             Commit::Each => (settings.write_pool.max(1), 1),
@@ -74,19 +50,9 @@ impl Ledger {
             idle: settings.poll_interval,
             ..commit::Limits::default()
         };
-        let shared = Arc::new(Shared {
-            path: path.to_owned(),
-            settings,
-            shelf,
-            last_number: watch::Sender::new(state.last_number),
-            state: Mutex::new(state),
-            turn: Mutex::default(),
-            lost_pages: AtomicBool::new(false),
-            metrics,
-        });
+        let shared = Arc::new(Shared { store, settings, metrics });
         let stores = (0..workers).map(|_| Worker { shared: Arc::clone(&shared) });
-        let group = Group::start("ledger", limits, stores).map_err(OpenError::Threads)?;
-        Ok(Self { shared, group })
+        Ok(Self { group: Group::start("ledger", limits, stores)?, shared })
     }
 
     /// Buys; the answer means that it is on disk.
@@ -130,18 +96,18 @@ impl Ledger {
                 self.shared.metrics.refused(Limit::PurchasesQueued);
                 Fault::Overloaded { retry_after }
             }
-            Failure::Recovering => Fault::Unavailable(Unavailable::Recovering),
+            Failure::Recovering => Fault::Unavailable(self.shared.store.while_failed()),
             Failure::Closing => Fault::Unavailable(Unavailable::Closing),
             Failure::OutcomeUnknown => Fault::OutcomeUnknown,
         }
     }
 
-    /// The number of the newest committed entry, and a way to wait for newer ones.
+    /// The number of the newest committed entry that no earlier one can follow, and a way to wait for newer ones.
     pub fn watch(&self) -> watch::Receiver<i64> {
-        self.shared.last_number.subscribe()
+        self.shared.store.newest()
     }
 
-    /// Whether purchases are taken: false from a failure until the file has been read back.
+    /// Whether purchases are taken: false from a failure until the store has been read back.
     pub fn healthy(&self) -> watch::Receiver<bool> {
         self.group.healthy()
     }
@@ -151,7 +117,7 @@ impl Ledger {
         self.group.queued()
     }
 
-    /// Commits what is queued, empties the WAL into the file and closes it. False when that took longer than
+    /// Commits what is queued and closes the store. False when that took longer than
     /// `timeout`; everything acknowledged is on disk even then. Blocks.
     pub fn close(&self, timeout: Duration) -> bool {
         self.group.close(timeout)

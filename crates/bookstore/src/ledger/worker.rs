@@ -1,50 +1,54 @@
-//! The store behind the group commit: opens the file, runs each batch in a transaction, and restocks slice by slice
-//! between batches. Must not know what a job does to a book; [`super::batch`] does.
+//! Batches of jobs as transactions of a store, and restocks slice by slice between them. Must not know what a job does to
+//! a book; [`super::batch`] does.
 
-use std::{collections::VecDeque, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
 
-use commit::{Opened, Session, Store};
+use commit::Opened;
 
 use super::{
     batch::Batch,
     job::{Answer, Answers, Decision, Job, Request},
-    mend::{self, Checkpoints},
-    state::Shared,
-    transaction::Transactions,
-    trouble::{Broken, Trouble},
 };
 use crate::{
     domain::{BookId, Restocked},
     fault::Fault,
-    store::{self, Role, Writer},
+    metrics::Metrics,
+    settings::Settings,
+    store::{Broken, Failure, Session, Store, Wanted},
 };
 
-/// Books that a slice of a restock reads for each that it may raise.
-const LOOKED_AT_PER_RAISED: usize = 16;
+/// What the workers share.
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) settings: Settings,
+    pub(super) metrics: Arc<Metrics>,
+}
 
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
 }
 
-impl Store for Worker {
+impl commit::Store for Worker {
     type Job = Job;
     type Answer = Answer;
     type Error = Broken;
 
-    fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), Broken> {
+    fn open(&mut self, session: &mut commit::Session<'_, Self>) -> Result<(), Broken> {
         let shared = &*self.shared;
-        let opened = store::open(&shared.path, Role::Ledger, &shared.settings)?;
-        let transactions = Transactions::new(shared, Writer::new(&opened.connection)?);
-        let mut file = OpenFile { transactions, restocks: VecDeque::new(), checkpoints: Checkpoints::new() };
-        session.serve(&mut file)?;
-        mend::empty_log(shared, &mut file.transactions.writer);
-        Ok(())
+        shared.store.write(&mut |open| session.serve(&mut OpenStore { shared, session: open, restocks: VecDeque::new() }))
     }
 
-    fn failed(&mut self, Broken(reason): &Broken, _: u32) {
-        self.shared.metrics.store_failed();
-        let path = self.shared.path.display();
-        tracing::error!(%reason, %path, "the store failed; it takes nothing until it has been read back");
+    fn failed(&mut self, Broken(reason): &Broken, failures: u32) {
+        // A store that stays away is not a new failure each time that it is looked for.
+        if failures == 1 {
+            self.shared.metrics.store_failed();
+        }
+        let store = self.shared.store.name();
+        tracing::error!(%reason, %store, "the store failed; it takes nothing until it has been read back");
     }
 
     fn deadline(job: &Job) -> Option<Instant> {
@@ -55,10 +59,10 @@ impl Store for Worker {
     }
 }
 
-struct OpenFile<'a, 'c> {
-    transactions: Transactions<'a, 'c>,
+struct OpenStore<'a> {
+    shared: &'a Shared,
+    session: &'a mut dyn Session,
     restocks: VecDeque<Restock>,
-    checkpoints: Checkpoints,
 }
 
 /// A restock under way.
@@ -69,12 +73,10 @@ struct Restock {
     raised: u64,
 }
 
-impl Opened<Worker> for OpenFile<'_, '_> {
+impl Opened<Worker> for OpenStore<'_> {
     fn read_back(&mut self) -> Result<(), Broken> {
-        let Transactions { shared, writer, .. } = &mut self.transactions;
-        mend::mend(shared, writer)?;
-        mend::read_back(shared, writer)?;
-        tracing::info!(path = %shared.path.display(), "the store was read back and takes purchases again");
+        self.session.read_back()?;
+        tracing::info!(store = %self.shared.store.name(), "the store was read back and takes purchases again");
         Ok(())
     }
 
@@ -87,14 +89,16 @@ impl Opened<Worker> for OpenFile<'_, '_> {
         if requests.is_empty() {
             return Ok(());
         }
-        let decided: Result<Vec<Option<Answer>>, _> = self
-            .transactions
-            .run(|batch, writer| requests.iter().map(|request| decide(batch, writer, request)).collect());
-        let decisions = match decided {
-            Ok(decisions) => decisions,
-            Err(failure) => return failure.answer(requests, answers, |fault| fault),
-        };
-        self.transactions.shared.metrics.decided(decisions.iter().filter_map(|decision| match decision {
+        let mut decisions = Vec::new();
+        let done = self.session.transact(&wanted(&requests), &mut |facts| {
+            let mut batch = Batch::new(facts);
+            decisions = requests.iter().map(|request| decide(&mut batch, request)).collect::<Result<_, _>>()?;
+            Ok(batch.into_changes())
+        });
+        if let Err(failure) = done {
+            return answer_failure(failure, requests, answers, |fault| fault);
+        }
+        self.shared.metrics.decided(decisions.iter().filter_map(|decision| match decision {
             Some(Ok(Decision::Purchase(receipt))) => Some(receipt),
             _ => None,
         }));
@@ -107,38 +111,29 @@ impl Opened<Worker> for OpenFile<'_, '_> {
     }
 
     fn tend(&mut self, is_idle: bool, answers: &mut Answers) -> Result<bool, Broken> {
-        if is_idle {
-            self.transactions.catch_up_readers()?;
-        }
         self.continue_restock(answers)?;
-        self.checkpoints.make_if_due(self.transactions.shared, &mut self.transactions.writer)?;
+        self.session.tend(is_idle)?;
         Ok(!self.restocks.is_empty())
     }
 }
 
-impl OpenFile<'_, '_> {
+impl OpenStore<'_> {
     /// One slice of the oldest restock.
     fn continue_restock(&mut self, answers: &mut Answers) -> Result<(), Broken> {
         let Some(mut restock) = self.restocks.pop_front() else { return Ok(()) };
-        let slice = self.transactions.shared.settings.restock_slice.max(1);
-        let (amount, after) = (restock.amount, restock.after);
-        let done = self.transactions.run(|batch, _| {
-            let books = batch.books_after(after, slice.saturating_mul(LOOKED_AT_PER_RAISED));
-            let (mut raised, mut last) = (0, None);
-            for id in books {
-                raised += usize::from(batch.raise_stock(id, amount));
-                last = Some(id);
-                if raised == slice {
-                    break;
-                }
-            }
-            Ok((raised, last))
+        let amount = restock.amount;
+        let wanted = Wanted::Below { amount, after: restock.after, most: self.shared.settings.restock_slice.max(1) };
+        let (mut raised, mut after) = (0, None);
+        let done = self.session.transact(&wanted, &mut |facts| {
+            let mut batch = Batch::new(facts);
+            (raised, after) = batch.raise_wanted(amount);
+            Ok(batch.into_changes())
         });
         match done {
-            Ok((raised, last)) => {
+            Ok(()) => {
                 restock.raised += u64::try_from(raised).unwrap_or(u64::MAX);
-                restock.after = last;
-                if last.is_some() {
+                restock.after = after;
+                if after.is_some() {
                     self.restocks.push_front(restock);
                 } else {
                     let done = Restocked { books_raised: restock.raised };
@@ -149,20 +144,57 @@ impl OpenFile<'_, '_> {
             Err(failure) => {
                 let raised = restock.raised;
                 let tell = |fault| if raised > 0 { Fault::Stopped(raised) } else { fault };
-                failure.answer([restock.request], answers, tell)
+                answer_failure(failure, [restock.request], answers, tell)
             }
         }
     }
 }
 
-/// `None` if the caller gave up while the worker waited for the file's write lock.
-fn decide(batch: &mut Batch<'_>, writer: &mut Writer<'_>, request: &Request) -> Result<Option<Answer>, Trouble> {
+/// The facts that these requests are decided on.
+fn wanted(requests: &[Request]) -> Wanted {
+    let (mut books, mut keys) = (BTreeSet::new(), Vec::new());
+    for request in requests {
+        match &request.job {
+            Job::Purchase(purchase) => {
+                books.insert(purchase.book);
+                keys.extend(purchase.key);
+            }
+            Job::SetPrice(book, _) => {
+                books.insert(*book);
+            }
+            Job::Restock(_) => {}
+        }
+    }
+    Wanted::Named { books, keys, entries: requests.len() }
+}
+
+/// `None` if the caller gave up while the worker waited for the store's lock.
+fn decide(batch: &mut Batch<'_>, request: &Request) -> Result<Option<Answer>, Failure> {
     if request.is_abandoned() {
         return Ok(None);
     }
     Ok(match &request.job {
-        Job::Purchase(purchase) => Some(batch.purchase(writer, purchase)?.map(Decision::Purchase)),
+        Job::Purchase(purchase) => Some(batch.purchase(purchase)?.map(Decision::Purchase)),
         Job::SetPrice(book, price) => Some(Ok(Decision::Price(batch.set_price(*book, *price)))),
         Job::Restock(_) => None,
     })
+}
+
+/// Tells callers what is known after a failure; fails if the connection is broken.
+fn answer_failure(
+    failure: Failure,
+    requests: impl IntoIterator<Item = Request>,
+    answers: &mut Answers,
+    tell: impl Fn(Fault) -> Fault,
+) -> Result<(), Broken> {
+    let (fault, broken) = match failure {
+        Failure::Refused(fault) => (fault, Ok(())),
+        Failure::Undone(fault, broken) => (fault, Err(broken)),
+        // A request that is dropped has an unknown outcome.
+        Failure::Unknown(broken) => return Err(broken),
+    };
+    for request in requests {
+        answers.add(request, Err(tell(fault.clone())));
+    }
+    broken
 }

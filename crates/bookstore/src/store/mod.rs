@@ -1,26 +1,15 @@
-//! The bookstore's file: the only part that knows SQL. Must not know why something is written.
+//! Where books and their log are kept: the only part that knows SQL. Must not know why something is written.
 //!
-//! One `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on disk
-//! (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+//! A [`Store`] is one of two: a file of `SQLite` ([`sqlite`]), or a database of `PostgreSQL` that several servers
+//! share ([`postgres`]). The ledger decides on what a [`Session`] shows it, in the same way for both.
 
-mod copy;
-mod inspect;
-mod mend;
-mod open;
-mod read;
-mod reason;
-mod rows;
-mod schema;
-mod write;
+mod code;
+mod interface;
+mod sqlite;
 
-pub(crate) use copy::reader;
-pub use copy::{Contents, CopyError, contents, copy};
-pub(crate) use inspect::NUMBER_MAX;
-pub(crate) use mend::{WAL_PAGES, lost_pages, rewrite_log};
-pub use open::{OpenError, Opened};
-pub(crate) use open::{Role, open};
-pub use read::{Page, Readers};
-pub(crate) use reason::reason;
-pub(crate) use rows::{each_book, insert_books};
-pub use schema::VERSION;
-pub(crate) use write::{BookChange, Writer};
+pub use interface::Page;
+pub(crate) use interface::{
+    BookChange, Broken, Changes, Decide, Facts, Failure, Later, Serve, Session, Store, Wanted,
+};
+pub use sqlite::{Contents, CopyError, OpenError, VERSION, contents, copy};
+pub(crate) use sqlite::{Role, SqliteStore, each_book, insert_books, open, reader, reason};

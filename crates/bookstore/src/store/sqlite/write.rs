@@ -3,18 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Statement, config::DbConfig};
 
 use super::{
+    super::{code::code, interface::BookChange},
     inspect::inspect,
-    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, code, entry, key},
+    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, book_id, entry, key},
 };
 use crate::domain::{BookId, Entry, IdempotencyKey, NewBook};
-
-/// New stock and price of a book, with what the ledger believes they are now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BookChange {
-    pub id: BookId,
-    pub stock: (u32, u32),
-    pub price_cents: (i64, i64),
-}
 
 /// Rows in one INSERT, largest first. A statement a row spends half its time starting and ending statements.
 const ROWS: [usize; 3] = [64, 8, 1];

@@ -1,13 +1,15 @@
-//! How a worker keeps the file durable: checkpoints, and the repair after a failure.
-//! Must not know what is written; see [`store::rewrite_log`] for what a failed fsync loses.
+//! How a connection keeps the file durable: checkpoints, and the repair after a failure.
+//! Must not know what is written; see [`mend`] for what a failed fsync loses.
 
 use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 
 use super::{
+    super::interface::Broken,
+    mend,
+    reason::reason,
     state::{Shared, State},
-    trouble::Broken,
+    write::Writer,
 };
-use crate::store::{self, Writer};
 
 /// When the WAL is copied back into the file.
 pub(super) struct Checkpoints {
@@ -17,7 +19,7 @@ pub(super) struct Checkpoints {
 
 impl Checkpoints {
     pub(super) fn new() -> Self {
-        Self { due_at: store::WAL_PAGES }
+        Self { due_at: mend::WAL_PAGES }
     }
 
     /// Copies the WAL back if it has grown long enough; callers have their answers by then.
@@ -26,16 +28,16 @@ impl Checkpoints {
         if pages < self.due_at || shared.lost_pages.load(Relaxed) {
             return Ok(());
         }
-        self.due_at = store::WAL_PAGES;
+        self.due_at = mend::WAL_PAGES;
         match writer.checkpoint() {
-            Err(error) if store::lost_pages(&error) => {
+            Err(error) if mend::lost_pages(&error) => {
                 shared.lost_pages.store(true, Relaxed);
                 Err(error)
             }
             Err(error) => {
                 // Purchases go on in the WAL, for as long as there is room.
-                self.due_at = pages + store::WAL_PAGES / 4;
-                tracing::warn!(reason = store::reason(&error), "the WAL was not copied back into the file");
+                self.due_at = pages + mend::WAL_PAGES / 4;
+                tracing::warn!(reason = reason(&error), "the WAL was not copied back into the file");
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -50,15 +52,15 @@ pub(super) fn empty_log(shared: &Shared, writer: &mut Writer<'_>) {
         && let Err(error) = writer.empty_log()
     {
         shared.lost_pages.store(true, Relaxed);
-        tracing::warn!(reason = store::reason(&error), "the WAL was not emptied; the next start does it");
+        tracing::warn!(reason = reason(&error), "the WAL was not emptied; the next start does it");
     }
 }
 
 /// After a failure: makes durable what the file shows, and finds out that it can be written.
-pub(super) fn mend(shared: &Shared, writer: &mut Writer<'_>) -> Result<(), Broken> {
+pub(super) fn repair(shared: &Shared, writer: &mut Writer<'_>) -> Result<(), Broken> {
     let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
     writer.begin()?;
-    store::rewrite_log(&shared.path).map_err(|reason| Broken(format!("its WAL cannot be written: {reason}")))?;
+    mend::rewrite_log(&shared.path).map_err(|reason| Broken(format!("its WAL cannot be written: {reason}")))?;
     // Also ends what is left in the WAL of a transaction that failed, so that it cannot come back.
     writer.probe()?;
     writer.commit()?;

@@ -35,7 +35,7 @@ pub(crate) enum Role {
 
 /// An open file.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The connection.
     pub connection: Connection,
     /// Whether this call created the file.

@@ -2,8 +2,9 @@
 
 use rusqlite::{Row, types::Type};
 
+use super::super::code::kind;
 use crate::{
-    domain::{BookId, Entry, EntryKind, IdempotencyKey, NewBook},
+    domain::{BookId, Entry, IdempotencyKey, NewBook},
     money::Cents,
 };
 
@@ -64,12 +65,11 @@ pub(super) fn book(row: &Row<'_>) -> rusqlite::Result<NewBook> {
 
 /// A log entry from the columns of [`ENTRY_COLUMNS`].
 pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    let code: i64 = row.get(2)?;
-    let kind = usize::try_from(code - 1).ok().and_then(|place| EntryKind::ALL.get(place));
+    let code = row.get(2)?;
     Ok(Entry {
         number: row.get(0)?,
         time_ms: row.get(1)?,
-        kind: *kind.ok_or_else(|| out_of_range(2, code))?,
+        kind: kind(code).ok_or_else(|| out_of_range(2, code))?,
         book: book_id(row, 3)?,
         quantity: row.get(4)?,
         before: row.get(5)?,
@@ -82,10 +82,4 @@ pub(super) fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Idemp
     let bytes = row.get_ref(column)?.as_blob_or_null()?.unwrap_or_default();
     IdempotencyKey::from_wire(bytes)
         .map_err(|fault| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(fault)))
-}
-
-/// A kind's code in the `kind` column.
-pub(super) fn code(kind: EntryKind) -> i64 {
-    let place = EntryKind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
-    i64::try_from(place).unwrap_or_default() + 1
 }

@@ -13,9 +13,9 @@ use rusqlite::{
 };
 
 use super::{
+    super::code::code,
     open::{OpenError, Role, check, open},
     reason::reason,
-    rows,
 };
 use crate::{domain::EntryKind, settings::Settings};
 
@@ -127,7 +127,7 @@ pub fn contents(path: &Path) -> Result<Contents, CopyError> {
         return Err(damaged(found));
     }
     let number = |sql: &str| file.query_row(sql, (), |row| row.get::<_, i64>(0)).map_err(sqlite);
-    let purchase = rows::code(EntryKind::Purchase);
+    let purchase = code(EntryKind::Purchase);
     Ok(Contents {
         schema: number("PRAGMA user_version")?,
         books: number("SELECT count(*) FROM book")?,
@@ -147,11 +147,11 @@ fn unchanging(path: &Path) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use super::{contents, copy};
-    use crate::{
-        settings::Settings,
-        store::{Role, open},
+    use super::{
+        super::open::{Role, open},
+        contents, copy,
     };
+    use crate::settings::Settings;
 
     #[test]
     fn a_copy_is_of_the_moment_it_began_however_much_is_written_meanwhile() {

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::Semaphore;
 
 use super::{
+    super::interface::Page,
     open::{Role, open},
     reason::reason,
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
@@ -20,18 +21,9 @@ use crate::{
     settings::Settings,
 };
 
-/// A part of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
-    /// Newest first, older than this number.
-    Before(i64),
-    /// Oldest first, newer than this number.
-    After(i64),
-}
-
 /// A bounded pool of reading connections, used from threads that may block.
 #[derive(Debug)]
-pub struct Readers {
+pub(super) struct Readers {
     path: PathBuf,
     settings: Settings,
     turns: Arc<Semaphore>,
@@ -40,13 +32,13 @@ pub struct Readers {
 
 impl Readers {
     /// Opens nothing yet.
-    pub fn new(path: PathBuf, settings: Settings) -> Self {
+    pub(super) fn new(path: PathBuf, settings: Settings) -> Self {
         let turns = Arc::new(Semaphore::new(settings.read_pool.max(1)));
         Self { path, settings, turns, idle: Mutex::default() }
     }
 
     /// Up to `count` log entries.
-    pub async fn log(self: &Arc<Self>, page: Page, count: usize) -> Result<Vec<Entry>, Fault> {
+    pub(super) async fn log(self: &Arc<Self>, page: Page, count: usize) -> Result<Vec<Entry>, Fault> {
         self.with(move |file| {
             let (number, condition) = match page {
                 Page::Before(number) => (number, "< ?1 ORDER BY number DESC"),
@@ -59,7 +51,7 @@ impl Readers {
     }
 
     /// One book, from the file.
-    pub async fn book(self: &Arc<Self>, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
+    pub(super) async fn book(self: &Arc<Self>, id: BookId) -> Result<Option<Arc<Book>>, Fault> {
         self.with(move |file| {
             let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id = ?1");
             let found = file.prepare_cached(&sql)?.query_row((id.get(),), book).optional()?;
@@ -69,7 +61,7 @@ impl Readers {
     }
 
     /// Up to `count` books of a topic with ids above `after`, from the file.
-    pub async fn topic(self: &Arc<Self>, topic: String, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
+    pub(super) async fn topic(self: &Arc<Self>, topic: String, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
         self.with(move |file| {
             let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE topic = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
             let mut query = file.prepare_cached(&sql)?;
@@ -80,7 +72,7 @@ impl Readers {
     }
 
     /// Up to `count` books with ids above `after`, from the file.
-    pub async fn books(self: &Arc<Self>, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
+    pub(super) async fn books(self: &Arc<Self>, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
         self.with(move |file| {
             let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE id > ?1 ORDER BY id LIMIT ?2");
             let after = after.map_or(0, BookId::get);

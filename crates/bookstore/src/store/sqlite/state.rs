@@ -1,4 +1,5 @@
-//! What the ledger's workers share: what the file holds, as far as this process knows.
+//! What the connections that write share: what the file holds, as far as this process knows. Must not know why anything
+//! is written.
 
 use std::{
     collections::HashSet,
@@ -9,12 +10,11 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::keys::Keys;
+use super::{keys::Keys, write::Writer};
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
     metrics::Metrics,
     settings::Settings,
-    store::Writer,
 };
 
 /// What the file holds. Only the holder of the file's write lock changes it.

@@ -13,10 +13,8 @@ use std::{hash::Hasher, mem};
 
 use siphasher::sip::SipHasher13;
 
-use crate::{
-    domain::{Entry, IdempotencyKey},
-    store::Writer,
-};
+use super::write::Writer;
+use crate::domain::{Entry, IdempotencyKey};
 
 /// A key's hash and the number of its entry. `SQLite` keeps signed integers, so the hash is one.
 type Hashed = (i64, i64);

@@ -1,0 +1,108 @@
+//! The store that a file is: opened, written by the ledger, read by everyone. Must not know what is written.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+};
+
+use tokio::sync::watch;
+
+use super::{
+    super::interface::{Broken, Later, Page, Serve, Store},
+    open::{OpenError, Role, open},
+    read::Readers,
+    state::{Shared, State},
+    transaction::Transactions,
+    write::Writer,
+};
+use crate::{
+    catalogue::{Book, Books, Shelf},
+    domain::{BookId, Entry},
+    fault::Unavailable,
+    metrics::Metrics,
+    settings::Settings,
+};
+
+/// An open file.
+pub(crate) struct SqliteStore {
+    shared: Shared,
+    readers: Arc<Readers>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.shared.path).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file, creates it with the sample catalogue if it does not exist, and loads the catalogue into `shelf`.
+    pub(crate) fn open(
+        path: &Path,
+        settings: Settings,
+        shelf: Arc<Shelf>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, OpenError> {
+        let failed = |reason| OpenError::from_sqlite(path, &reason);
+        let opened = open(path, Role::Owner, &settings)?;
+        if opened.created {
+            tracing::info!(path = %path.display(), "created a store with the sample catalogue");
+        }
+        let mut writer = Writer::new(&opened.connection).map_err(failed)?;
+        writer.begin_read().map_err(failed)?;
+        for wrong in writer.inspect().map_err(failed)? {
+            tracing::error!(path = %path.display(), "{wrong}");
+        }
+        let state = State::load(&mut writer, &shelf, &settings).map_err(failed)?;
+        drop(writer);
+        let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
+        let shared = Shared {
+            path: path.to_owned(),
+            settings,
+            shelf,
+            last_number: watch::Sender::new(state.last_number),
+            state: Mutex::new(state),
+            turn: Mutex::default(),
+            lost_pages: AtomicBool::new(false),
+            metrics,
+        };
+        Ok(Self { shared, readers })
+    }
+}
+
+impl Store for SqliteStore {
+    fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken> {
+        let opened = open(&self.shared.path, Role::Ledger, &self.shared.settings)?;
+        let mut transactions = Transactions::new(&self.shared, Writer::new(&opened.connection)?);
+        serve(&mut transactions)?;
+        transactions.close();
+        Ok(())
+    }
+
+    fn newest(&self) -> watch::Receiver<i64> {
+        self.shared.last_number.subscribe()
+    }
+
+    fn name(&self) -> String {
+        self.shared.path.display().to_string()
+    }
+
+    fn while_failed(&self) -> Unavailable {
+        Unavailable::Recovering
+    }
+
+    fn log(&self, page: Page, count: usize) -> Later<'_, Vec<Entry>> {
+        Box::pin(self.readers.log(page, count))
+    }
+
+    fn book(&self, id: BookId) -> Later<'_, Option<Arc<Book>>> {
+        Box::pin(self.readers.book(id))
+    }
+
+    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> Later<'_, Books> {
+        match topic {
+            Some(topic) => Box::pin(self.readers.topic(topic, after, count)),
+            None => Box::pin(self.readers.books(after, count)),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! One transaction: it catches up with other processes, lets the ledger decide, writes, commits and publishes. Must not
+//! know what is decided, nor who asked.
+
+use std::{
+    collections::BTreeSet,
+    sync::{MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::{
+    super::interface::{Broken, Changes, Decide, Facts, Failure, Session, Wanted},
+    checkpoints::{self, Checkpoints},
+    inspect::NUMBER_MAX,
+    keys::Keys,
+    state::{Shared, State},
+    trouble::{Trouble, before_commit, not_begun},
+    write::Writer,
+};
+use crate::{
+    catalogue::Catalogue,
+    domain::{BookId, Entry, IdempotencyKey},
+    fault::{Fault, Unavailable},
+    money::Cents,
+};
+
+/// Books that are read at once after another process has changed them.
+const FOREIGN_CHUNK: usize = 1 << 16;
+
+/// Books that a slice of a restock reads for each that it may raise.
+const LOOKED_AT_PER_RAISED: usize = 16;
+
+/// A connection that makes transactions.
+pub(super) struct Transactions<'a, 'c> {
+    shared: &'a Shared,
+    writer: Writer<'c>,
+    version_seen: Option<i64>,
+    checkpoints: Checkpoints,
+}
+
+impl Session for Transactions<'_, '_> {
+    fn transact(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
+        self.run(wanted, decide)
+    }
+
+    fn read_back(&mut self) -> Result<(), Broken> {
+        checkpoints::repair(self.shared, &mut self.writer)?;
+        Ok(checkpoints::read_back(self.shared, &mut self.writer)?)
+    }
+
+    fn tend(&mut self, is_idle: bool) -> Result<(), Broken> {
+        if is_idle {
+            self.catch_up_readers()?;
+        }
+        Ok(self.checkpoints.make_if_due(self.shared, &mut self.writer)?)
+    }
+}
+
+impl<'a, 'c> Transactions<'a, 'c> {
+    pub(super) fn new(shared: &'a Shared, writer: Writer<'c>) -> Self {
+        Self { shared, writer, version_seen: None, checkpoints: Checkpoints::new() }
+    }
+
+    /// Before the connection is closed.
+    pub(super) fn close(mut self) {
+        checkpoints::empty_log(self.shared, &mut self.writer);
+    }
+
+    fn state(&self) -> MutexGuard<'a, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
+        // SQLite's own wait for the write lock is not fair: a thread could lose to the others until its timeout.
+        let asked = Instant::now();
+        let mut turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if turn.is_some_and(|gave_up| gave_up > asked) {
+            // Another thread has just waited as long as this one may wait.
+            return Err(Failure::Refused(Fault::Unavailable(Unavailable::Locked)));
+        }
+        let mut reload = false;
+        // The second try is for a file that was changed without a trace in the log.
+        for _ in 0..2 {
+            if let Err(error) = self.writer.begin() {
+                let failure = not_begun(error);
+                if matches!(failure, Failure::Refused(_)) {
+                    *turn = Some(Instant::now());
+                }
+                return Err(failure);
+            }
+            match self.attempt(wanted, decide, reload) {
+                Err(Trouble::Stale) => {
+                    tracing::warn!("books were changed without a log entry; reading them all again");
+                    self.writer.rollback().map_err(before_commit)?;
+                    reload = true;
+                }
+                Err(Trouble::LogFull) => {
+                    self.writer.rollback().map_err(before_commit)?;
+                    let reason = "its log is at the last number there is; start with a new file";
+                    return Err(Failure::Refused(Fault::Failed(reason.to_owned())));
+                }
+                Err(Trouble::Sqlite(error)) => return Err(before_commit(error)),
+                Err(Trouble::Commit(error)) => return Err(Failure::Unknown(error.into())),
+                Err(Trouble::Decided(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
+            }
+        }
+        Err(Failure::Refused(Fault::Failed("the books keep changing behind the log".to_owned())))
+    }
+
+    fn attempt(&mut self, wanted: &Wanted, decide: &mut Decide<'_>, reload: bool) -> Result<(), Trouble> {
+        let shared = self.shared;
+        let mut state = self.state();
+        if reload {
+            *state = State::load(&mut self.writer, &shared.shelf, &shared.settings)?;
+        } else {
+            self.catch_up(&mut state)?;
+        }
+        if state.last_number >= NUMBER_MAX {
+            return Err(Trouble::LogFull);
+        }
+        let catalogue = shared.shelf.load();
+        let (keys, last_number) = (&state.keys, state.last_number);
+        let mut held =
+            Held { catalogue: &catalogue, keys, writer: &mut self.writer, wanted, last_number };
+        let changes = decide(&mut held).map_err(Trouble::Decided)?;
+        let Some(last) = changes.entries.last() else { return Ok(self.writer.rollback()?) };
+        self.write(&changes)?;
+        let new_keys = || changes.entries.iter().filter_map(|entry| Some((entry.key.as_ref()?, entry.number)));
+        let slice = state.keys.write_slice(&mut self.writer, new_keys().count(), last_number)?;
+        let start = Instant::now();
+        self.writer.commit().map_err(Trouble::Commit)?;
+        shared.metrics.committed(changes.entries.len(), start.elapsed());
+        state.keys.slice_committed(&slice);
+        for (key, number) in new_keys() {
+            state.keys.insert(key, number);
+        }
+        state.last_number = last.number;
+        for change in &changes.books {
+            if let Some((book, price)) = catalogue.get(change.id).zip(Cents::new(change.price_cents.1)) {
+                book.publish(change.stock.1, price);
+            }
+        }
+        shared.last_number.send_replace(last.number);
+        Ok(())
+    }
+
+    /// One UPDATE a book, the log many rows to a statement.
+    fn write(&mut self, changes: &Changes) -> Result<(), Trouble> {
+        for change in &changes.books {
+            if !self.writer.change_book(change)? {
+                return Err(Trouble::Stale);
+            }
+        }
+        Ok(self.writer.append(&changes.entries)?)
+    }
+
+    /// Takes over what other processes committed. Inside a transaction; under the write lock it is final.
+    fn catch_up(&mut self, state: &mut State) -> rusqlite::Result<()> {
+        let version = self.writer.data_version()?;
+        if self.version_seen == Some(version) {
+            return Ok(());
+        }
+        let mut touched = BTreeSet::new();
+        let (mut last, keys) = (state.last_number, &mut state.keys);
+        self.writer.each_entry_after(state.last_number, |number, book, key| {
+            touched.insert(book);
+            last = number;
+            if let Some(key) = key {
+                keys.insert(&key, number);
+            }
+        })?;
+        let touched: Vec<BookId> = touched.into_iter().collect();
+        for ids in touched.chunks(FOREIGN_CHUNK) {
+            let books: rusqlite::Result<Vec<_>> = ids.iter().map(|id| Ok((*id, self.writer.book(*id)?))).collect();
+            self.shared.shelf.apply(books?);
+        }
+        if last > state.last_number {
+            self.shared.metrics.foreign_entries(last - state.last_number);
+            state.last_number = last;
+            self.shared.last_number.send_replace(last);
+        }
+        self.version_seen = Some(version);
+        Ok(())
+    }
+
+    /// Shows readers what other processes have committed; for an idle worker.
+    fn catch_up_readers(&mut self) -> rusqlite::Result<()> {
+        if self.version_seen == Some(self.writer.data_version()?) {
+            return Ok(());
+        }
+        self.writer.begin_read()?;
+        let mut state = self.state();
+        let seen = self.catch_up(&mut state);
+        drop(state);
+        self.writer.rollback()?;
+        seen
+    }
+}
+
+/// What the file holds, under its write lock.
+struct Held<'a, 'c> {
+    catalogue: &'a Catalogue,
+    keys: &'a Keys,
+    writer: &'a mut Writer<'c>,
+    wanted: &'a Wanted,
+    last_number: i64,
+}
+
+impl Facts for Held<'_, '_> {
+    fn book(&mut self, id: BookId) -> Option<(u32, Cents)> {
+        self.catalogue.get(id).map(|book| (book.stock(), book.price()))
+    }
+
+    fn earlier(&mut self, key: &IdempotencyKey) -> Result<Option<Entry>, Failure> {
+        self.keys.find(self.writer, key).map_err(before_commit)
+    }
+
+    fn below(&mut self) -> (Vec<BookId>, Option<BookId>) {
+        let Wanted::Below { amount, after, most } = *self.wanted else { return (Vec::new(), None) };
+        let (mut found, mut last) = (Vec::new(), None);
+        // A bound on the books that are looked at as well, so that purchases do not wait for the whole catalogue.
+        for book in self.catalogue.after(after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
+            found.extend((book.stock() < amount).then(|| book.id()));
+            last = Some(book.id());
+            if found.len() == most {
+                break;
+            }
+        }
+        (found, last)
+    }
+
+    fn next_number(&mut self) -> i64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}

@@ -1,0 +1,60 @@
+//! How a transaction on the file can fail. Must not know what it was to do.
+
+use rusqlite::ErrorCode;
+
+use super::{
+    super::interface::{Broken, Failure},
+    open::OpenError,
+    reason::reason,
+};
+use crate::fault::{Fault, Unavailable};
+
+/// Why a transaction did not come to its end.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Before COMMIT.
+    Sqlite(rusqlite::Error),
+    Commit(rusqlite::Error),
+    /// The file was changed without a trace in the log.
+    Stale,
+    /// There are no more numbers.
+    LogFull,
+    /// No decision was reached.
+    Decided(Failure),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<rusqlite::Error> for Broken {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(reason(&error))
+    }
+}
+
+impl From<OpenError> for Broken {
+    fn from(error: OpenError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A transaction could not be begun.
+pub(super) fn not_begun(error: rusqlite::Error) -> Failure {
+    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
+        return Failure::Refused(Fault::Unavailable(Unavailable::Locked));
+    }
+    before_commit(error)
+}
+
+pub(super) fn before_commit(error: rusqlite::Error) -> Failure {
+    let reason = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full",
+        Some(ErrorCode::SystemIoFailure) => "the disk cannot be written",
+        Some(ErrorCode::DatabaseCorrupt) => "the database is damaged",
+        _ => "the database could not be written",
+    };
+    Failure::Undone(Fault::Failed(reason.to_owned()), error.into())
+}
