@@ -42,6 +42,7 @@ test: $(INSTALLED) $(VENV) $(BROWSER) ## run every test: Rust, the benchmarks on
 	$(call need,redis-server,redis-server)
 	$(call need,javac,openjdk-17-jdk-headless)
 	$(call need,mvn,maven)
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
 	JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin tests/run.sh
 
 check: ## formatting and lints

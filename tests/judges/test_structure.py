@@ -212,7 +212,7 @@ BOUNDARIES = [
     ("the bench's clock and recorder know no protocol", r"(?i)\b(?:grpc|http|tcp)", "bench/src/recorder.rs", []),
     ("the bench's clock and recorder know no protocol", r"(?i)\b(?:grpc|http|tcp)", "bench/src/schedule.rs", []),
     ("counting a call takes no locked instruction", r"\bfetch_\w+|\bcompare_exchange", "server/src/transport/counts.rs", []),
-    ("the server binds the listeners", r"\bTcpListener::bind\b", "*/src", ["hosting", "bench", "laboratory", "rpc-testing"]),
+    ("the server binds the listeners", r"\bTcpListener::bind\b", "*/src", ["hosting", "bench", "laboratory", "postgres-testing", "rpc-testing"]),
 ]
 
 

@@ -1,6 +1,7 @@
 //! The store's actions, the same for every transport, console and test. Must not know transports.
 
 use std::{
+    io,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -17,7 +18,7 @@ use crate::{
     metrics::{Levels, Metrics},
     money::{Cents, WANTED},
     settings::{Reads, Settings},
-    store::{OpenError, Page, SqliteStore, Store},
+    store::{DatabaseError, OpenError, Page, PostgresStore, SqliteStore, Store},
 };
 
 /// A handle to an open store; clones share it.
@@ -39,6 +40,20 @@ pub(crate) struct Inner {
     ending: watch::Sender<bool>,
 }
 
+/// Why a store cannot be opened. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// The system starts no thread.
+    #[error("cannot start the ledger's threads: {0}; raise the limit on processes")]
+    Threads(io::Error),
+}
+
 /// A page and where the next one starts.
 #[derive(Clone, Debug)]
 pub struct Paged<T, C> {
@@ -49,13 +64,17 @@ pub struct Paged<T, C> {
 }
 
 impl Bookstore {
-    /// Opens `path`, making it with the sample catalogue if it does not exist.
-    pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, OpenError> {
+    /// Opens the database that the settings name, or else the file at `path`; either is made with the sample catalogue if
+    /// it does not exist. Blocks.
+    pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, StartError> {
         let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
-        let store = SqliteStore::open(path, settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics))?;
-        let store: Arc<dyn Store> = Arc::new(store);
+        let parts = (settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics));
+        let store: Arc<dyn Store> = match &settings.url {
+            Some(url) => Arc::new(PostgresStore::open(url, parts.0, parts.1, parts.2)?),
+            None => Arc::new(SqliteStore::open(path, parts.0, parts.1, parts.2)?),
+        };
         let ledger = Ledger::start(Arc::clone(&store), settings.clone(), Arc::clone(&metrics));
-        let ledger = ledger.map_err(OpenError::Threads)?;
+        let ledger = ledger.map_err(StartError::Threads)?;
         let limits = &settings.limits;
         let (tails, streams) = (Shares::new(limits.log_tails), Shares::new(limits.search_streams));
         let ending = watch::Sender::new(false);
@@ -146,7 +165,22 @@ impl Bookstore {
             books: self.books(),
             log_number: *self.inner.ledger.watch().borrow(),
             healthy: *self.healthy().borrow(),
+            age: self.inner.store.age(),
         }
+    }
+
+    /// What is wrong, for operators; `None` if nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        if *self.healthy().borrow() {
+            return None;
+        }
+        Some(match self.inner.store.age() {
+            None => "the store failed and is being read back; purchases are refused".to_owned(),
+            Some(age) => format!(
+                "no primary of the store's database answers; purchases are refused, and reads are {:.1} s old",
+                age.as_secs_f64()
+            ),
+        })
     }
 
     /// Whether purchases are taken: false from a failure of the store until it has been read back.

@@ -8,14 +8,14 @@ use std::{
 };
 
 use csv::{ByteRecord, ReaderBuilder};
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{ErrorCode, Transaction, TransactionBehavior};
 
 use crate::{
     domain::{BookId, NewBook, STOCK_MAX},
     fault::Fault,
     money::{self, Cents},
     settings::Settings,
-    store::{self, CopyError, OpenError, Role},
+    store::{self, CopyError, DatabaseError, Importer, OpenError, Role},
 };
 
 /// The columns, in this order.
@@ -51,6 +51,9 @@ pub enum ImportError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// The store cannot be written.
     #[error("cannot write the store: {0}; nothing was imported")]
     Store(String),
@@ -77,6 +80,9 @@ pub enum ExportError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] CopyError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// The store cannot be read.
     #[error("cannot read the store: {0}")]
     Store(String),
@@ -88,6 +94,12 @@ pub enum ExportError {
 impl From<rusqlite::Error> for ExportError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Store(store::reason(&error))
+    }
+}
+
+impl From<String> for ExportError {
+    fn from(reason: String) -> Self {
+        Self::Store(reason)
     }
 }
 
@@ -107,23 +119,29 @@ pub struct Options<'a> {
     pub sample: bool,
 }
 
-/// Adds every row of `source` to the store at `path` in one transaction. Servers that have the file open see the
-/// books once it is committed.
+/// Adds every row of `source` to the database of the settings, or else to the store at `path`, in one transaction.
+/// Servers see the books once it is committed.
 pub fn import(
     path: &Path,
     source: impl Read,
     settings: &Settings,
     options: Options<'_>,
 ) -> Result<Imported, ImportError> {
+    if let Some(url) = &settings.url {
+        let mut importer = Importer::begin(url, settings, options.sample)?;
+        let imported = insert_all(&mut importer, source, settings, options)?;
+        importer.commit().map_err(ImportError::Store)?;
+        return Ok(imported);
+    }
     drop(store::open(path, if options.sample { Role::Owner } else { Role::Importer }, settings)?);
     let mut connection = store::open(path, Role::Tool, settings)?.connection;
     let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)?;
-    let imported = insert_all(&transaction, source, settings, options)?;
+    let imported = insert_all(&mut &transaction, source, settings, options)?;
     transaction.commit()?;
     Ok(imported)
 }
 
-/// Writes every book of the store at `path`, in the order of ids, as [`import`] takes them; servers may have it open.
+/// Writes every book of the database of the settings, or else of the store at `path`, in the order of ids, as [`import`] takes them; servers may have it open.
 /// `progress` gets the rows written and all rows. Returns how many there are.
 pub fn export(
     path: &Path,
@@ -131,7 +149,6 @@ pub fn export(
     settings: &Settings,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, ExportError> {
-    let connection = store::reader(path, settings)?;
     let mut writer = csv::Writer::from_writer(into);
     writer.write_record(COLUMNS)?;
     let (mut written, all) = (0, Cell::new(0));
@@ -142,13 +159,42 @@ pub fn export(
         progress(written, all.get());
         Ok(())
     };
-    store::each_book(&connection, |count| all.set(count), write)?;
+    match &settings.url {
+        Some(url) => Importer::begin(url, settings, false)?.each_book(|count| all.set(count), write)?,
+        None => store::each_book(&store::reader(path, settings)?, |count| all.set(count), write)?,
+    }
     writer.flush().map_err(ExportError::Write)?;
     Ok(written)
 }
 
+/// Rows that are added at once.
+const ROWS: usize = 512;
+
+/// Where rows go.
+trait Shelf {
+    /// Adds those books whose id is not taken. Returns which were added.
+    fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError>;
+}
+
+impl Shelf for &Transaction<'_> {
+    fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError> {
+        let add = |book: &NewBook| match store::insert_books(self, [book.clone()]) {
+            Ok(()) => Ok(true),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => Ok(false),
+            Err(error) => Err(error.into()),
+        };
+        books.iter().map(add).collect()
+    }
+}
+
+impl Shelf for Importer {
+    fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError> {
+        Self::add(self, books).map_err(ImportError::Store)
+    }
+}
+
 fn insert_all(
-    file: &Connection,
+    shelf: &mut impl Shelf,
     source: impl Read,
     settings: &Settings,
     mut options: Options<'_>,
@@ -161,41 +207,51 @@ fn insert_all(
         return Err(ImportError::Header(shown.chars().take(100).collect()));
     }
     let (mut row, mut imported) = (ByteRecord::new(), Imported::default());
+    let mut refuse = |imported: &mut Imported, line, (column, reason): Refused| match &mut options.skip_bad {
+        Some(report) => {
+            imported.bad += 1;
+            report(&BadRow { line, column, reason });
+            Ok(())
+        }
+        None => Err(ImportError::Bad(BadRow { line, column, reason })),
+    };
+    let (mut lines, mut books) = (Vec::new(), Vec::new());
     loop {
         let more = reader.read_byte_record(&mut row).map_err(ImportError::Read)?;
         (options.progress)(reader.position().byte());
+        let line = row.position().map_or(0, csv::Position::line);
+        let read = more.then(|| parse(&row, settings.limits.topic_bytes));
+        let bad = match read {
+            Some(Ok(book)) => {
+                lines.push(line);
+                books.push(book);
+                None
+            }
+            Some(Err(bad)) => Some(bad),
+            None => None,
+        };
+        // The rows before a bad one are looked at before it, so that the first bad row is the one that is named.
+        if bad.is_some() || !more || books.len() == ROWS {
+            let added = shelf.add(&books)?;
+            for ((line, book), added) in lines.drain(..).zip(books.drain(..)).zip(added) {
+                if added {
+                    imported.books += 1;
+                } else {
+                    let reason = format!("{} is the id of a book that is there already; it must be a new one", book.id);
+                    refuse(&mut imported, line, ("id", reason))?;
+                }
+            }
+        }
+        if let Some(bad) = bad {
+            refuse(&mut imported, line, bad)?;
+        }
         if !more {
             return Ok(imported);
-        }
-        let line = row.position().map_or(0, csv::Position::line);
-        let added = match parse(&row, settings.limits.topic_bytes) {
-            Ok(book) => add(file, book)?,
-            Err(reason) => Err(reason),
-        };
-        match (added, &mut options.skip_bad) {
-            (Ok(()), _) => imported.books += 1,
-            (Err((column, reason)), Some(report)) => {
-                imported.bad += 1;
-                report(&BadRow { line, column, reason });
-            }
-            (Err((column, reason)), None) => return Err(ImportError::Bad(BadRow { line, column, reason })),
         }
     }
 }
 
 type Refused = (&'static str, String);
-
-/// The inner error is the row's, the outer one the store's.
-fn add(file: &Connection, book: NewBook) -> rusqlite::Result<Result<(), Refused>> {
-    let id = book.id;
-    match store::insert_books(file, [book]) {
-        Ok(()) => Ok(Ok(())),
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-            Ok(Err(("id", format!("{id} is the id of a book that is there already; it must be a new one"))))
-        }
-        Err(error) => Err(error),
-    }
-}
 
 /// Whether a character controls a terminal or the direction of text, so that a title could look like another.
 fn is_unseen(sign: char) -> bool {

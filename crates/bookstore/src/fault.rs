@@ -53,7 +53,9 @@ impl Limit {
 pub enum Unavailable {
     /// Its file failed and is being read back.
     Recovering,
-    /// Another process holds the file's write lock for longer than the store waits.
+    /// No primary of the database answers.
+    Unreachable,
+    /// Another process holds the file's write lock, or a book's, for longer than the store waits.
     Locked,
     /// The server stops.
     Closing,
@@ -63,6 +65,7 @@ impl Unavailable {
     const fn state(self) -> &'static str {
         match self {
             Self::Recovering => "being read back after a failure",
+            Self::Unreachable => "out of reach, because no primary of its database answers",
             Self::Locked => "locked by another program, which may be stuck in a transaction",
             Self::Closing => "closing",
         }
@@ -71,7 +74,7 @@ impl Unavailable {
     /// When another try may succeed; `None` if not with this server.
     const fn retry_after(self) -> Option<Duration> {
         match self {
-            Self::Recovering => Some(Duration::from_millis(500)),
+            Self::Recovering | Self::Unreachable => Some(Duration::from_millis(500)),
             Self::Locked => Some(Duration::from_secs(1)),
             Self::Closing => None,
         }

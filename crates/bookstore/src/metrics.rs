@@ -37,6 +37,8 @@ pub struct Levels {
     pub log_number: i64,
     /// Whether purchases are taken.
     pub healthy: bool,
+    /// How old what readers see may be, if the store is not in this process.
+    pub age: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,5 +146,7 @@ pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {
     page.gauge("books", "Books in the catalogue", levels.books)?;
     page.gauge("log_number", "Number of the newest log entry", levels.log_number)?;
     let healthy = "1 while purchases are taken, 0 while a failed store is read back";
-    page.gauge("store_sound", healthy, levels.healthy)
+    page.gauge("store_sound", healthy, levels.healthy)?;
+    let Some(age) = levels.age else { return Ok(()) };
+    page.seconds("catalogue_age_seconds", "How old what readers see may be; the database did not answer since", age)
 }

@@ -69,8 +69,7 @@ impl Service for BookstoreService {
     }
 
     fn trouble(&self) -> Option<String> {
-        let is_healthy = *self.store.healthy().borrow();
-        (!is_healthy).then(|| "the store failed and is being read back; purchases are refused".to_owned())
+        self.store.trouble()
     }
 
     fn drain(&self) {

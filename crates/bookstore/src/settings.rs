@@ -1,7 +1,7 @@
 //! The settings `ledger.…`, `catalogue.…` and, of `limits.…`, those of the store. Must not know where their values
 //! come from.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use hosting::{Reader, Refused};
 
@@ -26,8 +26,16 @@ pub enum Reads {
 }
 
 /// How the store works. No one but tests sets what has no name in the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
+    /// The database of `PostgreSQL` to use in place of a file. It may hold a password.
+    pub url: Option<String>,
+    /// PEM file of the authorities that vouch for the database's certificate; `None` is the system's.
+    pub database_ca: Option<PathBuf>,
+    /// How long the database may be silent before it counts as out of reach.
+    pub database_timeout: Duration,
+    /// How often the database is asked for what other servers wrote, if it has announced nothing.
+    pub follow_interval: Duration,
     /// When the ledger commits.
     pub commit: Commit,
     /// Where reads are answered from.
@@ -77,6 +85,10 @@ const MESSAGE_BYTES_DEFAULT: usize = 4 << 20;
 impl hosting::Settings for Settings {
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused> {
         Ok(Self {
+            url: from.secret("ledger.url")?,
+            database_ca: from.path("ledger.ca")?,
+            database_timeout: from.seconds("ledger.timeout_seconds", Duration::from_secs(5))?,
+            follow_interval: Duration::from_millis(50),
             commit: from.choice("ledger.commit", &[("group", Commit::Group), ("each", Commit::Each)])?,
             reads: from.choice("catalogue.reads", &[("memory", Reads::Memory), ("database", Reads::Database)])?,
             batch_max: from.whole("ledger.batch_max", 1024, 1..=1 << 16)?,
@@ -97,6 +109,12 @@ impl hosting::Settings for Settings {
                 log_tails: from.whole("limits.log_tails", 16, 1..=1 << 16)?,
             },
         })
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").field("commit", &self.commit).field("reads", &self.reads).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Metrics that are read when the page is asked for, and the counter of refusals that all services share. Must not
 //! know any service.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use prometheus_client::{
     collector::Collector,
@@ -42,6 +42,12 @@ impl Page<'_> {
     /// A number that goes up and down. A number above `i64::MAX` is shown as that.
     pub fn gauge(&mut self, name: &str, help: &str, level: impl TryInto<i64>) -> fmt::Result {
         let gauge = ConstGauge::new(level.try_into().unwrap_or(i64::MAX));
+        gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
+    }
+
+    /// A time that rises and falls.
+    pub fn seconds(&mut self, name: &str, help: &str, time: Duration) -> fmt::Result {
+        let gauge = ConstGauge::new(time.as_secs_f64());
         gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 

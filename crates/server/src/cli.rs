@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Makes a new data folder of the file that backup wrote
     Restore(RestoreArgs),
+    /// Copies a store from its file into a database that several servers can share
+    Migrate(MigrateArgs),
     /// Makes a token for a client, and its line for the file server.tokens
     Token(TokenArgs),
     /// Makes up data of any size
@@ -98,6 +100,18 @@ impl ServeArgs {
         ];
         flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?))).collect()
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// The store to copy, as sqlite:quire-data/bookstore.db; no server may have it open
+    #[arg(long, value_name = "sqlite:PATH")]
+    pub from: String,
+    /// The database to copy it into, with no books in it; better in the variable if the URL holds a password
+    #[arg(long, value_name = "postgres://USER@HOST/DATABASE", env = "QUIRE_LEDGER_URL", hide_env_values = true)]
+    pub to: String,
 }
 
 #[derive(Debug, Args)]

@@ -9,12 +9,15 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
-use bookstore::{BookstoreService, exchange};
+use anyhow::{Context, ensure};
+use bookstore::{
+    BookstoreService, exchange,
+    store::{self, Migrated},
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    cli::{ExportArgs, Generate, ImportArgs},
+    cli::{ExportArgs, Generate, ImportArgs, MigrateArgs},
     config::Config,
 };
 
@@ -86,6 +89,23 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     shown.end();
     if let Some(file) = file {
         writeln!(io::stdout(), "{exported} books exported to {}", file.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `quire migrate`.
+pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
+    let settings = Config::of_tool(&args.config)?.settings_of::<BookstoreService>();
+    let path = args.from.strip_prefix("sqlite:").map(Path::new);
+    let path = path.with_context(|| format!("--from is '{}'; it must be sqlite:PATH", args.from))?;
+    ensure!(args.to.starts_with("postgres"), "--to must be postgres://USER@HOST/DATABASE");
+    let shown = Progress::default();
+    shown.begin("copying");
+    let done = store::migrate(path, &args.to, &settings, &mut |done, all| shown.at(done, all));
+    shown.end();
+    match done? {
+        Migrated::Copied(sums) => writeln!(io::stdout(), "copied {sums}; set ledger.url to sell from there")?,
+        Migrated::There(sums) => writeln!(io::stdout(), "the database holds all of it already: {sums}")?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         cli::Command::Game(args) => Ok(game::command(&args)),
         cli::Command::Import(args) => data::import(&args),
         cli::Command::Export(args) => data::export(&args),
+        cli::Command::Migrate(args) => data::migrate(&args),
         cli::Command::Backup(args) => backup::backup(&args),
         cli::Command::Restore(args) => backup::restore(&args),
         cli::Command::Token(args) => token::command(&args),

@@ -43,9 +43,10 @@ impl<'f> Batch<'f> {
 
     fn draft(&mut self, id: BookId) -> Option<&mut Draft> {
         let facts = &mut *self.facts;
-        let draft = self.drafts.entry(id).or_insert_with(|| {
-            facts.book(id).map(|(stock, price)| Draft { before: (stock, price), stock, price })
-        });
+        let draft = self
+            .drafts
+            .entry(id)
+            .or_insert_with(|| facts.book(id).map(|(stock, price)| Draft { before: (stock, price), stock, price }));
         draft.as_mut()
     }
 

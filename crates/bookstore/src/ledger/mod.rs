@@ -51,7 +51,7 @@ impl Ledger {
             ..commit::Limits::default()
         };
         let shared = Arc::new(Shared { store, settings, metrics });
-        let stores = (0..workers).map(|_| Worker { shared: Arc::clone(&shared) });
+        let stores = (0..workers).map(|_| Worker::new(Arc::clone(&shared)));
         Ok(Self { group: Group::start("ledger", limits, stores)?, shared })
     }
 

@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use commit::Opened;
@@ -18,8 +18,11 @@ use crate::{
     fault::Fault,
     metrics::Metrics,
     settings::Settings,
-    store::{Broken, Failure, Session, Store, Wanted},
+    store::{Attempt, Broken, Failure, Session, Store, Wanted},
 };
+
+/// How long the callers of a batch wait until it is known whether it was committed.
+const SETTLE: Duration = Duration::from_secs(15);
 
 /// What the workers share.
 pub(super) struct Shared {
@@ -29,7 +32,22 @@ pub(super) struct Shared {
 }
 
 pub(super) struct Worker {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
+    /// The batch whose COMMIT failed.
+    unsettled: Option<Unsettled>,
+}
+
+/// A batch of which no one knows yet whether it was committed.
+struct Unsettled {
+    attempt: Attempt,
+    since: Instant,
+    decided: Vec<(Request, Option<Answer>)>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, unsettled: None }
+    }
 }
 
 impl commit::Store for Worker {
@@ -38,11 +56,16 @@ impl commit::Store for Worker {
     type Error = Broken;
 
     fn open(&mut self, session: &mut commit::Session<'_, Self>) -> Result<(), Broken> {
-        let shared = &*self.shared;
-        shared.store.write(&mut |open| session.serve(&mut OpenStore { shared, session: open, restocks: VecDeque::new() }))
+        let (shared, unsettled) = (&*self.shared, &mut self.unsettled);
+        shared.store.write(&mut |open| {
+            let (restocks, settled) = (VecDeque::new(), Vec::new());
+            session.serve(&mut OpenStore { shared, session: open, restocks, unsettled, settled })
+        })
     }
 
     fn failed(&mut self, Broken(reason): &Broken, failures: u32) {
+        // Their callers learn that no one knows.
+        drop(self.unsettled.take_if(|unsettled| unsettled.since.elapsed() > SETTLE));
         // A store that stays away is not a new failure each time that it is looked for.
         if failures == 1 {
             self.shared.metrics.store_failed();
@@ -63,6 +86,9 @@ struct OpenStore<'a> {
     shared: &'a Shared,
     session: &'a mut dyn Session,
     restocks: VecDeque<Restock>,
+    unsettled: &'a mut Option<Unsettled>,
+    /// Answers that are known and not sent yet.
+    settled: Vec<(Request, Answer)>,
 }
 
 /// A restock under way.
@@ -76,6 +102,7 @@ struct Restock {
 impl Opened<Worker> for OpenStore<'_> {
     fn read_back(&mut self) -> Result<(), Broken> {
         self.session.read_back()?;
+        self.settle()?;
         tracing::info!(store = %self.shared.store.name(), "the store was read back and takes purchases again");
         Ok(())
     }
@@ -95,22 +122,29 @@ impl Opened<Worker> for OpenStore<'_> {
             decisions = requests.iter().map(|request| decide(&mut batch, request)).collect::<Result<_, _>>()?;
             Ok(batch.into_changes())
         });
-        if let Err(failure) = done {
-            return answer_failure(failure, requests, answers, |fault| fault);
-        }
-        self.shared.metrics.decided(decisions.iter().filter_map(|decision| match decision {
-            Some(Ok(Decision::Purchase(receipt))) => Some(receipt),
-            _ => None,
-        }));
-        for (request, decision) in requests.into_iter().zip(decisions) {
-            if let Some(decision) = decision {
-                answers.add(request, decision);
+        match done {
+            Ok(()) => {
+                self.count(decisions.iter().flatten());
+                for (request, decision) in requests.into_iter().zip(decisions) {
+                    if let Some(decision) = decision {
+                        answers.add(request, decision);
+                    }
+                }
+                Ok(())
             }
+            Err(Failure::Unknown(broken, Some(attempt))) => {
+                let decided = requests.into_iter().zip(decisions).collect();
+                *self.unsettled = Some(Unsettled { attempt, since: Instant::now(), decided });
+                Err(broken)
+            }
+            Err(failure) => answer_failure(failure, requests, answers, |fault| fault),
         }
-        Ok(())
     }
 
     fn tend(&mut self, is_idle: bool, answers: &mut Answers) -> Result<bool, Broken> {
+        for (request, answer) in self.settled.drain(..) {
+            answers.add(request, answer);
+        }
         self.continue_restock(answers)?;
         self.session.tend(is_idle)?;
         Ok(!self.restocks.is_empty())
@@ -118,6 +152,30 @@ impl Opened<Worker> for OpenStore<'_> {
 }
 
 impl OpenStore<'_> {
+    fn count<'d>(&self, decisions: impl Iterator<Item = &'d Answer>) {
+        self.shared.metrics.decided(decisions.filter_map(|decision| match decision {
+            Ok(Decision::Purchase(receipt)) => Some(receipt),
+            _ => None,
+        }));
+    }
+
+    /// Finds out what became of the batch whose COMMIT failed.
+    fn settle(&mut self) -> Result<(), Broken> {
+        let Some(Unsettled { attempt, .. }) = self.unsettled else { return Ok(()) };
+        let is_done = self.session.settle(attempt)?;
+        let Some(Unsettled { decided, .. }) = self.unsettled.take() else { return Ok(()) };
+        tracing::info!(is_done, requests = decided.len(), "a commit that had failed was settled");
+        if is_done {
+            self.count(decided.iter().filter_map(|(_, decision)| decision.as_ref()));
+        }
+        let undone = || Err(Fault::Unavailable(self.shared.store.while_failed()));
+        let answers = decided
+            .into_iter()
+            .filter_map(|(request, decision)| Some((request, if is_done { decision? } else { undone() })));
+        self.settled = answers.collect();
+        Ok(())
+    }
+
     /// One slice of the oldest restock.
     fn continue_restock(&mut self, answers: &mut Answers) -> Result<(), Broken> {
         let Some(mut restock) = self.restocks.pop_front() else { return Ok(()) };
@@ -191,7 +249,7 @@ fn answer_failure(
         Failure::Refused(fault) => (fault, Ok(())),
         Failure::Undone(fault, broken) => (fault, Err(broken)),
         // A request that is dropped has an unknown outcome.
-        Failure::Unknown(broken) => return Err(broken),
+        Failure::Unknown(broken, _) => return Err(broken),
     };
     for request in requests {
         answers.add(request, Err(tell(fault.clone())));

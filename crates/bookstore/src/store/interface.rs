@@ -69,6 +69,9 @@ pub(crate) trait Session {
     /// After a failure: makes sure that the store can be written, and finds out what it holds.
     fn read_back(&mut self) -> Result<(), Broken>;
 
+    /// Whether a transaction whose COMMIT failed in an earlier session was done. Afterwards that no longer changes.
+    fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken>;
+
     /// What the store does beside transactions; called after each batch, and when none came for a while.
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken>;
 }
@@ -133,6 +136,13 @@ pub(crate) enum Failure {
     Refused(Fault),
     /// Nothing was done, and the connection is given up, which also rolls back.
     Undone(Fault, Broken),
-    /// COMMIT failed: no one knows whether it was done.
-    Unknown(Broken),
+    /// COMMIT failed: no one knows whether it was done, until it is settled if it can be.
+    Unknown(Broken, Option<Attempt>),
+}
+
+/// A transaction of a session, by which another session finds out what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    pub session: i64,
+    pub batch: i64,
 }

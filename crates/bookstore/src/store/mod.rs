@@ -5,11 +5,16 @@
 
 mod code;
 mod interface;
+mod migrate;
+mod postgres;
 mod sqlite;
+mod sums;
 
 pub use interface::Page;
-pub(crate) use interface::{
-    BookChange, Broken, Changes, Decide, Facts, Failure, Later, Serve, Session, Store, Wanted,
-};
+pub(crate) use interface::{Attempt, BookChange, Broken, Changes, Facts, Failure, Session, Store, Wanted};
+pub use migrate::{MigrateError, Migrated, migrate};
+pub use postgres::{DatabaseError, SchemaError, TargetError};
+pub(crate) use postgres::{Importer, PostgresStore};
 pub use sqlite::{Contents, CopyError, OpenError, VERSION, contents, copy};
 pub(crate) use sqlite::{Role, SqliteStore, each_book, insert_books, open, reader, reason};
+pub use sums::Sums;

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use bookstore::{Bookstore, Fault, Settings, Verdict, domain::EntryKind, fault::Unavailable, metrics::Metrics};
+use bookstore::{Bookstore, Fault, Settings, Verdict, domain::EntryKind, fault::Unavailable};
 use rusqlite::Connection;
 
-use super::{Shop, close, id, key};
+use super::{Kind, Shop, both, close, id, key};
+
+both!(readers_see_what_another_program_changed_adds_renames_and_removes);
 
 /// Far above the 50 ms promised, because a test machine may be busy; the wait itself is reported.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,27 +26,25 @@ fn book(shop: &Shop, store: &Bookstore, number: i32) -> Option<(String, u32, i64
     Some((found.title().to_owned(), found.stock(), found.price().get()))
 }
 
-#[test]
-fn readers_see_what_another_program_changed_adds_renames_and_removes() {
-    let shop = Shop::new();
+fn readers_see_what_another_program_changed_adds_renames_and_removes(kind: Kind) {
+    let shop = Shop::of(kind);
     let store = shop.open(&Settings::default());
-    let shell = Connection::open(shop.path()).unwrap();
-    shell.execute("UPDATE book SET stock = 5, price_cents = 777 WHERE id = 12365", ()).unwrap();
+    shop.other_program("UPDATE book SET stock = 5, price_cents = 777 WHERE id = 12365");
     seen(&shop, &store, "a change", |store| {
         book(&shop, store, 12365) == Some(("Surviving College".to_owned(), 5, 777))
     });
-    shell.execute("INSERT INTO book VALUES (1, 'New', 'college life', 3, 100)", ()).unwrap();
+    shop.other_program("INSERT INTO book VALUES (1, 'New', 'college life', 3, 100)");
     seen(&shop, &store, "a new book", |store| book(&shop, store, 1).is_some());
-    shell.execute("UPDATE book SET title = 'Newer', topic = 'other' WHERE id = 1", ()).unwrap();
+    shop.other_program("UPDATE book SET title = 'Newer', topic = 'other' WHERE id = 1");
     seen(&shop, &store, "a new title", |store| book(&shop, store, 1).is_some_and(|book| book.0 == "Newer"));
     let moved = shop.runtime.block_on(store.search("other")).unwrap();
     assert_eq!(moved.iter().map(|book| book.id()).collect::<Vec<_>>(), [id(1)]);
-    shell.execute("DELETE FROM book WHERE id = 12498", ()).unwrap();
+    shop.other_program("DELETE FROM book WHERE id = 12498");
     seen(&shop, &store, "a removal", |store| book(&shop, store, 12498).is_none());
     let college = shop.runtime.block_on(store.search("college life")).unwrap();
     assert_eq!(college.iter().map(|book| book.id()).collect::<Vec<_>>(), [id(12365)]);
     let mut kinds: Vec<EntryKind> = shop.log(&store).iter().skip(4).map(|entry| entry.kind).collect();
-    // One statement changed stock and price; SQLite runs its triggers in no order it promises.
+    // One statement changed stock and price, and SQLite runs triggers in no order it promises.
     kinds[..2].sort_unstable_by_key(|kind| kind.name());
     let wanted = [EntryKind::Adjusted, EntryKind::Price, EntryKind::Added, EntryKind::Edited, EntryKind::Removed];
     assert_eq!(kinds, wanted, "the file logs what other programs do");
@@ -106,7 +106,7 @@ fn the_log_ends_before_its_numbers_wrap() {
     let fault = buy().unwrap_err();
     assert!(fault.to_string().contains("its log is at the last number there is"), "{fault}");
     close(&store);
-    let refused = Bookstore::open(&shop.path(), Settings::default(), Metrics::default()).expect_err("no room");
+    let refused = shop.try_open(&Settings::default()).expect_err("no room");
     assert!(refused.to_string().contains(&format!("an entry with the number {}", i64::MAX)), "{refused}");
     shell.execute("DELETE FROM entry WHERE number = ?1", (i64::MAX,)).unwrap();
     let store = shop.open(&Settings::default());

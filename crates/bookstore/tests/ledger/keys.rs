@@ -3,15 +3,21 @@
 use bookstore::{Bookstore, Fault, Receipt, Settings, Verdict};
 use rusqlite::Connection;
 
-use super::{Shop, close, id, key};
+use super::{Kind, Shop, both, close, id, key};
+
+both!(
+    every_key_is_found_after_restarts_wherever_it_is,
+    a_refusal_is_repeated_even_when_there_is_stock_again,
+    a_key_with_another_request_is_refused_and_named,
+    a_key_used_with_one_server_is_known_to_the_other,
+);
 
 fn buy(shop: &Shop, store: &Bookstore, book: i32, quantity: i32, name: &str) -> Result<Receipt, Fault> {
     shop.runtime.block_on(store.buy(id(book), quantity, Some(key(name)), None))
 }
 
-#[test]
-fn every_key_is_found_while_it_moves_from_memory_to_the_index_and_after_restarts() {
-    let shop = Shop::new();
+fn every_key_is_found_after_restarts_wherever_it_is(kind: Kind) {
+    let shop = Shop::of(kind);
     shop.import("7,Title,topic,100000,1.00\n");
     // Moves begin after a hundred keys, so that all stages are passed many times.
     let settings = Settings { keys_in_memory: 100, ..Settings::default() };
@@ -72,9 +78,8 @@ fn a_move_that_restarts_interrupt_goes_on_where_it_was() {
     close(&store);
 }
 
-#[test]
-fn a_refusal_is_repeated_even_when_there_is_stock_again() {
-    let shop = Shop::new();
+fn a_refusal_is_repeated_even_when_there_is_stock_again(kind: Kind) {
+    let shop = Shop::of(kind);
     shop.import("7,Title,topic,1,1.00\n");
     let store = shop.open(&Settings::default());
     assert_eq!(buy(&shop, &store, 7, 2, "too many").unwrap().verdict, Verdict::TooFew);
@@ -97,9 +102,8 @@ fn a_refusal_is_repeated_even_when_there_is_stock_again() {
     close(&store);
 }
 
-#[test]
-fn a_key_with_another_request_is_refused_and_named() {
-    let shop = Shop::new();
+fn a_key_with_another_request_is_refused_and_named(kind: Kind) {
+    let shop = Shop::of(kind);
     let store = shop.open(&Settings::default());
     let bought = buy(&shop, &store, 53477, 1, "mine").unwrap();
     for (book, quantity) in [(53477, 2), (53573, 1)] {
@@ -113,9 +117,8 @@ fn a_key_with_another_request_is_refused_and_named() {
     close(&store);
 }
 
-#[test]
-fn a_key_used_with_one_server_is_known_to_the_other() {
-    let shop = Shop::new();
+fn a_key_used_with_one_server_is_known_to_the_other(kind: Kind) {
+    let shop = Shop::of(kind);
     let (one, other) = (shop.open(&Settings::default()), shop.open(&Settings::default()));
     let first = buy(&shop, &one, 53477, 1, "shared").unwrap();
     let again = buy(&shop, &other, 53477, 1, "shared").unwrap();

@@ -1,11 +1,17 @@
 //! What the ledger promises, put to it through its public face: never oversold, exactly once, nothing hidden
 //! from other processes' eyes.
 
+mod crashes;
+mod database;
 mod foreign;
 mod keys;
+mod migrate;
 mod model;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use bookstore::{
     Bookstore, IdempotencyKey, Settings,
@@ -16,17 +22,48 @@ use bookstore::{
 };
 use tokio::runtime::Runtime;
 
-/// A store in a fresh folder on the disk that holds the build.
+/// What keeps a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A file of `SQLite`.
+    File,
+    /// A database of `PostgreSQL`.
+    Database,
+}
+
+/// Makes a test of each of these functions for both kinds of store.
+macro_rules! both {
+    ($($behaviour:ident),+ $(,)?) => {
+        mod file {
+            $(#[test] fn $behaviour() { super::$behaviour($crate::Kind::File); })+
+        }
+        mod database {
+            $(#[test] fn $behaviour() { super::$behaviour($crate::Kind::Database); })+
+        }
+    };
+}
+use both;
+
+/// A store in a fresh folder on the disk that holds the build, or in a fresh database.
 struct Shop {
     folder: tempfile::TempDir,
+    url: Option<String>,
     runtime: Runtime,
 }
 
 impl Shop {
     fn new() -> Self {
+        Self::of(Kind::File)
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self::at((kind == Kind::Database).then(|| postgres_testing::shared().database()))
+    }
+
+    fn at(url: Option<String>) -> Self {
         let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a folder");
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        Self { folder, runtime: runtime.expect("a runtime") }
+        Self { folder, url, runtime: runtime.expect("a runtime") }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -34,18 +71,41 @@ impl Shop {
     }
 
     fn open(&self, settings: &Settings) -> Bookstore {
-        Bookstore::open(&self.path(), settings.clone(), Metrics::default()).expect("a store")
+        self.try_open(settings).expect("a store")
+    }
+
+    fn try_open(&self, settings: &Settings) -> Result<Bookstore, bookstore::bookstore::StartError> {
+        let settings = Settings { url: self.url.clone(), ..settings.clone() };
+        Bookstore::open(&self.path(), settings, Metrics::default())
+    }
+
+    /// Runs SQL as another program would.
+    fn other_program(&self, sql: &str) {
+        match &self.url {
+            None => rusqlite::Connection::open(self.path()).and_then(|file| file.execute_batch(sql)).expect("SQL"),
+            Some(url) => {
+                let done = postgres_testing::shared().psql(postgres_testing::database_of(url), sql);
+                assert!(done.status.success(), "{done:?}");
+            }
+        }
     }
 
     /// Adds books by CSV lines without a header.
     fn import(&self, rows: &str) {
         let csv = format!("id,title,topic,stock,price\n{rows}");
         let options = exchange::Options { progress: &mut |_| {}, skip_bad: None, sample: true };
-        exchange::import(&self.path(), csv.as_bytes(), &Settings::default(), options).expect("an import");
+        let settings = Settings { url: self.url.clone(), ..Settings::default() };
+        exchange::import(&self.path(), csv.as_bytes(), &settings, options).expect("an import");
     }
 
-    /// The whole log, oldest first.
+    /// The whole log, oldest first, as soon as it is final.
     fn log(&self, store: &Bookstore) -> Vec<Entry> {
+        let newest = self.runtime.block_on(store.log(Page::Before(i64::MAX), 1)).expect("a page").items;
+        let begun = Instant::now();
+        while newest.first().is_some_and(|entry| entry.number > store.levels().log_number) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the log is not final");
+            self.runtime.block_on(tokio::task::yield_now());
+        }
         let (mut entries, mut after) = (Vec::new(), 0);
         loop {
             let page = self.runtime.block_on(store.log(Page::After(after), 0)).expect("a page");

@@ -10,7 +10,7 @@ use bookstore::{
 use proptest::prelude::*;
 use tokio::task::JoinSet;
 
-use super::{Shop, close, id, key};
+use super::{Kind, Shop, close, id, key};
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -52,10 +52,13 @@ async fn perform(store: Bookstore, action: Action) -> (Action, Answer) {
 }
 
 /// Replays the log and checks each entry against the state before it.
-fn replay(log: &[Entry]) -> (BTreeMap<i32, i64>, BTreeMap<i32, i64>) {
+fn replay(kind: Kind, log: &[Entry]) -> (BTreeMap<i32, i64>, BTreeMap<i32, i64>) {
     let (mut stock, mut price) = (BTreeMap::new(), BTreeMap::new());
+    assert!(log.is_sorted_by(|one, next| one.number < next.number), "numbers rise");
     for (place, entry) in log.iter().enumerate() {
-        assert_eq!(entry.number, i64::try_from(place).unwrap() + 1, "numbers have no gaps");
+        if kind == Kind::File {
+            assert_eq!(entry.number, i64::try_from(place).unwrap() + 1, "numbers have no gaps");
+        }
         let book = entry.book.get();
         let known = stock.get(&book).copied();
         match entry.kind {
@@ -85,6 +88,7 @@ fn replay(log: &[Entry]) -> (BTreeMap<i32, i64>, BTreeMap<i32, i64>) {
 
 fn check_receipts(log: &[Entry], answers: &[(Action, Answer)]) {
     let mut first: HashMap<u8, Receipt> = HashMap::new();
+    let numbered: HashMap<i64, &Entry> = log.iter().map(|entry| (entry.number, entry)).collect();
     for (action, answer) in answers {
         let (Action::Buy { book, quantity, key }, Answer::Receipt(receipt)) = (action, answer) else { continue };
         let receipt = match receipt {
@@ -98,7 +102,7 @@ fn check_receipts(log: &[Entry], answers: &[(Action, Answer)]) {
             assert!(key.is_none() && receipt.verdict != Verdict::Bought);
             continue;
         };
-        let entry = &log[usize::try_from(number).unwrap() - 1];
+        let entry = numbered[&number];
         assert_eq!((entry.book, entry.quantity), (id(*book), Some(u32::try_from(*quantity).unwrap())));
         assert_eq!(entry.receipt(), Receipt { replayed: true, ..*receipt });
         if let Some(key) = key {
@@ -113,8 +117,8 @@ fn check_receipts(log: &[Entry], answers: &[(Action, Answer)]) {
     assert_eq!(bought.count(), logged.count(), "each entry was acknowledged once, each acknowledgement logged once");
 }
 
-fn check(settings: &[Settings], actions: &[Action]) {
-    let shop = Shop::new();
+fn check(kind: Kind, settings: &[Settings], actions: &[Action]) {
+    let shop = Shop::of(kind);
     let rows: Vec<String> = (1..=3).map(|book| format!("{book},Title,topic,{STOCK},1.00\n")).collect();
     shop.import(&rows.concat());
     let stores: Vec<Bookstore> = settings.iter().map(|settings| shop.open(settings)).collect();
@@ -126,7 +130,7 @@ fn check(settings: &[Settings], actions: &[Action]) {
         running.join_all().await
     });
     let log = shop.log(&stores[0]);
-    let (stock, price) = replay(&log);
+    let (stock, price) = replay(kind, &log);
     check_receipts(&log, &answers);
     stores.iter().for_each(close);
     // What a fresh start reads is what the log says.
@@ -155,17 +159,32 @@ proptest! {
 
     #[test]
     fn concurrent_actions_agree_with_the_model(actions in prop::collection::vec(action(), 1..150)) {
-        check(&[group()], &actions);
+        check(Kind::File, &[group()], &actions);
+    }
+
+    #[test]
+    fn so_they_do_over_a_database(actions in prop::collection::vec(action(), 1..150)) {
+        check(Kind::Database, &[group()], &actions);
     }
 
     #[test]
     fn so_they_do_with_a_transaction_each(actions in prop::collection::vec(action(), 1..60)) {
-        check(&[each()], &actions);
+        check(Kind::File, &[each()], &actions);
+    }
+
+    #[test]
+    fn so_they_do_with_a_transaction_each_over_a_database(actions in prop::collection::vec(action(), 1..60)) {
+        check(Kind::Database, &[each()], &actions);
     }
 
     #[test]
     fn two_stores_on_one_file_agree_with_the_model(actions in prop::collection::vec(action(), 1..100)) {
-        check(&[group(), group()], &actions);
-        check(&[group(), each()], &actions);
+        check(Kind::File, &[group(), group()], &actions);
+        check(Kind::File, &[group(), each()], &actions);
+    }
+
+    #[test]
+    fn three_stores_on_one_database_agree_with_the_model(actions in prop::collection::vec(action(), 1..150)) {
+        check(Kind::Database, &[group(), group(), each()], &actions);
     }
 }

@@ -32,6 +32,10 @@ use crate::{
 pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let config = Config::of_tool(&args.config)?;
     let file = &args.file;
+    ensure!(
+        config.settings_of::<BookstoreService>().url.is_none(),
+        "the books are in the database of ledger.url; back it up with pg_dump or pg_basebackup"
+    );
     ensure!(args.force || !file.exists(), "{} exists; name another file, or replace it with --force", file.display());
     let folder = folder_of(file);
     let workshop = temporary_in(folder)?;

@@ -4,6 +4,7 @@
 mod checkpoints;
 mod copy;
 mod file;
+mod frozen;
 mod inspect;
 mod keys;
 mod mend;
@@ -20,6 +21,7 @@ mod write;
 pub(crate) use copy::reader;
 pub use copy::{Contents, CopyError, contents, copy};
 pub(crate) use file::SqliteStore;
+pub(crate) use frozen::{FreezeError, Frozen};
 pub use open::OpenError;
 pub(crate) use open::{Role, open};
 pub(crate) use reason::reason;

@@ -96,9 +96,6 @@ pub enum OpenError {
         /// The system's reason.
         reason: std::io::Error,
     },
-    /// The system starts no thread.
-    #[error("cannot start the ledger's threads: {0}; raise the limit on processes")]
-    Threads(std::io::Error),
     /// Anything else.
     #[error("cannot use {path}: {reason}")]
     Other {

@@ -61,7 +61,12 @@ impl Readers {
     }
 
     /// Up to `count` books of a topic with ids above `after`, from the file.
-    pub(super) async fn topic(self: &Arc<Self>, topic: String, after: Option<BookId>, count: usize) -> Result<Books, Fault> {
+    pub(super) async fn topic(
+        self: &Arc<Self>,
+        topic: String,
+        after: Option<BookId>,
+        count: usize,
+    ) -> Result<Books, Fault> {
         self.with(move |file| {
             let sql = format!("SELECT {BOOK_COLUMNS} FROM book WHERE topic = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
             let mut query = file.prepare_cached(&sql)?;

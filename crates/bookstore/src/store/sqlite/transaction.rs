@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    super::interface::{Broken, Changes, Decide, Facts, Failure, Session, Wanted},
+    super::interface::{Attempt, Broken, Changes, Decide, Facts, Failure, Session, Wanted},
     checkpoints::{self, Checkpoints},
     inspect::NUMBER_MAX,
     keys::Keys,
@@ -45,6 +45,10 @@ impl Session for Transactions<'_, '_> {
     fn read_back(&mut self) -> Result<(), Broken> {
         checkpoints::repair(self.shared, &mut self.writer)?;
         Ok(checkpoints::read_back(self.shared, &mut self.writer)?)
+    }
+
+    fn settle(&mut self, _: &Attempt) -> Result<bool, Broken> {
+        Err(Broken("a file has no attempts to settle".to_owned()))
     }
 
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken> {
@@ -99,7 +103,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
                     return Err(Failure::Refused(Fault::Failed(reason.to_owned())));
                 }
                 Err(Trouble::Sqlite(error)) => return Err(before_commit(error)),
-                Err(Trouble::Commit(error)) => return Err(Failure::Unknown(error.into())),
+                Err(Trouble::Commit(error)) => return Err(Failure::Unknown(error.into(), None)),
                 Err(Trouble::Decided(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
             }
@@ -120,8 +124,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
         }
         let catalogue = shared.shelf.load();
         let (keys, last_number) = (&state.keys, state.last_number);
-        let mut held =
-            Held { catalogue: &catalogue, keys, writer: &mut self.writer, wanted, last_number };
+        let mut held = Held { catalogue: &catalogue, keys, writer: &mut self.writer, wanted, last_number };
         let changes = decide(&mut held).map_err(Trouble::Decided)?;
         let Some(last) = changes.entries.last() else { return Ok(self.writer.rollback()?) };
         self.write(&changes)?;

@@ -1,0 +1,116 @@
+//! Copies a file of `SQLite` into a database of `PostgreSQL`: books, the log with its numbers, and with the log the keys.
+//! All of it is one transaction, so that a copy that ends early leaves nothing. Must not know how progress is shown.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    postgres::{Copier, DatabaseError},
+    sqlite::{CopyError, FreezeError, Frozen, OpenError},
+    sums::Sums,
+};
+use crate::settings::Settings;
+
+/// What a migration did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migrated {
+    /// The database was empty and holds this now.
+    Copied(Sums),
+    /// The database held this already.
+    There(Sums),
+}
+
+/// Why nothing was copied.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// There is no file, or it is no store.
+    #[error(transparent)]
+    Source(#[from] CopyError),
+    /// The file is no store.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A program has the file open.
+    #[error("{0} is in use: stop the servers that sell from it, and run this again")]
+    Selling(PathBuf),
+    /// The file cannot be read.
+    #[error("cannot read {path}: {reason}; nothing was copied")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// The database refused it.
+    #[error("cannot write the database: {0}; nothing was copied")]
+    Write(String),
+    /// The database has other contents.
+    #[error("the database holds {there}, and the file {here}; empty the database's tables or name another one")]
+    Filled {
+        /// In the database.
+        there: Sums,
+        /// In the file.
+        here: Sums,
+    },
+    /// The copy is not what the file is.
+    #[error("the database would hold {there}, and the file holds {here}; nothing was copied")]
+    Differs {
+        /// In the database.
+        there: Sums,
+        /// In the file.
+        here: Sums,
+    },
+}
+
+/// Copies the file at `source` into the database at `url`. `progress` gets the rows done and all rows.
+pub fn migrate(
+    source: &Path,
+    url: &str,
+    settings: &Settings,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Migrated, MigrateError> {
+    let file = Frozen::open(source).map_err(|error| match error {
+        FreezeError::Absent(error) => error.into(),
+        FreezeError::Open(error) => error.into(),
+        FreezeError::InUse => MigrateError::Selling(source.to_owned()),
+    })?;
+    let read = |reason| MigrateError::Read { path: source.to_owned(), reason };
+    let here = file.sums().map_err(read)?;
+    let copier = Copier::begin(url, settings)?;
+    let there = copier.sums().map_err(MigrateError::Write)?;
+    if there == here {
+        return Ok(Migrated::There(there));
+    }
+    if !there.is_empty() {
+        return Err(MigrateError::Filled { there, here });
+    }
+    let (mut done, all) = (0, (here.books + here.entries).unsigned_abs());
+    let mut step = || {
+        done += 1;
+        if done % 1024 == 0 || done == all {
+            progress(done, all);
+        }
+    };
+    let mut refused = None;
+    let mut books = copier.books().map_err(MigrateError::Write)?;
+    let copied = file.each_book(|book| {
+        step();
+        books.add_book(&book).map_err(|reason| refused = Some(reason)).is_ok()
+    });
+    copied.map_err(read)?;
+    books.finish().map_err(|reason| MigrateError::Write(refused.take().unwrap_or(reason)))?;
+    let mut entries = copier.entries().map_err(MigrateError::Write)?;
+    let copied = file.each_entry(|entry| {
+        step();
+        entries.add_entry(&entry).map_err(|reason| refused = Some(reason)).is_ok()
+    });
+    copied.map_err(read)?;
+    entries.finish().map_err(|reason| MigrateError::Write(refused.take().unwrap_or(reason)))?;
+    let there = copier.sums().map_err(MigrateError::Write)?;
+    if there != here {
+        return Err(MigrateError::Differs { there, here });
+    }
+    copier.commit(here.last_number).map_err(MigrateError::Write)?;
+    Ok(Migrated::Copied(there))
+}

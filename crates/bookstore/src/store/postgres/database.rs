@@ -1,0 +1,169 @@
+//! The store that a database is: opened, written by the ledger, read by everyone. Must not know what is written.
+
+use std::{io, sync::Arc, thread, time::Duration};
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{oneshot, watch},
+};
+
+use super::{
+    super::interface::{Broken, Later, Page, Serve, Store},
+    follow::{follow, start},
+    link::{Link, connect, timed},
+    read::Readers,
+    schema::{First, SchemaError, migrate},
+    session::{PostgresSession, begin},
+    shown::Shown,
+    target::{Target, TargetError},
+    trouble::Trouble,
+};
+use crate::{
+    catalogue::{Book, Books, Shelf},
+    domain::{BookId, Entry},
+    fault::Unavailable,
+    metrics::Metrics,
+    settings::Settings,
+};
+
+/// Why a database cannot be used. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The setting is wrong.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// No primary answers.
+    #[error("cannot use {name}: {reason}")]
+    Unreachable {
+        /// Hosts and database.
+        name: String,
+        /// What the driver or the database said.
+        reason: String,
+    },
+    /// The tables are missing or of another release.
+    #[error("{name}: {reason}")]
+    Schema {
+        /// Hosts and database.
+        name: String,
+        /// What is wrong and what to do.
+        reason: SchemaError,
+    },
+    /// The system starts no thread.
+    #[error("cannot start a thread for the database: {0}; raise the limit on processes")]
+    Threads(io::Error),
+}
+
+/// An open database.
+pub(crate) struct PostgresStore {
+    target: Arc<Target>,
+    settings: Settings,
+    metrics: Arc<Metrics>,
+    shown: Arc<Shown>,
+    readers: Readers,
+    /// Ends the thread in the background when it is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("name", &self.target.name).finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Opens the database at `url`, makes the tables with the sample catalogue if there are none, and loads the catalogue
+    /// into `shelf`. Blocks.
+    pub(crate) fn open(
+        url: &str,
+        settings: Settings,
+        shelf: Arc<Shelf>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, DatabaseError> {
+        let timeout = settings.database_timeout;
+        let target = Arc::new(Target::new(url, settings.database_ca.as_deref(), timeout)?);
+        let shown = Arc::new(Shown::new(shelf, timeout));
+        let runtime = runtime().map_err(DatabaseError::Threads)?;
+        let follower = runtime.block_on(async {
+            drop(prepared(&target, First::Sample).await?);
+            start(&target, &shown).await.map_err(|trouble| away(&target, &trouble))
+        })?;
+        let readers =
+            Readers::new(Arc::clone(&target), Arc::clone(&shown), runtime.handle().clone(), settings.read_pool);
+        let (end, ended) = oneshot::channel::<()>();
+        let following = follow(Some(follower), Arc::clone(&target), Arc::clone(&shown), settings.follow_interval);
+        let work = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = following => {}
+                    // Closed, not sent to.
+                    _ = ended => {}
+                }
+            });
+            runtime.shutdown_background();
+        };
+        thread::Builder::new().name("database".to_owned()).spawn(work).map_err(DatabaseError::Threads)?;
+        Ok(Self { target, settings, metrics, shown, readers, _end: end })
+    }
+}
+
+/// Connects and sees to the tables.
+pub(super) async fn prepared(target: &Target, first: First) -> Result<Link, DatabaseError> {
+    let mut link = connect(target).await.map_err(|trouble| away(target, &trouble))?;
+    let schema = |reason| DatabaseError::Schema { name: target.name.clone(), reason };
+    if migrate(&mut link.client, first).await.map_err(schema)? {
+        tracing::info!(store = %target.name, "made the tables");
+    }
+    Ok(link)
+}
+
+fn away(target: &Target, trouble: &Trouble) -> DatabaseError {
+    DatabaseError::Unreachable { name: target.name.clone(), reason: trouble.reason() }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+impl Store for PostgresStore {
+    fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken> {
+        let runtime = runtime().map_err(|reason| Broken(format!("the system starts no runtime: {reason}")))?;
+        let (settings, timeout) = (&self.settings, self.settings.database_timeout);
+        let opened = runtime.block_on(async {
+            let link = connect(&self.target).await?;
+            let id = timed(timeout, begin(&link, settings)).await?;
+            timed(timeout, PostgresSession::new((&runtime, link, id), settings, &self.metrics, &self.shown)).await
+        });
+        let mut session = opened?;
+        serve(&mut session)?;
+        runtime.block_on(session.end());
+        Ok(())
+    }
+
+    fn newest(&self) -> watch::Receiver<i64> {
+        self.shown.newest().subscribe()
+    }
+
+    fn name(&self) -> String {
+        self.target.name.clone()
+    }
+
+    fn while_failed(&self) -> Unavailable {
+        Unavailable::Unreachable
+    }
+
+    fn age(&self) -> Option<Duration> {
+        Some(self.shown.age())
+    }
+
+    fn log(&self, page: Page, count: usize) -> Later<'_, Vec<Entry>> {
+        Box::pin(self.readers.log(page, count))
+    }
+
+    fn book(&self, id: BookId) -> Later<'_, Option<Arc<Book>>> {
+        Box::pin(self.readers.book(id))
+    }
+
+    fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> Later<'_, Books> {
+        Box::pin(self.readers.books(topic, after, count))
+    }
+}

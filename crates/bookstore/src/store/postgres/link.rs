@@ -1,0 +1,110 @@
+//! Connections to the primary: every host is asked at once, and the first that takes writes is used. Must not know any
+//! table.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{sync::Notify, task::JoinHandle, time::timeout};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket, error::Severity, tls::TlsStream};
+
+use super::{target::Target, trouble::Trouble};
+
+/// What the server says beside its answers.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// It warned. While a COMMIT waits for replicas, a warning means that it waits no longer.
+    pub(super) warned: AtomicBool,
+    /// Another session announced a change, or the connection ended.
+    pub(super) changed: Notify,
+    /// The server's process, once it is known; what it announces itself is no news.
+    pub(super) process: AtomicI32,
+}
+
+/// A connection, and the task that moves its bytes.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) said: Arc<Said>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Sends no cancellation: a COMMIT that is under way goes on.
+        self.task.abort();
+    }
+}
+
+/// What every session of ours begins with, whatever the cluster's or the user's defaults are.
+///
+/// A timeout of the server for statements would end the wait of a COMMIT for its replicas, and the COMMIT would be
+/// reported as done; so there is none, and the client watches the time. A table that was empty when a plan was made
+/// would be read as a whole for each batch after it has grown, so plans go by indexes.
+const BEGIN: &str = "\
+    SET statement_timeout = 0; \
+    SET default_transaction_isolation = 'read committed'; \
+    SET client_min_messages = warning; \
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
+    SELECT set_config('quire.ledger', 'on', false), set_config('synchronous_commit', \
+        CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
+
+/// Connects to the host that takes writes.
+pub(super) async fn connect(target: &Target) -> Result<Link, Trouble> {
+    let mut asked: FuturesUnordered<_> = target.hosts.iter().map(|host| connect_to(target, host)).collect();
+    let mut worst = None;
+    while let Some(answer) = asked.next().await {
+        match answer {
+            Ok(link) => return Ok(link),
+            // A host that refuses by a message says more than one that cannot be reached.
+            Err(trouble) if worst.is_none() || trouble.is_refusal() => worst = Some(trouble),
+            Err(_) => {}
+        }
+    }
+    Err(worst.unwrap_or(Trouble::Silent(target.timeout)))
+}
+
+async fn connect_to(target: &Target, host: &Config) -> Result<Link, Trouble> {
+    let opened = async {
+        let (client, connection) = host.connect(target.tls.clone()).await?;
+        let said = Arc::new(Said::default());
+        let task = tokio::spawn(drive(connection, Arc::clone(&said)));
+        let link = Link { client, said, task };
+        link.client.batch_execute(BEGIN).await?;
+        Ok(link)
+    };
+    timed(target.timeout, opened).await
+}
+
+async fn drive<T: TlsStream + Unpin>(mut connection: Connection<Socket, T>, said: Arc<Said>) {
+    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+        match message {
+            AsyncMessage::Notice(notice)
+                if notice.parsed_severity().is_none_or(|severity| severity == Severity::Warning) =>
+            {
+                said.warned.store(true, Relaxed);
+                tracing::warn!(notice = notice.message(), "the database warns");
+            }
+            AsyncMessage::Notification(note) if note.process_id() != said.process.load(Relaxed) => {
+                said.changed.notify_one();
+            }
+            _ => {}
+        }
+    }
+    // Those that wait for news find out that the connection ended.
+    said.changed.notify_one();
+}
+
+/// Waits for at most `longest`. What was sent is not cancelled.
+pub(super) async fn timed<T>(
+    longest: Duration,
+    answer: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    timeout(longest, answer).await.unwrap_or(Err(Trouble::Silent(longest)))
+}

@@ -1,0 +1,24 @@
+//! The bookstore's tables in `PostgreSQL`, shared by any number of servers: the primary decides, and its row locks order
+//! what servers do to a book. Must not know what a purchase is.
+//!
+//! The ledger's [`session`] writes; a [`follow`]er on a thread in the background takes over what all servers commit.
+
+mod copy;
+mod database;
+mod follow;
+mod import;
+mod link;
+mod read;
+mod rows;
+mod schema;
+mod session;
+mod shown;
+mod target;
+mod trouble;
+
+pub(super) use copy::Copier;
+pub use database::DatabaseError;
+pub(crate) use database::PostgresStore;
+pub(crate) use import::Importer;
+pub use schema::SchemaError;
+pub use target::TargetError;

@@ -1,0 +1,110 @@
+//! Rows of the tables as domain types and back. Must not know when a row is read or written.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio_postgres::{GenericClient, Row};
+
+use super::{
+    super::code::{code, kind},
+    trouble::Trouble,
+};
+use crate::{
+    domain::{BookId, Entry, EntryKind, IdempotencyKey, NewBook},
+    money::Cents,
+};
+
+pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
+pub(super) const ENTRY_COLUMNS: &str =
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key";
+
+/// Log entries, many to a statement: the arrays of [`Columns`].
+pub(super) const APPEND: &str = "INSERT INTO entry \
+    (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key) \
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::integer[], $5::integer[], $6::bigint[], \
+    $7::bigint[], $8::bytea[])";
+
+fn wrong(column: &str, value: impl std::fmt::Display) -> Trouble {
+    Trouble::Contents(format!("it holds {value} as {column}, where no store has it; correct that row"))
+}
+
+pub(super) fn book_id(id: i32) -> Result<BookId, Trouble> {
+    BookId::new(id).ok_or_else(|| wrong("a book's id", id))
+}
+
+/// Stock and price, from these two columns on.
+pub(super) fn stock_and_price(row: &Row, column: usize) -> Result<(u32, Cents), Trouble> {
+    let (stock, cents): (i32, i64) = (row.try_get(column)?, row.try_get(column + 1)?);
+    let stock = u32::try_from(stock).map_err(|_| wrong("a stock", stock))?;
+    Ok((stock, Cents::new(cents).ok_or_else(|| wrong("a price", cents))?))
+}
+
+/// A book from the columns of [`BOOK_COLUMNS`], which begin at `column`.
+pub(super) fn book(row: &Row, column: usize) -> Result<NewBook, Trouble> {
+    let (stock, price) = stock_and_price(row, column + 3)?;
+    let id = book_id(row.try_get(column)?)?;
+    Ok(NewBook { id, title: row.try_get(column + 1)?, topic: row.try_get(column + 2)?, stock, price })
+}
+
+/// A log entry from the columns of [`ENTRY_COLUMNS`].
+pub(super) fn entry(row: &Row) -> Result<Entry, Trouble> {
+    let found: i16 = row.try_get(2)?;
+    let (quantity, key): (Option<i32>, Option<&[u8]>) = (row.try_get(4)?, row.try_get(7)?);
+    let key = IdempotencyKey::from_wire(key.unwrap_or_default());
+    Ok(Entry {
+        number: row.try_get(0)?,
+        time_ms: row.try_get(1)?,
+        kind: kind(found.into()).ok_or_else(|| wrong("a kind", found))?,
+        book: book_id(row.try_get(3)?)?,
+        quantity: quantity.map(|copies| u32::try_from(copies).map_err(|_| wrong("a quantity", copies))).transpose()?,
+        before: row.try_get(5)?,
+        after: row.try_get(6)?,
+        key: key.map_err(|fault| Trouble::Contents(fault.to_string()))?,
+    })
+}
+
+/// Entries column by column, for [`APPEND`].
+#[derive(Default)]
+pub(super) struct Columns<'e> {
+    pub(super) numbers: Vec<i64>,
+    pub(super) times: Vec<i64>,
+    pub(super) kinds: Vec<i16>,
+    pub(super) books: Vec<i32>,
+    pub(super) quantities: Vec<Option<i32>>,
+    pub(super) befores: Vec<Option<i64>>,
+    pub(super) afters: Vec<Option<i64>>,
+    pub(super) keys: Vec<Option<&'e [u8]>>,
+}
+
+impl<'e> Columns<'e> {
+    pub(super) fn push(&mut self, entry: &'e Entry) {
+        self.numbers.push(entry.number);
+        self.times.push(entry.time_ms);
+        self.kinds.push(i16::try_from(code(entry.kind)).unwrap_or_default());
+        self.books.push(entry.book.get());
+        // No purchase has more copies than a book can have.
+        self.quantities.push(entry.quantity.map(u32::cast_signed));
+        self.befores.push(entry.before);
+        self.afters.push(entry.after);
+        self.keys.push(entry.key.as_ref().map(IdempotencyKey::as_bytes));
+    }
+}
+
+/// Adds books and logs that, in the caller's transaction and session, whose triggers are quiet. Returns how many were
+/// added; those whose id is taken are left as they are.
+pub(super) async fn insert(client: &impl GenericClient, books: &[NewBook]) -> Result<Vec<i32>, tokio_postgres::Error> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+    let ids: Vec<i32> = books.iter().map(|book| book.id.get()).collect();
+    let titles: Vec<&str> = books.iter().map(|book| &*book.title).collect();
+    let topics: Vec<&str> = books.iter().map(|book| &*book.topic).collect();
+    let stocks: Vec<i32> = books.iter().map(|book| book.stock.cast_signed()).collect();
+    let prices: Vec<i64> = books.iter().map(|book| book.price.get()).collect();
+    let kind = i16::try_from(code(EntryKind::Added)).unwrap_or_default();
+    let sql = "WITH added AS (INSERT INTO book (id, title, topic, stock, price_cents) \
+         SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::integer[], $5::bigint[]) \
+         ON CONFLICT (id) DO NOTHING RETURNING id, stock) \
+         INSERT INTO entry (book_id, time_ms, kind, \"before\", \"after\") \
+         SELECT id, $6::bigint, $7::smallint, 0, stock FROM added RETURNING book_id";
+    let added = client.query(sql, &[&ids, &titles, &topics, &stocks, &prices, &time_ms, &kind]).await?;
+    added.iter().map(|row| row.try_get(0)).collect()
+}

@@ -1,0 +1,185 @@
+//! The tables, and how an older database becomes a current one. Must not know when anything is read or written.
+//!
+//! Every row belongs to a book, its id is part of each primary key, and no statement locks anything that belongs to all
+//! books. Numbers of the log come from a sequence: a transaction draws them when it has locked its books, so they rise
+//! within each book in the order of commits; over all books a later one may be committed first, and some are never used.
+
+use tokio_postgres::{Client, error::SqlState};
+
+use super::{
+    rows::insert,
+    trouble::{Trouble, reason},
+};
+use crate::{domain::NewBook, sample};
+
+/// Announces that something was committed.
+pub(super) const CHANNEL: &str = "quire_book";
+
+/// Two numbers that the locks of other programs will hardly have ("Quir", and the schema).
+const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
+
+/// Each step takes a database from the version of its place to the next. A released step is never changed.
+const MIGRATIONS: &[&str] = &[V1];
+
+/// A book's row is updated in place (HOT) by most sales, so its page has room for versions. The trigger logs what other
+/// programs change; sessions of a server say that they write the log themselves.
+const V1: &str = r#"
+CREATE TABLE book (
+    id          integer PRIMARY KEY CHECK (id >= 1),
+    title       text    NOT NULL CHECK (title <> ''),
+    topic       text    NOT NULL CHECK (topic <> ''),
+    stock       integer NOT NULL CHECK (stock >= 0),
+    price_cents bigint  NOT NULL CHECK (price_cents BETWEEN 0 AND 100000000000)
+) WITH (fillfactor = 60);
+CREATE INDEX book_topic ON book (topic, id);
+
+CREATE SEQUENCE entry_number;
+CREATE TABLE entry (
+    number          bigint   NOT NULL DEFAULT nextval('entry_number'),
+    book_id         integer  NOT NULL,
+    time_ms         bigint   NOT NULL,
+    kind            smallint NOT NULL CHECK (kind BETWEEN 1 AND 8),
+    quantity        integer,
+    "before"        bigint,
+    "after"         bigint,
+    idempotency_key bytea,
+    PRIMARY KEY (number, book_id)
+);
+CREATE UNIQUE INDEX entry_key ON entry (idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- A row for each writing connection: the last batch that it committed, and whether it may commit another.
+CREATE TABLE ledger_session (
+    id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    batch bigint NOT NULL,
+    ended boolean NOT NULL DEFAULT false,
+    since timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 20);
+
+CREATE TABLE quire_schema (version integer NOT NULL);
+INSERT INTO quire_schema VALUES (0);
+
+CREATE FUNCTION book_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO entry (book_id, time_ms, kind, "before", "after") VALUES (NEW.id, now_ms, 1, 0, NEW.stock);
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO entry (book_id, time_ms, kind, "before", "after") VALUES (OLD.id, now_ms, 7, OLD.stock, 0);
+    ELSE
+        IF OLD.id <> NEW.id THEN
+            RAISE EXCEPTION 'a book keeps its id: delete it and add another';
+        END IF;
+        IF OLD.stock <> NEW.stock THEN
+            INSERT INTO entry (book_id, time_ms, kind, "before", "after")
+            VALUES (NEW.id, now_ms, 6, OLD.stock, NEW.stock);
+        END IF;
+        IF OLD.price_cents <> NEW.price_cents THEN
+            INSERT INTO entry (book_id, time_ms, kind, "before", "after")
+            VALUES (NEW.id, now_ms, 5, OLD.price_cents, NEW.price_cents);
+        END IF;
+        IF OLD.title <> NEW.title OR OLD.topic <> NEW.topic THEN
+            INSERT INTO entry (book_id, time_ms, kind) VALUES (NEW.id, now_ms, 8);
+        END IF;
+    END IF;
+    PERFORM pg_notify('quire_book', '');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER book_changed AFTER INSERT OR UPDATE OR DELETE ON book FOR EACH ROW
+    WHEN (coalesce(current_setting('quire.ledger', true), '') <> 'on') EXECUTE FUNCTION book_changed();
+"#;
+
+/// Why the tables cannot be used. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// No right to create them.
+    #[error(
+        "the user of ledger.url may not create tables ({reason}); let someone who may run this, and grant the user all \
+         rights on the tables and the sequences:\n{sql}"
+    )]
+    Rights {
+        /// The database's words.
+        reason: String,
+        /// What is to be run.
+        sql: String,
+    },
+    /// Written by a later release.
+    #[error(
+        "the database has schema version {found}, and this program knows versions up to {known}; use a newer quire"
+    )]
+    Newer {
+        /// Its version.
+        found: usize,
+        /// Ours.
+        known: usize,
+    },
+    /// Anything else.
+    #[error("cannot prepare the tables: {0}")]
+    Other(String),
+}
+
+impl From<Trouble> for SchemaError {
+    fn from(trouble: Trouble) -> Self {
+        Self::Other(trouble.reason())
+    }
+}
+
+impl From<tokio_postgres::Error> for SchemaError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Trouble::from(error).into()
+    }
+}
+
+/// Brings the database to the current schema, one program at a time; `first` fills a database that held nothing, in the
+/// same transaction. True if it held nothing.
+pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, SchemaError> {
+    let transaction = client.transaction().await?;
+    let found = version(&transaction).await?;
+    if found == Some(MIGRATIONS.len()) {
+        return Ok(false);
+    }
+    transaction.execute(LOCK, &[]).await?;
+    // Read again under the lock: another program may have been first.
+    let found = version(&transaction).await?;
+    let done = found.unwrap_or(0);
+    if done > MIGRATIONS.len() {
+        return Err(SchemaError::Newer { found: done, known: MIGRATIONS.len() });
+    }
+    let steps = &MIGRATIONS[done..];
+    let sql = [&steps.concat(), "UPDATE quire_schema SET version = ", &MIGRATIONS.len().to_string(), ";\n"].concat();
+    if !steps.is_empty() {
+        transaction.batch_execute(&sql).await.map_err(|error| match error.code() {
+            Some(&SqlState::INSUFFICIENT_PRIVILEGE) => SchemaError::Rights { reason: reason(&error), sql },
+            _ => error.into(),
+        })?;
+    }
+    let is_new = found.is_none();
+    if is_new && first == First::Sample {
+        let books: Vec<NewBook> = sample::books().collect();
+        insert(&transaction, &books).await?;
+    }
+    transaction.commit().await?;
+    Ok(is_new)
+}
+
+/// What a database without tables gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// The sample catalogue.
+    Sample,
+    /// No books.
+    Nothing,
+}
+
+/// Reads the catalogue itself: what functions know of names may be older than the lock that was waited for.
+const THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class \
+    WHERE relname = 'quire_schema' AND pg_catalog.pg_table_is_visible(oid))";
+
+async fn version(transaction: &tokio_postgres::Transaction<'_>) -> Result<Option<usize>, SchemaError> {
+    let there: bool = transaction.query_one(THERE, &[]).await?.try_get(0)?;
+    if !there {
+        return Ok(None);
+    }
+    let version: i32 = transaction.query_one("SELECT version FROM quire_schema", &[]).await?.try_get(0)?;
+    Ok(usize::try_from(version).ok())
+}

@@ -1,0 +1,370 @@
+//! One transaction at a time on a connection of its own, in two round trips: the first locks books and reads facts, and
+//! after the ledger's decision the second writes and commits. Must not know what is decided, nor who asked.
+//!
+//! Under READ COMMITTED each statement sees what was committed before it began, so a book's row is read after its lock
+//! was waited for, and keys are looked up after that. Two servers cannot deadlock: rows of books are locked in the order
+//! of ids, and then keys are inserted in the order of their bytes. The guards in the second trip repeat what was read
+//! in the first; if one fails, it fails the transaction, and COMMIT undoes it.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::{join3, join5};
+use tokio::runtime::Runtime;
+use tokio_postgres::{Error, Row, Statement, types::ToSql};
+
+use super::{
+    super::interface::{Attempt, Broken, Changes, Decide, Facts, Failure, Session, Wanted},
+    link::{Link, timed},
+    rows::{APPEND, Columns, ENTRY_COLUMNS, book_id, entry, stock_and_price},
+    shown::Shown,
+    trouble::Trouble,
+};
+use crate::{
+    domain::{BookId, Entry, IdempotencyKey},
+    metrics::Metrics,
+    money::Cents,
+    settings::Settings,
+};
+
+/// Tries of a transaction that others are faster than.
+const TRIES: usize = 8;
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+/// Counts the batch. As the first statement it also gives the transaction its id, which the log's followers rely on:
+/// numbers are drawn later.
+const COUNT: &str =
+    "UPDATE ledger_session SET batch = $2::bigint WHERE id = $1 AND batch = $2::bigint - 1 AND NOT ended";
+
+const LOCK: &str =
+    "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE";
+
+const LOCK_BELOW: &str = "SELECT id, stock, price_cents FROM book WHERE id > $1 AND stock < $2 ORDER BY id LIMIT $3 \
+    FOR NO KEY UPDATE";
+
+const DRAW: &str = "SELECT array_agg(nextval('entry_number')) FROM generate_series(1, $1::bigint)";
+
+/// Changes all books or fails by dividing by zero.
+const CHANGE: &str = "WITH changed AS (UPDATE book SET stock = c.stock, price_cents = c.price \
+    FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[]) \
+        AS c(id, stock_before, stock, price_before, price) \
+    WHERE book.id = c.id AND book.stock = c.stock_before AND book.price_cents = c.price_before RETURNING 1) \
+    SELECT 1 / (count(*) = cardinality($1))::integer FROM changed";
+
+/// The statements of a session, prepared once.
+struct Statements {
+    count: Statement,
+    lock: Statement,
+    lock_below: Statement,
+    find_keys: Statement,
+    draw: Statement,
+    change: Statement,
+    append: Statement,
+}
+
+/// A connection that writes.
+pub(super) struct PostgresSession<'a> {
+    runtime: &'a Runtime,
+    link: Link,
+    statements: Statements,
+    settings: &'a Settings,
+    metrics: &'a Metrics,
+    shown: &'a Shown,
+    /// Its row in `ledger_session`, and the last batch that was committed.
+    id: i64,
+    batch: i64,
+}
+
+/// Opens a session. Its row is a first write: a primary that waits in vain for its replicas does not pass.
+pub(super) async fn begin(link: &Link, settings: &Settings) -> Result<i64, Trouble> {
+    let set = format!(
+        "SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}",
+        settings.busy_timeout.as_millis(),
+        (settings.busy_timeout * 2).as_millis()
+    );
+    link.client.batch_execute(&set).await?;
+    let old = "DELETE FROM ledger_session WHERE ended AND since < now() - interval '1 day'";
+    link.client.batch_execute(old).await?;
+    let begun = link.client.query_one("INSERT INTO ledger_session (batch) VALUES (0) RETURNING id", &[]).await?;
+    Ok(begun.try_get(0)?)
+}
+
+impl<'a> PostgresSession<'a> {
+    pub(super) async fn new(
+        (runtime, link, id): (&'a Runtime, Link, i64),
+        settings: &'a Settings,
+        metrics: &'a Metrics,
+        shown: &'a Shown,
+    ) -> Result<Self, Trouble> {
+        let client = &link.client;
+        let find_keys = format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE idempotency_key = ANY($1::bytea[])");
+        let statements = Statements {
+            count: client.prepare(COUNT).await?,
+            lock: client.prepare(LOCK).await?,
+            lock_below: client.prepare(LOCK_BELOW).await?,
+            find_keys: client.prepare(&find_keys).await?,
+            draw: client.prepare(DRAW).await?,
+            change: client.prepare(CHANGE).await?,
+            append: client.prepare(APPEND).await?,
+        };
+        Ok(Self { runtime, link, statements, settings, metrics, shown, id, batch: 0 })
+    }
+
+    /// Removes the session's row, before the connection is closed.
+    pub(super) async fn end(self) {
+        // A row that stays does no harm.
+        let _ = timed(self.settings.database_timeout, async {
+            Ok(self.link.client.execute("DELETE FROM ledger_session WHERE id = $1", &[&self.id]).await?)
+        })
+        .await;
+    }
+
+    async fn run(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.attempt(wanted, decide).await {
+                Err(Unfinished::Open(trouble)) => {
+                    self.rollback().await.map_err(Trouble::before_commit)?;
+                    if !trouble.is_race() || tries == TRIES {
+                        return Err(trouble.before_commit());
+                    }
+                }
+                Err(Unfinished::Undone(trouble)) if trouble.is_race() && tries < TRIES => {}
+                Err(Unfinished::Undone(trouble)) => return Err(trouble.before_commit()),
+                Err(Unfinished::Unknown(trouble)) => {
+                    let attempt = Attempt { session: self.id, batch: self.batch + 1 };
+                    return Err(Failure::Unknown(trouble.into(), Some(attempt)));
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    async fn attempt(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Unfinished> {
+        let mut facts = self.lock_and_read(wanted).await.map_err(Unfinished::from_open)?;
+        let changes = decide(&mut facts).map_err(|failure| Unfinished::Open(Trouble::Decided(failure)))?;
+        if changes.entries.is_empty() && !changes.repeats {
+            return self.rollback().await.map_err(Unfinished::Undone);
+        }
+        let start = Instant::now();
+        self.write_and_commit(&changes).await?;
+        self.batch += 1;
+        self.metrics.committed(changes.entries.len(), start.elapsed());
+        self.shown.publish(&changes);
+        Ok(())
+    }
+
+    /// The first trip.
+    async fn lock_and_read(&self, wanted: &Wanted) -> Result<Found, Trouble> {
+        let (client, statements) = (&self.link.client, &self.statements);
+        let batch = self.batch + 1;
+        let (ids, keys): (Vec<i32>, Vec<&[u8]>) = match wanted {
+            Wanted::Named { books, keys, .. } => {
+                (books.iter().map(|id| id.get()).collect(), keys.iter().map(IdempotencyKey::as_bytes).collect())
+            }
+            Wanted::Below { .. } => Default::default(),
+        };
+        let (after, amount, most, entries) = match *wanted {
+            Wanted::Named { entries, .. } => (0, 0, 0, entries),
+            Wanted::Below { amount, after, most } => (after.map_or(0, BookId::get), amount.cast_signed(), most, most),
+        };
+        let (most, entries) = (to_i64(most), to_i64(entries));
+        let lock = async {
+            match wanted {
+                Wanted::Named { .. } => client.query(&statements.lock, &[&ids]).await,
+                Wanted::Below { .. } => client.query(&statements.lock_below, &[&after, &amount, &most]).await,
+            }
+        };
+        // Sent together, carried out in this order.
+        let trip = Box::pin(join5(
+            client.batch_execute(BEGIN),
+            async { client.execute(&statements.count, &[&self.id, &batch]).await },
+            lock,
+            async {
+                if keys.is_empty() {
+                    return Ok(Vec::new());
+                }
+                client.query(&statements.find_keys, &[&keys]).await
+            },
+            async { client.query_one(&statements.draw, &[&entries]).await },
+        ));
+        // The wait for locks is bounded by the server.
+        timed(self.settings.database_timeout + self.settings.busy_timeout, async {
+            let (begun, counted, books, earlier, numbers) = trip.await;
+            begun?;
+            let is_counted = counted? == 1;
+            let found = Found::new(wanted, &books?, &earlier?, &numbers?)?;
+            if is_counted { Ok(found) } else { Err(Trouble::Ended) }
+        })
+        .await
+    }
+
+    /// The second trip.
+    async fn write_and_commit(&self, changes: &Changes) -> Result<(), Unfinished> {
+        let (client, statements) = (&self.link.client, &self.statements);
+        let (mut ids, mut stocks, mut prices) = (Vec::new(), (Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        for change in &changes.books {
+            ids.push(change.id.get());
+            stocks.0.push(change.stock.0.cast_signed());
+            stocks.1.push(change.stock.1.cast_signed());
+            prices.0.push(change.price_cents.0);
+            prices.1.push(change.price_cents.1);
+        }
+        let mut entries: Vec<&Entry> = changes.entries.iter().collect();
+        entries.sort_unstable_by_key(|entry| entry.key.as_ref().map(IdempotencyKey::as_bytes));
+        let mut columns = Columns::default();
+        for entry in entries {
+            columns.push(entry);
+        }
+        let Columns { numbers, times, kinds, books, quantities, befores, afters, keys } = &columns;
+        self.link.said.warned.store(false, Relaxed);
+        let trip = Box::pin(join3(
+            async {
+                if !ids.is_empty() {
+                    client.query_one(&statements.change, &[&ids, &stocks.0, &stocks.1, &prices.0, &prices.1]).await?;
+                }
+                Ok(())
+            },
+            async {
+                if !numbers.is_empty() {
+                    let values: [&(dyn ToSql + Sync); 8] =
+                        [numbers, times, kinds, books, quantities, befores, afters, keys];
+                    client.execute(&statements.append, &values).await?;
+                }
+                Ok(())
+            },
+            client.batch_execute("COMMIT"),
+        ));
+        let answered = timed(self.settings.database_timeout, async { Ok(trip.await) }).await;
+        let (changed, appended, committed) = answered.map_err(Unfinished::Unknown)?;
+        changed.and(appended).map_err(Unfinished::from_writing)?;
+        committed.map_err(|error| Unfinished::Unknown(error.into()))?;
+        if self.link.said.warned.swap(false, Relaxed) {
+            let reason = "it committed without waiting for its replicas".to_owned();
+            return Err(Unfinished::Unknown(Trouble::Contents(reason)));
+        }
+        Ok(())
+    }
+
+    async fn rollback(&self) -> Result<(), Trouble> {
+        timed(self.settings.database_timeout, async { Ok(self.link.client.batch_execute("ROLLBACK").await?) }).await
+    }
+}
+
+fn to_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// How far a transaction came that was not committed.
+enum Unfinished {
+    /// It is still open.
+    Open(Trouble),
+    /// It is undone.
+    Undone(Trouble),
+    /// It was committed or it was not.
+    Unknown(Trouble),
+}
+
+impl Unfinished {
+    /// COMMIT was sent. A refusal fails the transaction, and COMMIT then undoes it; a lost connection says nothing.
+    fn from_writing(error: Error) -> Self {
+        let trouble = Trouble::from(error);
+        if trouble.is_refusal() { Self::Undone(trouble) } else { Self::Unknown(trouble) }
+    }
+
+    /// Before anything was written: a connection that is lost undoes the transaction.
+    fn from_open(trouble: Trouble) -> Self {
+        if trouble.is_refusal() { Self::Open(trouble) } else { Self::Undone(trouble) }
+    }
+}
+
+impl Session for PostgresSession<'_> {
+    fn transact(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
+        let runtime = self.runtime;
+        runtime.block_on(self.run(wanted, decide))
+    }
+
+    /// Each transaction reads its facts anew.
+    fn read_back(&mut self) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    /// Ends the session that the attempt was made by. A transaction of it that is still under way holds its row, so this
+    /// waits for its end; one that has not begun on the server yet can no longer be committed, because its session has
+    /// ended. This is a write as well, so what it says is as durable as any commit.
+    fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken> {
+        let sql = "UPDATE ledger_session SET ended = true WHERE id = $1 RETURNING batch";
+        let ended = async { Ok(self.link.client.query_opt(sql, &[&attempt.session]).await?) };
+        let row: Option<Row> = self.runtime.block_on(timed(self.settings.database_timeout, ended))?;
+        let last: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Trouble::from)?;
+        Ok(last >= attempt.batch)
+    }
+
+    fn tend(&mut self, is_idle: bool) -> Result<(), Broken> {
+        if !is_idle {
+            return Ok(());
+        }
+        // Lets the connection notice that it was closed.
+        self.runtime.block_on(async { tokio::time::sleep(Duration::ZERO).await });
+        if self.link.client.is_closed() || !self.shown.is_reached() {
+            return Err(Broken("the primary does not answer".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// What the first trip found.
+struct Found {
+    books: HashMap<BookId, (u32, Cents)>,
+    /// In order, with where to go on; for [`Wanted::Below`].
+    below: (Vec<BookId>, Option<BookId>),
+    keys: HashMap<IdempotencyKey, Entry>,
+    numbers: std::vec::IntoIter<i64>,
+}
+
+impl Found {
+    fn new(wanted: &Wanted, books: &[Row], keys: &[Row], numbers: &Row) -> Result<Self, Trouble> {
+        let mut found = HashMap::with_capacity(books.len());
+        let mut below = (Vec::new(), None);
+        for row in books {
+            let id = book_id(row.try_get(0)?)?;
+            found.insert(id, stock_and_price(row, 1)?);
+            below.0.push(id);
+        }
+        if let Wanted::Below { most, .. } = wanted {
+            below.1 = below.0.last().copied().filter(|_| below.0.len() >= *most);
+        }
+        let mut earlier = HashMap::with_capacity(keys.len());
+        for row in keys {
+            let entry = entry(row)?;
+            earlier.extend(entry.key.map(|key| (key, entry)));
+        }
+        let mut numbers: Vec<i64> = numbers.try_get::<_, Option<Vec<i64>>>(0)?.unwrap_or_default();
+        numbers.sort_unstable();
+        Ok(Self { books: found, below, keys: earlier, numbers: numbers.into_iter() })
+    }
+}
+
+impl Facts for Found {
+    fn book(&mut self, id: BookId) -> Option<(u32, Cents)> {
+        self.books.get(&id).copied()
+    }
+
+    fn earlier(&mut self, key: &IdempotencyKey) -> Result<Option<Entry>, Failure> {
+        Ok(self.keys.get(key).cloned())
+    }
+
+    fn below(&mut self) -> (Vec<BookId>, Option<BookId>) {
+        self.below.clone()
+    }
+
+    fn next_number(&mut self) -> i64 {
+        // As many were drawn as jobs may write entries.
+        self.numbers.next().unwrap_or_default()
+    }
+}

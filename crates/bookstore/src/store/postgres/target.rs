@@ -1,0 +1,212 @@
+//! Where the database is: the hosts of a URL, each with the same user, and how their certificates are checked. Must not
+//! know what is done there.
+
+use std::{
+    fs::File,
+    io::{self, BufReader},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio_postgres::{
+    Config,
+    config::{Host, SslMode, TargetSessionAttrs},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer, pki_types::pem::PemObject as _};
+
+/// The forms of `sslmode` that keep what they promise; the others may fall back to plain text.
+const MODES: &str = "'disable', or 'verify-full' (which 'require' means here as well)";
+
+/// Why a URL cannot be used. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// It is no URL of `PostgreSQL`.
+    #[error("ledger.url is not of the form postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE ({0})")]
+    Form(String),
+    /// A mode of TLS that no one should rely on.
+    #[error("ledger.url has sslmode={0}; it must be {MODES}")]
+    Mode(String),
+    /// The certificates that vouch for the database's cannot be read.
+    #[error("cannot read the certificates in {path}: {reason}")]
+    Roots {
+        /// The file, or the system's store.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A database on one host or several, of which one takes writes.
+pub(super) struct Target {
+    /// One for each host.
+    pub(super) hosts: Vec<Config>,
+    pub(super) tls: MakeRustlsConnect,
+    /// Hosts and database, for messages.
+    pub(super) name: String,
+    /// For one round trip, and for opening a connection.
+    pub(super) timeout: Duration,
+}
+
+impl Target {
+    /// Reads a URL; `authorities` is a PEM file of certificates to trust in place of the system's.
+    pub(super) fn new(url: &str, authorities: Option<&Path>, timeout: Duration) -> Result<Self, TargetError> {
+        let (plain, mode) = without_mode(url)?;
+        // The error does not repeat the URL, which may hold a password.
+        let whole: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
+            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            TargetError::Form(cause)
+        })?;
+        if whole.get_hosts().is_empty() || !whole.get_hostaddrs().is_empty() {
+            return Err(TargetError::Form("it must name hosts, and no hostaddr".to_owned()));
+        }
+        let mode = mode
+            .unwrap_or_else(|| if whole.get_hosts().iter().all(is_here) { SslMode::Disable } else { SslMode::Require });
+        let place = |place: usize| *whole.get_ports().get(place).or(whole.get_ports().first()).unwrap_or(&5432);
+        let hosts = whole.get_hosts().iter().enumerate();
+        let hosts = hosts.map(|(number, host)| one(&whole, host, place(number), mode, timeout)).collect::<Vec<_>>();
+        let shown = whole.get_hosts().iter().enumerate().map(|(number, host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", place(number)),
+            Host::Unix(path) => format!("{}:{}", path.display(), place(number)),
+        });
+        let database = whole.get_dbname().or(whole.get_user()).unwrap_or_default();
+        let name = format!("postgres://{}/{database}", shown.collect::<Vec<_>>().join(","));
+        let roots = if mode == SslMode::Disable { RootCertStore::empty() } else { roots(authorities)? };
+        let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Ok(Self { hosts, tls: MakeRustlsConnect::new(tls), name, timeout })
+    }
+}
+
+/// A host's own configuration: all of them are asked at once, and one that is frozen must not hold up the others.
+fn one(whole: &Config, host: &Host, port: u16, mode: SslMode, timeout: Duration) -> Config {
+    let mut config = Config::new();
+    match host {
+        Host::Tcp(name) => config.host(name.as_str()),
+        Host::Unix(path) => config.host_path(path),
+    };
+    config.port(port).ssl_mode(mode).target_session_attrs(TargetSessionAttrs::ReadWrite);
+    config.application_name(whole.get_application_name().unwrap_or("quire"));
+    config.connect_timeout(timeout).tcp_user_timeout(timeout * 2);
+    // The system counts in whole seconds.
+    config.keepalives_idle(timeout.max(Duration::from_secs(1)));
+    if let Some(user) = whole.get_user() {
+        config.user(user);
+    }
+    if let Some(password) = whole.get_password() {
+        config.password(password);
+    }
+    if let Some(database) = whole.get_dbname() {
+        config.dbname(database);
+    }
+    if let Some(options) = whole.get_options() {
+        config.options(options);
+    }
+    config.channel_binding(whole.get_channel_binding());
+    config
+}
+
+/// The URL without `sslmode`, and the mode.
+fn without_mode(url: &str) -> Result<(String, Option<SslMode>), TargetError> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(TargetError::Form("it does not begin with postgres://".to_owned()));
+    }
+    let Some((front, options)) = url.split_once('?') else { return Ok((url.to_owned(), None)) };
+    let (mut rest, mut mode) = (Vec::new(), None);
+    for option in options.split('&') {
+        mode = match option.strip_prefix("sslmode=") {
+            None => {
+                rest.push(option);
+                continue;
+            }
+            Some("disable") => Some(SslMode::Disable),
+            Some("require" | "verify-full") => Some(SslMode::Require),
+            Some(other) => return Err(TargetError::Mode(other.to_owned())),
+        };
+    }
+    let plain = if rest.is_empty() { front.to_owned() } else { format!("{front}?{}", rest.join("&")) };
+    Ok((plain, mode))
+}
+
+/// Whether no other machine sees what is sent there.
+fn is_here(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+    }
+}
+
+fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TargetError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = authorities {
+        let failed = |reason: String| TargetError::Roots { path: path.to_owned(), reason };
+        let file = File::open(path).map_err(|error: io::Error| failed(error.to_string()))?;
+        for certificate in CertificateDer::pem_reader_iter(BufReader::new(file)) {
+            let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+            roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(failed("it holds none".to_owned()));
+        }
+    } else {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let reason = "there are none; name a PEM file in ledger.ca".to_owned();
+            return Err(TargetError::Roots { path: PathBuf::from("the system's store"), reason });
+        }
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio_postgres::config::SslMode;
+
+    use super::Target;
+
+    fn target(url: &str) -> Result<Target, String> {
+        Target::new(url, None, Duration::from_secs(1)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_host_has_its_port_and_no_name_shows_the_password() {
+        let target = target("postgres://till:secret@127.0.0.1:5001,localhost:5002/shop?sslmode=disable").unwrap();
+        assert_eq!(target.name, "postgres://127.0.0.1:5001,localhost:5002/shop");
+        let ports: Vec<&[u16]> = target.hosts.iter().map(tokio_postgres::Config::get_ports).collect();
+        assert_eq!(ports, [&[5001], &[5002]]);
+        assert!(target.hosts.iter().all(|host| host.get_user() == Some("till") && host.get_password().is_some()));
+    }
+
+    #[test]
+    fn beyond_loopback_there_is_tls_unless_it_is_switched_off_by_name() {
+        for (url, mode) in [
+            ("postgres://127.0.0.1/shop", SslMode::Disable),
+            ("postgres://%2Frun%2Fpostgresql/shop", SslMode::Disable),
+            ("postgres://10.0.0.1/shop?sslmode=disable", SslMode::Disable),
+            ("postgres://127.0.0.1/shop?sslmode=verify-full&application_name=a", SslMode::Require),
+            ("postgres://127.0.0.1,10.0.0.1/shop", SslMode::Require),
+        ] {
+            match target(url) {
+                Ok(target) => assert!(target.hosts.iter().all(|host| host.get_ssl_mode() == mode), "{url}"),
+                // A machine without certificates of authorities.
+                Err(said) => assert!(mode == SslMode::Require && said.contains("ledger.ca"), "{said}"),
+            }
+        }
+        for mode in ["prefer", "allow", "verify-ca", ""] {
+            let said = target(&format!("postgres://127.0.0.1/shop?sslmode={mode}")).err().unwrap();
+            assert!(said.contains(&format!("sslmode={mode};")), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_without_showing_it() {
+        for url in ["mysql://till:secret@db/shop", "postgres:///shop", "postgres://till:secret@db:x/shop", "secret"] {
+            let said = target(url).err().unwrap();
+            assert!(said.starts_with("ledger.url is not of the form") && !said.contains("secret"), "{said}");
+        }
+    }
+}

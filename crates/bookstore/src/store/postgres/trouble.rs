@@ -1,0 +1,112 @@
+//! How the database can fail a transaction. Must not know what it was to do.
+
+use std::time::Duration;
+
+use tokio_postgres::{Error, error::SqlState};
+
+use super::super::interface::{Broken, Failure};
+use crate::fault::{Fault, Unavailable};
+
+/// Why a transaction did not come to its end.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The database refused a statement, or the connection ended.
+    Postgres(Error),
+    /// No answer came in time.
+    Silent(Duration),
+    /// The session was ended from elsewhere.
+    Ended,
+    /// What was read is not what a store holds.
+    Contents(String),
+    /// No decision was reached.
+    Decided(Failure),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Postgres(error)
+    }
+}
+
+impl Trouble {
+    fn state(&self) -> Option<&SqlState> {
+        match self {
+            Self::Postgres(error) => error.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether the same transaction may succeed at once: another one was first.
+    pub(super) fn is_race(&self) -> bool {
+        let races = [
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            // The guards divide by zero to undo the whole transaction.
+            SqlState::DIVISION_BY_ZERO,
+        ];
+        self.state().is_some_and(|state| races.contains(state))
+    }
+
+    /// Whether the database itself refused a statement, so that the transaction cannot be committed any more.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.state().is_some()
+    }
+
+    /// For operators: what is wrong, in one line.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Postgres(error) => reason(error),
+            Self::Silent(timeout) => format!("it did not answer within {timeout:?}"),
+            Self::Ended => "the row of this session is gone from ledger_session".to_owned(),
+            Self::Contents(what) => what.clone(),
+            Self::Decided(_) => "nothing was decided".to_owned(),
+        }
+    }
+
+    /// The transaction was not committed.
+    pub(super) fn before_commit(self) -> Failure {
+        let reason = self.reason();
+        let is = |state: &SqlState| self.state() == Some(state);
+        if let Self::Decided(failure) = self {
+            return failure;
+        }
+        if is(&SqlState::LOCK_NOT_AVAILABLE) {
+            return Failure::Refused(Fault::Unavailable(Unavailable::Locked));
+        }
+        if is(&SqlState::DISK_FULL) {
+            return Failure::Undone(Fault::Failed("the disk is full".to_owned()), Broken(reason));
+        }
+        if self.is_race() {
+            return Failure::Refused(Fault::Failed("the books keep changing".to_owned()));
+        }
+        let is_away = self.state().is_none_or(is_away) && !matches!(self, Self::Contents(_));
+        let fault = if is_away {
+            Fault::Unavailable(Unavailable::Unreachable)
+        } else {
+            Fault::Failed("the database could not be written".to_owned())
+        };
+        Failure::Undone(fault, Broken(reason))
+    }
+}
+
+/// States of a server that stops, starts, or is no primary any more.
+fn is_away(state: &SqlState) -> bool {
+    // Classes 57 and 08: the operator intervened; the connection failed.
+    state.code().starts_with("57") || state.code().starts_with("08") || *state == SqlState::READ_ONLY_SQL_TRANSACTION
+}
+
+impl From<Trouble> for Broken {
+    fn from(trouble: Trouble) -> Self {
+        Self(trouble.reason())
+    }
+}
+
+/// A driver's error in one line.
+pub(super) fn reason(error: &Error) -> String {
+    if let Some(told) = error.as_db_error() {
+        return format!("{} ({})", told.message(), told.code().code());
+    }
+    let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
+    format!("{error}{cause}").lines().next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,87 @@
+//! A file that no other program has open and that stays as it is while it is read. Must not know why it is read.
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::{
+    super::sums::Sums,
+    copy::CopyError,
+    open::{OpenError, check},
+    reason::reason,
+    rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
+};
+use crate::domain::{Entry, NewBook};
+
+/// Why a file cannot be frozen.
+#[derive(Debug)]
+pub(crate) enum FreezeError {
+    Absent(CopyError),
+    Open(OpenError),
+    InUse,
+}
+
+/// A file that is this program's alone.
+pub(crate) struct Frozen(Connection);
+
+impl Frozen {
+    /// Locks the file until it is dropped. Each program that has it open prevents that, also one that does nothing.
+    pub(crate) fn open(path: &Path) -> Result<Self, FreezeError> {
+        if !path.exists() {
+            return Err(FreezeError::Absent(CopyError::Absent(path.to_owned())));
+        }
+        let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FreezeError::InUse,
+            _ => FreezeError::Open(OpenError::from_sqlite(path, &error)),
+        };
+        let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, access).map_err(failed)?;
+        // Before anything is read: a connection that has the WAL open already does not ask for the whole file.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        check(&connection, path).map_err(FreezeError::Open)?;
+        Ok(Self(connection))
+    }
+
+    pub(crate) fn sums(&self) -> Result<Sums, String> {
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Sums {
+                books: row.get(0)?,
+                copies: row.get(1)?,
+                cents: row.get(2)?,
+                entries: row.get(3)?,
+                last_number: row.get(4)?,
+                sold: row.get(5)?,
+                keys: row.get(6)?,
+            })
+        };
+        self.0.query_row(Sums::QUERY, (), read).map_err(|error| reason(&error))
+    }
+
+    /// Shows books in the order of ids until `show` says false.
+    pub(crate) fn each_book(&self, show: impl FnMut(NewBook) -> bool) -> Result<(), String> {
+        self.each(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"), book, show)
+    }
+
+    /// Shows the log from the beginning until `show` says false.
+    pub(crate) fn each_entry(&self, show: impl FnMut(Entry) -> bool) -> Result<(), String> {
+        self.each(&format!("SELECT {ENTRY_COLUMNS} FROM entry ORDER BY number"), entry, show)
+    }
+
+    fn each<T>(
+        &self,
+        sql: &str,
+        read: fn(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+        mut show: impl FnMut(T) -> bool,
+    ) -> Result<(), String> {
+        let failed = |error: rusqlite::Error| reason(&error);
+        let mut query = self.0.prepare(sql).map_err(failed)?;
+        let mut rows = query.query(()).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            if !show(read(row).map_err(failed)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! What a store holds, to compare a copy by. Must not know how it is asked for.
+
+/// Counts and sums over a whole store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// Books.
+    pub books: i64,
+    /// Of all books, not sold yet.
+    pub copies: i64,
+    /// Of all books' prices.
+    pub cents: i64,
+    /// In the log.
+    pub entries: i64,
+    /// The newest entry.
+    pub last_number: i64,
+    /// Copies in all purchases of the log.
+    pub sold: i64,
+    /// Idempotency keys.
+    pub keys: i64,
+}
+
+impl Sums {
+    /// The same for both databases; the columns are in the order of the fields.
+    pub(super) const QUERY: &str = "SELECT b.books, b.copies, b.cents, e.entries, e.last_number, e.sold, e.keys FROM \
+        (SELECT count(*) AS books, CAST(coalesce(sum(stock), 0) AS bigint) AS copies, \
+            CAST(coalesce(sum(price_cents), 0) AS bigint) AS cents FROM book) b, \
+        (SELECT count(*) AS entries, coalesce(max(number), 0) AS last_number, \
+            CAST(coalesce(sum(CASE WHEN kind = 2 THEN quantity END), 0) AS bigint) AS sold, \
+            count(idempotency_key) AS keys FROM entry) e";
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.books == 0 && self.entries == 0
+    }
+}
+
+impl std::fmt::Display for Sums {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { books, copies, entries, sold, keys, .. } = self;
+        write!(
+            f,
+            "{books} books with {copies} copies, and {entries} log entries with {sold} copies sold and {keys} keys"
+        )
+    }
+}

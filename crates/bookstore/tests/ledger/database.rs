@@ -1,0 +1,221 @@
+//! Several servers share a database of `PostgreSQL`: what one commits the others show, the log misses nothing, and a lost
+//! primary stops purchases alone.
+
+use std::time::{Duration, Instant};
+
+use bookstore::{
+    Bookstore, Fault, Settings, Verdict,
+    domain::{Entry, EntryKind},
+    fault::Unavailable,
+};
+use hosting::Client;
+use postgres_testing::{Psql, Server, database_of, shared};
+
+use super::{Kind, Shop, close, id, key};
+
+/// Far above what is promised, because a test machine may be busy; the wait itself is reported.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+fn until(shop: &Shop, what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < TIMEOUT, "{what}: not seen");
+        shop.runtime.block_on(tokio::task::yield_now());
+    }
+    eprintln!("{what}: seen after {:?}", start.elapsed());
+}
+
+fn stock(shop: &Shop, store: &Bookstore, number: i32) -> u32 {
+    shop.runtime.block_on(store.lookup(id(number))).expect("no fault").expect("a book").stock()
+}
+
+fn psql(shop: &Shop) -> Psql {
+    shared().session(database_of(shop.url.as_deref().expect("a database")))
+}
+
+#[test]
+fn what_one_server_sells_the_others_show() {
+    let shop = Shop::of(Kind::Database);
+    let (one, other) = (shop.open(&Settings::default()), shop.open(&Settings::default()));
+    for sold in 1..=20 {
+        let bought = shop.runtime.block_on(one.buy(id(53477), 1, None, None)).expect("no fault");
+        assert_eq!((bought.verdict, bought.stock_left), (Verdict::Bought, Some(1000 - sold)));
+        assert_eq!(stock(&shop, &one, 53477), 1000 - sold, "a server shows its own sale at once");
+        until(&shop, "a sale", || stock(&shop, &other, 53477) == 1000 - sold);
+    }
+    close(&one);
+    close(&other);
+}
+
+#[test]
+fn stock_that_a_server_has_not_heard_of_is_never_oversold() {
+    let shop = Shop::of(Kind::Database);
+    // A server that does not hear of others for an hour.
+    let store = shop.open(&Settings { follow_interval: Duration::from_hours(1), ..Settings::default() });
+    shop.other_program("SET quire.ledger = 'on'; UPDATE book SET stock = 1 WHERE id = 53477");
+    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
+    assert_eq!((buy().verdict, buy().verdict), (Verdict::Bought, Verdict::SoldOut));
+    close(&store);
+}
+
+#[test]
+fn a_tail_misses_no_entry_that_is_committed_late_with_an_earlier_number() {
+    let shop = Shop::of(Kind::Database);
+    let store = shop.open(&Settings::default());
+    let newest = shop.log(&store).last().expect("the sample catalogue").number;
+    let mut slow = psql(&shop);
+    slow.run("BEGIN; UPDATE book SET stock = stock + 1 WHERE id = 12365;");
+    let mut tail = store.tail(Some(newest), Client::at(None)).expect("a place");
+    let sold: Vec<i64> = (0..5)
+        .map(|_| {
+            shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault").number.expect("a number")
+        })
+        .collect();
+    let none = shop.runtime.block_on(async { tokio::time::timeout(Duration::from_millis(400), tail.next()).await });
+    assert!(none.is_err(), "nothing is told while an earlier entry may come: {none:?}");
+    slow.run("COMMIT;");
+    let mut seen: Vec<Entry> = Vec::new();
+    while seen.len() < sold.len() + 1 {
+        let page = async { tokio::time::timeout(TIMEOUT, tail.next()).await };
+        seen.extend(shop.runtime.block_on(page).expect("in time").expect("open").expect("no fault"));
+    }
+    assert!(seen.is_sorted_by(|one, next| one.number < next.number), "{seen:?}");
+    assert_eq!(seen[0].kind, EntryKind::Adjusted);
+    assert_eq!(seen[1..].iter().map(|entry| entry.number).collect::<Vec<_>>(), sold);
+    close(&store);
+}
+
+#[test]
+fn a_book_that_another_transaction_holds_is_waited_for_and_other_books_are_sold_meanwhile_by_other_servers() {
+    let shop = Shop::of(Kind::Database);
+    let settings = Settings { busy_timeout: Duration::from_millis(100), ..Settings::default() };
+    let (store, other) = (shop.open(&settings), shop.open(&settings));
+    let mut shell = psql(&shop);
+    shell.run("BEGIN; UPDATE book SET stock = stock WHERE id = 53477;");
+    let buy = |store: &Bookstore, book| shop.runtime.block_on(store.buy(id(book), 1, None, None));
+    assert_eq!(buy(&store, 53477).unwrap_err(), Fault::Unavailable(Unavailable::Locked));
+    assert_eq!(buy(&other, 12365).expect("no fault").verdict, Verdict::Bought);
+    shell.run("ROLLBACK;");
+    assert_eq!(buy(&store, 53477).expect("no fault").verdict, Verdict::Bought);
+    assert!(*store.healthy().borrow(), "a lock is no failure");
+    close(&store);
+    close(&other);
+}
+
+#[test]
+fn two_servers_that_get_the_same_keys_in_opposite_orders_agree() {
+    let shop = Shop::of(Kind::Database);
+    let stores = [shop.open(&Settings::default()), shop.open(&Settings::default())];
+    for round in 0..10 {
+        let answers = shop.runtime.block_on(async {
+            let mut running = tokio::task::JoinSet::new();
+            for place in 0..100 {
+                for (side, store) in stores.iter().enumerate() {
+                    let (store, number) = (store.clone(), if side == 0 { place } else { 99 - place });
+                    // The two servers hold different books, so that only the keys bring them together.
+                    let book = [53477, 12365][side];
+                    running.spawn(async move {
+                        let bought = store.buy(id(book), 1, Some(key(&format!("{round}/{number}"))), None).await;
+                        (number, bought)
+                    });
+                }
+            }
+            running.join_all().await
+        });
+        for number in 0..100 {
+            let of_key: Vec<_> =
+                answers.iter().filter(|(other, _)| *other == number).map(|(_, answer)| answer).collect();
+            let bought = of_key.iter().filter(|answer| answer.is_ok()).count();
+            let reused = of_key.iter().filter(|answer| matches!(answer, Err(Fault::KeyReused { .. }))).count();
+            assert_eq!((bought, reused), (1, 1), "{of_key:?}");
+        }
+    }
+    stores.iter().for_each(close);
+}
+
+#[test]
+fn servers_that_start_at_once_make_the_tables_once() {
+    let shop = Shop::of(Kind::Database);
+    let stores = std::thread::scope(|scope| {
+        let starting: Vec<_> = (0..4).map(|_| scope.spawn(|| shop.open(&Settings::default()))).collect();
+        starting.into_iter().map(|start| start.join().expect("a store")).collect::<Vec<_>>()
+    });
+    assert_eq!(shop.log(&stores[0]).len(), 4, "the sample catalogue, once");
+    stores.iter().for_each(close);
+}
+
+#[test]
+fn without_the_right_to_make_tables_the_start_says_what_to_run() {
+    let shop = Shop::of(Kind::Database);
+    let url = shop.url.clone().expect("a database");
+    let database = database_of(&url);
+    let role = format!("guest_{database}");
+    shop.other_program(&format!("CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"));
+    let guest = Shop::at(Some(url.replace("quire@", &format!("{role}@"))));
+    let said = guest.try_open(&Settings::default()).expect_err("no right").to_string();
+    let (told, sql) = said.split_once('\n').expect("SQL after the message");
+    assert!(told.contains("may not create tables") && !told.contains("CREATE"), "{told}");
+    let grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO";
+    shop.other_program(&format!("{sql} {grants} {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role};"));
+    guest.import("7,Title,topic,3,1.00\n");
+    let store = guest.open(&Settings::default());
+    let bought = guest.runtime.block_on(store.buy(id(7), 1, Some(key("a")), None)).expect("no fault");
+    assert_eq!((bought.verdict, bought.stock_left), (Verdict::Bought, Some(2)));
+    close(&store);
+}
+
+#[test]
+fn without_a_primary_purchases_are_refused_at_once_and_reads_go_on() {
+    let mut server = Server::start("");
+    let shop = Shop::at(Some(server.database()));
+    let settings = Settings { database_timeout: Duration::from_secs(2), ..Settings::default() };
+    let store = shop.open(&settings);
+    let buy = |name: &str| shop.runtime.block_on(store.buy(id(53477), 1, Some(key(name)), None));
+    assert_eq!(buy("first").expect("no fault").verdict, Verdict::Bought);
+    server.kill();
+    until(&shop, "the loss", || !*store.healthy().borrow());
+    let start = Instant::now();
+    assert_eq!(buy("second").unwrap_err(), Fault::Unavailable(Unavailable::Unreachable));
+    assert!(start.elapsed() < Duration::from_millis(500), "at once: {:?}", start.elapsed());
+    assert_eq!(stock(&shop, &store, 53477), 999);
+    assert!(store.trouble().expect("trouble").contains("no primary"), "{:?}", store.trouble());
+    let age = store.levels().age.expect("an age");
+    until(&shop, "the age of what is read", || store.levels().age.is_some_and(|later| later > age));
+    server.run();
+    until(&shop, "the primary", || *store.healthy().borrow());
+    assert_eq!(buy("second").expect("no fault").verdict, Verdict::Bought);
+    let again = buy("first").expect("no fault");
+    assert_eq!((again.verdict, again.replayed), (Verdict::Bought, true));
+    close(&store);
+}
+
+#[test]
+fn a_primary_that_freezes_is_given_up_in_time_and_what_became_of_the_purchase_is_told_after_it() {
+    let server = Server::start("");
+    let shop = Shop::at(Some(server.database()));
+    let settings = Settings {
+        database_timeout: Duration::from_millis(500),
+        busy_timeout: Duration::from_millis(500),
+        ..Settings::default()
+    };
+    let store = shop.open(&settings);
+    let process = server.session(database_of(shop.url.as_deref().unwrap()));
+    let mut process = process;
+    let backends =
+        process.run("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'quire';");
+    let send = |name: &str| {
+        let sent = std::process::Command::new("kill").args(["-s", name]).args(backends.split(' ')).status();
+        assert!(sent.expect("kill runs").success());
+    };
+    send("STOP");
+    let answer = shop.runtime.block_on(store.buy(id(53477), 1, Some(key("frozen")), None));
+    send("CONT");
+    match answer {
+        Err(Fault::Unavailable(_) | Fault::OutcomeUnknown) => {}
+        other => panic!("{other:?}"),
+    }
+    until(&shop, "the end of the freeze", || *store.healthy().borrow());
+    let bought = shop.runtime.block_on(store.buy(id(53477), 1, Some(key("frozen")), None)).expect("no fault");
+    assert_eq!((bought.verdict, bought.stock_left), (Verdict::Bought, Some(999)), "once");
+    close(&store);
+}
