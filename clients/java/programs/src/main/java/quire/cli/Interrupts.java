@@ -1,15 +1,11 @@
 package quire.cli;
 
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
-
 /**
  * Lets a purchase that Ctrl-C ends say that it is in doubt. The machine exits when an interrupt
  * comes; the hook delays that until the purchase has been told of.
  */
 final class Interrupts {
-  private static final long TELL_SECONDS_MAX = 2;
-  private static final CountDownLatch TOLD = new CountDownLatch(1);
+  private static final long TELL_MS_MAX = 10_000;
 
   private static Thread buyer;
   private static boolean isHooked;
@@ -38,22 +34,24 @@ final class Interrupts {
 
   /** Ends the program at once. */
   static void end(int exit) {
-    TOLD.countDown();
     System.out.flush();
     System.err.flush();
     Runtime.getRuntime().halt(exit);
   }
 
   private static void interrupt() {
+    Thread told;
     synchronized (Interrupts.class) {
       if (buyer == null) {
         return;
       }
       isOver = true;
-      buyer.interrupt();
+      told = buyer;
     }
+    told.interrupt();
     try {
-      TOLD.await(TELL_SECONDS_MAX, TimeUnit.SECONDS);
+      // That thread halts the machine; until then the hook must not end, or the exit code is lost.
+      told.join(TELL_MS_MAX);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
