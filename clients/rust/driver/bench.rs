@@ -87,9 +87,9 @@ pub(crate) async fn run(mut words: impl Iterator<Item = String>) -> Result<(), F
             let mut calls = 0_u64;
             while start.elapsed() < seconds {
                 if is_purchase {
-                    caller.buy().await?
+                    caller.buy().await?;
                 } else {
-                    caller.lookup().await?
+                    caller.lookup().await?;
                 }
                 calls += 1;
             }

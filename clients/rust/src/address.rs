@@ -95,7 +95,7 @@ mod tests {
             ("there:", "HOST:PORT with a port up to 65535, as there:10086"),
             ("there:+80", "HOST:PORT with a port up to 65535, as there:10086"),
             ("there:0", "HOST:PORT with a port from 1 to 65535, as there:10086"),
-            ("http://there:80/search", "without a path: there:80"),
+            ("http://there:80/search", "without a path: http://there:80"),
             ("me@there:80", super::USUAL),
             ("::1", super::USUAL),
             ("", super::USUAL),

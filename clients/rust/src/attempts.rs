@@ -134,7 +134,7 @@ where
         };
         now = Instant::now();
         let left = deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(now));
-        match pushback(&status).unwrap_or_else(|| Some(jitter(pause))).filter(|pause| may_repeat && *pause < left) {
+        match pause_before_next(&status, pause).filter(|pause| may_repeat && *pause < left) {
             Some(pause_now) => sleep(pause_now).await,
             None => return Err(ended(plan.kind, verdict, &status, doubt.as_ref())),
         }
@@ -171,10 +171,12 @@ pub(crate) fn broken(status: &Status) -> Error {
     ended(Kind::Read, judge(status), status, None)
 }
 
-/// When the server wants the next attempt, if it says so: `Some(None)` means never.
-fn pushback(status: &Status) -> Option<Option<Duration>> {
-    let wanted = status.metadata().get("grpc-retry-pushback-ms")?;
-    Some(wanted.parse().ok().map(Duration::from_millis))
+/// The pause before the next attempt, in the server's words if it has any; none if it wants no other attempt.
+fn pause_before_next(status: &Status, usual: Duration) -> Option<Duration> {
+    match status.metadata().get("grpc-retry-pushback-ms") {
+        Some(wanted) => wanted.parse().ok().map(Duration::from_millis),
+        None => Some(jitter(usual)),
+    }
 }
 
 /// A random factor from 0.8 to 1.2, so that clients that failed together do not all return at once.
@@ -200,10 +202,11 @@ mod tests {
         let said = |value: &str| {
             let mut status = Status::unavailable("");
             status.metadata_mut().insert("grpc-retry-pushback-ms", value).expect("a value");
-            pushback(&status)
+            pause_before_next(&status, PAUSE_FIRST)
         };
-        assert_eq!(said("1500"), Some(Some(Duration::from_millis(1500))));
-        assert_eq!((said("-1"), said("soon"), pushback(&Status::unavailable(""))), (Some(None), Some(None), None));
+        assert_eq!((said("1500"), said("-1"), said("soon")), (Some(Duration::from_millis(1500)), None, None));
+        let unsaid = pause_before_next(&Status::unavailable(""), PAUSE_FIRST).expect("a pause").as_millis();
+        assert!((80..=120).contains(&unsaid), "{unsaid}");
     }
 
     #[test]

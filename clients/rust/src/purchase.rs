@@ -65,10 +65,8 @@ pub struct Purchase {
     /// The store's words.
     pub message: String,
     /// The entry's number in the transaction log, where refusals with a key stand too; 0 if there is none.
-    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the command line alone shows it"))]
     pub(crate) entry_number: i64,
     /// As the store named the outcome.
-    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the command line alone shows it"))]
     pub(crate) named: BuyOutcome,
 }
 
