@@ -109,6 +109,7 @@ Answer fault_answer(const Fault& fault, const std::string& address) {
 /// Text, also where answers are JSON.
 Answer help() {
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(kCommands.size());
   for (const auto& line : kCommands) {
     rows.push_back({std::string(line.usage), std::string(line.does)});
   }
@@ -129,7 +130,7 @@ void add_fitting(std::vector<std::string>& found, const std::set<std::string>& k
                  const std::string& quote) {
   for (auto at = known.lower_bound(std::string(typed)); at != known.end() && at->starts_with(typed); ++at) {
     if (found.size() < kCandidatesMax && text::escaped(*at) == *at) {
-      found.push_back(quote + *at + quote);
+      found.emplace_back(quote).append(*at).append(quote);
     }
   }
 }

@@ -90,6 +90,8 @@ class Terminal : public Lines {
 
   std::optional<std::string> next() override {
     is_dropped_ = false;
+    // The editor would do so once it has shown the prompt, and lose what is typed before.
+    el_set(editor_.get(), EL_PREP_TERM, 1);
     int count = 0;
     const char* read = el_gets(editor_.get(), &count);
     if (read == nullptr || count <= 0) {
@@ -121,6 +123,7 @@ class Terminal : public Lines {
       return CC_EOF;
     }
     of(editor).is_dropped_ = true;
+    std::puts("");
     return CC_NEWLINE;
   }
 
@@ -199,7 +202,8 @@ class Terminal : public Lines {
     std::ofstream output(file_, mode);
     umask(before);
     std::error_code error;
-    std::filesystem::permissions(file_, std::filesystem::perms(S_IRUSR | S_IWUSR), error);
+    std::filesystem::permissions(file_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write,
+                                 error);
     return output;
   }
 

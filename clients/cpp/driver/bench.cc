@@ -65,7 +65,7 @@ std::function<void()> with_stub(const std::string& address, bool is_buy) {
 }  // namespace
 
 nlohmann::json bench(const std::vector<std::string>& words) {
-  const std::string address = words.at(0);
+  const auto& address = words.at(0);
   bool is_buy = false;
   bool is_bare = false;
   int in_flight = 1;
@@ -91,6 +91,7 @@ nlohmann::json bench(const std::vector<std::string>& words) {
   const auto end = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   {
     std::vector<std::jthread> threads;
+    threads.reserve(static_cast<std::size_t>(in_flight));
     for (int i = 0; i < in_flight; ++i) {
       threads.emplace_back([&] {
         std::int64_t done = 0;

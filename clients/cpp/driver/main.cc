@@ -299,6 +299,8 @@ quire::Options options(const std::vector<std::string>& words) {
 
 int main(int count, char** arguments) {
   std::ios::sync_with_stdio(false);
+  // Otherwise reading flushes the output, beside the threads that write it.
+  std::cin.tie(nullptr);
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   const std::vector<std::string> words(arguments + 1, arguments + count);
   try {

@@ -7,6 +7,8 @@
 namespace quire::text {
 namespace {
 
+constexpr std::string_view kDigits = "0123456789abcdef";
+
 unsigned byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
 bool is_in(char32_t character, char32_t first, char32_t last) { return character >= first && character <= last; }
@@ -55,8 +57,8 @@ std::string escaped(std::string_view text) {
     const auto character = take(text);
     if (!character) {
       out += "\\x";
-      out += "0123456789abcdef"[byte_at(text, 0) >> 4U];
-      out += "0123456789abcdef"[byte_at(text, 0) & 0xfU];
+      out += kDigits[byte_at(text, 0) >> 4U];
+      out += kDigits[byte_at(text, 0) & 0xfU];
       text.remove_prefix(1);
     } else if (!acts(*character)) {
       out += before.substr(0, before.size() - text.size());
@@ -64,7 +66,7 @@ std::string escaped(std::string_view text) {
       out += *character == '\t' ? "\\t" : *character == '\r' ? "\\r" : "\\n";
     } else {
       std::array<char, 8> digits{};
-      const auto end = std::to_chars(digits.begin(), digits.end(), static_cast<std::uint32_t>(*character), 16).ptr;
+      auto* const end = std::to_chars(digits.begin(), digits.end(), static_cast<std::uint32_t>(*character), 16).ptr;
       out.append("\\u{").append(digits.begin(), end).append("}");
     }
   }
