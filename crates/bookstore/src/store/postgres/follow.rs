@@ -82,6 +82,8 @@ pub(super) struct Follower {
     bounds: VecDeque<Bound>,
     /// All books must be read again when this is passed.
     reload_at: Option<Bound>,
+    /// Up to where this connection has told what the newest entry is; another may have ended before it did.
+    told: i64,
 }
 
 impl Follower {
@@ -99,7 +101,8 @@ impl Follower {
             client.prepare(NEWEST).await?,
         ];
         let bounds = VecDeque::new();
-        let mut follower = Self { link, shown, timeout, bound, ended, touched, newest, bounds, reload_at: None };
+        let mut follower =
+            Self { link, shown, timeout, bound, ended, touched, newest, bounds, reload_at: None, told: -1 };
         follower.load().await?;
         follower.look().await?;
         Ok(follower)
@@ -157,10 +160,12 @@ impl Follower {
         let versions: Result<Vec<Version>, Trouble> = touched.iter().map(version).collect();
         self.shown.apply(versions?, passed);
         self.shown.set_current(began);
-        if passed > horizon || *self.shown.newest().borrow() == 0 {
+        // While an earlier entry may still come, no one may go on behind it.
+        if passed > self.told && self.reload_at.is_none() {
             let newest = async { Ok(self.link.client.query_one(&self.newest, &[&passed]).await?) };
             let newest: i64 = timed(self.timeout, newest).await?.try_get(0)?;
             self.shown.newest().send_if_modified(|shown| std::mem::replace(shown, newest) != newest);
+            self.told = passed;
         }
         if self.reload_at.take_if(|bound| bound.is_passed(ended)).is_some() {
             self.load().await?;
