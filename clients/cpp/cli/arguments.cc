@@ -25,8 +25,8 @@ bool is_digit(char each) { return each >= '0' && each <= '9'; }
 
 milliseconds timeout(const std::string& text) {
   static const std::map<std::string_view, double> kUnits = {{"", 1000}, {"s", 1000}, {"ms", 1}, {"min", 60'000}};
-  const auto number = std::string_view(text).substr(0, text.find_first_not_of("0123456789."));
-  const auto unit = kUnits.find(std::string_view(text).substr(number.size()));
+  const auto number = std::string_view{text}.substr(0, text.find_first_not_of("0123456789."));
+  const auto unit = kUnits.find(std::string_view{text}.substr(number.size()));
   double amount = 0;
   const auto [end, error] = std::from_chars(number.begin(), number.end(), amount, std::chars_format::fixed);
   if (unit != kUnits.end() && error == std::errc() && end == number.end()) {
@@ -113,7 +113,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
       arguments.words.push_back(*word);
       continue;
     }
-    const auto name = std::string_view(*word).substr(0, word->find('='));
+    const auto name = std::string_view{*word}.substr(0, word->find('='));
     const bool has_value = name.size() < word->size();
     if (const auto on = switches.find(name); on != switches.end()) {
       if (has_value) {

@@ -26,6 +26,8 @@ template <class... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Match(Cases...) -> Match<Cases...>;
 
 std::string read_file(const std::string& name) {
   std::ifstream input(name, std::ios::binary);

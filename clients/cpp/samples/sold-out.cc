@@ -9,6 +9,8 @@ template <class... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Match(Cases...) -> Match<Cases...>;
 
 /// Gives how many copies are left.
 int buy(const quire::Client& client, int quantity) {

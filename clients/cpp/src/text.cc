@@ -63,7 +63,8 @@ std::string escaped(std::string_view text) {
     } else if (!acts(*character)) {
       out += before.substr(0, before.size() - text.size());
     } else if (*character == '\t' || *character == '\r' || *character == '\n') {
-      out += *character == '\t' ? "\\t" : *character == '\r' ? "\\r" : "\\n";
+      out += '\\';
+      out += *character == '\t' ? 't' : *character == '\r' ? 'r' : 'n';
     } else {
       std::array<char, 8> digits{};
       auto* const end = std::to_chars(digits.begin(), digits.end(), static_cast<std::uint32_t>(*character), 16).ptr;
