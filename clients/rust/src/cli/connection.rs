@@ -9,7 +9,8 @@ const USUAL: &str = "127.0.0.1:10086";
 /// The longest time of a flag.
 const SECONDS_MAX: f64 = 86_400.0;
 /// How long a silent connection is waited for, and its answer to a ping, if commands have little time.
-const KEEPALIVE_MIN: Duration = Duration::from_millis(500);
+/// Servers of gRPC take three pings without data for a flood (`too_many_pings`), so a short call has one at most.
+const KEEPALIVE_MIN: Duration = Duration::from_secs(2);
 const KEEPALIVE_MAX: Duration = Duration::from_secs(10);
 /// What a time must be.
 pub const TIME: &str = "a time from 1ms to 24h, as 500ms, 5s or 2min";
