@@ -67,7 +67,7 @@ std::filesystem::path history_file() {
 class Terminal : public Lines {
  public:
   explicit Terminal(Complete complete) : complete_(std::move(complete)), file_(history_file()) {
-    // The editor counts characters, which are UTF-8 here whatever the locale says.
+    // The editor counts characters, which are UTF-8 here in every locale.
     std::setlocale(LC_CTYPE, "C.UTF-8");
     HistEvent event;
     history(history_.get(), &event, H_SETSIZE, kHistoryLines);

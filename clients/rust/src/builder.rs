@@ -1,4 +1,4 @@
-//! How a client is made: where its servers are, whom it trusts and what it shows. Must not know calls.
+//! How a client is made: where its servers are, which authorities it trusts and what it shows. Must not know calls.
 
 use std::{
     path::{Path, PathBuf},

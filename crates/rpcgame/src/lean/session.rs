@@ -73,7 +73,7 @@ impl Session {
         }
     }
 
-    /// Lets only those in whom `admit` admits.
+    /// Serves only clients that `admit` lets in.
     #[must_use]
     pub fn guarded(self, admit: Admit) -> Self {
         Self { admit: Some(admit), ..self }

@@ -42,7 +42,7 @@ impl Drop for Link {
     }
 }
 
-/// What every session of ours begins with, whatever the cluster's or the user's defaults are.
+/// What every session of ours begins with, in place of the cluster's and the user's defaults.
 ///
 /// A timeout of the server for statements would end the wait of a COMMIT for its replicas, and the COMMIT would be
 /// reported as done; so there is none, and the client watches the time. A table that was empty when a plan was made

@@ -24,7 +24,7 @@ public record Write(
     }
   }
 
-  /** A value that does not expire, for whatever version there is. */
+  /** A value that does not expire, in place of any version. */
   public static Write of(ByteString key, ByteString value) {
     return new Write(key, value, Optional.empty(), OptionalLong.empty());
   }
