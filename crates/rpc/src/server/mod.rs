@@ -16,6 +16,7 @@ mod driver;
 mod exchange;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod exchange_body;
+#[cfg(any(feature = "http1", feature = "tower"))]
 mod exchange_request;
 mod first_bytes;
 mod gather;
