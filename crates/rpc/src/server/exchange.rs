@@ -76,8 +76,8 @@ pub(super) struct Exchange {
     pub(super) wakes: Option<Arc<WakeSet>>,
     /// What the call holds of its request, in the account of memory.
     pub(super) charge: Charge,
-    /// Bytes of the body that came so far.
-    pub(super) received: u64,
+    /// Bytes of the request that came so far, and of the answer that left.
+    pub(super) moved: u64,
     /// A connection counts the call already.
     is_counted: bool,
     pub(super) state: ReplyState,
@@ -117,7 +117,7 @@ impl Exchange {
             discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
             wakes: None,
             charge: shared.limits.memory.charge(),
-            received: 0,
+            moved: 0,
             is_counted: false,
             templates: Templates::default(),
             outbox: Outbox::default(),

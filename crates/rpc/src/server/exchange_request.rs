@@ -60,7 +60,7 @@ impl Exchange {
     /// Takes what came of the body, or its end.
     fn take(&mut self, data: Option<&[u8]>) {
         self.body_is_over = data.is_none();
-        self.received += data.map_or(0, |data| data.len() as u64);
+        self.moved += data.map_or(0, |data| data.len() as u64);
         let message_bytes_max = self.shared.limits.message_bytes_max;
         match &mut self.stage {
             Stage::Running(_, feed) => {
@@ -126,7 +126,7 @@ impl Exchange {
             Stage::Running(running, feed) => feed.unread_bytes() + running.held_bytes(),
             Stage::Over => 0,
         };
-        self.charge.set(held, self.received, cx.waker());
+        self.charge.set(held, self.moved, cx.waker());
         if held > 0 && self.charge.is_cut() {
             self.refuse_for(observer::Refusal::Memory);
         }
