@@ -3,12 +3,12 @@
 #include <sys/random.h>
 
 #include <array>
-#include <cmath>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "connection.h"
+#include "wire.h"
 
 namespace quire {
 namespace {
@@ -41,79 +41,10 @@ std::uint64_t checked_ttl(milliseconds ttl) {
   return static_cast<std::uint64_t>(ttl.count());
 }
 
-/// From a server that knows no cents, the fraction.
-std::int64_t cents(const bookstore::Book& book) {
-  constexpr double kPriceMax = 1e15;
-  if (book.price_cents() != 0 || !(std::abs(book.price()) < kPriceMax)) {
-    return book.price_cents();
-  }
-  return std::llround(book.price() * 100);
-}
-
-Book from_wire(bookstore::Book& book) {
-  return {.id = book.id(),
-          .title = std::move(*book.mutable_title()),
-          .topic = std::move(*book.mutable_topic()),
-          .stock = book.stock(),
-          .price_cents = cents(book)};
-}
-
-Topic from_wire(bookstore::Topic& topic) { return {.name = std::move(*topic.mutable_name()), .books = topic.books()}; }
-
-std::optional<std::string> value_of(std::string& value, bool is_absent) {
-  return is_absent ? std::nullopt : std::optional(std::move(value));
-}
-
 template <class Wire>
 std::optional<milliseconds> time_left(const Wire& entry) {
   return entry.has_time_to_live_ms() ? std::optional(milliseconds{static_cast<std::int64_t>(entry.time_to_live_ms())})
                                      : std::nullopt;
-}
-
-EventKind from_wire(io::grpc::WatchEventKind kind) {
-  switch (kind) {
-    case io::grpc::WATCH_EVENT_KIND_PUT:
-      return EventKind::kPut;
-    case io::grpc::WATCH_EVENT_KIND_DELETED:
-      return EventKind::kDeleted;
-    case io::grpc::WATCH_EVENT_KIND_EXPIRED:
-      return EventKind::kExpired;
-    default:
-      return EventKind::kStarted;
-  }
-}
-
-Event from_wire(io::grpc::WatchEvent& event) {
-  return {.kind = from_wire(event.kind()),
-          .key = std::move(*event.mutable_key()),
-          .value = value_of(*event.mutable_value(),
-                            event.kind() != io::grpc::WATCH_EVENT_KIND_PUT || event.value_left_out()),
-          .version = event.version()};
-}
-
-LogKind from_wire(bookstore::LogEntryKind kind) {
-  return bookstore::LogEntryKind_IsValid(kind) ? static_cast<LogKind>(kind) : LogKind::kOther;
-}
-
-LogEntry from_wire(bookstore::LogEntry& entry) {
-  return {.number = entry.number(),
-          .time = std::chrono::system_clock::time_point(milliseconds(entry.time_ms())),
-          .kind = from_wire(entry.kind()),
-          .book_id = entry.book_id(),
-          .quantity = entry.has_quantity() ? std::optional(entry.quantity()) : std::nullopt,
-          .before = entry.has_before() ? std::optional(entry.before()) : std::nullopt,
-          .after = entry.has_after() ? std::optional(entry.after()) : std::nullopt,
-          .key = std::move(*entry.mutable_idempotency_key())};
-}
-
-template <class T, class Wire>
-std::vector<T> from_wire(google::protobuf::RepeatedPtrField<Wire>& wires) {
-  std::vector<T> items;
-  items.reserve(static_cast<std::size_t>(wires.size()));
-  for (auto& wire : wires) {
-    items.push_back(from_wire(wire));
-  }
-  return items;
 }
 
 /// Pages that are asked for with the token of the page before.
@@ -153,26 +84,6 @@ Listing<T> stream(std::shared_ptr<Connection> connection, Streamed<Stub, Request
     items.push_back(from_wire(part));
     return items;
   });
-}
-
-Purchase from_wire(bookstore::BuyBookReply& reply, std::string key) {
-  Purchase purchase;
-  purchase.number = reply.purchase_number();
-  purchase.is_outcome_said = reply.outcome() != bookstore::BUY_OUTCOME_UNSPECIFIED;
-  purchase.key = std::move(key);
-  purchase.replayed = reply.replayed();
-  purchase.message = std::move(*reply.mutable_message());
-  if (reply.has_stock_left()) {
-    purchase.stock_left = reply.stock_left();
-  }
-  if (reply.outcome() == bookstore::BUY_OUTCOME_TOO_FEW) {
-    purchase.outcome = TooFew{};
-  } else if (reply.outcome() == bookstore::BUY_OUTCOME_NO_SUCH_BOOK) {
-    purchase.outcome = NoSuchBook{};
-  } else if (!reply.success()) {
-    purchase.outcome = SoldOut{};
-  }
-  return purchase;
 }
 
 /// Whether the store refused a write with this code, which is an outcome.
