@@ -70,11 +70,11 @@ impl Shared {
         deadline: Option<Instant>,
         peer: &Arc<Peer>,
     ) -> Result<Request<()>, Status> {
-        self.envelope_with(Extensions::new(), plan, head, deadline, peer)
+        let request = Self::bare_request(plan, head, deadline, peer);
+        if self.interceptors.is_empty() { Ok(request) } else { self.intercepted(plan, request) }
     }
 
     /// As [`Shared::envelope`], of a request that has extensions.
-    #[inline]
     pub(super) fn envelope_with(
         &self,
         extensions: Extensions,
@@ -83,14 +83,22 @@ impl Shared {
         deadline: Option<Instant>,
         peer: &Arc<Peer>,
     ) -> Result<Request<()>, Status> {
+        let mut request = Self::bare_request(plan, head, deadline, peer);
+        *request.extensions_mut() = extensions;
+        self.intercepted(plan, request)
+    }
+
+    #[inline]
+    fn bare_request(plan: CallPlan, head: &Arc<Head>, deadline: Option<Instant>, peer: &Arc<Peer>) -> Request<()> {
         // Only plain gRPC passes answers on that are compressed already.
         let accepted = if plan.dialect.is_plain { plan.terms.accepted } else { Accepted::default() };
         let metadata = Metadata::received(Arc::clone(head));
-        let mut request = Request::received((), metadata, deadline, Arc::clone(peer)).accepting(accepted);
-        *request.extensions_mut() = extensions;
-        if self.interceptors.is_empty() {
-            return Ok(request);
-        }
+        Request::received((), metadata, deadline, Arc::clone(peer)).accepting(accepted)
+    }
+
+    /// Apart from the requests that no one intercepts, so that these are made where they are used.
+    #[inline(never)]
+    fn intercepted(&self, plan: CallPlan, mut request: Request<()>) -> Result<Request<()>, Status> {
         let path = &self.routes.table[plan.method].path;
         let asked = catch_unwind(AssertUnwindSafe(|| {
             self.interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
