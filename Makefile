@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: help run test check clients test-clients clients-page $(CLIENTS) bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: help run test check clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -42,6 +42,7 @@ test: $(INSTALLED) $(VENV) $(BROWSER) ## run every test: Rust, the benchmarks on
 	$(call need,redis-server,redis-server)
 	$(call need,javac,openjdk-17-jdk-headless)
 	$(call need,mvn,maven)
+	$(call need,etcd,etcd-server)
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
 	JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin tests/run.sh
 
@@ -72,6 +73,22 @@ clients-page: LANGUAGES := cpp go java python rust typescript
 clients-page: clients $(VENV) ## write the matrix and the samples of docs/clients.md anew
 	test -n "$(QUIRE)" || cargo build -p server
 	$(JUDGE_CLIENTS) --write-page
+
+QUIRE_RELEASE = $(or $(QUIRE),target/release/quire)
+ROUNDS := 200
+need-cluster: $(VENV)
+	$(call need,etcd,etcd-server)
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
+	test -n "$(QUIRE)" || cargo build --release -p server
+
+cluster: need-cluster ## three servers over three nodes of PostgreSQL, on this machine
+	$(TOOLS)/venv/bin/python tests/cluster/up.py start $(QUIRE_RELEASE)
+
+cluster-down: ## end what `make cluster` started
+	$(TOOLS)/venv/bin/python tests/cluster/up.py stop
+
+test-cluster: need-cluster ## sell through 200 rounds of faults, half an hour; ROUNDS=20 is shorter
+	$(TOOLS)/venv/bin/python tests/cluster/campaign.py --quire $(QUIRE_RELEASE) --rounds $(ROUNDS)
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore

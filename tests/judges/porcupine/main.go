@@ -1,9 +1,10 @@
-// Judges a recorded history of a key-value service: is there an order of its operations, within their times, that a
-// map would have answered the same way? The checker is porcupine; this file says what a map does.
+// Judges a recorded history of a service: is there an order of its operations, within their times, in which one simple
+// store would have answered the same way? The checker is porcupine; keys.go says what a map does, and store.go what a
+// bookstore does.
 //
-// Reads JSON lines from standard input: {"client":0,"key":"k","op":"create","value":"v","result":"ok","call":1,"return":2}.
-// A result is ok, exists, missing, conflict or unknown; an unknown one may have happened at any time after its call, or never.
-// Ends with 0 when the history is linearizable, with 1 when it is not, and with 2 when it cannot be read.
+// Takes the store's name as its argument and JSON lines on standard input, one for each operation. One whose result is
+// unknown may have happened at any time after its call, or never. Ends with 0 when there is such an order, with 1 when
+// there is none, and with 2 when the history cannot be read.
 package main
 
 import (
@@ -17,107 +18,61 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-type operation struct {
-	Client   int    `json:"client"`
-	Key      string `json:"key"`
-	Op       string `json:"op"`
-	Value    string `json:"value"`
-	Expected uint64 `json:"expected"` // Version that an update insists on; 0 for any.
-	Version  uint64 `json:"version"`  // Version that was answered; 0 for none.
-	Result   string `json:"result"`
-	Call     int64  `json:"call"`
-	Return   int64  `json:"return"`
+type service struct {
+	model porcupine.Model
+	read  func(line []byte) (interface{}, error)
 }
 
-// entry is what a key has: nothing, or a value and a version; version 0 is one that no client was told.
-type entry struct {
-	present bool
-	value   string
-	version uint64
+var services = map[string]service{"keys": {keys, readKey}, "store": {store, readSale}}
+
+// times are what lines of all services have.
+type times struct {
+	Client int    `json:"client"`
+	Result string `json:"result"`
+	Call   int64  `json:"call"`
+	Return int64  `json:"return"`
 }
 
-// step says whether an entry may answer an operation so, and what becomes of it.
-func step(is entry, op operation) (bool, entry) {
-	unknown := op.Result == "unknown"
-	put := entry{present: true, value: op.Value, version: op.Version}
-	conflicts := op.Expected != 0 && is.version != 0 && is.version != op.Expected
-	switch op.Op {
-	case "create":
-		if unknown {
-			if is.present {
-				return true, is
-			}
-			return true, put
-		}
-		if is.present {
-			return op.Result == "exists", is
-		}
-		return op.Result == "ok", put
-	case "update":
-		if unknown {
-			if !is.present || conflicts {
-				return true, is
-			}
-			return true, put
-		}
-		if !is.present {
-			return op.Result == "missing", is
-		}
-		if op.Result == "conflict" {
-			return op.Expected != 0 && is.version != op.Expected, is
-		}
-		return op.Result == "ok" && !conflicts, put
-	case "retrieve":
-		if unknown {
-			return true, is
-		}
-		if !is.present {
-			return op.Result == "missing", is
-		}
-		same := is.version == 0 || is.version == op.Version
-		return op.Result == "ok" && is.value == op.Value && same, is
-	case "delete":
-		return unknown || op.Result == "ok", entry{}
+func partition[K comparable](history []porcupine.Operation, key func(porcupine.Operation) K) [][]porcupine.Operation {
+	byKey := map[K][]porcupine.Operation{}
+	for _, op := range history {
+		byKey[key(op)] = append(byKey[key(op)], op)
 	}
-	return false, is
+	var parts [][]porcupine.Operation
+	for _, part := range byKey {
+		parts = append(parts, part)
+	}
+	return parts
 }
 
-var model = porcupine.Model{
-	// Keys do not concern each other, so each has a history of its own.
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		byKey := map[string][]porcupine.Operation{}
-		for _, op := range history {
-			key := op.Input.(operation).Key
-			byKey[key] = append(byKey[key], op)
-		}
-		var parts [][]porcupine.Operation
-		for _, part := range byKey {
-			parts = append(parts, part)
-		}
-		return parts
-	},
-	Init: func() interface{} { return entry{} },
-	Step: func(state, input, output interface{}) (bool, interface{}) {
-		return step(state.(entry), input.(operation))
-	},
+func refuse(why ...interface{}) {
+	fmt.Fprintln(os.Stderr, why...)
+	os.Exit(2)
 }
 
 func main() {
+	if len(os.Args) != 2 || services[os.Args[1]].read == nil {
+		refuse("the argument must be keys or store")
+	}
+	judged := services[os.Args[1]]
 	var history []porcupine.Operation
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var op operation
-		if err := json.Unmarshal(lines.Bytes(), &op); err != nil {
-			fmt.Fprintln(os.Stderr, "no operation:", err)
-			os.Exit(2)
+		op, err := judged.read(lines.Bytes())
+		var at times
+		if err == nil {
+			err = json.Unmarshal(lines.Bytes(), &at)
 		}
-		if op.Result == "unknown" {
-			op.Return = math.MaxInt64
+		if err != nil {
+			refuse("no operation:", err)
 		}
-		history = append(history, porcupine.Operation{ClientId: op.Client, Input: op, Call: op.Call, Return: op.Return})
+		if at.Result == "unknown" {
+			at.Return = math.MaxInt64
+		}
+		history = append(history, porcupine.Operation{ClientId: at.Client, Input: op, Call: at.Call, Return: at.Return})
 	}
-	result := porcupine.CheckOperationsTimeout(model, history, time.Minute)
+	result := porcupine.CheckOperationsTimeout(judged.model, history, 5*time.Minute)
 	fmt.Println(len(history), "operations:", result)
 	if result != porcupine.Ok {
 		os.Exit(1)

@@ -190,6 +190,22 @@ fn without_a_primary_purchases_are_refused_at_once_and_reads_go_on() {
 }
 
 #[test]
+fn a_start_waits_for_a_primary_that_is_away_and_not_for_one_that_refuses() {
+    let mut server = Server::start("");
+    let shop = Shop::at(Some(server.database()));
+    let said = Shop::at(Some(server.url("nowhere"))).try_open(&Settings::default()).expect_err("no database");
+    assert!(said.to_string().contains("\"nowhere\" does not exist"), "{said}");
+    server.kill();
+    let store = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| shop.open(&Settings::default()));
+        server.run();
+        starting.join().expect("a store")
+    });
+    assert_eq!(stock(&shop, &store, 53477), 1000);
+    close(&store);
+}
+
+#[test]
 fn a_primary_that_freezes_is_given_up_in_time_and_what_became_of_the_purchase_is_told_after_it() {
     let server = Server::start("");
     let shop = Shop::at(Some(server.database()));

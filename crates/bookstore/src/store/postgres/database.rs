@@ -1,15 +1,21 @@
 //! The store that a database is: opened, written by the ledger, read by everyone. Must not know what is written.
 
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{
+    io, mem,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{oneshot, watch},
+    time::sleep,
 };
 
 use super::{
     super::interface::{Broken, Later, Page, Serve, Store},
-    follow::{follow, start},
+    follow::{Follower, RECONNECT, follow, jitter, start},
     link::{Link, connect, timed},
     read::Readers,
     schema::{First, SchemaError, migrate},
@@ -25,6 +31,9 @@ use crate::{
     metrics::Metrics,
     settings::Settings,
 };
+
+/// How long a start waits for a primary. Twice the time that Patroni's defaults leave a primary that says nothing.
+const START_WAIT: Duration = Duration::from_mins(1);
 
 /// Why a database cannot be used. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -83,10 +92,7 @@ impl PostgresStore {
         let target = Arc::new(Target::new(url, settings.database_ca.as_deref(), timeout)?);
         let shown = Arc::new(Shown::new(shelf, timeout));
         let runtime = runtime().map_err(DatabaseError::Threads)?;
-        let follower = runtime.block_on(async {
-            drop(prepared(&target, First::Sample).await?);
-            start(&target, &shown).await.map_err(|trouble| away(&target, &trouble))
-        })?;
+        let follower = runtime.block_on(first(&target, &shown))?;
         let readers =
             Readers::new(Arc::clone(&target), Arc::clone(&shown), runtime.handle().clone(), settings.read_pool);
         let (end, ended) = oneshot::channel::<()>();
@@ -106,9 +112,40 @@ impl PostgresStore {
     }
 }
 
+/// Sees to the tables and shows the catalogue. A primary that is away is waited for, because a server may start during a
+/// failover; one that says no is not.
+async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, DatabaseError> {
+    let begun = Instant::now();
+    let mut is_told = false;
+    loop {
+        let trouble = match connect(target).await {
+            Ok(link) => {
+                drop(with_tables(target, link, First::Sample).await?);
+                match start(target, shown).await {
+                    Ok(follower) => return Ok(follower),
+                    Err(trouble) => trouble,
+                }
+            }
+            Err(trouble) => trouble,
+        };
+        if !trouble.is_away() || begun.elapsed() > START_WAIT {
+            return Err(away(target, &trouble));
+        }
+        if !mem::replace(&mut is_told, true) {
+            let seconds = START_WAIT.as_secs();
+            tracing::warn!(store = %target.name, reason = trouble.reason(), seconds, "waiting for a primary");
+        }
+        sleep(jitter(RECONNECT)).await;
+    }
+}
+
 /// Connects and sees to the tables.
 pub(super) async fn prepared(target: &Target, first: First) -> Result<Link, DatabaseError> {
-    let mut link = connect(target).await.map_err(|trouble| away(target, &trouble))?;
+    let link = connect(target).await.map_err(|trouble| away(target, &trouble))?;
+    with_tables(target, link, first).await
+}
+
+async fn with_tables(target: &Target, mut link: Link, first: First) -> Result<Link, DatabaseError> {
     let schema = |reason| DatabaseError::Schema { name: target.name.clone(), reason };
     if migrate(&mut link.client, first).await.map_err(schema)? {
         tracing::info!(store = %target.name, "made the tables");

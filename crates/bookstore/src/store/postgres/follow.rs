@@ -32,7 +32,7 @@ use crate::domain::NewBook;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// Between two tries to connect; see [`jitter`].
-const RECONNECT: Duration = Duration::from_millis(250);
+pub(super) const RECONNECT: Duration = Duration::from_millis(250);
 
 /// How long a start waits for transactions that are under way.
 const START: Duration = Duration::from_secs(2);
@@ -230,6 +230,6 @@ pub(super) async fn start(target: &Target, shown: &Arc<Shown>) -> Result<Followe
 }
 
 /// Half of `time` to one and a half, so that many servers do not come back at once.
-fn jitter(time: Duration) -> Duration {
+pub(super) fn jitter(time: Duration) -> Duration {
     time.mul_f64(0.5 + f64::from(fastrand::u16(..)) / f64::from(u16::MAX))
 }

@@ -53,6 +53,11 @@ impl Trouble {
         self.state().is_some()
     }
 
+    /// Whether no primary answers, which passes by itself.
+    pub(super) fn is_away(&self) -> bool {
+        self.state().is_none_or(is_away) && !matches!(self, Self::Contents(_))
+    }
+
     /// For operators: what is wrong, in one line.
     pub(super) fn reason(&self) -> String {
         match self {
@@ -80,8 +85,7 @@ impl Trouble {
         if self.is_race() {
             return Failure::Refused(Fault::Failed("the books keep changing".to_owned()));
         }
-        let is_away = self.state().is_none_or(is_away) && !matches!(self, Self::Contents(_));
-        let fault = if is_away {
+        let fault = if self.is_away() {
             Fault::Unavailable(Unavailable::Unreachable)
         } else {
             Fault::Failed("the database could not be written".to_owned())

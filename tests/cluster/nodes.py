@@ -1,0 +1,345 @@
+"""Three nodes of PostgreSQL under Patroni, three of etcd that Patroni agrees through, and servers of Quire over them, all on
+loopback. Every process is a child of this one and ends with it. Must not know what is bought."""
+
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import yaml
+
+from relay import Door, Relays
+
+NODES = 3
+DATABASE = OWNER = "quire"
+SUPERUSER = "postgres"
+PATIENCE_SECONDS = 90
+# As short as Patroni allows: how long a primary that says nothing keeps its office.
+TTL_SECONDS = 20
+LOOP_SECONDS = 1
+RETRY_SECONDS = 3
+# Below those of outgoing connections; a process begins with its own part of them.
+FIRST_PORT, LAST_PORT = 15_000, 32_000
+PORTS_A_PROCESS = 64
+
+
+_ports = itertools.cycle(range(FIRST_PORT, LAST_PORT))
+for _ in range(os.getpid() * PORTS_A_PROCESS % (LAST_PORT - FIRST_PORT)):
+    next(_ports)
+
+
+def free_port() -> int:
+    """One that no one listens on, and that the system gives no outgoing connection: it must be free again after a restart."""
+    for port in _ports:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("unreachable: the ports are a cycle")
+
+
+def wait_until(what: str, is_so: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
+    """Asks until the answer is true, and returns it."""
+    deadline = time.monotonic() + seconds
+    while not (answer := is_so()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {seconds} s, not: {what}")
+        time.sleep(0.05)
+    return answer
+
+
+class Process:
+    """A program in a folder of its own, and all that it starts: found by the folder that they work in, because PostgreSQL
+    leaves the session of who starts it."""
+
+    def __init__(self, folder: pathlib.Path, environment: dict[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("QUIRE_", "PG"))}
+        self.environment.update(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *command: str | pathlib.Path) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+                                             env=self.environment)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(PATIENCE_SECONDS)
+
+    def signal(self, which: signal.Signals) -> None:
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, which)
+
+    def kill(self) -> None:
+        """Until none is left: one may be started while others are killed."""
+        while self.pids():
+            self.signal(signal.SIGKILL)
+            time.sleep(0.01)
+        if self._process is not None:
+            self._process.wait()
+
+    def pids(self) -> list[int]:
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            # Processes may end while they are looked at.
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(entry.name)
+                if pathlib.Path(os.readlink(entry / "cwd")).is_relative_to(self.folder):
+                    found.append(pid)
+        return found
+
+    def cpu_seconds(self) -> float:
+        total = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                times = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total += int(times[11]) + int(times[12])
+        return total / os.sysconf("SC_CLK_TCK")
+
+
+class Etcd:
+    """One member; it counts for nothing by itself."""
+
+    def __init__(self, folder: pathlib.Path, name: str) -> None:
+        self.name, self.port, self._peer = name, free_port(), free_port()
+        self.process = Process(folder)
+
+    @property
+    def member(self) -> str:
+        return f"{self.name}=http://127.0.0.1:{self._peer}"
+
+    def start(self, members: str) -> None:
+        """Or starts again."""
+        self._members = members
+        self.process.start(
+            "etcd", "--name", self.name, "--data-dir", self.process.folder / "data", "--log-level", "warn",
+            "--listen-client-urls", f"http://127.0.0.1:{self.port}", "--advertise-client-urls", f"http://127.0.0.1:{self.port}",
+            "--listen-peer-urls", f"http://127.0.0.1:{self._peer}",
+            "--initial-advertise-peer-urls", f"http://127.0.0.1:{self._peer}",
+            "--initial-cluster", members, "--initial-cluster-state", "new", "--initial-cluster-token", "quire")
+
+    def restart(self) -> None:
+        self.start(self._members)
+
+    def leads(self) -> bool:
+        answer = ask(self.port, "POST", "/v3/maintenance/status", b"{}")
+        return bool(answer) and answer["header"]["member_id"] == answer.get("leader")
+
+
+def ask(port: int, method: str, path: str, body: bytes | None = None) -> Any:
+    """What a server answers in JSON, or nothing."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request(method, path, body)
+        return json.loads(connection.getresponse().read())
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+class Node:
+    """PostgreSQL and the Patroni that starts and stops it. What others reach it by, and it reaches etcd by, are doors if there
+    are relays."""
+
+    def __init__(self, folder: pathlib.Path, name: str, etcd: list[Etcd], relays: Relays | None) -> None:
+        self.name, self.port, self._rest = name, free_port(), free_port()
+        self.doors: list[Door] = []
+        # The servers' door: a cut between nodes may leave it open.
+        self.front: Door | None = relays.door(self.port) if relays else None
+
+        def way(port: int) -> int:
+            if relays is None:
+                return port
+            self.doors.append(relays.door(port))
+            return self.doors[-1].port
+
+        self._others = {"port": way(self.port), "rest": way(self._rest), "etcd": [way(member.port) for member in etcd]}
+        self.process = Process(folder)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.front.port if self.front else self.port}"
+
+    def configure(self, synchronous: bool, parameters: dict[str, Any]) -> None:
+        folder = self.process.folder
+        bin_folder = max(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+        everyone = {"username": SUPERUSER, "password": "by-trust"}
+        settings = {
+            "scope": "quire", "name": self.name,
+            "restapi": {"listen": f"127.0.0.1:{self._rest}", "connect_address": f"127.0.0.1:{self._others['rest']}"},
+            # As proxies they are used as they are named here, and not by the addresses that members tell.
+            "etcd3": {"hosts": [f"127.0.0.1:{port}" for port in self._others["etcd"]], "use_proxies": True},
+            "bootstrap": {"dcs": {
+                "ttl": TTL_SECONDS, "loop_wait": LOOP_SECONDS, "retry_timeout": RETRY_SECONDS, "primary_start_timeout": 0,
+                "synchronous_mode": "quorum" if synchronous else False, "synchronous_mode_strict": synchronous,
+                # A replica that lags is what an asynchronous cluster takes over with.
+                "maximum_lag_on_failover": 1 << 40,
+                "postgresql": {"use_pg_rewind": True, "use_slots": True,
+                               "parameters": {"max_connections": 100, "wal_keep_size": "512MB", "wal_log_hints": True,
+                                              **parameters}},
+            }, "initdb": [{"encoding": "UTF8"}, "no-locale", "data-checksums"]},
+            "postgresql": {
+                "listen": f"127.0.0.1:{self.port}", "connect_address": f"127.0.0.1:{self._others['port']}",
+                "data_dir": str(folder / "data"), "bin_dir": str(bin_folder), "pgpass": str(folder / "pgpass"),
+                "authentication": {"superuser": everyone, "replication": everyone, "rewind": everyone},
+                "pg_hba": ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"],
+                "parameters": {"unix_socket_directories": str(folder)},
+            },
+            "watchdog": {"mode": "off"},
+        }
+        (folder / "patroni.yml").write_text(yaml.safe_dump(settings))
+        if os.getuid() == 0:
+            owner = pwd.getpwnam("postgres")
+            for path in (folder, folder / "patroni.yml"):
+                os.chown(path, owner.pw_uid, owner.pw_gid)
+        folder.chmod(0o700)
+
+    def start(self) -> None:
+        """Or starts again."""
+        command = [sys.executable, "-m", "patroni", "patroni.yml"]
+        if os.getuid() == 0:
+            # PostgreSQL does not run as root; what is read may lie in folders of root's.
+            command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--inh-caps=+dac_read_search",
+                       "--ambient-caps=+dac_read_search", *command]
+        self.process.start(*command)
+
+    def told(self) -> dict[str, Any]:
+        """What its Patroni says of it."""
+        return ask(self._rest, "GET", "/patroni") or {}
+
+    def kill_database(self) -> None:
+        """PostgreSQL alone, so that its Patroni sees it."""
+        postmaster = int((self.process.folder / "data/postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGKILL)
+
+    def cut_off(self, from_servers: bool) -> None:
+        for door in self._all_doors(from_servers):
+            door.close()
+
+    def join_again(self) -> None:
+        for door in self._all_doors(True):
+            door.open()
+
+    def _all_doors(self, with_front: bool) -> list[Door]:
+        return [*self.doors, *([self.front] if with_front and self.front else [])]
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(host="127.0.0.1", port=self.port, user=OWNER, dbname=DATABASE, connect_timeout=5) as connection:
+            return connection.execute(sql).fetchall()
+
+
+class Server:
+    """`quire serve` over the cluster; it starts again on the same port."""
+
+    def __init__(self, folder: pathlib.Path, quire: pathlib.Path, url: str, *settings: str) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self.process = Process(folder, {"QUIRE_LEDGER_URL": url})
+        pairs = ["tasks.enabled=false", "rpcgame.enabled=false", "records.enabled=false", *settings]
+        self._command = [quire, "serve", "--listen", self.address, "--data", "data", "--log-format", "json",
+                         *(word for pair in pairs for word in ("--set", pair))]
+
+    def start(self) -> None:
+        self.process.start(*self._command)
+
+    def import_books(self, rows: str) -> None:
+        """From CSV, past the server."""
+        subprocess.run([self._command[0], "import", "-"], input=rows.encode(), cwd=self.process.folder,
+                       env=self.process.environment, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
+
+    def is_healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/healthz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+class Cluster:
+    def __init__(self, quire: pathlib.Path, synchronous: bool = True, relays: bool = True, servers: int = 3,
+                 parameters: dict[str, Any] | None = None, settings: tuple[str, ...] = ()) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-cluster-"))
+        self.folder.chmod(0o755)
+        self._relays = Relays() if relays else None
+        self.etcd = [Etcd(self.folder / f"etcd{number}", f"etcd{number}") for number in range(1, NODES + 1)]
+        self.nodes = [Node(self.folder / f"node{number}", f"node{number}", self.etcd, self._relays)
+                      for number in range(1, NODES + 1)]
+        hosts = ",".join(node.address for node in self.nodes)
+        self.url = f"postgres://{OWNER}@{hosts}/{DATABASE}?target_session_attrs=read-write"
+        self.servers = [Server(self.folder / f"server{number}", quire, self.url, *settings) for number in range(1, servers + 1)]
+        self._synchronous, self._parameters = synchronous, parameters or {}
+
+    def start(self) -> None:
+        members = ",".join(member.member for member in self.etcd)
+        for member in self.etcd:
+            member.start(members)
+        wait_until("etcd has a leader", self.etcd_leader)
+        for node in self.nodes:
+            node.configure(self._synchronous, self._parameters)
+            node.start()
+        wait_until("the nodes are a cluster", self.is_whole)
+        primary = wait_until("there is a primary", self.primary)
+        with psycopg.connect(host="127.0.0.1", port=primary.port, user=SUPERUSER, dbname="postgres",
+                             autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {OWNER} LOGIN")
+            connection.execute(f"CREATE DATABASE {DATABASE} OWNER {OWNER}")
+        for server in self.servers:
+            server.start()
+        for server in self.servers:
+            wait_until(f"the server on {server.address} is healthy", server.is_healthy)
+
+    def etcd_leader(self) -> Etcd | None:
+        return next((member for member in self.etcd if member.leads()), None)
+
+    def primary(self) -> Node | None:
+        """The node that holds the office, if one does and takes writes."""
+        found = [node for node in self.nodes if node.told().get("role") == "primary"]
+        return found[0] if len(found) == 1 else None
+
+    def is_whole(self) -> bool:
+        """All nodes run, the others follow the primary, and it waits for a quorum of them if it is to."""
+        told = [node.told() for node in self.nodes]
+        if sorted(each.get("role", "") for each in told) != ["primary", *["replica"] * (NODES - 1)]:
+            return False
+        replication = next(each for each in told if each["role"] == "primary").get("replication", [])
+        kinds = [each["sync_state"] for each in replication if each["state"] == "streaming"]
+        return kinds == ["quorum" if self._synchronous else "async"] * (NODES - 1)
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.process.stop()
+        for process in (each.process for each in [*self.nodes, *self.etcd]):
+            process.signal(signal.SIGCONT)
+            process.kill()
+        if self._relays:
+            self._relays.stop()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+@contextlib.contextmanager
+def running(cluster: Cluster) -> Iterator[Cluster]:
+    """Ends it however the work ends; its folder, with all logs, stays if that failed."""
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+    cluster.remove()
