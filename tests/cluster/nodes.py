@@ -24,7 +24,7 @@ import yaml
 
 from relay import Door, Relays
 
-NODES = 3
+ETCD_MEMBERS = 3
 DATABASE = OWNER = "quire"
 SUPERUSER = "postgres"
 PATIENCE_SECONDS = 90
@@ -246,11 +246,11 @@ class Node:
 
 
 class Server:
-    """`quire serve` over the cluster; it starts again on the same port."""
+    """`quire serve` over a database, or a file if there is no URL; it starts again on the same port."""
 
-    def __init__(self, folder: pathlib.Path, quire: pathlib.Path, url: str, *settings: str) -> None:
+    def __init__(self, folder: pathlib.Path, quire: pathlib.Path, url: str | None, *settings: str) -> None:
         self.address = f"127.0.0.1:{free_port()}"
-        self.process = Process(folder, {"QUIRE_LEDGER_URL": url})
+        self.process = Process(folder, {"QUIRE_LEDGER_URL": url} if url else None)
         pairs = ["tasks.enabled=false", "rpcgame.enabled=false", "records.enabled=false", *settings]
         self._command = [quire, "serve", "--listen", self.address, "--data", "data", "--log-format", "json",
                          *(word for pair in pairs for word in ("--set", pair))]
@@ -260,7 +260,7 @@ class Server:
 
     def import_books(self, rows: str) -> None:
         """From CSV, past the server."""
-        subprocess.run([self._command[0], "import", "-"], input=rows.encode(), cwd=self.process.folder,
+        subprocess.run([self._command[0], "import", "-", "--data", "data"], input=rows.encode(), cwd=self.process.folder,
                        env=self.process.environment, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
 
     def is_healthy(self) -> bool:
@@ -272,18 +272,26 @@ class Server:
 
 
 class Cluster:
-    def __init__(self, quire: pathlib.Path, synchronous: bool = True, relays: bool = True, servers: int = 3,
+    def __init__(self, quire: pathlib.Path, synchronous: bool = True, relays: bool = True, nodes: int = 3, servers: int = 3,
                  parameters: dict[str, Any] | None = None, settings: tuple[str, ...] = ()) -> None:
+        self._quire = quire
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-cluster-"))
         self.folder.chmod(0o755)
         self._relays = Relays() if relays else None
-        self.etcd = [Etcd(self.folder / f"etcd{number}", f"etcd{number}") for number in range(1, NODES + 1)]
+        self.etcd = [Etcd(self.folder / f"etcd{number}", f"etcd{number}") for number in range(1, ETCD_MEMBERS + 1)]
         self.nodes = [Node(self.folder / f"node{number}", f"node{number}", self.etcd, self._relays)
-                      for number in range(1, NODES + 1)]
+                      for number in range(1, nodes + 1)]
         hosts = ",".join(node.address for node in self.nodes)
         self.url = f"postgres://{OWNER}@{hosts}/{DATABASE}?target_session_attrs=read-write"
-        self.servers = [Server(self.folder / f"server{number}", quire, self.url, *settings) for number in range(1, servers + 1)]
+        self.servers: list[Server] = []
+        for number in range(1, servers + 1):
+            self.add_server(f"server{number}", *settings)
         self._synchronous, self._parameters = synchronous, parameters or {}
+
+    def add_server(self, name: str, *settings: str) -> Server:
+        """Starts with the others."""
+        self.servers.append(Server(self.folder / name, self._quire, self.url, *settings))
+        return self.servers[-1]
 
     def start(self) -> None:
         members = ",".join(member.member for member in self.etcd)
@@ -315,11 +323,11 @@ class Cluster:
     def is_whole(self) -> bool:
         """All nodes run, the others follow the primary, and it waits for a quorum of them if it is to."""
         told = [node.told() for node in self.nodes]
-        if sorted(each.get("role", "") for each in told) != ["primary", *["replica"] * (NODES - 1)]:
+        if sorted(each.get("role", "") for each in told) != ["primary", *["replica"] * (len(self.nodes) - 1)]:
             return False
         replication = next(each for each in told if each["role"] == "primary").get("replication", [])
         kinds = [each["sync_state"] for each in replication if each["state"] == "streaming"]
-        return kinds == ["quorum" if self._synchronous else "async"] * (NODES - 1)
+        return kinds == ["quorum" if self._synchronous else "async"] * (len(self.nodes) - 1)
 
     def stop(self) -> None:
         for server in self.servers:

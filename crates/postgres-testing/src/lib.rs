@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
-    os::unix::fs::{MetadataExt as _, chown},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     path::PathBuf,
     process::{Child, ChildStdout, Command, Output, Stdio},
     sync::{
@@ -92,6 +92,27 @@ impl Server {
         let log = fs::File::create(self.folder.join("log")).expect("a log");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         self.keeper = Some(command.spawn().expect("a server starts"));
+    }
+
+    /// Speaks TLS as well from now on, with a certificate and its key in PEM.
+    pub fn secure(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.data().join(name);
+            fs::write(&path, text).expect("a file of the server");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode");
+            if let Some((user, group)) = other_user() {
+                chown(&path, Some(user), Some(group)).expect("the file can be given away");
+            }
+        }
+        for sql in ["ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()"] {
+            let done = self.psql("postgres", sql);
+            assert!(done.status.success(), "{done:?}");
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while self.psql("postgres", "SHOW ssl").stdout != b"on\n" {
+            assert!(Instant::now() < deadline, "the server does not take its certificate");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Sends the server's first process a signal by its name, without `SIG`.

@@ -4,8 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bench::cli::grpc::{GrpcArgs, prepare};
 use bench::template::Turn;
 use bench::workload::grpc::{GrpcSession, GrpcWorkload};
@@ -136,10 +134,6 @@ pub(crate) fn proto() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../rpc-testing/proto/echo.proto")
 }
 
-fn pem(kind: &str, der: &[u8]) -> String {
-    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", BASE64.encode(der))
-}
-
 /// A server's certificate, in files, and how it serves with it.
 pub(crate) struct Certified {
     pub(crate) ca: PathBuf,
@@ -155,8 +149,8 @@ impl Certified {
         let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (ca, key_file) = (folder.path().join("ca.pem"), folder.path().join("key.pem"));
-        std::fs::write(&ca, pem("CERTIFICATE", signed.cert.der())).unwrap();
-        std::fs::write(&key_file, pem("PRIVATE KEY", &signed.signing_key.serialize_der())).unwrap();
+        std::fs::write(&ca, signed.cert.pem()).unwrap();
+        std::fs::write(&key_file, signed.signing_key.serialize_pem()).unwrap();
         let key = || PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
         let chain = vec![signed.cert.der().clone()];
         let server = ServerConfig::builder().with_no_client_auth().with_single_cert(chain.clone(), key());

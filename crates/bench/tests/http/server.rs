@@ -7,8 +7,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bench::cli::http::{HttpArgs, prepare};
 use bench::template::Turn;
 use bench::workload::http::{HttpSession, HttpWorkload};
@@ -228,9 +226,7 @@ pub(crate) fn certificate(protocol: &[u8]) -> (Arc<ServerConfig>, tempfile::Temp
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ca.pem");
-    let encoded = BASE64.encode(made.cert.der());
-    let pem = format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n");
-    std::fs::write(&path, pem).expect("a file");
+    std::fs::write(&path, made.cert.pem()).expect("a file");
     let key = tokio_rustls::rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let mut config = ServerConfig::builder()
         .with_no_client_auth()

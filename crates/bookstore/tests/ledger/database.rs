@@ -206,6 +206,34 @@ fn a_start_waits_for_a_primary_that_is_away_and_not_for_one_that_refuses() {
 }
 
 #[test]
+fn over_tls_the_certificate_must_be_vouched_for_and_name_the_host() {
+    let server = Server::start("");
+    let made = |name: &str| rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+    let (own, stranger) = (made("127.0.0.1"), made("127.0.0.1"));
+    server.secure(&own.cert.pem(), &own.signing_key.serialize_pem());
+    let url = server.database();
+    let folder = tempfile::tempdir().expect("a folder");
+    let trusting = |name: &str, certificate: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, certificate).expect("a file");
+        Settings { database_ca: Some(path), database_timeout: Duration::from_secs(2), ..Settings::default() }
+    };
+    let shop = Shop::at(Some(format!("{url}?sslmode=verify-full")));
+    let store = shop.open(&trusting("own", &own.cert.pem()));
+    let bought = shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
+    assert_eq!(bought.verdict, Verdict::Bought);
+    let plain = "SELECT count(*) FROM pg_stat_activity JOIN pg_stat_ssl USING (pid) WHERE application_name = 'quire' AND NOT ssl";
+    assert_eq!(server.psql("postgres", plain).stdout, b"0\n", "no connection is without TLS");
+    close(&store);
+    let refused = |url: String, certificate: &str| {
+        let said = Shop::at(Some(url)).try_open(&trusting("other", certificate)).expect_err("no trust").to_string();
+        assert!(said.contains("certificate"), "{said}");
+    };
+    refused(format!("{url}?sslmode=verify-full"), &stranger.cert.pem());
+    refused(format!("{url}?sslmode=verify-full").replace("127.0.0.1", "localhost"), &own.cert.pem());
+}
+
+#[test]
 fn a_primary_that_freezes_is_given_up_in_time_and_what_became_of_the_purchase_is_told_after_it() {
     let server = Server::start("");
     let shop = Shop::at(Some(server.database()));

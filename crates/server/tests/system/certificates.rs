@@ -2,7 +2,6 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use bookstore::grpc::wire::{HelloRequest, book_store_client::BookStoreClient};
 use quire_rpc::{
     client::Channel,
@@ -16,19 +15,14 @@ use crate::common::{
     store::folder,
 };
 
-fn pem(folder: &Path, name: &str, kind: &str, der: &[u8]) {
-    let pem = format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der));
-    fs::write(folder.join(name), pem).expect("a file");
-}
-
 /// Writes a certificate for 127.0.0.1 that holds from one year to another, and its key.
 fn certificate(folder: &Path, years: (i32, i32)) -> CertificateDer<'static> {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
     (params.not_before, params.not_after) = (date_time_ymd(years.0, 1, 1), date_time_ymd(years.1, 1, 1));
     let made = params.self_signed(&key).expect("a certificate");
-    pem(folder, "cert.pem", "CERTIFICATE", made.der());
-    pem(folder, "key.pem", "PRIVATE KEY", key.serialized_der());
+    fs::write(folder.join("cert.pem"), made.pem()).expect("a file");
+    fs::write(folder.join("key.pem"), key.serialize_pem()).expect("a file");
     made.der().clone()
 }
 
@@ -61,7 +55,8 @@ fn a_certificate_that_does_not_hold_now_stops_the_start_with_its_dates() {
 fn a_key_of_another_certificate_stops_the_start() {
     let folder = folder();
     certificate(folder.path(), (2001, 2101));
-    pem(folder.path(), "key.pem", "PRIVATE KEY", KeyPair::generate().expect("a key").serialized_der());
+    let other = KeyPair::generate().expect("a key");
+    fs::write(folder.path().join("key.pem"), other.serialize_pem()).expect("a file");
     let line = one_line(&mut start().command(folder.path()));
     assert!(line.contains("cert.pem and key.pem do not belong together"), "{line}");
 }

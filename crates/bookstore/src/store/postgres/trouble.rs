@@ -1,8 +1,9 @@
 //! How the database can fail a transaction. Must not know what it was to do.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use tokio_postgres::{Error, error::SqlState};
+use tokio_rustls::rustls;
 
 use super::super::interface::{Broken, Failure};
 use crate::fault::{Fault, Unavailable};
@@ -55,7 +56,11 @@ impl Trouble {
 
     /// Whether no primary answers, which passes by itself.
     pub(super) fn is_away(&self) -> bool {
-        self.state().is_none_or(is_away) && !matches!(self, Self::Contents(_))
+        match self {
+            Self::Postgres(error) => error.code().map_or_else(|| !is_distrust(error), is_away),
+            Self::Silent(_) | Self::Ended | Self::Decided(_) => true,
+            Self::Contents(_) => false,
+        }
     }
 
     /// For operators: what is wrong, in one line.
@@ -98,6 +103,12 @@ impl Trouble {
 fn is_away(state: &SqlState) -> bool {
     // Classes 57 and 08: the operator intervened; the connection failed.
     state.code().starts_with("57") || state.code().starts_with("08") || *state == SqlState::READ_ONLY_SQL_TRANSACTION
+}
+
+/// A certificate that is not vouched for, or not the host's, stays so.
+fn is_distrust(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<rustls::Error>())
 }
 
 impl From<Trouble> for Broken {
