@@ -214,8 +214,9 @@ def report(found: list[dict[str, object]], control: dict[str, object]) -> int:
     print("\n".join(wrong[:SHOWN_MAX]), end="\n" if wrong else "")
     lost = [line for line in control["wrong"] if line.startswith("lost")]
     print(f"{len(wrong)} wrong; without waiting for replicas, {len(lost)} of {control['purchases']} purchases were lost")
-    print(f"{totals['rounds']} rounds passed" if not wrong and lost else "campaign failed")
-    return 0 if not wrong and lost else 1
+    is_good = bool(lost) and not wrong
+    print(f"rounds: {totals['rounds']} passed" if is_good else "the campaign: 1 failed")
+    return 0 if is_good else 1
 
 
 if __name__ == "__main__":

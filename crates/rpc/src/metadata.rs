@@ -170,8 +170,9 @@ impl Metadata {
     }
 
     /// Nothing in it.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.wire().next().is_none()
+        self.added.is_empty() && (self.received.is_none() || self.wire().next().is_none())
     }
 }
 

@@ -1,5 +1,5 @@
 //! Tasks over lines: an input is one connection with all that a client sends before it closes its side. The replies are
-//! judged to the byte; of an error in text only its kind.
+//! judged to the byte; of an refusal in text only its kind.
 
 use std::collections::HashMap;
 
@@ -120,7 +120,7 @@ fn conversation(
                 replies.push(if is_text { format!("OK {result}\n").into_bytes() } else { vec![result] });
             }
             Meaning::Bad(why) if is_text => {
-                tally.add("error in text", 1);
+                tally.add("refusal in text", 1);
                 replies.push(why.into());
             }
             Meaning::Bad(_) => {

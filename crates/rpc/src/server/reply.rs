@@ -127,18 +127,23 @@ impl Reply<'_> {
         if std::mem::replace(&mut self.state.head_sent, true) {
             return;
         }
-        let compression = self.state.compression;
-        if compression.is_none() && metadata.is_empty() {
+        if self.state.compression.is_none() && metadata.is_empty() {
             self.sink.send_head_cached(&mut self.templates.head, false, put_plain_head);
         } else {
-            self.sink.send_head(false, |put| {
-                put_plain_head(put);
-                if let Some((encoding, _)) = compression {
-                    put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
-                }
-                put_metadata(metadata, put);
-            });
+            self.send_full_head(metadata);
         }
+    }
+
+    #[inline(never)]
+    fn send_full_head(&mut self, metadata: &Metadata) {
+        let compression = self.state.compression;
+        self.sink.send_head(false, |put| {
+            put_plain_head(put);
+            if let Some((encoding, _)) = compression {
+                put(b"grpc-encoding", encoding.name().as_bytes(), Indexing::Insert);
+            }
+            put_metadata(metadata, put);
+        });
     }
 
     /// Begins a message that [`Reply::send_message`] sends.
