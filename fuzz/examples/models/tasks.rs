@@ -1,5 +1,5 @@
 //! Tasks over lines: an input is one connection with all that a client sends before it closes its side. The replies are
-//! judged to the byte; of an refusal in text only its kind.
+//! judged to the byte; of a refusal in text only its kind.
 
 use std::collections::HashMap;
 
