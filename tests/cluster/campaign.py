@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 
 from audit import audit, judge
-from nodes import Cluster, running, wait_until
+from nodes import Cluster, Node, running, wait_until
 from shoppers import BOOKS, TOKEN, Shoppers
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -30,52 +30,48 @@ AWAY_SECONDS_MAX = 45
 KILLED_SECONDS = 2
 SHOWN_MAX = 20
 
-# A fault does its harm and returns how it is mended.
-Fault = Callable[[Cluster, random.Random], Callable[[], None]]
+# A fault does its harm, to the primary as it was before the round or to others, and returns how it is mended.
+Fault = Callable[[Cluster, Node, random.Random], Callable[[], None]]
 
 
-def primary_killed(cluster: Cluster, _: random.Random) -> Callable[[], None]:
+def primary_killed(_: Cluster, primary: Node, __: random.Random) -> Callable[[], None]:
     """PostgreSQL alone: its Patroni sees it and gives the office up."""
-    cluster.primary().kill_database()
+    primary.kill_database()
     return lambda: None
 
 
-def primary_lost(cluster: Cluster, _: random.Random) -> Callable[[], None]:
-    node = cluster.primary()
-    node.process.kill()
-    return node.start
+def primary_lost(_: Cluster, primary: Node, __: random.Random) -> Callable[[], None]:
+    primary.process.kill()
+    return primary.start
 
 
-def replica_lost(cluster: Cluster, chance: random.Random) -> Callable[[], None]:
-    primary = cluster.primary()
+def replica_lost(cluster: Cluster, primary: Node, chance: random.Random) -> Callable[[], None]:
     node = chance.choice([node for node in cluster.nodes if node is not primary])
     node.process.kill()
     return node.start
 
 
-def primary_frozen(cluster: Cluster, _: random.Random) -> Callable[[], None]:
-    node = cluster.primary()
-    node.process.signal(signal.SIGSTOP)
+def primary_frozen(_: Cluster, primary: Node, __: random.Random) -> Callable[[], None]:
+    primary.process.signal(signal.SIGSTOP)
     thaw_at = time.monotonic() + FREEZE_SECONDS
 
     def thaw() -> None:
         time.sleep(max(0, thaw_at - time.monotonic()))
-        node.process.signal(signal.SIGCONT)
+        primary.process.signal(signal.SIGCONT)
 
     return thaw
 
 
-def primary_cut_off(cluster: Cluster, _: random.Random) -> Callable[[], None]:
+def primary_cut_off(cluster: Cluster, primary: Node, _: random.Random) -> Callable[[], None]:
     """From the other nodes and etcd; servers still reach it."""
-    return cut_off(cluster, from_servers=False)
+    return cut_off(cluster, primary, from_servers=False)
 
 
-def primary_cut_off_from_all(cluster: Cluster, _: random.Random) -> Callable[[], None]:
-    return cut_off(cluster, from_servers=True)
+def primary_cut_off_from_all(cluster: Cluster, primary: Node, _: random.Random) -> Callable[[], None]:
+    return cut_off(cluster, primary, from_servers=True)
 
 
-def cut_off(cluster: Cluster, from_servers: bool) -> Callable[[], None]:
-    node = cluster.primary()
+def cut_off(cluster: Cluster, node: Node, from_servers: bool) -> Callable[[], None]:
     node.cut_off(from_servers)
 
     def join_again() -> None:
@@ -87,13 +83,13 @@ def cut_off(cluster: Cluster, from_servers: bool) -> Callable[[], None]:
     return join_again
 
 
-def server_killed(cluster: Cluster, chance: random.Random) -> Callable[[], None]:
+def server_killed(cluster: Cluster, _: Node, chance: random.Random) -> Callable[[], None]:
     server = chance.choice(cluster.servers)
     server.process.kill()
     return server.start
 
 
-def etcd_leader_killed(cluster: Cluster, _: random.Random) -> Callable[[], None]:
+def etcd_leader_killed(cluster: Cluster, _: Node, __: random.Random) -> Callable[[], None]:
     member = wait_until("etcd has a leader", cluster.etcd_leader)
     member.process.kill()
     return member.restart
@@ -126,9 +122,9 @@ class Campaign:
         self.gaps: dict[str, list[float]] = collections.defaultdict(list)
 
     def round(self, names: list[str]) -> None:
-        wait_until("there is a primary", self._cluster.primary)
+        primary = wait_until("there is a primary", self._cluster.primary)
         begun = time.monotonic_ns()
-        mends = [FAULTS[name](self._cluster, self._chance) for name in names]
+        mends = [FAULTS[name](self._cluster, primary, self._chance) for name in names]
         time.sleep(KILLED_SECONDS)
         # How long it took, the gap tells.
         with contextlib.suppress(TimeoutError):

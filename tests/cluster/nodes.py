@@ -227,7 +227,9 @@ class Node:
     def kill_database(self) -> None:
         """PostgreSQL alone, so that its Patroni sees it."""
         postmaster = int((self.process.folder / "data/postmaster.pid").read_text().split()[0])
-        os.kill(postmaster, signal.SIGKILL)
+        # Another fault may have ended it.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(postmaster, signal.SIGKILL)
 
     def cut_off(self, from_servers: bool) -> None:
         for door in self._all_doors(from_servers):

@@ -124,10 +124,7 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
         }
     }
     let servers = start(lab)?;
-    for server in &servers {
-        let restock = calls_of(server, "/bookstore.Admin/Restock", &RestockRequest { amount: Some(PLENTY) })?;
-        prepare(&restock, &closed(1, 1, End::Count(1)))?;
-    }
+    servers.iter().try_for_each(fill)?;
     for round in lab.rounds() {
         lab.in_turns(round, &SUBJECTS, &loads, |subject, load| measured(named(&servers, subject), *load))?;
     }
@@ -153,6 +150,12 @@ fn start(lab: &Lab) -> anyhow::Result<Vec<Server>> {
         lab.quire(each, "bookstore", &EACH)?,
         lab.peer(classic, "classic-bookstore", &["--stock", &STOCK.to_string()])?,
     ])
+}
+
+/// Gives a server more copies than all runs sell.
+pub(crate) fn fill(server: &Server) -> anyhow::Result<()> {
+    let restock = calls_of(server, "/bookstore.Admin/Restock", &RestockRequest { amount: Some(PLENTY) })?;
+    prepare(&restock, &closed(1, 1, End::Count(1)))
 }
 
 fn calls_of(server: &Server, path: &str, message: &impl Message) -> anyhow::Result<GrpcWorkload> {

@@ -40,8 +40,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE", default_value_os_t = beside("quire-bench"), hide_default_value = true)]
     pub bench: PathBuf,
     /// Folder of the programs to compare with [default: peers/target/release, looked for upwards from this program]
-    #[arg(long, value_name = "DIR", default_value_os_t = peers_above(), hide_default_value = true)]
+    #[arg(long, value_name = "DIR", default_value_os_t = above("peers/target/release"), hide_default_value = true)]
     pub peers: PathBuf,
+    /// Folder of the clients' programs, which `clients` measures [default: target/clients, looked for upwards]
+    #[arg(long, value_name = "DIR", default_value_os_t = above("target/clients"), hide_default_value = true)]
+    pub clients: PathBuf,
     /// Seed of the order in which subjects take turns
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -58,9 +61,10 @@ fn beside(program: &str) -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name(program)
 }
 
-fn peers_above() -> PathBuf {
+/// A folder of the project, looked for upwards from this program.
+fn above(below: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
-    let below = Path::new("peers/target/release");
+    let below = Path::new(below);
     own.ancestors().map(|folder| folder.join(below)).find(|folder| folder.is_dir()).unwrap_or_else(|| below.to_owned())
 }
 

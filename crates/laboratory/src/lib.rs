@@ -6,6 +6,7 @@
 
 mod awake;
 mod bookstore;
+mod clients;
 pub mod findings;
 mod kv;
 pub mod lab;
@@ -42,6 +43,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "kv", run: kv::run },
     Experiment { name: "rpcgame", run: rpcgame::run },
     Experiment { name: "tasks", run: tasks::run },
+    Experiment { name: "clients", run: clients::run },
 ];
 
 /// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. It writes nothing

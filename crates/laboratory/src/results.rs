@@ -134,8 +134,13 @@ impl Results {
 
     /// How many times the rate of `other` the rate of `subject` is, paired by round; none with fewer than two rounds.
     pub fn ratio(&self, load: &str, subject: &str, other: &str) -> Option<Interval> {
-        let rates = |subject| self.figures(load, subject, "per_second");
-        interval::paired_ratio(&rates(other), &rates(subject), CONFIDENCE)
+        self.ratio_of("per_second", load, subject, other)
+    }
+
+    /// As [`Results::ratio`], of any figure.
+    pub fn ratio_of(&self, figure: &str, load: &str, subject: &str, other: &str) -> Option<Interval> {
+        let figures = |subject| self.figures(load, subject, figure);
+        interval::paired_ratio(&figures(other), &figures(subject), CONFIDENCE)
     }
 
     /// Why runs are not to be believed: each reason once, with the runs that it concerns.

@@ -108,7 +108,7 @@ fn is_away(state: &SqlState) -> bool {
 /// A certificate that is not vouched for, or not the host's, stays so.
 fn is_distrust(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<rustls::Error>())
+    matches!(cause.and_then(io::Error::get_ref), Some(cause) if cause.is::<rustls::Error>())
 }
 
 impl From<Trouble> for Broken {
