@@ -108,7 +108,7 @@ bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same 
 EXPERIMENT := bookstore
 reproduce: peers ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
 	cargo build --release --bin quire --bin quire-bench --bin quire-laboratory
-	test $(EXPERIMENT) != clients || $(MAKE) clients
+	test $(EXPERIMENT) != clients || $(MAKE) clients PROFILE=--release
 	target/release/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
 
 peers: peers-cpp peers-go peers-java ## build what Quire is measured against

@@ -59,9 +59,10 @@ class Load:
         rate = 0.0
         for each in running:
             told: dict[str, Any] = json.loads(each.communicate()[0])["runs"][0]
-            if set(told["endings"]) != {"success=true"}:
+            # The usual way cannot serve so many in time, and the server says so to some.
+            if not {"success=true"} <= set(told["endings"]) <= {"success=true", "RESOURCE_EXHAUSTED"}:
                 raise RuntimeError(f"{self.what}: {told['endings']}")
-            rate += told["rate"]
+            rate += told["endings"]["success=true"] / told["seconds"]
         return rate
 
 
@@ -141,8 +142,9 @@ def main() -> None:
     arguments.add_argument("--quire", type=pathlib.Path, required=True)
     arguments.add_argument("--bench", type=pathlib.Path, required=True)
     arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--nodes", type=int, nargs="*", default=[1, 3])
     given = arguments.parse_args()
-    for nodes in (1, 3):
+    for nodes in given.nodes:
         measured(given.quire.resolve(), given.bench.resolve(), given.rounds, nodes)
 
 

@@ -67,8 +67,9 @@ impl Dialect {
     }
 
     /// Whether answers end in trailers, which only HTTP/2 brings to every client.
+    #[inline]
     pub(crate) fn needs_trailers(self) -> bool {
-        matches!(self.protocol.end(Ok(&Metadata::new())), Ending::Trailers)
+        self.is_plain || matches!(self.protocol.end(Ok(&Metadata::new())), Ending::Trailers)
     }
 
     pub(crate) fn terms(self, head: &Head) -> Result<Terms, Status> {
