@@ -49,6 +49,14 @@ pub enum DatabaseError {
         /// What the driver or the database said.
         reason: String,
     },
+    /// The primary says no.
+    #[error("cannot use {name}: {reason}")]
+    Refused {
+        /// Hosts and database.
+        name: String,
+        /// What the driver or the database said.
+        reason: String,
+    },
     /// The tables are missing or of another release.
     #[error("{name}: {reason}")]
     Schema {
@@ -60,6 +68,13 @@ pub enum DatabaseError {
     /// The system starts no thread.
     #[error("cannot start a thread for the database: {0}; raise the limit on processes")]
     Threads(io::Error),
+}
+
+impl DatabaseError {
+    /// Whether it passes by itself, as a failover does.
+    const fn passes(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Schema { reason: SchemaError::Away(_), .. })
+    }
 }
 
 /// An open database.
@@ -118,22 +133,18 @@ async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Database
     let begun = Instant::now();
     let mut is_told = false;
     loop {
-        let trouble = match connect(target).await {
-            Ok(link) => {
-                drop(with_tables(target, link, First::Sample).await?);
-                match start(target, shown).await {
-                    Ok(follower) => return Ok(follower),
-                    Err(trouble) => trouble,
-                }
-            }
-            Err(trouble) => trouble,
+        let error = match prepared(target, First::Sample).await {
+            Ok(_) => match start(target, shown).await {
+                Ok(follower) => return Ok(follower),
+                Err(trouble) => refused(target, &trouble),
+            },
+            Err(error) => error,
         };
-        if !trouble.is_away() || begun.elapsed() > START_WAIT {
-            return Err(away(target, &trouble));
+        if !error.passes() || begun.elapsed() > START_WAIT {
+            return Err(error);
         }
         if !mem::replace(&mut is_told, true) {
-            let seconds = START_WAIT.as_secs();
-            tracing::warn!(store = %target.name, reason = trouble.reason(), seconds, "waiting for a primary");
+            tracing::warn!(%error, seconds = START_WAIT.as_secs(), "waiting for a primary");
         }
         sleep(jitter(RECONNECT)).await;
     }
@@ -141,11 +152,7 @@ async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Database
 
 /// Connects and sees to the tables.
 pub(super) async fn prepared(target: &Target, first: First) -> Result<Link, DatabaseError> {
-    let link = connect(target).await.map_err(|trouble| away(target, &trouble))?;
-    with_tables(target, link, first).await
-}
-
-async fn with_tables(target: &Target, mut link: Link, first: First) -> Result<Link, DatabaseError> {
+    let mut link = connect(target).await.map_err(|trouble| refused(target, &trouble))?;
     let schema = |reason| DatabaseError::Schema { name: target.name.clone(), reason };
     if migrate(&mut link.client, first).await.map_err(schema)? {
         tracing::info!(store = %target.name, "made the tables");
@@ -153,8 +160,13 @@ async fn with_tables(target: &Target, mut link: Link, first: First) -> Result<Li
     Ok(link)
 }
 
-fn away(target: &Target, trouble: &Trouble) -> DatabaseError {
-    DatabaseError::Unreachable { name: target.name.clone(), reason: trouble.reason() }
+fn refused(target: &Target, trouble: &Trouble) -> DatabaseError {
+    let (name, reason) = (target.name.clone(), trouble.reason());
+    if trouble.is_away() {
+        DatabaseError::Unreachable { name, reason }
+    } else {
+        DatabaseError::Refused { name, reason }
+    }
 }
 
 fn runtime() -> io::Result<Runtime> {

@@ -113,6 +113,9 @@ pub enum SchemaError {
         /// Ours.
         known: usize,
     },
+    /// The primary went away meanwhile; nothing was done.
+    #[error("cannot prepare the tables: {0}")]
+    Away(String),
     /// Anything else.
     #[error("cannot prepare the tables: {0}")]
     Other(String),
@@ -120,7 +123,7 @@ pub enum SchemaError {
 
 impl From<Trouble> for SchemaError {
     fn from(trouble: Trouble) -> Self {
-        Self::Other(trouble.reason())
+        if trouble.is_away() { Self::Away(trouble.reason()) } else { Self::Other(trouble.reason()) }
     }
 }
 
