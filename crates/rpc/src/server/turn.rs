@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 /// many such connections hardly waits.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Events between two looks at the clock. Most take less than a microsecond, and after one that may cost more the clock is
-/// looked at anyway.
-const LOOK_EVENTS: u32 = 32;
+/// Events between two looks at the clock.
+const LOOK_EVENTS: u32 = 8;
 
 thread_local! {
     /// When the turn of the task that is polled now ends.
