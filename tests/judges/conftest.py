@@ -50,6 +50,20 @@ def ghz():
 
 
 @pytest.fixture(scope="session")
+def judged_history(tmp_path_factory):
+    """Whether porcupine finds an order for what a service answered."""
+    path = tmp_path_factory.mktemp("porcupine") / "porcupine"
+    subprocess.run(["go", "build", "-o", path, "."], cwd=HERE / "porcupine", check=True)
+
+    def judge(service, history):
+        lines = "\n".join(json.dumps(entry) for entry in history)
+        done = subprocess.run([path, service], input=lines, capture_output=True, text=True, timeout=120)
+        assert done.returncode in (0, 1), done.stderr
+        return done.returncode == 0
+    return judge
+
+
+@pytest.fixture(scope="session")
 def contract(tmp_path_factory):
     """The messages and the stubs, generated from the contract's tables."""
     into = tmp_path_factory.mktemp("stubs")

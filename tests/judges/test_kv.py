@@ -2,8 +2,8 @@
 looks for an order of what really happened that a map would have answered the same way."""
 
 import concurrent.futures
+import functools
 import importlib
-import json
 import pathlib
 import random
 import subprocess
@@ -239,17 +239,9 @@ def run(address, history, first_seed, operations, clients=8):
     return threads
 
 
-@pytest.fixture(scope="session")
-def porcupine(tmp_path_factory):
-    path = tmp_path_factory.mktemp("porcupine") / "porcupine"
-    subprocess.run(["go", "build", "-o", path, "."], cwd=HERE / "porcupine", check=True)
-
-    def judge(history):
-        lines = "\n".join(json.dumps(entry) for entry in history)
-        done = subprocess.run([path, "keys"], input=lines, capture_output=True, text=True, timeout=120)
-        assert done.returncode in (0, 1), done.stderr
-        return done.returncode == 0
-    return judge
+@pytest.fixture
+def porcupine(judged_history):
+    return functools.partial(judged_history, "keys")
 
 
 @pytest.mark.parametrize("settings", [
