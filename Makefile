@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: help run test check clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: help run test check clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -89,6 +89,10 @@ cluster-down: ## end what `make cluster` started
 
 test-cluster: need-cluster ## sell through 200 rounds of faults, half an hour; ROUNDS=20 is shorter
 	$(TOOLS)/venv/bin/python tests/cluster/campaign.py --quire $(QUIRE_RELEASE) --rounds $(ROUNDS)
+
+bench-cluster: need-cluster ## purchases a second over PostgreSQL, alone and with a quorum, 20 minutes
+	cargo build --release --bin quire-bench
+	$(TOOLS)/venv/bin/python tests/cluster/measure.py --quire $(QUIRE_RELEASE) --bench target/release/quire-bench
 
 bench: ## measure the store: durable purchases a second, lookups, searches
 	cargo bench -p bookstore

@@ -42,7 +42,7 @@ suite peers-built cargo build --manifest-path peers/Cargo.toml
 suite peers-answer target/tools/venv/bin/python peers/bench_engine.py --check --profile debug
 export JUDGED_BINARY=$target/debug/quire
 suite judges target/tools/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
-suite cluster make --no-print-directory test-cluster QUIRE="$target/debug/quire" ROUNDS=8
+suite cluster make --no-print-directory test-cluster QUIRE="$target/debug/quire" ROUNDS=9
 suite clients make --no-print-directory test-clients QUIRE="$target/debug/quire"
 
 echo

@@ -8,6 +8,7 @@ Prints what was told and how long service was away, and ends with 1 if anything 
 import argparse
 import collections
 import contextlib
+import itertools
 import json
 import pathlib
 import random
@@ -174,6 +175,8 @@ def main() -> int:
     arguments.add_argument("--porcupine", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments.add_argument("--part", type=json.loads, help=argparse.SUPPRESS)
     given = arguments.parse_args()
+    # As with SIGINT, so that clusters end with what runs them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if given.part:
         part = given.part
         print(json.dumps(run(given.quire, given.porcupine, part["seed"], part["rounds"], part["synchronous"])))
@@ -181,12 +184,20 @@ def main() -> int:
     porcupine = HERE.parents[1] / "target/tools/porcupine"
     subprocess.run(["go", "build", "-o", porcupine, "."], cwd=HERE.parent / "judges/porcupine", check=True)
     rounds = plan(given.seed, given.rounds)
-    parts = [{"seed": given.seed + number, "rounds": rounds[number::given.clusters], "synchronous": True}
-             for number in range(given.clusters)]
+    ends = [number * given.rounds // given.clusters for number in range(given.clusters + 1)]
+    parts = [{"seed": given.seed + number, "rounds": rounds[begin:end], "synchronous": True}
+             for number, (begin, end) in enumerate(itertools.pairwise(ends))]
     parts.append({"seed": given.seed + given.clusters, "rounds": [["primary cut off"]], "synchronous": False})
     command = [sys.executable, __file__, "--quire", given.quire.resolve(), "--porcupine", porcupine]
-    processes = [subprocess.Popen([*command, "--part", json.dumps(part)], stdout=subprocess.PIPE, text=True) for part in parts]
-    results = [process.communicate()[0] for process in processes]
+    # Ctrl-C reaches this process alone, which then ends the others once.
+    processes = [subprocess.Popen([*command, "--part", json.dumps(part)], stdout=subprocess.PIPE, text=True,
+                                  start_new_session=True) for part in parts]
+    try:
+        results = [process.communicate()[0] for process in processes]
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
     if not all(results):
         print("a part of the campaign broke off: see above", file=sys.stderr)
         return 1

@@ -42,7 +42,7 @@ LOOKUP = '{"id":{{random 1 10000}}}'
 
 
 class Load:
-    """A method at some servers, with as many calls waiting in all whatever their number."""
+    """Calls of a method at one server or several. The calls that wait are as many in all, however many servers there are."""
 
     def __init__(self, what: str, method: str, data: str, servers: list[Server]) -> None:
         self.what, self._method, self._data, self._servers = what, method, data, servers

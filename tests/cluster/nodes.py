@@ -35,7 +35,8 @@ RETRY_SECONDS = 3
 # Below those of outgoing connections; a process begins with its own part of them.
 FIRST_PORT, LAST_PORT = 15_000, 32_000
 PORTS_A_PROCESS = 64
-
+# Places in /proc/PID/stat behind the name.
+TERMINAL, USER_TICKS, SYSTEM_TICKS = 4, 11, 12
 
 _ports = itertools.cycle(range(FIRST_PORT, LAST_PORT))
 for _ in range(os.getpid() * PORTS_A_PROCESS % (LAST_PORT - FIRST_PORT)):
@@ -60,9 +61,14 @@ def wait_until(what: str, is_so: Callable[[], Any], seconds: float = PATIENCE_SE
     return answer
 
 
+def stat_of(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name, which may have blanks."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 class Process:
     """A program in a folder of its own, and all that it starts: found by the folder that they work in, because PostgreSQL
-    leaves the session of who starts it."""
+    leaves the session of who starts it. None has a terminal, and who looks into the folder from one is none of them."""
 
     def __init__(self, folder: pathlib.Path, environment: dict[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,12 +80,15 @@ class Process:
     def start(self, *command: str | pathlib.Path) -> None:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                             env=self.environment)
+                                             env=self.environment, start_new_session=True)
 
     def stop(self) -> None:
+        """In order, if it ends in time."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(PATIENCE_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(PATIENCE_SECONDS)
+        self.kill()
 
     def signal(self, which: signal.Signals) -> None:
         for pid in self.pids():
@@ -100,7 +109,8 @@ class Process:
             # Processes may end while they are looked at.
             with contextlib.suppress(OSError, ValueError):
                 pid = int(entry.name)
-                if pathlib.Path(os.readlink(entry / "cwd")).is_relative_to(self.folder):
+                is_here = pathlib.Path(os.readlink(entry / "cwd")).is_relative_to(self.folder)
+                if is_here and int(stat_of(pid)[TERMINAL]) == 0:
                     found.append(pid)
         return found
 
@@ -108,8 +118,7 @@ class Process:
         total = 0
         for pid in self.pids():
             with contextlib.suppress(OSError):
-                times = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                total += int(times[11]) + int(times[12])
+                total += sum(map(int, stat_of(pid)[USER_TICKS:SYSTEM_TICKS + 1]))
         return total / os.sysconf("SC_CLK_TCK")
 
 
@@ -227,8 +236,8 @@ class Node:
     def kill_database(self) -> None:
         """PostgreSQL alone, so that its Patroni sees it."""
         postmaster = int((self.process.folder / "data/postmaster.pid").read_text().split()[0])
-        # Another fault may have ended it.
-        with contextlib.suppress(ProcessLookupError):
+        # Another fault may have ended it, and its number may be someone else's.
+        if postmaster in self.process.pids():
             os.kill(postmaster, signal.SIGKILL)
 
     def cut_off(self, from_servers: bool) -> None:

@@ -20,6 +20,8 @@ PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 TOKEN = "operator-of-the-campaign"
 SHOPPERS = 8
 TIMEOUT_SECONDS = 4
+# How long the last purchases may take to be decided.
+DECIDED_SECONDS_MAX = 120
 # So that histories of an hour can be judged.
 PAUSE_SECONDS = 0.03
 RESTOCK_TO = 60
@@ -62,7 +64,7 @@ class Shoppers:
         channels = [grpc.insecure_channel(address, options=CHANNEL) for address in addresses]
         self._shops = [calls.BookStoreStub(channel) for channel in channels]
         self._operators = [calls.AdminStub(channel) for channel in channels]
-        self._seed, self._stop = seed, threading.Event()
+        self._seed, self._stop, self._gives_up = seed, threading.Event(), threading.Event()
         self.purchases: list[Purchase] = []
         # Books that were raised by restocks that were answered.
         self.raised = 0
@@ -75,8 +77,12 @@ class Shoppers:
             thread.start()
 
     def stop(self) -> None:
-        """Once all that was begun is decided."""
+        """Once all that was begun is decided, if it ever is."""
         self._stop.set()
+        deadline = time.monotonic() + DECIDED_SECONDS_MAX
+        for thread in self._threads:
+            thread.join(max(0, deadline - time.monotonic()))
+        self._gives_up.set()
         for thread in self._threads:
             thread.join()
 
@@ -106,7 +112,7 @@ class Shoppers:
     def _ask(self, purchase: Purchase, chance: random.Random) -> Any:
         """At one server after another, with the key, until one has decided it."""
         at = chance.randrange(len(self._shops))
-        while True:
+        while not self._gives_up.is_set():
             try:
                 request = self._messages.ItemNumberRequest(id=purchase.book, quantity=purchase.quantity,
                                                            idempotency_key=purchase.key.encode())
@@ -121,6 +127,7 @@ class Shoppers:
                     self.wrong.append(f"{purchase}: {error.code()}: {error.details()}")
             at += 1
             time.sleep(0.1 * chance.random())
+        raise TimeoutError(f"{purchase} was not decided")
 
     def _ask_again(self, purchase: Purchase, chance: random.Random) -> None:
         again = self._ask(purchase, chance)

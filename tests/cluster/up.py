@@ -38,10 +38,16 @@ def start(quire: str) -> None:
     with log.open("wb") as output:
         keeper = subprocess.Popen([sys.executable, __file__, "keep", pathlib.Path(quire).resolve()], stdin=subprocess.DEVNULL,
                                   stdout=output, stderr=output, start_new_session=True)
-    while not STATE.exists():
-        if keeper.poll() is not None:
-            sys.exit(f"the cluster did not start:\n{log.read_text()}")
-        time.sleep(0.1)
+    try:
+        while not STATE.exists():
+            if keeper.poll() is not None:
+                sys.exit(f"the cluster did not start:\n{log.read_text()}")
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        print("the cluster is being ended", file=sys.stderr)
+        keeper.terminate()
+        keeper.wait()
+        raise
     about = json.loads(STATE.read_text())
     print("\n".join([*(f"server    {address}" for address in about["servers"]),
                      *(f"database  {address} ({name})" for name, address in about["databases"].items()),
@@ -54,11 +60,12 @@ def stop() -> None:
     if not STATE.exists():
         sys.exit("no cluster runs")
     keeper = int(json.loads(STATE.read_text())["pid"])
-    try:
-        os.kill(keeper, signal.SIGTERM)
-    except ProcessLookupError:
+    command = pathlib.Path(f"/proc/{keeper}/cmdline")
+    # Another process may have its number now.
+    if not command.exists() or pathlib.Path(__file__).name.encode() not in command.read_bytes():
         STATE.unlink()
         sys.exit("the cluster's keeper had ended; what it had started may still run")
+    os.kill(keeper, signal.SIGTERM)
     wait_until("the cluster has ended", lambda: not STATE.exists(), 2 * PATIENCE_SECONDS)
 
 
