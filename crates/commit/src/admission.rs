@@ -55,6 +55,15 @@ pub struct Admission {
 impl Admission {
     /// Notes that `jobs` were taken to be worked on and that `left` still wait.
     pub fn taken(&mut self, now: Instant, jobs: usize, left: usize) {
+        self.note(now, 1, jobs, left);
+    }
+
+    /// Notes that `jobs` were added to those that were taken last, and that `left` still wait.
+    pub(crate) fn added(&mut self, now: Instant, jobs: usize, left: usize) {
+        self.note(now, 0, jobs, left);
+    }
+
+    fn note(&mut self, now: Instant, batches: u32, jobs: usize, left: usize) {
         if left == 0 {
             // The time until the next take may be idle.
             self.window = None;
@@ -62,15 +71,15 @@ impl Admission {
             return;
         }
         self.left_at = Some(now);
-        let begun = Window { since: now, jobs: u32::try_from(jobs).unwrap_or(u32::MAX), batches: 1 };
+        let begun = Window { since: now, jobs: u32::try_from(jobs).unwrap_or(u32::MAX), batches: batches.max(1) };
         let Some(window) = &mut self.window else {
             self.window = Some(begun);
             return;
         };
         let elapsed = now.saturating_duration_since(window.since);
-        if elapsed < INTERVAL {
+        if elapsed < INTERVAL || batches == 0 {
             window.jobs = window.jobs.saturating_add(begun.jobs);
-            window.batches += 1;
+            window.batches += batches;
             return;
         }
         let measured = Pace { job: elapsed / window.jobs.max(1), batch: elapsed / window.batches };

@@ -71,4 +71,4 @@ pub use admission::{Admission, RETRY_AFTER_MIN};
 pub use failure::Failure;
 pub use group::Group;
 pub use pending::{Answers, Pending};
-pub use store::{Batch, Limits, Opened, Session, Store};
+pub use store::{Batch, Limits, Opened, Queued, Session, Store};

@@ -130,8 +130,8 @@ impl<T: Waiting> Queue<T> {
             return if state.closed { Taken::Closed } else { Taken::Nothing };
         }
         let now = (self.clock)();
-        let due = state.admission.due(now);
         if state.jobs.len() <= jobs_max && state.bytes <= bytes_max {
+            let due = state.admission.due(now);
             mem::swap(batch, &mut state.jobs);
             state.bytes = 0;
             state.admission.taken(now, batch.len(), 0);
@@ -143,6 +143,36 @@ impl<T: Waiting> Queue<T> {
             }
             return Taken::Jobs;
         }
+        let left = self.pop(&mut state, now, (batch, late), (jobs_max, bytes_max));
+        state.admission.taken(now, batch.len(), left);
+        Taken::Jobs
+    }
+
+    /// Like [`Queue::take`], for jobs that are added to those taken last. Waits for nothing.
+    pub(crate) fn take_more(&self, batch: &mut VecDeque<T>, late: &mut Vec<T>, jobs_max: usize, bytes_max: usize) {
+        let (mut state, now) = (self.lock(), (self.clock)());
+        let left = self.pop(&mut state, now, (batch, late), (jobs_max, bytes_max));
+        state.admission.added(now, batch.len(), left);
+    }
+
+    /// Puts jobs that were taken in front of those that wait.
+    pub(crate) fn put_back(&self, jobs: Vec<T>) {
+        let mut state = self.lock();
+        for job in jobs.into_iter().rev() {
+            state.bytes += (self.bytes_of)(&job);
+            state.jobs.push_front(job);
+        }
+    }
+
+    /// Moves jobs one by one; returns how many are left.
+    fn pop(
+        &self,
+        state: &mut State<T>,
+        now: Instant,
+        (batch, late): (&mut VecDeque<T>, &mut Vec<T>),
+        (jobs_max, bytes_max): (usize, usize),
+    ) -> usize {
+        let due = state.admission.due(now);
         let mut bytes = 0;
         while batch.len() < jobs_max
             && bytes < bytes_max
@@ -158,9 +188,7 @@ impl<T: Waiting> Queue<T> {
                 batch.push_back(job);
             }
         }
-        let left = state.jobs.len();
-        state.admission.taken(now, batch.len(), left);
-        Taken::Jobs
+        state.jobs.len()
     }
 
     /// Refuses jobs until [`Queue::resume`] was called as often; returns those that wait.

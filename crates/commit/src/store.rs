@@ -95,6 +95,51 @@ impl<S: Store> Shared<S> {
     }
 }
 
+/// The jobs that wait, for a store that adds to a batch while it works on it.
+pub struct Queued<'a, S: Store> {
+    shared: &'a Shared<S>,
+}
+
+impl<S: Store> std::fmt::Debug for Queued<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queued").field("jobs", &self.len()).finish()
+    }
+}
+
+impl<S: Store> Queued<'_, S> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.shared.queue.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds jobs to a batch, within the group's limits. Waits for nothing.
+    pub fn take_into(&self, batch: &mut Batch<S>) {
+        let Limits { batch: jobs_max, batch_bytes, .. } = self.shared.limits;
+        let bytes: usize = batch.iter().map(|pending| S::bytes(&pending.job)).sum();
+        let (mut taken, mut late) = (VecDeque::new(), Vec::new());
+        let room = (jobs_max.saturating_sub(batch.len()), batch_bytes.saturating_sub(bytes));
+        self.shared.queue.take_more(&mut taken, &mut late, room.0, room.1);
+        refuse_late(&mut late);
+        batch.extend(taken);
+    }
+
+    /// Puts jobs that cannot be done with this batch in front of those that wait.
+    pub fn put_back(&self, jobs: Batch<S>) {
+        self.shared.queue.put_back(jobs);
+    }
+}
+
+fn refuse_late<J, A>(late: &mut Vec<Pending<J, A>>) {
+    for pending in late.drain(..) {
+        pending.refuse(Failure::Overloaded { retry_after: RETRY_AFTER_MIN });
+    }
+}
+
 /// A worker's turn with its store.
 pub struct Session<'a, S: Store> {
     shared: &'a Shared<S>,
@@ -122,6 +167,11 @@ impl<'a, S: Store> Session<'a, S> {
                 return;
             }
         }
+    }
+
+    /// What waits; the store is given what it is to commit.
+    pub fn queued(&self) -> Queued<'a, S> {
+        Queued { shared: self.shared }
     }
 
     /// Commits batch after batch until the group is closed, after a failure with reading back first. A store that is open
@@ -152,9 +202,7 @@ impl<'a, S: Store> Session<'a, S> {
             if found == Taken::Closed && !busy {
                 return Ok(());
             }
-            for pending in late.drain(..) {
-                pending.refuse(Failure::Overloaded { retry_after: RETRY_AFTER_MIN });
-            }
+            refuse_late(&mut late);
             let mut batch = Batch::<S>::with_capacity(taken.len());
             batch.extend(taken.drain(..));
             if !batch.is_empty() {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use commit::{Answers, Batch, Failure, Group, Limits, Opened, Session, Store};
+use commit::{Answers, Batch, Failure, Group, Limits, Opened, Queued, Session, Store};
 use tokio::{runtime::Runtime, task::JoinHandle};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -29,6 +29,10 @@ enum Step {
     Fail {
         on_disk: bool,
     },
+    /// Adds to the batch what waits, puts the last jobs of it back, and waits for another step.
+    Add {
+        put_back: usize,
+    },
     Panic,
 }
 
@@ -41,14 +45,35 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn step(&self, event: Event) -> Result<bool, bool> {
+    fn told(&self, event: Event) -> Step {
         self.events.send(event).expect("the test listens");
-        match self.steps.recv().unwrap_or(Step::Succeed) {
-            Step::Succeed => Ok(true),
-            Step::Fail { on_disk } => Err(on_disk),
-            Step::Panic => panic!("as it was told"),
+        self.steps.recv().unwrap_or(Step::Succeed)
+    }
+
+    fn step(&self, event: Event) -> Result<bool, bool> {
+        self.told(event).done()
+    }
+}
+
+impl Step {
+    /// Whether it reached the disk.
+    fn done(self) -> Result<bool, bool> {
+        match self {
+            Self::Succeed => Ok(true),
+            Self::Fail { on_disk } => Err(on_disk),
+            Self::Add { .. } | Self::Panic => panic!("as it was told"),
         }
     }
+}
+
+/// One that is open.
+struct OpenSimulated<'a> {
+    store: &'a mut Simulated,
+    queued: Queued<'a, Simulated>,
+}
+
+fn jobs_of(batch: &Batch<Simulated>) -> Vec<u32> {
+    batch.iter().map(|pending| pending.job).collect()
 }
 
 impl Store for Simulated {
@@ -58,7 +83,8 @@ impl Store for Simulated {
 
     fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), ()> {
         self.step(Event::Open).map_err(drop)?;
-        session.serve(self)
+        let queued = session.queued();
+        session.serve(&mut OpenSimulated { store: self, queued })
     }
 
     fn failed(&mut self, (): &(), _: u32) {}
@@ -68,30 +94,35 @@ impl Store for Simulated {
     }
 }
 
-impl Opened<Simulated> for Simulated {
+impl Opened<Simulated> for OpenSimulated<'_> {
     fn read_back(&mut self) -> Result<(), ()> {
-        self.step(Event::ReadBack).map(drop).map_err(drop)
+        self.store.step(Event::ReadBack).map(drop).map_err(drop)
     }
 
-    fn commit(&mut self, batch: Batch<Simulated>, answers: &mut Answers<u32>) -> Result<(), ()> {
-        let jobs: Vec<u32> = batch.iter().map(|pending| pending.job).collect();
-        let stepped = self.step(Event::Commit(jobs.clone()));
+    fn commit(&mut self, mut batch: Batch<Simulated>, answers: &mut Answers<u32>) -> Result<(), ()> {
+        let mut told = self.store.told(Event::Commit(jobs_of(&batch)));
+        if let Step::Add { put_back } = told {
+            self.queued.take_into(&mut batch);
+            self.queued.put_back(batch.split_off(batch.len() - put_back));
+            told = self.store.told(Event::Commit(jobs_of(&batch)));
+        }
+        let stepped = told.done();
         let (Ok(on_disk) | Err(on_disk)) = stepped;
         if on_disk {
-            self.disk.lock().unwrap().extend(jobs);
+            self.store.disk.lock().unwrap().extend(jobs_of(&batch));
         }
         stepped.map_err(drop)?;
         for pending in batch {
             let job = pending.job;
             answers.add(pending, job);
-            self.rounds_left = job / 1000;
+            self.store.rounds_left = job / 1000;
         }
         Ok(())
     }
 
     fn tend(&mut self, _: bool, _: &mut Answers<u32>) -> Result<bool, ()> {
-        self.rounds_left = self.rounds_left.saturating_sub(1);
-        Ok(self.rounds_left > 0)
+        self.store.rounds_left = self.store.rounds_left.saturating_sub(1);
+        Ok(self.store.rounds_left > 0)
     }
 }
 
@@ -172,6 +203,39 @@ fn jobs_that_wait_are_committed_together_and_answered_afterwards() {
     assert_eq!(stage.answers(vec![first]), [Ok(1)]);
     stage.expect(&Event::Commit(vec![2, 3, 4]), Step::Succeed);
     assert_eq!(stage.answers(waiting), [Ok(2), Ok(3), Ok(4)]);
+}
+
+#[test]
+fn a_batch_under_way_takes_more_within_the_limits_and_what_it_puts_back_comes_next() {
+    let stage = Stage::new(Limits { batch: 4, batch_bytes: 100, ..Limits::default() });
+    let first = stage.send(1);
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    let mut waiting = stage.queue(&[2, 3, 4, 5]);
+    stage.steps[0].send(Step::Add { put_back: 2 }).unwrap();
+    assert_eq!(stage.next(), Event::Commit(vec![1, 2]), "four, less the last two");
+    assert_eq!(stage.group.queued(), 3);
+    stage.steps[0].send(Step::Succeed).unwrap();
+    stage.expect(&Event::Commit(vec![3, 4, 5]), Step::Add { put_back: 0 });
+    assert_eq!(stage.next(), Event::Commit(vec![3, 4, 5]), "no more waited");
+    waiting.extend(stage.queue(&[80, 20, 30]));
+    stage.steps[0].send(Step::Succeed).unwrap();
+    stage.expect(&Event::Commit(vec![80, 20]), Step::Add { put_back: 0 });
+    stage.expect(&Event::Commit(vec![80, 20]), Step::Succeed);
+    stage.expect(&Event::Commit(vec![30]), Step::Succeed);
+    assert_eq!(stage.answers(vec![first]), [Ok(1)]);
+    assert!(stage.answers(waiting).iter().all(Result::is_ok));
+}
+
+#[test]
+fn what_is_put_back_is_refused_if_the_commit_fails() {
+    let stage = Stage::new(Limits::default());
+    let first = stage.send(1);
+    assert_eq!(stage.next(), Event::Commit(vec![1]));
+    let waiting = stage.queue(&[2, 3]);
+    stage.steps[0].send(Step::Add { put_back: 1 }).unwrap();
+    stage.expect(&Event::Commit(vec![1, 2]), Step::Fail { on_disk: true });
+    assert_eq!(stage.answers(vec![first]), [Err(Failure::OutcomeUnknown)]);
+    assert_eq!(stage.answers(waiting), [Err(Failure::OutcomeUnknown), Err(Failure::Recovering)]);
 }
 
 #[test]

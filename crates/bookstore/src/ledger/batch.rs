@@ -51,7 +51,7 @@ impl<'f> Batch<'f> {
     }
 
     fn log(&mut self, book: BookId, kind: EntryKind, before: Option<i64>, after: Option<i64>) -> &mut Entry {
-        let number = self.facts.next_number();
+        let number = self.facts.next_number(book);
         let entry = Entry { number, time_ms: self.time_ms, kind, book, quantity: None, before, after, key: None };
         self.entries.push(entry);
         let last = self.entries.len() - 1;

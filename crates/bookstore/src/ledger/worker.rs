@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use commit::Opened;
+use commit::{Opened, Queued};
 
 use super::{
     batch::Batch,
@@ -18,7 +18,7 @@ use crate::{
     fault::Fault,
     metrics::Metrics,
     settings::Settings,
-    store::{Attempt, Broken, Failure, Session, Store, Wanted},
+    store::{Attempt, Broken, Changes, Facts, Failure, Session, Store, Wanted, Work},
 };
 
 /// How long the callers of a batch wait until it is known whether it was committed.
@@ -59,7 +59,8 @@ impl commit::Store for Worker {
         let (shared, unsettled) = (&*self.shared, &mut self.unsettled);
         shared.store.write(&mut |open| {
             let (restocks, settled) = (VecDeque::new(), Vec::new());
-            session.serve(&mut OpenStore { shared, session: open, restocks, unsettled, settled })
+            let queued = session.queued();
+            session.serve(&mut OpenStore { shared, session: open, queued, restocks, unsettled, settled })
         })
     }
 
@@ -85,6 +86,7 @@ impl commit::Store for Worker {
 struct OpenStore<'a> {
     shared: &'a Shared,
     session: &'a mut dyn Session,
+    queued: Queued<'a, Worker>,
     restocks: VecDeque<Restock>,
     unsettled: &'a mut Option<Unsettled>,
     /// Answers that are known and not sent yet.
@@ -116,12 +118,9 @@ impl Opened<Worker> for OpenStore<'_> {
         if requests.is_empty() {
             return Ok(());
         }
-        let mut decisions = Vec::new();
-        let done = self.session.transact(&wanted(&requests), &mut |facts| {
-            let mut batch = Batch::new(facts);
-            decisions = requests.iter().map(|request| decide(&mut batch, request)).collect::<Result<_, _>>()?;
-            Ok(batch.into_changes())
-        });
+        let mut work = Requests { requests, decisions: Vec::new(), queued: &self.queued };
+        let done = self.session.transact(&mut work);
+        let Requests { requests, decisions, .. } = work;
         match done {
             Ok(()) => {
                 self.count(decisions.iter().flatten());
@@ -148,6 +147,64 @@ impl Opened<Worker> for OpenStore<'_> {
         self.continue_restock(answers)?;
         self.session.tend(is_idle)?;
         Ok(!self.restocks.is_empty())
+    }
+}
+
+/// Purchases and prices.
+struct Requests<'a> {
+    requests: Vec<Request>,
+    decisions: Vec<Option<Answer>>,
+    queued: &'a Queued<'a, Worker>,
+}
+
+impl Work for Requests<'_> {
+    fn wanted(&self) -> Wanted {
+        wanted(&self.requests)
+    }
+
+    fn more(&mut self) -> Option<Wanted> {
+        let before = self.requests.len();
+        // While another server held a book, requests have come up: with half as many transactions for them all, each server
+        // waits half as often for the others. A trip for fewer would not pay.
+        if self.queued.len() < before {
+            return None;
+        }
+        self.queued.take_into(&mut self.requests);
+        self.requests.get(before..).filter(|taken| !taken.is_empty()).map(wanted)
+    }
+
+    fn decide(&mut self, facts: &mut dyn Facts) -> Result<Changes, Failure> {
+        let is_later = |request: &mut Request| match &request.job {
+            Job::Purchase(purchase) => facts.is_left_out(purchase.book),
+            Job::SetPrice(book, _) => facts.is_left_out(*book),
+            Job::Restock(_) => true,
+        };
+        self.queued.put_back(self.requests.extract_if(.., is_later).collect());
+        let mut batch = Batch::new(facts);
+        self.decisions = self.requests.iter().map(|request| decide(&mut batch, request)).collect::<Result<_, _>>()?;
+        Ok(batch.into_changes())
+    }
+}
+
+/// A slice of a restock.
+struct Slice {
+    amount: u32,
+    after: Option<BookId>,
+    most: usize,
+    raised: usize,
+    /// Where to go on.
+    next: Option<BookId>,
+}
+
+impl Work for Slice {
+    fn wanted(&self) -> Wanted {
+        Wanted::Below { amount: self.amount, after: self.after, most: self.most }
+    }
+
+    fn decide(&mut self, facts: &mut dyn Facts) -> Result<Changes, Failure> {
+        let mut batch = Batch::new(facts);
+        (self.raised, self.next) = batch.raise_wanted(self.amount);
+        Ok(batch.into_changes())
     }
 }
 
@@ -179,16 +236,12 @@ impl OpenStore<'_> {
     /// One slice of the oldest restock.
     fn continue_restock(&mut self, answers: &mut Answers) -> Result<(), Broken> {
         let Some(mut restock) = self.restocks.pop_front() else { return Ok(()) };
-        let amount = restock.amount;
-        let wanted = Wanted::Below { amount, after: restock.after, most: self.shared.settings.restock_slice.max(1) };
-        let (mut raised, mut after) = (0, None);
-        let done = self.session.transact(&wanted, &mut |facts| {
-            let mut batch = Batch::new(facts);
-            (raised, after) = batch.raise_wanted(amount);
-            Ok(batch.into_changes())
-        });
+        let most = self.shared.settings.restock_slice.max(1);
+        let mut slice = Slice { amount: restock.amount, after: restock.after, most, raised: 0, next: None };
+        let done = self.session.transact(&mut slice);
         match done {
             Ok(()) => {
+                let Slice { raised, next: after, .. } = slice;
                 restock.raised += u64::try_from(raised).unwrap_or(u64::MAX);
                 restock.after = after;
                 if after.is_some() {

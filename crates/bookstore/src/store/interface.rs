@@ -18,9 +18,6 @@ pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + S
 /// What [`Store::write`] lends its session to.
 pub(crate) type Serve<'s> = dyn FnMut(&mut dyn Session) -> Result<(), Broken> + 's;
 
-/// The ledger's rules, applied to the facts of a transaction.
-pub(crate) type Decide<'d> = dyn FnMut(&mut dyn Facts) -> Result<Changes, Failure> + 'd;
-
 /// A part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
@@ -61,10 +58,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
 /// A connection that writes.
 pub(crate) trait Session {
-    /// Lets `decide` see the newest facts that `wanted` names, writes and commits what it decided, and shows that to
-    /// readers. `decide` may be called several times; what it decided last holds. Nothing is changed between what it
-    /// sees and the commit.
-    fn transact(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure>;
+    /// Lets `work` see the newest facts that it wants, writes and commits what it decides, and shows that to readers.
+    /// It may be asked several times; what it decided last holds. Nothing is changed between what it sees and the commit.
+    fn transact(&mut self, work: &mut dyn Work) -> Result<(), Failure>;
 
     /// After a failure: makes sure that the store can be written, and finds out what it holds.
     fn read_back(&mut self) -> Result<(), Broken>;
@@ -74,6 +70,21 @@ pub(crate) trait Session {
 
     /// What the store does beside transactions; called after each batch, and when none came for a while.
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken>;
+}
+
+/// What is done in a transaction.
+pub(crate) trait Work {
+    /// The facts that it needs.
+    fn wanted(&self) -> Wanted;
+
+    /// Takes on what has come up while the store waited for locks, and returns the further facts for it. A store asks if
+    /// waiting was long; it may then leave out books that others hold.
+    fn more(&mut self) -> Option<Wanted> {
+        None
+    }
+
+    /// The ledger's rules, applied to these facts.
+    fn decide(&mut self, facts: &mut dyn Facts) -> Result<Changes, Failure>;
 }
 
 /// The facts that a transaction needs.
@@ -93,6 +104,11 @@ pub(crate) enum Wanted {
 
 /// What the store holds, inside a transaction.
 pub(crate) trait Facts {
+    /// Whether a book was left out, so that nothing can be decided about it.
+    fn is_left_out(&self, _id: BookId) -> bool {
+        false
+    }
+
     /// A book's stock and price; `None` if there is no such book.
     fn book(&mut self, id: BookId) -> Option<(u32, Cents)>;
 
@@ -102,8 +118,8 @@ pub(crate) trait Facts {
     /// The books that [`Wanted::Below`] asks for, in order, and where to go on if there may be more of them.
     fn below(&mut self) -> (Vec<BookId>, Option<BookId>);
 
-    /// A number for a log entry, above those of all earlier entries of the books that the transaction wants.
-    fn next_number(&mut self) -> i64;
+    /// A number for a log entry of this book, above those of all its earlier entries.
+    fn next_number(&mut self, id: BookId) -> i64;
 }
 
 /// New stock and price of a book, with what they were.
@@ -119,7 +135,7 @@ pub(crate) struct BookChange {
 pub(crate) struct Changes {
     /// In the order of ids.
     pub books: Vec<BookChange>,
-    /// In the order of numbers.
+    /// Those of each book in the order of numbers.
     pub entries: Vec<Entry>,
     /// An answer repeats what an earlier transaction did, and must not be given before that one is as durable as this.
     pub repeats: bool,

@@ -11,7 +11,7 @@ mod sqlite;
 mod sums;
 
 pub use interface::Page;
-pub(crate) use interface::{Attempt, BookChange, Broken, Changes, Facts, Failure, Session, Store, Wanted};
+pub(crate) use interface::{Attempt, BookChange, Broken, Changes, Facts, Failure, Session, Store, Wanted, Work};
 pub use migrate::{MigrateError, Migrated, migrate};
 pub use postgres::{DatabaseError, SchemaError, TargetError};
 pub(crate) use postgres::{Importer, PostgresStore};

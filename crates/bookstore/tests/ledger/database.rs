@@ -16,7 +16,7 @@ use super::{Kind, Shop, close, id, key};
 /// Far above what is promised, because a test machine may be busy; the wait itself is reported.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn until(shop: &Shop, what: &str, holds: impl Fn() -> bool) {
+fn until(shop: &Shop, what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < TIMEOUT, "{what}: not seen");
@@ -100,6 +100,45 @@ fn a_book_that_another_transaction_holds_is_waited_for_and_other_books_are_sold_
     assert!(*store.healthy().borrow(), "a lock is no failure");
     close(&store);
     close(&other);
+}
+
+#[test]
+fn what_comes_while_a_book_is_waited_for_is_sold_in_the_same_transaction_but_for_books_that_others_hold() {
+    let shop = Shop::of(Kind::Database);
+    let store = shop.open(&Settings::default());
+    let newest = shop.log(&store).last().expect("the sample catalogue").number;
+    let (mut holds_one, mut holds_other, mut looks) = (psql(&shop), psql(&shop), psql(&shop));
+    holds_one.run("BEGIN; UPDATE book SET stock = stock WHERE id = 53477;");
+    holds_other.run("BEGIN; UPDATE book SET stock = stock WHERE id = 12365;");
+    let buy = |book, name: &str| {
+        let (store, key) = (store.clone(), key(name));
+        shop.runtime.spawn(async move { store.buy(id(book), 1, Some(key), None).await })
+    };
+    let first = buy(53477, "first");
+    let waits =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database();";
+    until(&shop, "a wait for the lock", || looks.run(waits).trim() == "1");
+    let mut others = Vec::new();
+    for (place, book) in [53477, 12365, 53573, 53477].into_iter().enumerate() {
+        others.push(buy(book, &place.to_string()));
+        until(&shop, "a job that waits", || store.levels().purchases_queued == others.len());
+    }
+    holds_one.run("ROLLBACK;");
+    let other = others.remove(1);
+    let answers: Vec<_> = std::iter::once(first)
+        .chain(others)
+        .map(|call| shop.runtime.block_on(call).expect("no panic").expect("no fault").verdict)
+        .collect();
+    assert_eq!(answers, [Verdict::Bought; 4]);
+    let made = format!("SELECT count(DISTINCT xmin::text) FROM entry WHERE number > {newest};");
+    assert_eq!(looks.run(&made).trim(), "1", "transactions");
+    assert!(!other.is_finished(), "its book is held");
+    holds_other.run("ROLLBACK;");
+    let receipt = shop.runtime.block_on(other).expect("no panic").expect("no fault");
+    assert_eq!(receipt.verdict, Verdict::Bought);
+    assert_eq!(looks.run(&made).trim(), "2", "transactions");
+    assert_eq!(receipt.number, shop.log(&store).last().map(|entry| entry.number));
+    close(&store);
 }
 
 #[test]

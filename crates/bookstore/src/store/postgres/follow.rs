@@ -21,7 +21,7 @@ use tokio_postgres::{Row, Statement};
 use super::{
     link::{Link, connect, timed},
     rows::{BOOK_COLUMNS, book, book_id},
-    schema::CHANNEL,
+    schema::{CHANNEL, NUMBERS_A_VALUE},
     shown::{Shown, Version},
     target::Target,
     trouble::Trouble,
@@ -39,8 +39,9 @@ const START: Duration = Duration::from_secs(2);
 
 /// The newest number that was drawn, if it is above a number, and then an id for this transaction. A snapshot's own `xmax`
 /// would not do: it is the first id after those that have ended, and transactions with higher ids may run.
-const BOUND: &str = "SELECT last_value - (NOT is_called)::integer, pg_current_xact_id()::text::bigint \
-    FROM entry_number WHERE last_value - (NOT is_called)::integer > $1";
+const BOUND: &str = "SELECT drawn, pg_current_xact_id()::text::bigint \
+    FROM (SELECT last_value + CASE WHEN is_called THEN $2::bigint - 1 ELSE -1 END AS drawn FROM entry_number) s \
+    WHERE drawn > $1";
 
 /// All transactions with ids below this one have ended.
 const ENDED: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
@@ -112,7 +113,7 @@ impl Follower {
     async fn load(&mut self) -> Result<(), Trouble> {
         let client = &self.link.client;
         let begun = Instant::now();
-        let first = Bound::new(&client.query_one(&self.bound, &[&-1_i64]).await?)?;
+        let first = Bound::new(&client.query_one(&self.bound, &[&-1_i64, &NUMBERS_A_VALUE]).await?)?;
         let mut ended: i64 = client.query_one(&self.ended, &[]).await?.try_get(0)?;
         while !first.is_passed(ended) && begun.elapsed() < START {
             sleep(PAUSE_MIN).await;
@@ -142,7 +143,7 @@ impl Follower {
         let client = &self.link.client;
         let known = self.bounds.back().map_or(horizon, |bound| bound.last);
         let trip = join3(
-            async { client.query_opt(&self.bound, &[&known]).await },
+            async { client.query_opt(&self.bound, &[&known, &NUMBERS_A_VALUE]).await },
             client.query_one(&self.ended, &[]),
             async { client.query(&self.touched, &[&horizon]).await },
         );

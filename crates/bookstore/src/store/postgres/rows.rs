@@ -17,11 +17,11 @@ pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
 pub(super) const ENTRY_COLUMNS: &str =
     "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key";
 
-/// Log entries, many to a statement: the arrays of [`Columns`].
+/// Log entries, many to a statement: the arrays of [`Columns`]. A function in FROM would store each array before it is read.
 pub(super) const APPEND: &str = "INSERT INTO entry \
     (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key) \
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::integer[], $5::integer[], $6::bigint[], \
-    $7::bigint[], $8::bytea[])";
+    SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::integer[]), \
+    unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[])";
 
 fn wrong(column: &str, value: impl std::fmt::Display) -> Trouble {
     Trouble::Contents(format!("it holds {value} as {column}, where no store has it; correct that row"))

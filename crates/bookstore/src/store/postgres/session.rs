@@ -7,19 +7,21 @@
 //! in the first; if one fails, it fails the transaction, and COMMIT undoes it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
+    vec,
 };
 
-use futures_util::future::{join3, join5};
+use futures_util::future::join3;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Error, Row, Statement, types::ToSql};
 
 use super::{
-    super::interface::{Attempt, Broken, Changes, Decide, Facts, Failure, Session, Wanted},
+    super::interface::{Attempt, Broken, Changes, Facts, Failure, Session, Wanted, Work},
     link::{Link, timed},
     rows::{APPEND, Columns, ENTRY_COLUMNS, book_id, entry, stock_and_price},
+    schema::NUMBERS_A_VALUE,
     shown::Shown,
     trouble::Trouble,
 };
@@ -43,6 +45,10 @@ const COUNT: &str =
 const LOCK: &str =
     "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE";
 
+/// Of books that no one holds: to wait for others while holding some could be a deadlock.
+const LOCK_FREE: &str = "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id \
+    FOR NO KEY UPDATE SKIP LOCKED";
+
 const LOCK_BELOW: &str = "SELECT id, stock, price_cents FROM book WHERE id > $1 AND stock < $2 ORDER BY id LIMIT $3 \
     FOR NO KEY UPDATE";
 
@@ -50,8 +56,8 @@ const DRAW: &str = "SELECT array_agg(nextval('entry_number')) FROM generate_seri
 
 /// Changes all books or fails by dividing by zero.
 const CHANGE: &str = "WITH changed AS (UPDATE book SET stock = c.stock, price_cents = c.price \
-    FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[]) \
-        AS c(id, stock_before, stock, price_before, price) \
+    FROM (SELECT unnest($1::integer[]) AS id, unnest($2::integer[]) AS stock_before, unnest($3::integer[]) AS stock, \
+        unnest($4::bigint[]) AS price_before, unnest($5::bigint[]) AS price) c \
     WHERE book.id = c.id AND book.stock = c.stock_before AND book.price_cents = c.price_before RETURNING 1) \
     SELECT 1 / (count(*) = cardinality($1))::integer FROM changed";
 
@@ -59,6 +65,7 @@ const CHANGE: &str = "WITH changed AS (UPDATE book SET stock = c.stock, price_ce
 struct Statements {
     count: Statement,
     lock: Statement,
+    lock_free: Statement,
     lock_below: Statement,
     find_keys: Statement,
     draw: Statement,
@@ -105,6 +112,7 @@ impl<'a> PostgresSession<'a> {
         let statements = Statements {
             count: client.prepare(COUNT).await?,
             lock: client.prepare(LOCK).await?,
+            lock_free: client.prepare(LOCK_FREE).await?,
             lock_below: client.prepare(LOCK_BELOW).await?,
             find_keys: client.prepare(&find_keys).await?,
             draw: client.prepare(DRAW).await?,
@@ -123,11 +131,11 @@ impl<'a> PostgresSession<'a> {
         .await;
     }
 
-    async fn run(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
+    async fn run(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.attempt(wanted, decide).await {
+            match self.attempt(work).await {
                 Err(Unfinished::Open(trouble)) => {
                     self.rollback().await.map_err(Trouble::before_commit)?;
                     if !trouble.is_race() || tries == TRIES {
@@ -145,9 +153,14 @@ impl<'a> PostgresSession<'a> {
         }
     }
 
-    async fn attempt(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Unfinished> {
-        let mut facts = self.lock_and_read(wanted).await.map_err(Unfinished::from_open)?;
-        let changes = decide(&mut facts).map_err(|failure| Unfinished::Open(Trouble::Decided(failure)))?;
+    async fn attempt(&mut self, work: &mut dyn Work) -> Result<(), Unfinished> {
+        let mut facts = self.begin(&work.wanted()).await.map_err(Unfinished::from_open)?;
+        if let Some(wanted) = work.more() {
+            let read = self.lock_and_read(&wanted, &self.statements.lock_free);
+            let further = timed(self.settings.database_timeout, read).await.map_err(Unfinished::from_open)?;
+            facts.add(&wanted, further);
+        }
+        let changes = work.decide(&mut facts).map_err(|failure| Unfinished::Open(Trouble::Decided(failure)))?;
         if changes.entries.is_empty() && !changes.repeats {
             return self.rollback().await.map_err(Unfinished::Undone);
         }
@@ -160,48 +173,62 @@ impl<'a> PostgresSession<'a> {
     }
 
     /// The first trip.
-    async fn lock_and_read(&self, wanted: &Wanted) -> Result<Found, Trouble> {
+    async fn begin(&self, wanted: &Wanted) -> Result<Found, Trouble> {
         let (client, statements) = (&self.link.client, &self.statements);
         let batch = self.batch + 1;
-        let (ids, keys): (Vec<i32>, Vec<&[u8]>) = match wanted {
-            Wanted::Named { books, keys, .. } => {
-                (books.iter().map(|id| id.get()).collect(), keys.iter().map(IdempotencyKey::as_bytes).collect())
-            }
-            Wanted::Below { .. } => Default::default(),
-        };
-        let (after, amount, most, entries) = match *wanted {
-            Wanted::Named { entries, .. } => (0, 0, 0, entries),
-            Wanted::Below { amount, after, most } => (after.map_or(0, BookId::get), amount.cast_signed(), most, most),
-        };
-        let (most, entries) = (to_i64(most), to_i64(entries));
-        let lock = async {
-            match wanted {
-                Wanted::Named { .. } => client.query(&statements.lock, &[&ids]).await,
-                Wanted::Below { .. } => client.query(&statements.lock_below, &[&after, &amount, &most]).await,
-            }
+        let lock = match wanted {
+            Wanted::Named { .. } => &statements.lock,
+            Wanted::Below { .. } => &statements.lock_below,
         };
         // Sent together, carried out in this order.
-        let trip = Box::pin(join5(
+        let trip = Box::pin(join3(
             client.batch_execute(BEGIN),
             async { client.execute(&statements.count, &[&self.id, &batch]).await },
-            lock,
+            self.lock_and_read(wanted, lock),
+        ));
+        // The wait for locks is bounded by the server.
+        timed(self.settings.database_timeout + self.settings.busy_timeout, async {
+            let (begun, counted, found) = trip.await;
+            begun?;
+            let is_counted = counted? == 1;
+            let found = found?;
+            if is_counted { Ok(found) } else { Err(Trouble::Ended) }
+        })
+        .await
+    }
+
+    /// What is wanted; a book is read by this statement, which locks it.
+    async fn lock_and_read(&self, wanted: &Wanted, lock: &Statement) -> Result<Found, Trouble> {
+        let (client, statements) = (&self.link.client, &self.statements);
+        let (keys, entries): (Vec<&[u8]>, usize) = match wanted {
+            Wanted::Named { keys, entries, .. } => (keys.iter().map(IdempotencyKey::as_bytes).collect(), *entries),
+            Wanted::Below { most, .. } => (Vec::new(), *most),
+        };
+        let values = (to_i64(entries) + NUMBERS_A_VALUE - 1) / NUMBERS_A_VALUE;
+        // Sent together, carried out in this order.
+        let (books, earlier, numbers) = join3(
+            async {
+                match wanted {
+                    Wanted::Named { books, .. } => {
+                        let ids: Vec<i32> = books.iter().map(|id| id.get()).collect();
+                        client.query(lock, &[&ids]).await
+                    }
+                    Wanted::Below { amount, after, most } => {
+                        let after = after.map_or(0, BookId::get);
+                        client.query(lock, &[&after, &amount.cast_signed(), &to_i64(*most)]).await
+                    }
+                }
+            },
             async {
                 if keys.is_empty() {
                     return Ok(Vec::new());
                 }
                 client.query(&statements.find_keys, &[&keys]).await
             },
-            async { client.query_one(&statements.draw, &[&entries]).await },
-        ));
-        // The wait for locks is bounded by the server.
-        timed(self.settings.database_timeout + self.settings.busy_timeout, async {
-            let (begun, counted, books, earlier, numbers) = trip.await;
-            begun?;
-            let is_counted = counted? == 1;
-            let found = Found::new(wanted, &books?, &earlier?, &numbers?)?;
-            if is_counted { Ok(found) } else { Err(Trouble::Ended) }
-        })
-        .await
+            async { client.query_one(&statements.draw, &[&values]).await },
+        )
+        .await;
+        Found::new(wanted, &books?, &earlier?, &numbers?)
     }
 
     /// The second trip.
@@ -284,9 +311,9 @@ impl Unfinished {
 }
 
 impl Session for PostgresSession<'_> {
-    fn transact(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
+    fn transact(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
         let runtime = self.runtime;
-        runtime.block_on(self.run(wanted, decide))
+        runtime.block_on(self.run(work))
     }
 
     /// Each transaction reads its facts anew.
@@ -318,13 +345,22 @@ impl Session for PostgresSession<'_> {
     }
 }
 
-/// What the first trip found.
+/// What was found, and locked.
 struct Found {
     books: HashMap<BookId, (u32, Cents)>,
     /// In order, with where to go on; for [`Wanted::Below`].
     below: (Vec<BookId>, Option<BookId>),
     keys: HashMap<IdempotencyKey, Entry>,
-    numbers: std::vec::IntoIter<i64>,
+    numbers: vec::IntoIter<i64>,
+    further: Option<Further>,
+}
+
+/// What was wanted later than the rest.
+struct Further {
+    /// Those that had not been locked before.
+    books: HashSet<BookId>,
+    /// Drawn after these books were locked.
+    numbers: vec::IntoIter<i64>,
 }
 
 impl Found {
@@ -344,13 +380,28 @@ impl Found {
             let entry = entry(row)?;
             earlier.extend(entry.key.map(|key| (key, entry)));
         }
-        let mut numbers: Vec<i64> = numbers.try_get::<_, Option<Vec<i64>>>(0)?.unwrap_or_default();
-        numbers.sort_unstable();
-        Ok(Self { books: found, below, keys: earlier, numbers: numbers.into_iter() })
+        let mut values: Vec<i64> = numbers.try_get::<_, Option<Vec<i64>>>(0)?.unwrap_or_default();
+        values.sort_unstable();
+        let numbers: Vec<i64> = values.into_iter().flat_map(|first| first..first + NUMBERS_A_VALUE).collect();
+        Ok(Self { books: found, below, keys: earlier, numbers: numbers.into_iter(), further: None })
+    }
+
+    /// Adds what was wanted later.
+    fn add(&mut self, wanted: &Wanted, found: Self) {
+        if let Wanted::Named { books, .. } = wanted {
+            let books = books.iter().copied().filter(|id| !self.books.contains_key(id)).collect();
+            self.further = Some(Further { books, numbers: found.numbers });
+            self.books.extend(found.books);
+            self.keys.extend(found.keys);
+        }
     }
 }
 
 impl Facts for Found {
+    fn is_left_out(&self, id: BookId) -> bool {
+        self.further.as_ref().is_some_and(|further| further.books.contains(&id)) && !self.books.contains_key(&id)
+    }
+
     fn book(&mut self, id: BookId) -> Option<(u32, Cents)> {
         self.books.get(&id).copied()
     }
@@ -363,8 +414,13 @@ impl Facts for Found {
         self.below.clone()
     }
 
-    fn next_number(&mut self) -> i64 {
+    fn next_number(&mut self, id: BookId) -> i64 {
+        let number = match &mut self.further {
+            Some(further) if further.books.contains(&id) => further.numbers.next(),
+            Some(further) => self.numbers.next().or_else(|| further.numbers.next()),
+            None => self.numbers.next(),
+        };
         // As many were drawn as jobs may write entries.
-        self.numbers.next().unwrap_or_default()
+        number.unwrap_or_default()
     }
 }

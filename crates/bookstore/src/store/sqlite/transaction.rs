@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    super::interface::{Attempt, Broken, Changes, Decide, Facts, Failure, Session, Wanted},
+    super::interface::{Attempt, Broken, Changes, Facts, Failure, Session, Wanted, Work},
     checkpoints::{self, Checkpoints},
     inspect::NUMBER_MAX,
     keys::Keys,
@@ -38,8 +38,8 @@ pub(super) struct Transactions<'a, 'c> {
 }
 
 impl Session for Transactions<'_, '_> {
-    fn transact(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
-        self.run(wanted, decide)
+    fn transact(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
+        self.run(work)
     }
 
     fn read_back(&mut self) -> Result<(), Broken> {
@@ -73,7 +73,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&mut self, wanted: &Wanted, decide: &mut Decide<'_>) -> Result<(), Failure> {
+    fn run(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
         // SQLite's own wait for the write lock is not fair: a thread could lose to the others until its timeout.
         let asked = Instant::now();
         let mut turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
                 }
                 return Err(failure);
             }
-            match self.attempt(wanted, decide, reload) {
+            match self.attempt(work, reload) {
                 Err(Trouble::Stale) => {
                     tracing::warn!("books were changed without a log entry; reading them all again");
                     self.writer.rollback().map_err(before_commit)?;
@@ -111,7 +111,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
         Err(Failure::Refused(Fault::Failed("the books keep changing behind the log".to_owned())))
     }
 
-    fn attempt(&mut self, wanted: &Wanted, decide: &mut Decide<'_>, reload: bool) -> Result<(), Trouble> {
+    fn attempt(&mut self, work: &mut dyn Work, reload: bool) -> Result<(), Trouble> {
         let shared = self.shared;
         let mut state = self.state();
         if reload {
@@ -124,8 +124,9 @@ impl<'a, 'c> Transactions<'a, 'c> {
         }
         let catalogue = shared.shelf.load();
         let (keys, last_number) = (&state.keys, state.last_number);
+        let wanted = work.wanted();
         let mut held = Held { catalogue: &catalogue, keys, writer: &mut self.writer, wanted, last_number };
-        let changes = decide(&mut held).map_err(Trouble::Decided)?;
+        let changes = work.decide(&mut held).map_err(Trouble::Decided)?;
         let Some(last) = changes.entries.last() else { return Ok(self.writer.rollback()?) };
         self.write(&changes)?;
         let new_keys = || changes.entries.iter().filter_map(|entry| Some((entry.key.as_ref()?, entry.number)));
@@ -205,7 +206,7 @@ struct Held<'a, 'c> {
     catalogue: &'a Catalogue,
     keys: &'a Keys,
     writer: &'a mut Writer<'c>,
-    wanted: &'a Wanted,
+    wanted: Wanted,
     last_number: i64,
 }
 
@@ -219,7 +220,7 @@ impl Facts for Held<'_, '_> {
     }
 
     fn below(&mut self) -> (Vec<BookId>, Option<BookId>) {
-        let Wanted::Below { amount, after, most } = *self.wanted else { return (Vec::new(), None) };
+        let Wanted::Below { amount, after, most } = self.wanted else { return (Vec::new(), None) };
         let (mut found, mut last) = (Vec::new(), None);
         // A bound on the books that are looked at as well, so that purchases do not wait for the whole catalogue.
         for book in self.catalogue.after(after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
@@ -232,7 +233,7 @@ impl Facts for Held<'_, '_> {
         (found, last)
     }
 
-    fn next_number(&mut self) -> i64 {
+    fn next_number(&mut self, _: BookId) -> i64 {
         self.last_number += 1;
         self.last_number
     }
