@@ -118,9 +118,9 @@ impl Opened<Worker> for OpenStore<'_> {
         if requests.is_empty() {
             return Ok(());
         }
-        let mut work = Requests { requests, decisions: Vec::new(), queued: &self.queued };
+        let mut work = Orders { requests, decisions: Vec::new(), queued: &self.queued };
         let done = self.session.transact(&mut work);
-        let Requests { requests, decisions, .. } = work;
+        let Orders { requests, decisions, .. } = work;
         match done {
             Ok(()) => {
                 self.count(decisions.iter().flatten());
@@ -151,13 +151,13 @@ impl Opened<Worker> for OpenStore<'_> {
 }
 
 /// Purchases and prices.
-struct Requests<'a> {
+struct Orders<'a> {
     requests: Vec<Request>,
     decisions: Vec<Option<Answer>>,
     queued: &'a Queued<'a, Worker>,
 }
 
-impl Work for Requests<'_> {
+impl Work for Orders<'_> {
     fn wanted(&self) -> Wanted {
         wanted(&self.requests)
     }
