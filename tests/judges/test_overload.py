@@ -1,25 +1,45 @@
-"""Ten times the purchases that a slow disk takes, in an open loop over gRPC: what is still sold, how the rest is refused, and
-how it is afterwards.
+"""Ten times what a server can do, in an open loop: what is still done, how the rest is refused, and how it is afterwards.
 
-The disk takes 100 ms to sync and a batch holds 7 purchases, so that the disk alone bounds what can be done, and a slow or busy
-processor changes nothing. With `pytest -s` it prints the figures; JUDGED_BINARY names the server, and the load generator is
-beside it.
+Purchases and key-value writes are bounded by a disk that is slow to sync, so that a slow or busy processor changes nothing;
+record queries and CPU tasks by one thread, beside which answers and the load itself are little. With `pytest -s` it prints
+the figures; JUDGED_BINARY names the server, and the load generator is beside it.
 """
 
+import asyncio
 import csv
 import dataclasses
 import pathlib
 import subprocess
 import time
 
+import pytest
+
 from conftest import ROOT, Server
 
-SYNC_MS = 100
-BATCH = 7
 TIMES = 10
 SECONDS = 5
 # More than the server needs to be as before.
 PAUSE_SECONDS = 1
+
+
+@dataclasses.dataclass
+class Load:
+    """Calls of a method, and a server that they can overload."""
+
+    method: str
+    data: str
+    settings: list[str]
+    # Connections, and calls in flight on each: together more than a batch and less than may wait.
+    waiting: tuple[int, int]
+    sync_ms: int = 0
+
+
+LOADS = {
+    "purchases": Load("bookstore.BookStore/Buy", '{"id":7}', ["ledger.batch_max=7"], (4, 4), sync_ms=100),
+    "key-value writes": Load("io.grpc.KeyRangeService/Put", '{"key":"{{hex 8}}","value":"AA=="}', ["kv.durability=log", "kv.batch_max=7"], (4, 4), sync_ms=100),
+    "record queries": Load("ReaderService/GetRecord", '{"key":"name","value":"none"}',
+                           ["records.csv=rows.csv", "records.scan=sequential", "records.jobs=1"], (2, 4)),
+}
 
 
 @dataclasses.dataclass
@@ -33,14 +53,23 @@ class Seen:
 
     def __str__(self):
         at = [f"{self.refused[int((len(self.refused) - 1) * share)]:.1f}" for share in (0.5, 0.99) if self.refused]
-        return f"{self.done / SECONDS:.0f} purchases a second, {len(self.refused)} refused, ms, p50 and p99: {at}"
+        return f"{self.done / SECONDS:.0f} done a second, {len(self.refused)} refused, ms, p50 and p99: {at}, {self.others} others"
 
 
-def run(quire, server, *more):
+def judge(before, during, after):
+    print(f"\nbefore: {before}\nduring: {during}\nafter: {after}")
+    assert before.done > 0 and not before.refused
+    assert during.done > 0.8 * before.done
+    # Next to no one is left to wait in vain.
+    assert len(during.refused) > during.done > 20 * during.others
+    assert not after.refused and not after.others
+
+
+def run(quire, server, load, *more):
     """One run of the load generator."""
     rows = server.folder / "requests.csv"
-    command = [pathlib.Path(quire).with_name("quire-bench"), "grpc", server.address, "bookstore.BookStore/Buy", "--data", '{"id":7}',
-               "--deadline", "2s", "--outcome", "success", "--workers", "1", "--cores", "none", "--warm-up", "0s",
+    command = [pathlib.Path(quire).with_name("quire-bench"), "grpc", server.address, load.method, "--data", load.data,
+               "--deadline", "3s", "--workers", "1", "--cores", "none", "--warm-up", "0s",
                "--duration", f"{SECONDS}s", "--timeout", "5s", "--quiet", "--csv", rows, *more]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     # 3 says that the client fell behind its own rate: what it did send counts all the same.
@@ -48,34 +77,92 @@ def run(quire, server, *more):
     seen = Seen()
     with rows.open() as lines:
         for row in csv.DictReader(lines):
-            if row["status"] == "success=true":
+            if row["status"] == "OK":
                 seen.done += 1
             elif row["status"] == "RESOURCE_EXHAUSTED":
                 seen.refused.append((int(row["done_ns"]) - int(row["sent_ns"])) / 1e6)
             else:
                 seen.others += 1
     seen.refused.sort()
-    print(seen)
     return seen
 
 
-def test_at_ten_times_its_capacity_a_server_sells_as_much_and_afterwards_refuses_no_one(quire, tmp_path, monkeypatch):
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+def test_at_ten_times_its_capacity_a_server_does_as_much_and_afterwards_refuses_no_one(quire, tmp_path, monkeypatch, load):
     shim = tmp_path / "slow_disk.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", shim, ROOT / "tests/shim/slow_disk.c", "-ldl"], check=True)
     (tmp_path / "books.csv").write_text("id,title,topic,stock,price\n7,Endless,many,2000000000,1.00\n")
+    (tmp_path / "rows.csv").write_text("name,place\n" + "".join(f"{row},here\n" for row in range(1_000_000)))
     subprocess.run([quire, "import", "books.csv", "--data", "data"], cwd=tmp_path, check=True)
     with monkeypatch.context() as slow:
         slow.setenv("LD_PRELOAD", str(shim))
-        slow.setenv("SLOW_DISK_MS", str(SYNC_MS))
-        server = Server(quire, tmp_path, "--set", f"ledger.batch_max={BATCH}")
-    waiting = ["--clients", "4", "--in-flight", "4"]
-    before = run(quire, server, *waiting)
-    during = run(quire, server, "--clients", "64", "--rate", str(TIMES * before.done // SECONDS))
+        slow.setenv("SLOW_DISK_MS", str(load.sync_ms))
+        server = Server(quire, tmp_path, *(word for setting in load.settings for word in ("--set", setting)))
+    waiting = ["--clients", str(load.waiting[0]), "--in-flight", str(load.waiting[1])]
+    before = run(quire, server, load, *waiting)
+    during = run(quire, server, load, "--clients", "64", "--rate", str(TIMES * before.done // SECONDS))
     time.sleep(PAUSE_SECONDS)
-    after = run(quire, server, *waiting)
+    after = run(quire, server, load, *waiting)
     server.stop()
-    assert before.done > 0 and not before.refused
-    assert during.done > 0.8 * before.done
-    # Next to no one is left to wait in vain.
-    assert len(during.refused) > during.done > 20 * during.others
-    assert not after.refused and not after.others
+    judge(before, during, after)
+
+
+async def connection(server):
+    """A connection to the task server, in the protocol that says why it refuses."""
+    host, port = server.tasks_address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"HELLO 2\n")
+    return reader, writer
+
+
+async def ask(server, free, seed, seen):
+    """One CPU task, on a connection that no other task waits on."""
+    reader, writer = free.pop() if free else await connection(server)
+    begun = time.perf_counter()
+    writer.write(f"0:{seed}\n".encode())
+    answer = await reader.readline()
+    took = time.perf_counter() - begun
+    if answer.startswith(b"OK"):
+        seen.done += 1
+    elif b"too many CPU tasks" in answer:
+        seen.refused.append(took * 1e3)
+    else:
+        seen.others += 1
+    free.append((reader, writer))
+    return took
+
+
+async def overload_of_tasks(server):
+    free, scratch = [], Seen()
+    # Tasks differ by a factor of 256; a long one is looked for.
+    seed = max([(await ask(server, free, seed, scratch), seed) for seed in range(100)])[1]
+
+    async def closed_loop(clients):
+        seen, end = Seen(), time.perf_counter() + SECONDS
+
+        async def client():
+            while time.perf_counter() < end:
+                await ask(server, free, seed, seen)
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return seen
+
+    async def open_loop(rate):
+        seen, begun = Seen(), time.perf_counter()
+        async with asyncio.TaskGroup() as asked:
+            for number in range(rate * SECONDS):
+                await asyncio.sleep(begun + number / rate - time.perf_counter())
+                asked.create_task(ask(server, free, seed, seen))
+        seen.refused.sort()
+        return seen
+
+    before = await closed_loop(4)
+    during = await open_loop(max(TIMES * before.done // SECONDS, 1))
+    await asyncio.sleep(PAUSE_SECONDS)
+    return before, during, await closed_loop(4)
+
+
+def test_so_it_is_with_cpu_tasks(quire, tmp_path):
+    server = Server(quire, tmp_path, "--set", "tasks.cache=false", "--set", "tasks.cpu_tasks=1")
+    seen = asyncio.run(overload_of_tasks(server))
+    server.stop()
+    judge(*seen)

@@ -62,6 +62,8 @@ pub struct Limits {
     pub watch_bytes: usize,
     /// Writes that may wait for the journal.
     pub writes_queued: usize,
+    /// Writes in one commit of the journal.
+    pub batch_max: usize,
 }
 
 /// The largest value whose `RetrieveResponse` is a message of 4 MiB, which is what clients take if no one tells them
@@ -92,6 +94,7 @@ impl hosting::Settings for Settings {
                 watch_events: from.whole("kv.watch_events", 4096, 1..=1 << 20)?,
                 watch_bytes: from.bytes("kv.watch_bytes", 8 << 20, 1..=1 << 30)?,
                 writes_queued: from.whole("kv.writes_queued", 16_384, 1..=1 << 24)?,
+                batch_max: from.whole("kv.batch_max", 1024, 1..=1 << 16)?,
             },
         })
     }

@@ -39,8 +39,6 @@ use crate::{
     write::{Action, Outcome},
 };
 
-/// Writes in one batch at the most.
-const BATCH_WRITES_MAX: usize = 1024;
 /// Bytes at which a batch takes no further write.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
@@ -109,7 +107,7 @@ impl Journal {
         let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), disk);
         let bounds = commit::Limits {
             queued: limits.writes_queued,
-            batch: BATCH_WRITES_MAX,
+            batch: limits.batch_max,
             batch_bytes: BATCH_BYTES_MAX,
             ..commit::Limits::default()
         };
