@@ -104,15 +104,17 @@ bench-engine: peers ## our engine beside eight others: calls a second and CPU a 
 	python3 peers/bench_engine.py
 
 bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same servers, some minutes
-	cargo build --release --bin quire --bin quire-bench
+	cargo build --release -p server
+	cargo build --release --bin quire-bench
 	$(call need,h2load,nghttp2-client)
 	$(call need,wrk,wrk)
 	python3 peers/bench_tools.py
 
 EXPERIMENT := bookstore
-reproduce: peers ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
-	cargo build --release --bin quire --bin quire-bench --bin quire-laboratory
-	test $(EXPERIMENT) != clients || $(MAKE) clients PROFILE=--release
+reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
+	$(MAKE) $(if $(filter clients,$(EXPERIMENT)),clients PROFILE=--release,peers)
+	cargo build --release -p server
+	cargo build --release --bin quire-bench --bin quire-laboratory
 	target/release/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
 
 peers: peers-cpp peers-go peers-java ## build what Quire is measured against

@@ -2,10 +2,8 @@
 
 import concurrent.futures
 import functools
-import importlib
 import pathlib
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +11,6 @@ from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict, ParseDict
-from grpc_tools import protoc
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 
@@ -21,13 +18,9 @@ PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 @functools.cache
 def stubs() -> dict[str, Any]:
     """The modules of messages and of stubs, made from the contract: `bookstore_pb2`, `bookstore_pb2_grpc`, `kv_pb2`, …"""
-    into = tempfile.mkdtemp(prefix="quire-stubs-")
-    files = ["bookstore.proto", "kv.proto"]
-    if protoc.main(["protoc", f"-I{PROTO}", f"--python_out={into}", f"--grpc_python_out={into}", *files]) != 0:
-        raise RuntimeError("protoc failed")
-    sys.path.insert(0, into)
-    names = [f"{file.removesuffix('.proto')}_pb2{kind}" for file in files for kind in ("", "_grpc")]
-    return {name: importlib.import_module(name) for name in names}
+    sys.path.append(str(PROTO))
+    modules = [module for file in ("bookstore.proto", "kv.proto") for module in grpc.protos_and_services(file)]
+    return {module.__name__: module for module in modules}
 
 
 def _methods() -> dict[str, tuple[str, Any, Any, bool]]:

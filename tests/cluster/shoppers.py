@@ -4,17 +4,14 @@ know what happens to the cluster."""
 import collections
 import dataclasses
 import functools
-import importlib
 import pathlib
 import random
 import sys
-import tempfile
 import threading
 import time
 from typing import Any
 
 import grpc
-from grpc_tools import protoc
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 TOKEN = "operator-of-the-campaign"
@@ -35,11 +32,9 @@ CHANNEL = [("grpc.max_reconnect_backoff_ms", 500), ("grpc.initial_reconnect_back
 @functools.cache
 def stubs() -> tuple[Any, Any]:
     """The contract's messages and stubs."""
-    into = tempfile.mkdtemp(prefix="quire-stubs-")
-    if protoc.main(["protoc", f"-I{PROTO}", f"--python_out={into}", f"--grpc_python_out={into}", "bookstore.proto"]) != 0:
-        raise RuntimeError("protoc failed")
-    sys.path.insert(0, into)
-    return importlib.import_module("bookstore_pb2"), importlib.import_module("bookstore_pb2_grpc")
+    sys.path.append(str(PROTO))
+    messages, calls = grpc.protos_and_services("bookstore.proto")
+    return messages, calls
 
 
 @dataclasses.dataclass

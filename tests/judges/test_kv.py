@@ -3,11 +3,9 @@ looks for an order of what really happened that a map would have answered the sa
 
 import concurrent.futures
 import functools
-import importlib
 import pathlib
 import random
 import subprocess
-import sys
 import threading
 import time
 
@@ -16,7 +14,6 @@ import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from grpc_tools import protoc
 
 from conftest import ROOT, Server
 
@@ -27,13 +24,8 @@ OPTIONS = [("grpc.max_receive_message_length", 8 << 20), ("grpc.max_send_message
 
 
 @pytest.fixture(scope="session")
-def wire(tmp_path_factory):
-    """The messages and the stubs, generated from the contract's tables."""
-    into = tmp_path_factory.mktemp("kv_stubs")
-    arguments = ["protoc", f"-I{HERE / 'contract'}", f"--python_out={into}", f"--grpc_python_out={into}", "kv.proto"]
-    assert protoc.main(arguments) == 0
-    sys.path.insert(0, str(into))
-    return importlib.import_module("kv_pb2"), importlib.import_module("kv_pb2_grpc")
+def wire():
+    return grpc.protos_and_services("kv.proto")
 
 
 @pytest.fixture(params=[PLAIN, GZIP], ids=["plain", "gzip"])

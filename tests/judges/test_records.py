@@ -2,7 +2,6 @@
 tables and nothing else, and by schemathesis, which makes requests up from the server's OpenAPI document."""
 
 import csv
-import importlib
 import io
 import json
 import pathlib
@@ -15,11 +14,9 @@ import urllib.request
 
 import grpc
 import pytest
-from grpc_tools import protoc
 
 from conftest import Server
 
-HERE = pathlib.Path(__file__).parent
 OPTIONS = [("grpc.max_receive_message_length", 256 << 20)]
 # What csv, protobuf, JSON and a URL each have trouble with.
 HARD = ["", " ", "a,b", '"', '""', 'say "hi", twice', "line\nbreak", "carriage\r\nreturn", "\r", "tab\there", "\\", "\\n",
@@ -118,13 +115,8 @@ class Pairs:
 
 
 @pytest.fixture(scope="session")
-def wire(tmp_path_factory):
-    """The messages and the stubs, generated from the contract's tables."""
-    into = tmp_path_factory.mktemp("records_stubs")
-    arguments = ["protoc", f"-I{HERE / 'contract'}", f"--python_out={into}", f"--grpc_python_out={into}", "records.proto"]
-    assert protoc.main(arguments) == 0
-    sys.path.insert(0, str(into))
-    return importlib.import_module("records_pb2"), importlib.import_module("records_pb2_grpc")
+def wire():
+    return grpc.protos_and_services("records.proto")
 
 
 @pytest.fixture(scope="session")

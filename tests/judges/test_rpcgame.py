@@ -1,10 +1,7 @@
 """The RPC game, judged by grpcio with the contract's own messages and by the xxHash library's Python binding."""
 
-import importlib
-import pathlib
 import random
 import subprocess
-import sys
 
 import grpc
 import pytest
@@ -12,21 +9,15 @@ import xxhash
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from grpc_tools import protoc
 
 import rpcgame_sums
 
-CONTRACT = pathlib.Path(__file__).parent / "contract"
 COMPRESSIONS = [grpc.Compression.NoCompression, grpc.Compression.Gzip]
 
 
 @pytest.fixture(scope="session")
-def game(tmp_path_factory):
-    into = tmp_path_factory.mktemp("game-stubs")
-    arguments = ["protoc", f"-I{CONTRACT}", f"--python_out={into}", f"--grpc_python_out={into}", "rpcgame.proto"]
-    assert protoc.main(arguments) == 0
-    sys.path.insert(0, str(into))
-    return importlib.import_module("rpcgame_pb2"), importlib.import_module("rpcgame_pb2_grpc")
+def game():
+    return grpc.protos_and_services("rpcgame.proto")
 
 
 class Player:
