@@ -154,11 +154,12 @@ impl<'a> PostgresSession<'a> {
     }
 
     async fn attempt(&mut self, work: &mut dyn Work) -> Result<(), Unfinished> {
-        let mut facts = self.begin(&work.wanted()).await.map_err(Unfinished::from_open)?;
-        if let Some(wanted) = work.more() {
-            let read = self.lock_and_read(&wanted, &self.statements.lock_free);
-            let further = timed(self.settings.database_timeout, read).await.map_err(Unfinished::from_open)?;
-            facts.add(&wanted, further);
+        let wanted = work.wanted();
+        let mut facts = self.begin(&wanted).await.map_err(Unfinished::from_open)?;
+        if let Some(more) = work.more() {
+            let read = self.lock_and_read(&more, &self.statements.lock_free);
+            let found = timed(self.settings.database_timeout, read).await.map_err(Unfinished::from_open)?;
+            facts.add(&wanted, &more, found);
         }
         let changes = work.decide(&mut facts).map_err(|failure| Unfinished::Open(Trouble::Decided(failure)))?;
         if changes.entries.is_empty() && !changes.repeats {
@@ -357,7 +358,7 @@ struct Found {
 
 /// What was wanted later than the rest.
 struct Further {
-    /// Those that had not been locked before.
+    /// Those that had not been wanted before.
     books: HashSet<BookId>,
     /// Drawn after these books were locked.
     numbers: vec::IntoIter<i64>,
@@ -387,9 +388,9 @@ impl Found {
     }
 
     /// Adds what was wanted later.
-    fn add(&mut self, wanted: &Wanted, found: Self) {
-        if let Wanted::Named { books, .. } = wanted {
-            let books = books.iter().copied().filter(|id| !self.books.contains_key(id)).collect();
+    fn add(&mut self, first: &Wanted, more: &Wanted, found: Self) {
+        if let (Wanted::Named { books: first, .. }, Wanted::Named { books: more, .. }) = (first, more) {
+            let books = more.difference(first).copied().collect();
             self.further = Some(Further { books, numbers: found.numbers });
             self.books.extend(found.books);
             self.keys.extend(found.keys);
@@ -422,5 +423,33 @@ impl Facts for Found {
         };
         // As many were drawn as jobs may write entries.
         number.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: i32) -> BookId {
+        BookId::new(number).expect("a valid id")
+    }
+
+    fn wanted(books: impl IntoIterator<Item = i32>) -> Wanted {
+        Wanted::Named { books: books.into_iter().map(id).collect(), keys: Vec::new(), entries: 2 }
+    }
+
+    fn found(books: impl IntoIterator<Item = i32>, numbers: std::ops::Range<i64>) -> Found {
+        let books = books.into_iter().map(|book| (id(book), (1, Cents::new(1).expect("a valid price")))).collect();
+        let numbers = numbers.collect::<Vec<_>>().into_iter();
+        Found { books, below: Default::default(), keys: HashMap::new(), numbers, further: None }
+    }
+
+    #[test]
+    fn only_a_book_that_was_not_wanted_at_first_is_left_out_and_its_number_is_a_later_one() {
+        let mut facts = found([1], 10..12);
+        // There is no book 2, and another transaction holds book 4.
+        facts.add(&wanted([1, 2]), &wanted([1, 2, 3, 4]), found([1, 3], 20..22));
+        assert_eq!([1, 2, 3, 4].map(|book| facts.is_left_out(id(book))), [false, false, false, true]);
+        assert_eq!([1, 3, 2, 1].map(|book| facts.next_number(id(book))), [10, 20, 11, 21]);
     }
 }
