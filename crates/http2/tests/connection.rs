@@ -168,6 +168,20 @@ fn settings_can_make_a_window_negative_and_positive_again() {
 }
 
 #[test]
+fn an_end_without_bytes_waits_for_no_window() {
+    let mut server = Peer::server(Config::default());
+    server.feed(&setting(4, 1 << 20)).unwrap();
+    let [large, empty, later] = [1, 3, 5].map(|id| server.open(id));
+    server.connection.send_bytes(large, Bytes::from(vec![0; 70_000]), false).unwrap();
+    server.sent();
+    assert_eq!(server.connection.queued_bytes(large), 70_000 - 65_535, "the connection's window is used up");
+    server.connection.send_slice(empty, b"", true).unwrap();
+    server.connection.send_bytes(later, Bytes::new(), true).unwrap();
+    let sent: Vec<_> = server.sent().iter().map(|frame| (frame.kind, frame.flags, frame.stream)).collect();
+    assert_eq!(sent, [(DATA, END_STREAM, 3), (DATA, END_STREAM, 5)]);
+}
+
+#[test]
 fn trailers_wait_for_the_body_before_them() {
     let mut server = Peer::server(Config::default());
     let stream = server.open(1);

@@ -154,6 +154,12 @@ impl Connection {
         if slot.send_closed || !matches!(slot.queued_end, QueuedEnd::Open) {
             return Err(StreamError::Closed);
         }
+        if end && data.is_empty() && slot.queue.is_empty() {
+            // It needs no window, so it does not wait behind streams that do.
+            frame::put(self.output.buffer(), kind::DATA, flag::END_STREAM, stream.id(), &[]);
+            self.send_ended(stream);
+            return Ok(());
+        }
         if slot.queued_bytes == 0 {
             slot.waiting_since_ms = self.now_ms;
         }
