@@ -142,6 +142,28 @@ fn what_comes_while_a_book_is_waited_for_is_sold_in_the_same_transaction_but_for
 }
 
 #[test]
+fn a_database_of_the_first_release_is_taken_over_and_no_number_of_its_log_comes_twice() {
+    let shop = Shop::of(Kind::Database);
+    close(&shop.open(&Settings::default()));
+    // As the first release left it: each value of the sequence was one number, and the last one was used.
+    shop.other_program(
+        "ALTER SEQUENCE entry_number INCREMENT 1; UPDATE quire_schema SET version = 1; \
+         UPDATE book SET stock = 7 WHERE id = 53477; UPDATE book SET stock = 9 WHERE id = 53477",
+    );
+    let store = shop.open(&Settings::default());
+    for _ in 0..3 {
+        shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
+    }
+    shop.other_program("UPDATE book SET stock = 3 WHERE id = 53477");
+    let numbers: Vec<i64> = shop.log(&store).iter().map(|entry| entry.number).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    let looked = psql(&shop)
+        .run("SELECT version, increment_by FROM quire_schema, pg_sequences WHERE sequencename = 'entry_number';");
+    assert_eq!(looked, "2|32");
+    close(&store);
+}
+
+#[test]
 fn two_servers_that_get_the_same_keys_in_opposite_orders_agree() {
     let shop = Shop::of(Kind::Database);
     let stores = [shop.open(&Settings::default()), shop.open(&Settings::default())];

@@ -23,7 +23,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
 pub(super) const NUMBERS_A_VALUE: i64 = 32;
 
 /// Each step takes a database from the version of its place to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1];
+const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// A book's row is updated in place (HOT) by most sales, so its page has room for versions. The trigger logs what other
 /// programs change; sessions of a server say that they write the log themselves.
@@ -37,7 +37,7 @@ CREATE TABLE book (
 ) WITH (fillfactor = 60);
 CREATE INDEX book_topic ON book (topic, id);
 
-CREATE SEQUENCE entry_number INCREMENT 32;
+CREATE SEQUENCE entry_number;
 CREATE TABLE entry (
     number          bigint   NOT NULL DEFAULT nextval('entry_number'),
     book_id         integer  NOT NULL,
@@ -92,6 +92,9 @@ END $$;
 CREATE TRIGGER book_changed AFTER INSERT OR UPDATE OR DELETE ON book FOR EACH ROW
     WHEN (coalesce(current_setting('quire.ledger', true), '') <> 'on') EXECUTE FUNCTION book_changed();
 "#;
+
+/// [`NUMBERS_A_VALUE`].
+const V2: &str = "ALTER SEQUENCE entry_number INCREMENT 32;\n";
 
 /// Why the tables cannot be used. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
