@@ -77,8 +77,8 @@ pub(crate) trait Work {
     /// The facts that it needs.
     fn wanted(&self) -> Wanted;
 
-    /// Takes on what has come up while the store waited for locks, and returns the further facts for it. A store asks if
-    /// waiting was long; it may then leave out books that others hold.
+    /// Takes on what has come up while the store read what was wanted, if that is worth another trip, and returns the further
+    /// facts for it. Of those, a store may leave out books that others hold; one that never waits for others need not ask.
     fn more(&mut self) -> Option<Wanted> {
         None
     }

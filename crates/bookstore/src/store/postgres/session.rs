@@ -1,9 +1,10 @@
 //! One transaction at a time on a connection of its own, in two round trips: the first locks books and reads facts, and
-//! after the ledger's decision the second writes and commits. Must not know what is decided, nor who asked.
+//! after the ledger's decision the last writes and commits. Between them is another if enough work has come up while locks
+//! were waited for. Must not know what is decided, nor who asked.
 //!
 //! Under READ COMMITTED each statement sees what was committed before it began, so a book's row is read after its lock
 //! was waited for, and keys are looked up after that. Two servers cannot deadlock: rows of books are locked in the order
-//! of ids, and then keys are inserted in the order of their bytes. The guards in the second trip repeat what was read
+//! of ids, and then keys are inserted in the order of their bytes. The guards in the last trip repeat what was read
 //! in the first; if one fails, it fails the transaction, and COMMIT undoes it.
 
 use std::{
@@ -235,7 +236,7 @@ impl<'a> PostgresSession<'a> {
         Found::new(wanted, &books?, &earlier?, &numbers?)
     }
 
-    /// The second trip.
+    /// The last trip.
     async fn write_and_commit(&self, changes: &Changes) -> Result<(), Unfinished> {
         let (client, statements) = (&self.link.client, &self.statements);
         let (mut ids, mut stocks, mut prices) = (Vec::new(), (Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
