@@ -8,6 +8,7 @@ the figures; JUDGED_BINARY names the server, and the load generator is beside it
 import asyncio
 import csv
 import dataclasses
+import math
 import pathlib
 import subprocess
 import time
@@ -17,9 +18,13 @@ import pytest
 from conftest import ROOT, Server
 
 TIMES = 10
+CPU_SHARE = 0.6
 SECONDS = 5
 # More than the server needs to be as before.
 PAUSE_SECONDS = 1
+DEADLINE_SECONDS = 3
+# Far above what a refusal takes, because a test machine may be busy, and far below the deadline.
+REFUSED_MS_MAX = 300
 
 
 @dataclasses.dataclass
@@ -31,14 +36,16 @@ class Load:
     settings: list[str]
     # Connections, and calls in flight on each: together more than a batch and less than may wait.
     waiting: tuple[int, int]
+    # What is still done of what was done before. Less where refusals take from the same processor, which others may use too.
+    share: float
     sync_ms: int = 0
 
 
 LOADS = {
-    "purchases": Load("bookstore.BookStore/Buy", '{"id":7}', ["ledger.batch_max=7"], (4, 4), sync_ms=100),
-    "key-value writes": Load("io.grpc.KeyRangeService/Put", '{"key":"{{hex 8}}","value":"AA=="}', ["kv.durability=log", "kv.batch_max=7"], (4, 4), sync_ms=100),
+    "purchases": Load("bookstore.BookStore/Buy", '{"id":7}', ["ledger.batch_max=7"], (4, 4), 0.9, sync_ms=100),
+    "key-value writes": Load("io.grpc.KeyRangeService/Put", '{"key":"{{hex 8}}","value":"AA=="}', ["kv.durability=log", "kv.batch_max=7"], (4, 4), 0.9, sync_ms=100),
     "record queries": Load("ReaderService/GetRecord", '{"key":"name","value":"none"}',
-                           ["records.csv=rows.csv", "records.scan=sequential", "records.jobs=1"], (2, 4)),
+                           ["records.csv=rows.csv", "records.scan=sequential", "records.jobs=1"], (2, 4), CPU_SHARE),
 }
 
 
@@ -46,6 +53,7 @@ LOADS = {
 class Seen:
     """What came of the requests of a run."""
 
+    # Before its end: what was admitted and is done later does not count.
     done: int = 0
     # Milliseconds from sending to the refusal, in order of size.
     refused: list[float] = dataclasses.field(default_factory=list)
@@ -56,29 +64,33 @@ class Seen:
         return f"{self.done / SECONDS:.0f} done a second, {len(self.refused)} refused, ms, p50 and p99: {at}, {self.others} others"
 
 
-def judge(before, during, after):
+def judge(before, during, after, share):
     print(f"\nbefore: {before}\nduring: {during}\nafter: {after}")
     assert before.done > 0 and not before.refused
-    assert during.done > 0.8 * before.done
+    assert during.done > share * before.done
     # Next to no one is left to wait in vain.
     assert len(during.refused) > during.done > 20 * during.others
-    assert not after.refused and not after.others
+    # They were refused at once and not at the end of their wait.
+    assert during.refused[len(during.refused) // 2] < REFUSED_MS_MAX
+    assert not after.refused and not after.others and after.done > share * before.done
 
 
 def run(quire, server, load, *more):
     """One run of the load generator."""
     rows = server.folder / "requests.csv"
     command = [pathlib.Path(quire).with_name("quire-bench"), "grpc", server.address, load.method, "--data", load.data,
-               "--deadline", "3s", "--workers", "1", "--cores", "none", "--warm-up", "0s",
+               "--deadline", f"{DEADLINE_SECONDS}s", "--workers", "1", "--cores", "none", "--warm-up", "0s",
                "--duration", f"{SECONDS}s", "--timeout", "5s", "--quiet", "--csv", rows, *more]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     # 3 says that the client fell behind its own rate: what it did send counts all the same.
     assert ended.returncode in (0, 3), ended.stdout + ended.stderr
     seen = Seen()
     with rows.open() as lines:
-        for row in csv.DictReader(lines):
+        answers = list(csv.DictReader(lines))
+        begun = min(int(row["sent_ns"]) for row in answers)
+        for row in answers:
             if row["status"] == "OK":
-                seen.done += 1
+                seen.done += int(row["done_ns"]) - begun <= SECONDS * 10**9
             elif row["status"] == "RESOURCE_EXHAUSTED":
                 seen.refused.append((int(row["done_ns"]) - int(row["sent_ns"])) / 1e6)
             else:
@@ -104,7 +116,7 @@ def test_at_ten_times_its_capacity_a_server_does_as_much_and_afterwards_refuses_
     time.sleep(PAUSE_SECONDS)
     after = run(quire, server, load, *waiting)
     server.stop()
-    judge(before, during, after)
+    judge(before, during, after, load.share)
 
 
 async def connection(server):
@@ -115,15 +127,15 @@ async def connection(server):
     return reader, writer
 
 
-async def ask(server, free, seed, seen):
-    """One CPU task, on a connection that no other task waits on."""
+async def ask(server, free, seed, seen, end=math.inf):
+    """One CPU task, on a connection that no other task waits on. It counts as done if it is by `end`."""
     reader, writer = free.pop() if free else await connection(server)
     begun = time.perf_counter()
     writer.write(f"0:{seed}\n".encode())
     answer = await reader.readline()
     took = time.perf_counter() - begun
     if answer.startswith(b"OK"):
-        seen.done += 1
+        seen.done += time.perf_counter() <= end
     elif b"too many CPU tasks" in answer:
         seen.refused.append(took * 1e3)
     else:
@@ -142,7 +154,7 @@ async def overload_of_tasks(server):
 
         async def client():
             while time.perf_counter() < end:
-                await ask(server, free, seed, seen)
+                await ask(server, free, seed, seen, end)
         await asyncio.gather(*(client() for _ in range(clients)))
         return seen
 
@@ -151,7 +163,7 @@ async def overload_of_tasks(server):
         async with asyncio.TaskGroup() as asked:
             for number in range(rate * SECONDS):
                 await asyncio.sleep(begun + number / rate - time.perf_counter())
-                asked.create_task(ask(server, free, seed, seen))
+                asked.create_task(ask(server, free, seed, seen, begun + SECONDS))
         seen.refused.sort()
         return seen
 
@@ -165,4 +177,4 @@ def test_so_it_is_with_cpu_tasks(quire, tmp_path):
     server = Server(quire, tmp_path, "--set", "tasks.cache=false", "--set", "tasks.cpu_tasks=1")
     seen = asyncio.run(overload_of_tasks(server))
     server.stop()
-    judge(*seen)
+    judge(*seen, CPU_SHARE)
