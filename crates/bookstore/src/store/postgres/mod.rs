@@ -6,6 +6,7 @@
 mod copy;
 mod database;
 mod follow;
+mod found;
 mod import;
 mod link;
 mod read;
