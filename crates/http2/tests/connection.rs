@@ -198,6 +198,23 @@ fn trailers_wait_for_the_body_before_them() {
 }
 
 #[test]
+fn no_frame_follows_the_goaway_of_a_failed_connection() {
+    let mut server = Peer::server(Config::default());
+    let [waiting, quick] = [1, 3].map(|id| server.open(id));
+    server.connection.send_bytes(waiting, Bytes::from(vec![0; 70_000]), true).unwrap();
+    server.sent();
+    server.feed(&frame(WINDOW_UPDATE, 0, 0, &[0; 4])).unwrap_err();
+    assert_eq!(server.connection.send_slice(quick, b"late", true), Err(StreamError::Closed));
+    server.connection.reset(waiting, ErrorCode::CANCEL);
+    server.connection.ping([1; 8]);
+    server.connection.drain();
+    server.connection.pump();
+    let kinds: Vec<u8> = server.sent().iter().map(|frame| frame.kind).collect();
+    assert_eq!(kinds, [GOAWAY]);
+    assert_eq!((server.connection.live_streams(), server.connection.queued_bytes_total()), (0, 0));
+}
+
+#[test]
 fn window_that_comes_after_the_end_sends_nothing() {
     let mut server = Peer::server(Config::default());
     let stream = server.open(1);

@@ -222,7 +222,9 @@ impl Connection {
     /// Sends a PING; [`Event::Pong`](super::Event::Pong) brings the payload back.
     pub fn ping(&mut self, payload: [u8; 8]) {
         debug_assert_ne!(payload, DRAIN_PING, "that payload is taken");
-        self.put_ping(payload);
+        if self.failure().is_none() {
+            self.put_ping(payload);
+        }
     }
 
     fn put_ping(&mut self, payload: [u8; 8]) {

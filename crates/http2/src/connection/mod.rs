@@ -270,11 +270,15 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with an error of the caller's, as the peer's own errors do.
+    /// Ends the connection with an error of the caller's, as the peer's own errors do. All streams are over with it,
+    /// so that no frame follows the GOAWAY.
     pub fn fail(&mut self, error: ConnectionError) {
         if !matches!(self.phase, Phase::Failed(_)) {
             frame::put_goaway(self.output.buffer(), self.last_peer_stream, error.code, error.reason);
             self.phase = Phase::Failed(error);
+            self.streams = Streams::new();
+            self.ready.clear();
+            self.queued_total = 0;
         }
     }
 
