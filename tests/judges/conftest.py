@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import urllib.request
 
 import grpc
 import pytest
@@ -15,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from selenium import webdriver
 
 HERE = pathlib.Path(__file__).parent
@@ -109,6 +111,12 @@ class Server:
                 self.address = fields["address"]
                 return
         raise AssertionError("the server ended at once")
+
+    def metrics(self):
+        """The families of /metrics by name, as Prometheus' own parser reads them."""
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=30) as page:
+            assert page.headers["content-type"].startswith("application/openmetrics-text")
+            return {family.name: family for family in text_string_to_metric_families(page.read().decode())}
 
     def stop(self):
         self.process.terminate()

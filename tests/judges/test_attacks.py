@@ -40,6 +40,9 @@ def test_memory_is_bounded(quire, tmp_path, hoarder):
     waited = attacks.neighbour(server.address, 2)
     assert attacks.resident_bytes(server.process) - idle < GROWTH_MAX
     assert waited, "a neighbour is served meanwhile"
+    resident = attacks.resident_bytes(server.process)
+    told = server.metrics()["quire_memory_bytes"].samples[0].value
+    assert resident * 2 / 3 < told < resident * 4 / 3
     for sock in sockets:
         sock.close()
     server.stop()

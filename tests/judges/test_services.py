@@ -2,12 +2,10 @@
 
 import os
 import pathlib
-import urllib.request
 
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 
 def test_health_is_told_for_the_server_and_for_each_service(channel):
@@ -50,9 +48,7 @@ def test_the_contract_is_a_part_of_what_is_served(channel, contract):
 
 def test_metrics_are_what_prometheus_reads(server, contract, channel):
     contract[1].BookStoreStub(channel).Buy(contract[0].ItemNumberRequest(id=7))
-    with urllib.request.urlopen(f"http://{server.address}/metrics") as page:
-        assert page.headers["content-type"].startswith("application/openmetrics-text")
-        families = {family.name: family for family in text_string_to_metric_families(page.read().decode())}
+    families = server.metrics()
     purchases = {sample.labels["outcome"]: sample.value for sample in families["quire_purchases"].samples}
     assert purchases["bought"] == 1
     assert all(family.documentation for family in families.values())
@@ -62,8 +58,7 @@ def test_the_duration_of_calls_is_a_histogram_that_prometheus_reads(server, cont
     shop = contract[1].BookStoreStub(channel)
     for _ in range(5):
         shop.Buy(contract[0].ItemNumberRequest(id=53477))
-    with urllib.request.urlopen(f"http://{server.address}/metrics") as page:
-        families = {family.name: family for family in text_string_to_metric_families(page.read().decode())}
+    families = server.metrics()
     durations = families["quire_grpc_call_duration_seconds"]
     assert (durations.type, durations.unit) == ("histogram", "seconds")
     samples = [sample for sample in durations.samples if sample.labels["method"] == "/bookstore.BookStore/Buy"]
@@ -77,8 +72,7 @@ def test_the_duration_of_calls_is_a_histogram_that_prometheus_reads(server, cont
 
 
 def test_the_process_is_described_under_the_usual_names(server):
-    with urllib.request.urlopen(f"http://{server.address}/metrics") as page:
-        families = {family.name: family for family in text_string_to_metric_families(page.read().decode())}
+    families = server.metrics()
     kinds = {name: family.type for name, family in families.items() if name.startswith("process_")}
     assert kinds == {
         "process_cpu_seconds": "counter", "process_resident_memory_bytes": "gauge", "process_open_fds": "gauge",

@@ -166,11 +166,11 @@ async fn stream_over_http1_is_charged_for_what_is_held_and_not_for_what_was_read
 
 #[tokio::test]
 async fn paths_that_are_always_answered_are_refused_only_to_the_connection_that_lets_answers_lie() {
-    let memory = quire_rpc::server::Memory::new(64 * 1024, usize::MAX);
+    let memory = quire_rpc::server::Memory::new(64 * 1024, 1 << 40);
     let limits = Limits { memory: memory.clone(), unread_bytes_max: 1000, ..Limits::default() };
     let server = Running::with(limits, |builder| builder.always_answer("/testing.Echo/Same")).await;
     let client = server.client().await;
-    memory.set_others(usize::MAX);
+    memory.set_measured(1 << 40);
     assert_eq!(client.call(text("refused")).await.unwrap_err().code(), Code::ResourceExhausted);
     client.same(text("answered")).await.unwrap();
     let mut greedy = TcpStream::connect(server.address).await.unwrap();

@@ -29,13 +29,13 @@ pub(crate) fn resident() -> Option<usize> {
     pages.split(' ').nth(1)?.parse::<usize>().ok()?.checked_mul(page_size())
 }
 
-/// Tells the account what the process takes beside the buffers of connections, again and again.
+/// Tells the account what the process takes, again and again.
 pub(crate) async fn watch(account: Memory) {
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
         ticks.tick().await;
         if let Some(resident) = resident() {
-            account.set_others(resident.saturating_sub(account.buffers()));
+            account.set_measured(resident);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! One account of the memory that peers make servers hold: answers that wait for their reader, unfinished messages,
-//! and what the application adds.
+//! and all else that the process takes.
 //!
 //! A connection charges what it holds after each of its turns, in steps, so that one whose answers leave at once never
 //! touches the account. While the account is full new work is refused, and the largest connection that makes no
@@ -8,7 +8,7 @@
 //! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -35,7 +35,8 @@ struct Account {
     buffers_max: usize,
     bytes_max: usize,
     buffers: AtomicUsize,
-    others: AtomicUsize,
+    /// What the process takes beside the buffers. Less than nothing if answers share memory, since each counts it.
+    others: AtomicIsize,
     holders: Mutex<Holders>,
 }
 
@@ -72,25 +73,30 @@ struct Progress {
 impl Memory {
     /// An account that is full when the buffers of connections come to `buffers_max` bytes, or all of it to `bytes_max`.
     pub fn new(buffers_max: usize, bytes_max: usize) -> Self {
-        let (buffers, others) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (buffers, others) = (AtomicUsize::new(0), AtomicIsize::new(0));
         Self(Arc::new(Account { buffers_max, bytes_max, buffers, others, holders: Mutex::default() }))
     }
 
-    /// Bytes in the buffers of connections.
+    /// Bytes in the buffers of connections. What several answers share counts for each.
     pub fn buffers(&self) -> usize {
         self.0.buffers.load(Relaxed)
     }
 
-    /// Says what the application holds beside the connections.
-    pub fn set_others(&self, bytes: usize) {
-        self.0.others.store(bytes, Relaxed);
+    /// All of the account: what the process took when it was last measured, and how the buffers have changed since.
+    pub fn total(&self) -> usize {
+        self.buffers().saturating_add_signed(self.0.others.load(Relaxed))
+    }
+
+    /// Says what the whole process takes now, the buffers included. Until it is said, they are all that counts.
+    pub fn set_measured(&self, bytes: usize) {
+        let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
+        self.0.others.store(signed(bytes) - signed(self.buffers()), Relaxed);
     }
 
     /// Whether new work should be refused.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        let buffers = self.buffers();
-        buffers >= self.0.buffers_max || buffers.saturating_add(self.0.others.load(Relaxed)) >= self.0.bytes_max
+        self.buffers() >= self.0.buffers_max || self.total() >= self.0.bytes_max
     }
 
     /// What a refused caller is told the limit is: the one that is reached.
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn small_changes_are_not_charged_and_the_applications_share_counts() {
+    fn small_changes_are_not_charged_and_the_rest_of_the_process_counts() {
         let memory = Memory::new(MIB, 2 * MIB);
         let mut charge = memory.charge();
         charge.set(STEP_BYTES - 1, 0, Waker::noop());
@@ -244,7 +250,12 @@ mod tests {
         charge.set(STEP_BYTES, 0, Waker::noop());
         charge.set(1, 0, Waker::noop());
         assert_eq!(memory.buffers(), STEP_BYTES);
-        memory.set_others(2 * MIB);
+        memory.set_measured(MIB);
+        charge.set(MIB / 2, 0, Waker::noop());
+        assert_eq!(memory.total(), MIB + MIB / 2 - STEP_BYTES);
+        memory.set_measured(MIB / 4);
+        assert_eq!((memory.buffers(), memory.total()), (MIB / 2, MIB / 4), "the answers share what they count");
+        memory.set_measured(2 * MIB);
         assert!(memory.is_full() && memory.limit() == 2 * MIB);
         charge.set(0, 0, Waker::noop());
         assert_eq!(memory.buffers(), 0);

@@ -202,6 +202,7 @@ fn count(
     metrics::collect(ours, move |page| {
         page.gauge("connections", "Open connections", server.get().map_or(0, Server::connections))?;
         page.gauge("buffer_bytes", "Answers and unfinished messages that connections hold", memory.buffers())?;
+        page.gauge("memory_bytes", "What limits.memory_bytes bounds, as the account of memory has it", memory.total())?;
         page.gauge("calls_in_flight", "Calls that wait for something", server.get().map_or(0, Server::calls))
     });
 }
