@@ -12,9 +12,10 @@ use rpcgame::{GameLimits, Games};
 use twox_hash::XxHash3_64;
 
 use crate::Judge;
-use crate::calls::call::{Answer, Call, envelope, field, gzip};
-use crate::calls::link::{Link, State};
-use crate::calls::{data, grant, head, settings};
+use crate::calls::link::{Due, Link, State};
+use crate::calls::message::{Message, varint};
+use crate::calls::settings;
+use crate::calls::unary::{begin, call, hang_up};
 use crate::pipe::{Driven, Pipe};
 use crate::random::Random;
 use crate::tally::Tally;
@@ -61,52 +62,13 @@ pub fn unary() -> Judge {
         for _ in 0..=random.below(2) {
             unary_game(&mut link, random, tally);
         }
-        link.server.end();
-        link.flush(random, tally);
-        assert!(link.resets.is_empty() && link.goaway.is_none(), "{:?} {:?}", link.resets, link.goaway);
-        assert!(link.server.is_over, "the server stays");
+        hang_up(link, random, tally);
     })
 }
 
-/// Fields of a message, numbered from 1; an empty one is left out.
-fn message(fields: &[&[u8]]) -> Vec<u8> {
-    let numbered = (1_u8..).zip(fields).filter(|(_, field)| !field.is_empty());
-    numbered.flat_map(|(number, field)| [&[number << 3 | 2, field.len() as u8], *field].concat()).collect()
-}
-
-/// A call by gRPC, and its reply or the number of a refusal without a message.
-pub fn call(random: &mut Random, path: &str, request: &[u8], reply: Result<&[u8], &str>) -> Call {
-    let is_gzip = random.one_in(3);
-    let mut head = vec![
-        field(":method", "POST"),
-        field(":scheme", "http"),
-        field(":path", path),
-        field("content-type", "application/grpc"),
-        field("te", "trailers"),
-    ];
-    let mut body = envelope(0, request);
-    if is_gzip {
-        head.push(field("grpc-encoding", "gzip"));
-        body = envelope(1, &gzip(request));
-    }
-    let fields = vec![
-        field(":status", "200"),
-        field("content-type", "application/grpc"),
-        field("grpc-status", reply.err().unwrap_or("0")),
-    ];
-    let answer = Answer { fields, body: reply.map(|reply| envelope(0, reply)).unwrap_or_default() };
-    Call { head, body, answer, kind: format!("gRPC {path} {}", if reply.is_ok() { "answer" } else { "refusal" }) }
-}
-
-pub fn begin(link: &mut Link<'_>, random: &mut Random, call: Call) -> u32 {
-    let id = link.open(call);
-    head(link, random, id, false);
-    grant(link, id, 30_000);
-    grant(link, 0, 30_000);
-    while !link.streams[&id].is_ended {
-        data(link, random, id);
-    }
-    id
+/// Fields of a message, numbered from 1.
+fn message(fields: &[&[u8]]) -> Message {
+    (1..).zip(fields).fold(Message::default(), |message, (number, field)| message.bytes(number, field))
 }
 
 fn unary_game(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
@@ -117,7 +79,8 @@ fn unary_game(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
         let count = count(random);
         let value = game.value(name.as_bytes(), count).to_string();
         let request = message(&[serial.to_string().as_bytes(), name.as_bytes(), count.to_string().as_bytes()]);
-        calls.push((serial, Some(call(random, "/RPCGame/Try", &request, Ok(&message(&[value.as_bytes()]))))));
+        let reply = Ok(message(&[value.as_bytes()]));
+        calls.push((serial, Some(call(random, "/RPCGame/Try", &request, &reply))));
     }
     let mut ids = vec![0; calls.len()];
     for left in (1..=calls.len()).rev() {
@@ -127,7 +90,7 @@ fn unary_game(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
         // All behind the first that is missing have to wait.
         let missing = ids.iter().position(|id| *id == 0).unwrap_or(ids.len());
         for (place, id) in ids.iter().enumerate().filter(|(_, id)| **id != 0) {
-            link.streams.get_mut(id).unwrap().is_held = place > missing;
+            link.streams.get_mut(id).unwrap().due = if place > missing { Due::Nothing } else { Due::All };
         }
         if random.one_in(2) {
             link.flush(random, tally);
@@ -140,7 +103,8 @@ fn unary_game(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
     }
     link.flush(random, tally);
     let [client, server] = game.sums().map(|sum| format!("{sum:016x}"));
-    let done = call(random, "/RPCGame/Done", &[], Ok(&message(&[client.as_bytes(), server.as_bytes()])));
+    let sums = Ok(message(&[client.as_bytes(), server.as_bytes()]));
+    let done = call(random, "/RPCGame/Done", &Message::default(), &sums);
     begin(link, random, done);
     link.flush(random, tally);
 }
@@ -153,14 +117,6 @@ const WELCOME: u8 = 0x81;
 const VALUES: u8 = 0x82;
 const SUMS: u8 = 0x83;
 const ERROR: u8 = 0xff;
-
-pub fn varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
 
 fn varints(numbers: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();

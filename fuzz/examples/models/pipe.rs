@@ -1,5 +1,5 @@
 //! A connection without sockets, and its server, which runs only when it is told to: so what it has done by then is
-//! known. Must not know a protocol.
+//! known. A server with threads of its own is waited for. Must not know a protocol.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -8,8 +8,15 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// A server whose threads say nothing for so long has failed.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 pub struct Bytes {
@@ -57,11 +64,15 @@ impl AsyncWrite for Pipe {
 }
 
 #[derive(Default)]
-struct Flag(AtomicBool);
+struct Flag {
+    is_woken: AtomicBool,
+    woken: Notify,
+}
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
+        self.is_woken.store(true, Ordering::SeqCst);
+        self.woken.notify_one();
     }
 }
 
@@ -70,12 +81,27 @@ pub struct Driven<'a> {
     future: Pin<Box<dyn Future<Output = ()> + 'a>>,
     pipe: Pipe,
     flag: Arc<Flag>,
+    /// Runs what the server's threads send back.
+    threads: Option<&'a Runtime>,
     pub is_over: bool,
 }
 
 impl<'a> Driven<'a> {
     pub fn new(pipe: Pipe, future: impl Future<Output = ()> + 'a) -> Self {
-        Self { future: Box::pin(future), pipe, flag: Arc::default(), is_over: false }
+        Self { future: Box::pin(future), pipe, flag: Arc::default(), threads: None, is_over: false }
+    }
+
+    /// A server that works in threads, too. The runtime's clock must not be paused: it would jump while the server waits.
+    pub fn with_threads(pipe: Pipe, future: impl Future<Output = ()> + 'a, runtime: &'a Runtime) -> Self {
+        Self { threads: Some(runtime), ..Self::new(pipe, future) }
+    }
+
+    /// Waits until a thread has woken the server; false if it has no threads.
+    pub fn wait(&self) -> bool {
+        let Some(runtime) = self.threads else { return false };
+        let woken = runtime.block_on(async { timeout(SILENCE_MAX, self.flag.woken.notified()).await });
+        assert!(woken.is_ok(), "the server does not answer");
+        true
     }
 
     /// Runs the server until it waits for the client; returns what it wrote.
@@ -83,10 +109,10 @@ impl<'a> Driven<'a> {
         let waker = Waker::from(Arc::clone(&self.flag));
         while !self.is_over {
             let unread = self.pipe.0.lock().unwrap().to_server.len();
-            self.flag.0.store(false, Ordering::SeqCst);
+            self.flag.is_woken.store(false, Ordering::SeqCst);
             self.is_over = self.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
             let left = self.pipe.0.lock().unwrap().to_server.len();
-            if !self.flag.0.load(Ordering::SeqCst) && (left == 0 || left == unread) {
+            if !self.flag.is_woken.load(Ordering::SeqCst) && (left == 0 || left == unread) {
                 break;
             }
         }

@@ -1,5 +1,8 @@
 //! A call as a client writes it, and its answer as the protocols' specifications have it. Must not know frames.
 
+use std::collections::VecDeque;
+
+use super::message::Message as Encoded;
 use crate::random::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,24 @@ pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 pub struct Answer {
     pub fields: Fields,
     pub body: Vec<u8>,
+    /// Places in the body, in order, whose bytes no model can know, such as those of a time.
+    pub unknown: VecDeque<usize>,
+}
+
+impl Answer {
+    /// Adds a message of gRPC.
+    pub fn go_on(&mut self, message: &Encoded) {
+        let start = self.body.len() + 5;
+        self.unknown.extend(message.unknown_places().iter().map(|place| start + place));
+        self.body.extend(envelope(0, message.as_bytes()));
+    }
+
+    /// Takes unknown bytes over from what came.
+    pub fn take_unknown(&mut self, got: &[u8]) {
+        while let Some(place) = self.unknown.pop_front_if(|place| *place < got.len()) {
+            self.body[place] = got[place];
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -218,5 +239,5 @@ fn answer(protocol: Protocol, method: &str, messages: &[Message]) -> Answer {
             body.extend(envelope(2, format!(r#"{{"error":{}}}"#, error(name)).as_bytes()));
         }
     }
-    Answer { fields, body }
+    Answer { fields, body, unknown: VecDeque::new() }
 }

@@ -37,6 +37,16 @@ pub enum State {
     Reset,
 }
 
+/// What of an answer the client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    All,
+    /// It goes on: the body as far as it is known.
+    Body,
+    /// It waits for another call.
+    Nothing,
+}
+
 pub struct Stream {
     pub call: Call,
     pub sent: usize,
@@ -45,8 +55,7 @@ pub struct Stream {
     pub window: i64,
     pub granted: i64,
     pub state: State,
-    /// The answer waits for another call.
-    pub is_held: bool,
+    pub due: Due,
     got: Answer,
 }
 
@@ -54,6 +63,16 @@ impl Stream {
     /// The server would answer if it had a window.
     fn is_blocked(&self, granted: i64) -> bool {
         self.got.body.len() < self.call.answer.body.len() && (self.granted <= 0 || granted <= 0)
+    }
+
+    /// The server has all that it needs for more of the answer.
+    fn is_due(&self, granted: i64) -> bool {
+        let is_wanted = match self.due {
+            Due::All => true,
+            Due::Body => self.got.body.len() < self.call.answer.body.len(),
+            Due::Nothing => false,
+        };
+        is_wanted && self.is_ended && self.state == State::Open && !self.is_blocked(granted)
     }
 
     pub fn is_live(&self) -> bool {
@@ -130,9 +149,10 @@ impl<'a> Link<'a> {
         places.sort_unstable();
         for piece in places.windows(2) {
             self.server.send(&batch[piece[0]..piece[1]]);
-            let output = self.server.settle();
-            self.unparsed.extend(output);
-            self.parse(tally);
+            self.receive(tally);
+        }
+        while self.is_any_due() && self.server.wait() {
+            self.receive(tally);
         }
         // What the client sends because of it.
         if !self.batch.is_empty() {
@@ -145,11 +165,20 @@ impl<'a> Link<'a> {
             assert!(self.pings.is_empty(), "a PING was not answered");
             assert!(self.unacknowledged.is_empty(), "SETTINGS were not acknowledged");
             for (id, stream) in &self.streams {
-                let may_be = stream.is_ended && stream.state == State::Open && !stream.is_held;
-                let is_due = may_be && !stream.is_blocked(self.granted);
+                let is_due = stream.is_due(self.granted);
                 assert!(!is_due, "stream {id} is not answered: {:?}, so far {:?}", stream.call, stream.got);
             }
         }
+    }
+
+    fn receive(&mut self, tally: &mut Tally) {
+        let output = self.server.settle();
+        self.unparsed.extend(output);
+        self.parse(tally);
+    }
+
+    fn is_any_due(&self) -> bool {
+        self.streams.values().any(|stream| stream.is_due(self.granted))
     }
 
     fn parse(&mut self, tally: &mut Tally) {
@@ -180,6 +209,7 @@ impl<'a> Link<'a> {
                 assert!(matches!(stream.state, State::Open | State::Resetting), "DATA on a closed stream {id}");
                 assert!(!stream.got.fields.is_empty(), "DATA before the head");
                 stream.got.body.extend(payload);
+                stream.call.answer.take_unknown(&stream.got.body);
                 let is_prefix = stream.call.answer.body.starts_with(&stream.got.body);
                 assert!(is_prefix, "stream {id}: {:?} is not how it goes on: {:?}", stream.got, stream.call);
                 self.ended(id, flags & END_STREAM != 0, tally);
@@ -270,8 +300,7 @@ impl<'a> Link<'a> {
         let id = self.next;
         self.next += 2;
         let (window, granted, got) = (self.initial, self.initial_granted, Answer::default());
-        let stream =
-            Stream { call, sent: 0, is_ended: false, window, granted, state: State::Open, is_held: false, got };
+        let stream = Stream { call, sent: 0, is_ended: false, window, granted, state: State::Open, due: Due::All, got };
         self.streams.insert(id, stream);
         id
     }

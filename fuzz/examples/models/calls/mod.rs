@@ -5,7 +5,9 @@ pub mod call;
 mod faults;
 mod fields;
 pub mod link;
+pub mod message;
 mod service;
+pub mod unary;
 
 use std::future::pending;
 
