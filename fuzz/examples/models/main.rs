@@ -8,6 +8,8 @@ mod game;
 mod keys;
 mod pipe;
 mod random;
+mod records;
+mod shop;
 mod tally;
 mod tasks;
 
@@ -15,21 +17,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use tempfile::TempDir;
+
 use crate::random::Random;
 use crate::tally::Tally;
 
 /// Judges one input, and panics at the first reply that is not the model's.
 type Judge = Box<dyn FnMut(&mut Random, &mut Tally)>;
 
-const PROTOCOLS: [(&str, fn() -> Judge); 5] = [
+/// Makes what judges one input after the other.
+type Begin = fn() -> Judge;
+
+const PROTOCOLS: [(&str, Begin); 7] = [
     ("calls", calls::judge),
     ("tasks", tasks::judge),
     ("game", game::unary),
     ("lean", game::lean),
     ("keys", keys::judge),
+    ("shop", shop::judge),
+    ("records", records::judge),
 ];
 
-fn run(name: &str, judge: fn() -> Judge, count: u64, seed: u64) -> bool {
+/// A folder for a server's files, in memory if the system has such a place.
+fn folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn run(name: &str, judge: Begin, count: u64, seed: u64) -> bool {
     let (mut judge, mut tally, began) = (judge(), Tally::default(), Instant::now());
     for input in 0..count {
         let seed = seed.wrapping_add(input);

@@ -1,0 +1,287 @@
+//! What a bookstore answers, by its contract: stock, prices, keys and the log. Must not know connections.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::calls::message::{Message, varint};
+use crate::calls::unary::Refusal;
+
+const INVALID: u8 = 3;
+const EXHAUSTED: u8 = 8;
+/// Copies of each book of the sample.
+const SAMPLE_STOCK: i64 = 1000;
+/// Few, so that pages end.
+pub const PAGE_MAX: usize = 5;
+pub const QUANTITY_MAX: i64 = 1 << 30;
+const STOCK_MAX: i64 = i32::MAX as i64;
+const CENTS_MAX: i64 = 100_000_000_000;
+const KEY_MAX: usize = 64;
+
+const ADDED: u64 = 1;
+const PURCHASE: u64 = 2;
+const REFUSED: u64 = 3;
+const RESTOCK: u64 = 4;
+const PRICE: u64 = 5;
+
+/// The sample, and books to import, which have no copies.
+const BOOKS: [(i64, &str, &str, i64); 13] = [
+    (12365, "Surviving College", "college life", 2999),
+    (12498, "Cooking for the Impatient Undergraduate", "college life", 1850),
+    (53477, "Achieving Less Bugs with More Hugs in CSCI 339", "distributed systems", 5995),
+    (53573, "Distributed Systems for Dummies", "distributed systems", 3900),
+    (1, "One", "a", 0),
+    (2, "Two", "a", 1),
+    (127, "\"Quoted\", with a comma", "a", 10),
+    (128, "Sixteen", "a", 99),
+    (16_383, "Two bytes", "a", 100),
+    (16_384, "Three bytes", "a", 12_345),
+    (60_000, "Größe 雪 😀", "Märchen, 雪", 1999),
+    (2_000_000_000, "Alone", "z", 100_000_000_000),
+    (2_147_483_647, "The last", "a", 12_345_678_901),
+];
+const SAMPLE: usize = 4;
+
+pub type Reply = Result<Message, Refusal>;
+
+struct Book {
+    title: &'static str,
+    topic: &'static str,
+    stock: i64,
+    cents: i64,
+}
+
+#[derive(Clone, Default)]
+struct Entry {
+    kind: u64,
+    book: i64,
+    quantity: Option<i64>,
+    before: Option<i64>,
+    after: Option<i64>,
+    key: Vec<u8>,
+    /// Known once it has been read.
+    time_ms: Option<u64>,
+}
+
+pub struct Model {
+    books: BTreeMap<i64, Book>,
+    /// Number 1 comes first.
+    log: Vec<Entry>,
+    keys: HashMap<Vec<u8>, usize>,
+    /// Tokens of pages that have been read.
+    pub tokens: HashMap<(String, String), String>,
+}
+
+/// The file that is imported.
+pub fn catalogue() -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let row = |(id, title, topic, cents): &(i64, &str, &str, i64)| {
+        format!("{id},{},{},0,{}.{:02}\n", quoted(title), quoted(topic), cents / 100, cents % 100)
+    };
+    "id,title,topic,stock,price\n".to_owned() + &BOOKS[SAMPLE..].iter().map(row).collect::<String>()
+}
+
+pub fn invalid(field: &str, is: impl std::fmt::Display, want: &str) -> Refusal {
+    Refusal::new(INVALID, format!("{field} is {is}; it must be {want}"))
+}
+
+pub fn limit(name: &str, at: usize, advice: &str) -> Refusal {
+    Refusal::new(EXHAUSTED, format!("the server's limit {name} is {at}: {advice}"))
+}
+
+fn known_id(id: i64) -> Result<i64, Refusal> {
+    if id > 0 { Ok(id) } else { Err(invalid("id", id, "a whole number from 1 to 2147483647")) }
+}
+
+fn copies(count: i64) -> String {
+    if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
+}
+
+fn no_such_book(id: i64) -> String {
+    format!("there is no book {id}")
+}
+
+impl Model {
+    pub fn new() -> Self {
+        let (mut books, mut log) = (BTreeMap::new(), Vec::new());
+        for (place, (id, title, topic, cents)) in BOOKS.into_iter().enumerate() {
+            let stock = if place < SAMPLE { SAMPLE_STOCK } else { 0 };
+            books.insert(id, Book { title, topic, stock, cents });
+            log.push(Entry { kind: ADDED, book: id, after: Some(stock), ..Entry::default() });
+        }
+        Self { books, log, keys: HashMap::new(), tokens: HashMap::new() }
+    }
+
+    pub fn ids(&self) -> Vec<i64> {
+        self.books.keys().copied().collect()
+    }
+
+    pub fn topics(&self) -> BTreeMap<&'static str, u64> {
+        self.books.values().fold(BTreeMap::new(), |mut topics, book| {
+            *topics.entry(book.topic).or_default() += 1;
+            topics
+        })
+    }
+
+    pub fn of_topic(&self, topic: &str) -> Vec<i64> {
+        self.books.iter().filter(|(_, book)| book.topic == topic).map(|(id, _)| *id).collect()
+    }
+
+    pub fn stock(&self, id: i64) -> i64 {
+        self.books[&id].stock
+    }
+
+    pub fn last_number(&self) -> usize {
+        self.log.len()
+    }
+
+    pub fn book(&self, id: i64) -> Message {
+        let Book { title, topic, stock, cents } = &self.books[&id];
+        Message::new()
+            .number(1, id as u64)
+            .bytes(2, title.as_bytes())
+            .bytes(3, topic.as_bytes())
+            .number(4, *stock as u64)
+            .double(5, *cents as f64 / 100.0)
+            .number(6, *cents as u64)
+    }
+
+    pub fn lookup(&self, id: i64) -> Reply {
+        let id = known_id(id)?;
+        Ok(if self.books.contains_key(&id) {
+            Message::new().number(1, 1).message(3, &self.book(id))
+        } else {
+            Message::new().bytes(2, no_such_book(id).as_bytes())
+        })
+    }
+
+    fn append(&mut self, entry: Entry) -> u64 {
+        self.log.push(entry);
+        self.log.len() as u64
+    }
+
+    pub fn buy(&mut self, id: i64, quantity: Option<i64>, key: &[u8]) -> Reply {
+        let id = known_id(id)?;
+        if key.len() > KEY_MAX {
+            let is = format!("{} bytes", key.len());
+            return Err(invalid("idempotency_key", is, "1 to 64 bytes, or none for no key"));
+        }
+        let wanted = quantity.unwrap_or(1);
+        if !(1..=QUANTITY_MAX).contains(&wanted) {
+            return Err(invalid("quantity", wanted, &format!("a whole number from 1 to {QUANTITY_MAX}")));
+        }
+        if let Some(number) = self.keys.get(key) {
+            return self.again(*number, id, wanted);
+        }
+        let before = self.books.get(&id).map(|book| book.stock);
+        let is_sold = before.is_some_and(|before| before >= wanted);
+        let after = before.map(|before| if is_sold { before - wanted } else { before });
+        if let Some((book, after)) = self.books.get_mut(&id).zip(after) {
+            book.stock = after;
+        }
+        let mut number = 0;
+        if is_sold || !key.is_empty() {
+            let kind = if is_sold { PURCHASE } else { REFUSED };
+            let entry = Entry { kind, book: id, quantity: Some(wanted), before, after, key: key.into(), time_ms: None };
+            number = self.append(entry);
+            if !key.is_empty() {
+                self.keys.insert(key.into(), number as usize);
+            }
+        }
+        Ok(receipt(id, is_sold, after, number).number(6, 0))
+    }
+
+    fn again(&self, number: usize, id: i64, wanted: i64) -> Reply {
+        let first = &self.log[number - 1];
+        if (first.book, first.quantity) == (id, Some(wanted)) {
+            return Ok(receipt(id, first.kind == PURCHASE, first.after, number as u64).number(6, 1));
+        }
+        let why = format!(
+            "this idempotency key belongs to an earlier request, for {} of book {} (number {number} in the log): \
+             send that request again, or this one with a new key",
+            copies(first.quantity.unwrap()),
+            first.book
+        );
+        Err(Refusal::new(INVALID, why))
+    }
+
+    pub fn set_price(&mut self, id: i64, cents: Option<i64>) -> Reply {
+        let id = known_id(id)?;
+        let Some(cents) = cents else { return Err(invalid("price_cents", "absent", "the new price in cents")) };
+        if !(0..=CENTS_MAX).contains(&cents) {
+            let want = "a price from 0.00 to 1000000000.00 with at most two decimals, in cents";
+            return Err(invalid("price_cents", cents, want));
+        }
+        let Some(book) = self.books.get_mut(&id) else {
+            return Ok(Message::new().bytes(2, no_such_book(id).as_bytes()));
+        };
+        let before = std::mem::replace(&mut book.cents, cents);
+        let entry = Entry { kind: PRICE, book: id, before: Some(before), after: Some(cents), ..Entry::default() };
+        let number = self.append(entry);
+        let told = format!("book {id} costs {}.{:02} now", cents / 100, cents % 100);
+        let reply = Message::new().number(1, 1).bytes(2, told.as_bytes()).number(3, before as u64);
+        Ok(reply.number(4, cents as u64).number(5, number))
+    }
+
+    pub fn restock(&mut self, amount: Option<i64>) -> Reply {
+        let amount = amount.unwrap_or(20);
+        if !(0..=STOCK_MAX).contains(&amount) {
+            return Err(invalid("amount", amount, &format!("a whole number from 0 to {STOCK_MAX}")));
+        }
+        let mut raised = 0;
+        for (id, book) in self.books.iter_mut().filter(|(_, book)| book.stock < amount) {
+            let before = Some(std::mem::replace(&mut book.stock, amount));
+            self.log.push(Entry { kind: RESTOCK, book: *id, before, after: Some(amount), ..Entry::default() });
+            raised += 1;
+        }
+        Ok(Message::new().number(1, raised).number(2, amount as u64))
+    }
+
+    /// An entry of the log; its time is unknown until it has been read once.
+    pub fn entry(&self, number: usize) -> Message {
+        let entry = &self.log[number - 1];
+        let message = Message::new().number(1, number as u64);
+        let message = match entry.time_ms {
+            Some(time_ms) => message.number(2, time_ms),
+            None => message.unknown(&[2 << 3], TIME_BYTES),
+        };
+        let signed = |number: Option<i64>| number.map(i64::cast_unsigned);
+        let message = message.number(3, entry.kind).number(4, entry.book as u64).optional(5, signed(entry.quantity));
+        message.optional(6, signed(entry.before)).optional(7, signed(entry.after)).bytes(8, &entry.key)
+    }
+
+    /// Numbers of entries whose time is not known, of these.
+    pub fn timeless(&self, numbers: &[usize]) -> Vec<usize> {
+        numbers.iter().copied().filter(|number| self.log[number - 1].time_ms.is_none()).collect()
+    }
+
+    /// Takes over the time of an entry, which is to be between the two.
+    pub fn learn(&mut self, number: usize, bytes: &[u8], between: [u64; 2]) {
+        let time_ms = bytes.iter().rev().fold(0, |time, byte| time << 7 | u64::from(byte & 0x7f));
+        let mut again = Vec::new();
+        varint(time_ms, &mut again);
+        assert_eq!(again, bytes, "a time");
+        assert!((between[0]..=between[1]).contains(&time_ms), "entry {number} is of {time_ms}, not of {between:?}");
+        let known = self.log[number - 1].time_ms.replace(time_ms);
+        assert!(known.is_none_or(|known| known == time_ms), "entry {number} has two times");
+    }
+}
+
+/// Bytes of a time in milliseconds, from 2004 to 2109.
+pub const TIME_BYTES: usize = 6;
+
+const BOUGHT: u64 = 1;
+const SOLD_OUT: u64 = 2;
+const TOO_FEW: u64 = 3;
+const NO_SUCH_BOOK: u64 = 4;
+
+/// The fields of the reply up to the stock left.
+fn receipt(id: i64, is_sold: bool, left: Option<i64>, number: u64) -> Message {
+    let (outcome, told) = match left {
+        None => (NO_SUCH_BOOK, no_such_book(id)),
+        _ if is_sold => (BOUGHT, format!("bought book {id}")),
+        Some(0) => (SOLD_OUT, format!("book {id} is sold out")),
+        Some(1) => (TOO_FEW, format!("only 1 copy of book {id} is left")),
+        Some(left) => (TOO_FEW, format!("only {left} copies of book {id} are left")),
+    };
+    let reply = Message::new().number(1, is_sold.into()).bytes(2, told.as_bytes());
+    reply.number(3, outcome).number(4, number).optional(5, left.map(i64::cast_unsigned))
+}
