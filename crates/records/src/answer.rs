@@ -41,10 +41,9 @@ pub(crate) type Frame = fn(usize, usize, usize) -> (Bytes, Bytes);
 impl Answer {
     /// An answer of rows that lie ready; `None` if they do not.
     pub(crate) fn of_ready(selection: Selection, format: Format, frame: Frame) -> Option<Self> {
-        let len = body_bytes(selection.table().encoded(format)?, selection.rows(), format);
+        selection.table().encoded(format)?;
         let (rows, matching) = (selection.rows().len(), selection.matching());
-        let (head, tail) = frame(len, rows, matching);
-        let len = head.len() + len + tail.len();
+        let (head, tail, len) = framed(&selection, format, frame);
         Some(Self { head, body: Body::Rows(selection, format), tail, len, rows, matching })
     }
 
@@ -88,9 +87,14 @@ impl Answer {
     }
 }
 
-fn body_bytes(encoded: &Encoded, rows: &[u32], format: Format) -> usize {
-    let all: usize = rows.iter().map(|row| encoded.place(*row).len()).sum();
-    if rows.is_empty() { 0 } else { all - format.separator_bytes() }
+/// What stands around the rows, and the bytes of it all.
+pub(crate) fn framed(selection: &Selection, format: Format, frame: Frame) -> (Bytes, Bytes, usize) {
+    let (table, rows) = (selection.table(), selection.rows());
+    let all: usize = rows.iter().map(|row| table.row_bytes(*row, format)).sum();
+    let body = if rows.is_empty() { 0 } else { all - format.separator_bytes() };
+    let (head, tail) = frame(body, rows.len(), selection.matching());
+    let len = head.len() + body + tail.len();
+    (head, tail, len)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

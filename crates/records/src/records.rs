@@ -14,7 +14,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
 use crate::{
-    answer::{Answer, Frame},
+    answer::{Answer, Frame, framed},
     encode::Format,
     fault::{Fault, name_list},
     joined::{Joined, Known},
@@ -254,8 +254,10 @@ impl Records {
         let answer = if self.is_ready(selection.table(), shape.format) {
             Answer::of_ready(selection, shape.format, shape.frame).ok_or(Fault::Failed)?
         } else {
-            // Refused early if the values alone are too many bytes: they are all in the answer.
-            within(value_bytes(&selection, at))?;
+            // Refused before it is made if the values alone are too many bytes: they are all in the answer.
+            if value_bytes(&selection, at) > at {
+                within(framed(&selection, shape.format, shape.frame).2)?;
+            }
             Answer::whole((shape.each)(&selection).into(), rows, matching)
         };
         within(answer.len())?;

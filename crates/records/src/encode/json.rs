@@ -22,9 +22,17 @@ impl Rows {
             out.extend_from_slice(before);
             escape(value, out);
         }
-        out.extend_from_slice(b"\"},");
+        out.extend_from_slice(ROW_END);
+    }
+
+    pub(super) fn row_len<'a>(&self, values: impl Iterator<Item = &'a str>) -> usize {
+        let members = self.0.iter().zip(values);
+        members.map(|(before, value)| before.len() + escaped_len(value)).sum::<usize>() + ROW_END.len()
     }
 }
+
+/// The closing quote of the last value, the end of the object, and a comma.
+const ROW_END: &[u8] = b"\"},";
 
 /// Whether a byte cannot stand for itself.
 const SPECIAL: [bool; 256] = {
@@ -39,28 +47,38 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
+/// The letter behind the backslash, of bytes that have one; the others are written by their numbers.
+fn short_escape(byte: u8) -> Option<u8> {
+    match byte {
+        b'"' | b'\\' => Some(byte),
+        b'\x08' => Some(b'b'),
+        b'\x0c' => Some(b'f'),
+        b'\n' => Some(b'n'),
+        b'\r' => Some(b'r'),
+        b'\t' => Some(b't'),
+        _ => None,
+    }
+}
+
+fn escaped_len(text: &str) -> usize {
+    let special = text.bytes().filter(|byte| SPECIAL[usize::from(*byte)]);
+    text.len() + special.map(|byte| if short_escape(byte).is_some() { 1 } else { 5 }).sum::<usize>()
+}
+
 fn escape(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     while let Some(place) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
         out.extend_from_slice(&rest[..place]);
         let byte = rest[place];
         rest = &rest[place + 1..];
-        let short = match byte {
-            b'"' | b'\\' => byte,
-            b'\x08' => b'b',
-            b'\x0c' => b'f',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            b'\t' => b't',
-            control => {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                out.extend_from_slice(b"\\u00");
-                out.push(DIGITS[usize::from(control >> 4)]);
-                out.push(DIGITS[usize::from(control & 0xf)]);
-                continue;
-            }
-        };
-        out.extend_from_slice(&[b'\\', short]);
+        if let Some(short) = short_escape(byte) {
+            out.extend_from_slice(&[b'\\', short]);
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789abcdef";
+            out.extend_from_slice(b"\\u00");
+            out.push(DIGITS[usize::from(byte >> 4)]);
+            out.push(DIGITS[usize::from(byte & 0xf)]);
+        }
     }
     out.extend_from_slice(rest);
 }

@@ -57,6 +57,15 @@ impl RowEncoder {
             Format::Text => text::row(values, out),
         }
     }
+
+    /// Bytes that [`RowEncoder::row`] would append.
+    pub(crate) fn row_len<'a>(&self, format: Format, values: impl Iterator<Item = &'a str> + Clone) -> usize {
+        match format {
+            Format::Protobuf => self.protobuf.row_len(values),
+            Format::Json => self.json.row_len(values),
+            Format::Text => text::row_len(values),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +104,9 @@ mod tests {
         let encoder = RowEncoder::new(names.iter().map(String::as_str));
         let mut out = Vec::new();
         for row in rows {
-            encoder.row(format, row.iter().map(String::as_str), &mut out);
+            let (values, before) = (row.iter().map(String::as_str), out.len());
+            encoder.row(format, values.clone(), &mut out);
+            assert_eq!(encoder.row_len(format, values), out.len() - before);
         }
         out
     }

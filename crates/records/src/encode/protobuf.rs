@@ -21,11 +21,19 @@ impl Rows {
         Self(names.map(key).collect())
     }
 
-    pub(super) fn row<'a>(&self, values: impl Iterator<Item = &'a str> + Clone, out: &mut Vec<u8>) {
+    /// Bytes of a row without its own number and length.
+    fn fields_len<'a>(&self, values: impl Iterator<Item = &'a str>) -> usize {
         let fields = self.0.iter().zip(values);
-        let length = fields.clone().map(|(key, value)| delimited_len(key.len() + bytes_len(value.len()))).sum();
-        put_length(FIRST, length, out);
-        for (key, value) in fields {
+        fields.map(|(key, value)| delimited_len(key.len() + bytes_len(value.len()))).sum()
+    }
+
+    pub(super) fn row_len<'a>(&self, values: impl Iterator<Item = &'a str>) -> usize {
+        delimited_len(self.fields_len(values))
+    }
+
+    pub(super) fn row<'a>(&self, values: impl Iterator<Item = &'a str> + Clone, out: &mut Vec<u8>) {
+        put_length(FIRST, self.fields_len(values.clone()), out);
+        for (key, value) in self.0.iter().zip(values) {
             put_length(FIRST, key.len() + bytes_len(value.len()), out);
             out.extend_from_slice(key);
             put_bytes(SECOND, value.as_bytes(), out);

@@ -18,7 +18,7 @@ pub(super) fn row<'a>(values: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) 
         if place > 0 {
             out.push(b',');
         }
-        if value.bytes().any(|byte| SPECIAL[usize::from(byte)]) {
+        if is_quoted(value) {
             quoted(value, out);
         } else {
             out.extend_from_slice(value.as_bytes());
@@ -29,6 +29,18 @@ pub(super) fn row<'a>(values: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) 
         out.extend_from_slice(b"\"\"");
     }
     out.push(b'\n');
+}
+
+fn is_quoted(value: &str) -> bool {
+    value.bytes().any(|byte| SPECIAL[usize::from(byte)])
+}
+
+pub(super) fn row_len<'a>(values: impl Iterator<Item = &'a str>) -> usize {
+    let quotes = |value: &str| 2 + value.bytes().filter(|byte| *byte == b'"').count();
+    let value_len = |value: &str| value.len() + if is_quoted(value) { quotes(value) } else { 0 };
+    // Each value with the comma or the line feed behind it; an empty line is a pair of quotes.
+    let length = values.map(|value| value_len(value) + 1).sum();
+    if length == 1 { 3 } else { length }
 }
 
 fn quoted(value: &str, out: &mut Vec<u8>) {

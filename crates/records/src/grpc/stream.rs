@@ -85,12 +85,8 @@ impl Progress {
         let (table, rows) = (self.selection.table(), self.selection.rows());
         let most = self.next_row.saturating_add(self.page_rows).min(rows.len());
         let mut room = self.records.settings().limits.page_bytes;
-        let row_bytes = |row: u32| match table.encoded(shape.format) {
-            Some(encoded) => encoded.place(row).len(),
-            None => table.names().zip(table.values(row)).map(|(name, value)| name.len() + value.len()).sum(),
-        };
         for (place, row) in rows[self.next_row..most].iter().enumerate() {
-            let bytes = row_bytes(*row);
+            let bytes = table.row_bytes(*row, shape.format);
             if bytes > room && place > 0 {
                 return self.next_row + place;
             }

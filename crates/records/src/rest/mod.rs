@@ -7,6 +7,8 @@ mod openapi;
 mod parameters;
 mod shape;
 
+use std::convert::Infallible;
+
 use axum::{
     body::Body,
     extract::State,
@@ -15,6 +17,7 @@ use axum::{
     routing::get,
 };
 use bytes::Bytes;
+use futures_util::stream;
 use hosting::Site;
 
 use self::body::Pieces;
@@ -69,7 +72,8 @@ async fn try_answer(
     let tag = headers::tag(&found.identity, coding);
     let counts = [found.answer.rows(), found.answer.matching()];
     let mut response = if headers::is_known(headers, &tag) {
-        StatusCode::NOT_MODIFIED.into_response()
+        // A length would be taken for that of the answer it stands for (RFC 9110 section 8.6), so it has none.
+        (StatusCode::NOT_MODIFIED, Body::from_stream(stream::empty::<Result<Bytes, Infallible>>())).into_response()
     } else {
         content(records, found, coding, content_type).await?
     };

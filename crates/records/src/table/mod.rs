@@ -61,6 +61,14 @@ impl Table {
         self.encoded[format.place()].as_ref()
     }
 
+    /// What the row has in this form, whether it lies ready or not.
+    pub(crate) fn row_bytes(&self, row: u32, format: Format) -> usize {
+        match self.encoded(format) {
+            Some(encoded) => encoded.place(row).len(),
+            None => self.encoder.row_len(format, self.values(row)),
+        }
+    }
+
     pub(crate) fn encoder(&self) -> &RowEncoder {
         &self.encoder
     }

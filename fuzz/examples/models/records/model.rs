@@ -92,16 +92,9 @@ pub fn settings(random: &mut Random) -> Settings {
         compress: !random.one_in(4),
         ..Settings::default()
     };
-    let Keep { protobuf, json, text } = settings.keep;
-    let is_ready = settings.encode == Encode::Once && protobuf && json && text;
     let limits = &mut settings.limits;
-    // Where rows do not lie ready, a page and an answer that is too large are measured by their values alone.
-    if is_ready {
-        limits.page_bytes = random.pick(&[limits.page_bytes, 1000, 100, 1]);
-        limits.answer_bytes = random.pick(&[limits.answer_bytes, limits.answer_bytes, 3000, 300]);
-    } else {
-        limits.page_bytes = 1 << 24;
-    }
+    limits.page_bytes = random.pick(&[limits.page_bytes, 1000, 100, 1]);
+    limits.answer_bytes = random.pick(&[limits.answer_bytes, limits.answer_bytes, 3000, 300]);
     limits.compress_bytes_min = random.pick(&[1024, 100]);
     limits.kept_bytes = random.pick(&[limits.kept_bytes, 0]);
     limits.cache_bytes = random.pick(&[limits.cache_bytes, 0]);
