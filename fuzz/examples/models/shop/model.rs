@@ -105,7 +105,7 @@ impl Model {
         for (place, (id, title, topic, cents)) in BOOKS.into_iter().enumerate() {
             let stock = if place < SAMPLE { SAMPLE_STOCK } else { 0 };
             books.insert(id, Book { title, topic, stock, cents });
-            log.push(Entry { kind: ADDED, book: id, after: Some(stock), ..Entry::default() });
+            log.push(Entry { kind: ADDED, book: id, before: Some(0), after: Some(stock), ..Entry::default() });
         }
         Self { books, log, keys: HashMap::new(), tokens: HashMap::new() }
     }
