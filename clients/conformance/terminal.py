@@ -6,6 +6,7 @@ import pathlib
 import pty
 import re
 import select
+import signal
 import stat
 import struct
 import subprocess
@@ -60,14 +61,19 @@ class Screen:
         return found.end()
 
 
+def _as_in_a_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # A program in the background of a shell ignores Ctrl-C, and so do those that it starts.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def talk(program: str, about: dict[str, Any], values: Values, folder: pathlib.Path, asked: Callable[[str], bool]) -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     more = {name: values.fill(value) for name, value in about.get("env", {}).items()}
     words = [values.fill(word) for word in about["run"].split()]
     process = subprocess.Popen([program, *words], cwd=folder, env=environment(folder, more), stdin=slave, stdout=slave,
-                               stderr=slave, start_new_session=True,
-                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+                               stderr=slave, start_new_session=True, preexec_fn=_as_in_a_terminal)
     os.close(slave)
     screen = Screen(master)
     at = 0
