@@ -1,6 +1,6 @@
 //! Record queries: an input is a CSV file and a server of it, with queries by gRPC and by HTTP/1.1 on a connection each,
-//! while the file is replaced now and then. Each answer is judged to the byte against a search row by row, whatever way
-//! the server works in.
+//! while the file is replaced now and then. Each answer is judged to the byte against a search row by row, in each of the
+//! ways in which the server can search and encode.
 
 mod model;
 mod rest;
