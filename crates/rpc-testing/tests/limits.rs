@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use quire_rpc::client::Settings;
+use quire_rpc::prost::Message as _;
 use quire_rpc::{Code, Limits, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
@@ -100,6 +101,18 @@ async fn stream_that_takes_nothing_of_its_answer_is_reset_and_its_connection_goe
     stream.write_all(&frame(6, 0, 0, b"are you?")).await.unwrap();
     stream.read_exact(&mut head).await.unwrap();
     assert_eq!(head[3], 6);
+}
+
+#[tokio::test]
+async fn calls_end_with_the_connection_that_failed() {
+    let server = Running::new(Limits::default()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // More messages than anyone takes, which the window alone holds back; without a stream nothing would.
+    let endless = Message { count: u32::MAX, ..Message::default() }.encode_to_vec();
+    let message = [&[0, 0, 0, 0, u8::try_from(endless.len()).unwrap()][..], &endless].concat();
+    hold_back(&mut stream, "Many", &message).await;
+    stream.write_all(&frame(8, 0, 0, &[0; 4])).await.unwrap();
+    server.counts.until(|counts| counts.get("/testing.Echo/Many CANCELLED") == 1).await;
 }
 
 #[tokio::test]

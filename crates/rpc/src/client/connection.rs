@@ -164,6 +164,9 @@ impl Connection {
                 self.read_at = self.calls.now;
                 self.ping_sent_at = self.ping_sent_at.filter(|_| !std::mem::take(&mut self.calls.pong_seen));
                 self.failure = self.failure.or(taken.err());
+                if let Some(error) = self.failure {
+                    self.fail_calls(&error.to_string());
+                }
                 if !self.is_ready && !self.calls.connection.is_awaiting_peer() && self.failure.is_none() {
                     self.is_ready = true;
                     self.lane.set_state(State::Ready);

@@ -372,6 +372,13 @@ impl Calls {
         }
     }
 
+    /// The connection has failed, and all its streams with it.
+    pub(super) fn cancel_all(&mut self) {
+        for index in 0..self.slots.len() {
+            self.cancel(self.slots[index].stream);
+        }
+    }
+
     /// The peer reset the stream, or broke a rule on it.
     fn cancel(&mut self, stream: StreamKey) {
         let Some(slot) = self.slots.get(stream.index()).filter(|slot| slot.stream == stream) else { return };

@@ -129,6 +129,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
     /// Returns whether anything happened.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
         let mut progress = self.read(cx)?;
+        if self.failure.is_some() {
+            // No window holds a handler back that answers a stream that is gone.
+            self.calls.cancel_all();
+        }
         progress |= self.calls.poll_woken();
         progress |= self.write(cx)?;
         Ok(progress)
