@@ -3,7 +3,6 @@
 use std::{fs, time::Duration};
 
 use quire_rpc::server::Memory;
-use rustix::param::page_size;
 
 /// Where the system has nothing to say.
 const UNKNOWN_BYTES: usize = 4 << 30;
@@ -14,10 +13,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Three quarters of what the machine has, or the process's control group may have.
 pub(crate) fn usual() -> usize {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
-    });
+    let machine = kilobytes("/proc/meminfo", "MemTotal:");
     let group = number("/sys/fs/cgroup/memory.max").or_else(|| number("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
     let bytes = machine.into_iter().chain(group).min().unwrap_or(UNKNOWN_BYTES);
     bytes / 4 * 3
@@ -25,8 +21,14 @@ pub(crate) fn usual() -> usize {
 
 /// Memory of the process that is in RAM, in bytes.
 pub(crate) fn resident() -> Option<usize> {
-    let pages = fs::read_to_string("/proc/self/statm").ok()?;
-    pages.split(' ').nth(1)?.parse::<usize>().ok()?.checked_mul(page_size())
+    kilobytes("/proc/self/status", "VmRSS:")
+}
+
+/// What a line of a file of the kernel says in kilobytes, in bytes.
+fn kilobytes(path: &str, name: &str) -> Option<usize> {
+    let text = fs::read_to_string(path).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
 /// Tells the account what the process takes, again and again.
