@@ -41,10 +41,13 @@ pub struct Field {
 impl Field {
     /// A field of its own.
     pub fn new(name: &[u8], value: &[u8]) -> Self {
-        let mut both = Vec::with_capacity(name.len() + value.len());
-        both.extend_from_slice(name);
-        both.extend_from_slice(value);
-        let name_length = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        Self::of_pair(&[name, value].concat(), name.len())
+    }
+
+    /// As [`Field::new`], of a name and a value that lie behind each other.
+    pub(crate) fn of_pair(both: &[u8], name_length: usize) -> Self {
+        let (name, value) = both.split_at(name_length);
+        let name_length = u32::try_from(name_length).unwrap_or(u32::MAX);
         debug_assert!(name_length < u32::MAX, "strings are bounded by the header block");
         Self { bytes: Bytes::Shared { both: both.into(), name_length }, role: judge(name, value) }
     }

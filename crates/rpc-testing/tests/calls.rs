@@ -171,6 +171,26 @@ async fn deadline_ends_the_call_on_both_sides() {
 }
 
 #[tokio::test]
+async fn each_call_tells_its_own_timeout() {
+    let (told, heard) = std::sync::mpsc::channel();
+    let note = move |_: &str, request: &mut Request<()>| {
+        let left = request.deadline().map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now()));
+        let _ = told.send(left.map(|left| left.as_secs_f64().ceil()));
+        Ok(())
+    };
+    let server = Running::with(Limits::default(), |builder| builder.interceptor(note)).await;
+    let client = server.client().await;
+    for seconds in [Some(40), Some(40), Some(40), None, Some(600), Some(40), None] {
+        let mut request = Request::new(text("x"));
+        if let Some(seconds) = seconds {
+            request.set_timeout(Duration::from_secs(seconds));
+        }
+        client.call(request).await.unwrap();
+        assert_eq!(heard.recv().unwrap(), seconds.map(|seconds| seconds as f64));
+    }
+}
+
+#[tokio::test]
 async fn dropped_call_is_cancelled_at_the_server() {
     let server = Running::new(Limits::default()).await;
     let client = server.client().await;

@@ -54,7 +54,7 @@ pub(crate) struct Accepted(u8);
 impl Accepted {
     /// Those that a list of names has.
     pub(crate) fn read(names: &[u8]) -> Self {
-        let known = Encoding::BUILT.iter().filter(|encoding| encoding.is_in(names));
+        let known = names.split(|byte| *byte == b',').filter_map(|name| Encoding::parse(name.trim_ascii()).ok()?);
         Self(known.fold(0, |set, encoding| set | encoding.bit()))
     }
 
@@ -105,11 +105,6 @@ impl Encoding {
             return Ok(None);
         }
         Self::BUILT.iter().copied().find(|encoding| encoding.name().as_bytes() == name).map(Some).ok_or(())
-    }
-
-    /// Whether a `grpc-accept-encoding` names this one.
-    fn is_in(self, accepted: &[u8]) -> bool {
-        accepted.split(|byte| *byte == b',').any(|name| name.trim_ascii() == self.name().as_bytes())
     }
 
     pub(crate) fn compress(self, message: &[u8], out: &mut Vec<u8>) -> io::Result<()> {

@@ -119,12 +119,13 @@ impl<T> Request<T> {
         self.envelope.deadline
     }
 
-    /// Gives up after this long, from now.
+    /// Gives up after this long, from now. The server is told up to a hundredth more; see [`Request::set_deadline`].
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.envelope.deadline = Instant::now().checked_add(timeout);
     }
 
-    /// Gives up at this time.
+    /// Gives up at this time. The server is told how long that is in three digits, rounded up, so that calls with the same
+    /// timeout have the same head.
     pub fn set_deadline(&mut self, deadline: Instant) {
         self.envelope.deadline = Some(deadline);
     }

@@ -23,7 +23,15 @@ pub(crate) fn parse(value: &[u8]) -> Option<Duration> {
     })
 }
 
-/// The finest unit whose number fits in eight digits, rounded up: a server must not give up before its caller does.
+/// What a server is told: three digits and zeros, rounded up, since it must not give up before its caller does. Calls with the
+/// same timeout then say the same, though each has lost some microseconds of it, and their heads need not be coded anew.
+pub(crate) fn told(timeout: Duration) -> Duration {
+    let nanos = timeout.as_nanos();
+    let step = 10_u128.pow(nanos.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    u64::try_from(nanos.div_ceil(step) * step).map_or(timeout, Duration::from_nanos)
+}
+
+/// The finest unit whose number fits in eight digits, rounded up.
 pub(crate) fn format(timeout: Duration) -> String {
     let nanos = timeout.as_nanos();
     let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
@@ -61,5 +69,20 @@ mod tests {
             assert!(read.checked_sub(timeout).is_some_and(|more| more <= timeout / 50_000));
         }
         assert_eq!(format(Duration::MAX), "99999999H");
+    }
+
+    #[test]
+    fn calls_with_the_same_timeout_are_told_alike() {
+        for (left, expected) in [
+            (Duration::ZERO, Duration::ZERO),
+            (Duration::from_nanos(999), Duration::from_nanos(999)),
+            (Duration::from_nanos(1001), Duration::from_nanos(1010)),
+            (Duration::from_micros(4_999_987), Duration::from_secs(5)),
+            (Duration::from_micros(4_980_001), Duration::from_millis(4990)),
+            (Duration::from_mins(15), Duration::from_mins(15)),
+            (Duration::MAX, Duration::MAX),
+        ] {
+            assert_eq!(told(left), expected, "{left:?}");
+        }
     }
 }

@@ -19,15 +19,24 @@ struct CachedHead {
     head: Arc<Head>,
 }
 
-/// Heads by the bytes of their blocks. A block has one place, by its hash; a later block takes it over.
+/// Where blocks with some hashes go.
+#[derive(Debug, Default)]
+struct Place {
+    /// The hash of the last block that was not found here.
+    missed: u64,
+    /// In a box, since most connections send one block or two.
+    kept: Option<Box<CachedHead>>,
+}
+
+/// Heads by the bytes of their blocks. A block has one place, by its hash; a later block takes it over when it comes the
+/// second time. So blocks that never come again, as those that tell an exact timeout, cost no memory and no other its place.
 #[derive(Debug, Default)]
 pub(super) struct BlockCache {
-    /// In boxes, since most connections send one block or two.
-    entries: Vec<Option<Box<CachedHead>>>,
+    places: Vec<Place>,
 }
 
 impl BlockCache {
-    fn place(block: &[u8]) -> usize {
+    fn hash(block: &[u8]) -> u64 {
         let mut hash = block.len() as u64;
         let (words, rest) = block.as_chunks::<8>();
         for word in words {
@@ -36,6 +45,10 @@ impl BlockCache {
         for byte in rest {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         }
+        hash
+    }
+
+    fn place(hash: u64) -> usize {
         usize::from((hash >> 32).to_le_bytes()[0]) % CACHED_BLOCKS
     }
 
@@ -44,7 +57,7 @@ impl BlockCache {
         if block.len() > CACHED_BLOCK_BYTES {
             return None;
         }
-        let entry = self.entries.get(Self::place(block))?.as_deref()?;
+        let entry = self.places.get(Self::place(Self::hash(block)))?.kept.as_deref()?;
         let same = entry.generation == generation
             && entry.section == section
             && entry.length == block.len()
@@ -56,13 +69,43 @@ impl BlockCache {
         if block.len() > CACHED_BLOCK_BYTES {
             return;
         }
-        if self.entries.is_empty() {
-            self.entries.resize_with(CACHED_BLOCKS, || None);
+        if self.places.is_empty() {
+            self.places.resize_with(CACHED_BLOCKS, Place::default);
+        }
+        let hash = Self::hash(block);
+        let place = &mut self.places[Self::place(hash)];
+        if std::mem::replace(&mut place.missed, hash) != hash {
+            return;
         }
         let mut bytes = [0; CACHED_BLOCK_BYTES];
         bytes[..block.len()].copy_from_slice(block);
         let length = block.len();
         let cached = CachedHead { generation, section, length, block: bytes, head: Arc::clone(head) };
-        self.entries[Self::place(block)] = Some(Box::new(cached));
+        place.kept = Some(Box::new(cached));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Field;
+
+    #[test]
+    fn what_comes_once_takes_no_place_from_what_comes_again() {
+        let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/")];
+        let fields = fields.map(|(name, value)| Field::new(name.as_bytes(), value.as_bytes())).to_vec();
+        let head = Arc::new(Head::request(fields).unwrap());
+        let mut cache = BlockCache::default();
+        let again = [0x82, 0x86, 0x84];
+        cache.put(Section::Request, &again, 1, &head);
+        assert!(cache.get(Section::Request, &again, 1).is_none());
+        cache.put(Section::Request, &again, 1, &head);
+        assert!(cache.get(Section::Request, &again, 1).is_some());
+        for once in 0..1000_u32 {
+            cache.put(Section::Request, &once.to_be_bytes(), 1, &head);
+        }
+        assert!(cache.get(Section::Request, &again, 1).is_some());
+        assert!(cache.get(Section::Request, &again, 2).is_none(), "the table has changed");
+        assert!(cache.get(Section::Response, &again, 1).is_none());
     }
 }

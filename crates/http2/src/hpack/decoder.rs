@@ -24,20 +24,15 @@ pub(crate) struct Decoder {
     table: Table,
     /// The size that we allow the peer.
     table_bytes_max: usize,
-    name: Vec<u8>,
-    value: Vec<u8>,
+    /// A literal's name, and its value behind it.
+    literal: Vec<u8>,
 }
 
 impl Decoder {
     pub(crate) fn new(table_bytes_max: usize) -> Self {
         // Until the peer has our settings it uses the protocol's default.
         let start = TABLE_BYTES_DEFAULT as usize;
-        Self {
-            table: Table::new(start),
-            table_bytes_max: max(table_bytes_max, start),
-            name: Vec::new(),
-            value: Vec::new(),
-        }
+        Self { table: Table::new(start), table_bytes_max: max(table_bytes_max, start), literal: Vec::new() }
     }
 
     /// The peer acknowledged the setting, which holds from now on.
@@ -113,17 +108,17 @@ impl Decoder {
     }
 
     fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<Field, ConnectionError> {
-        self.name.clear();
-        self.value.clear();
+        self.literal.clear();
         match integer::read(block, prefix_bits)? {
-            0 => string(block, &mut self.name)?,
+            0 => string(block, &mut self.literal)?,
             index => {
                 let known = self.indexed(index)?;
-                self.name.extend_from_slice(known.name());
+                self.literal.extend_from_slice(known.name());
             }
         }
-        string(block, &mut self.value)?;
-        Ok(Field::new(&self.name, &self.value))
+        let name_length = self.literal.len();
+        string(block, &mut self.literal)?;
+        Ok(Field::of_pair(&self.literal, name_length))
     }
 
     fn resize(&mut self, block: &mut &[u8]) -> Result<(), ConnectionError> {

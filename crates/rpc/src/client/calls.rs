@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quire_http2::{CachedBlock, Config, Connection, ConnectionError, ErrorCode, Event, Side, StreamKey};
@@ -39,23 +40,24 @@ pub(super) struct Active {
     pub(super) unreleased: usize,
 }
 
-/// What a connection knows of a path: the generation of its place, and its head blocks without and with compression
-/// named, and the same for a body that is a message.
+/// What a connection knows of a path: the generation of its place, and its head blocks with this timeout, without and with
+/// compression named, and the same for a body that is a message.
 #[derive(Default)]
 struct Heads {
     generation: u64,
+    timeout: Option<Duration>,
     blocks: [CachedBlock; 4],
 }
 
-/// The blocks of a place; empty if it was another's before.
+/// The blocks of a place; empty if it was another's before, or if the last call had another timeout.
 #[inline]
-fn blocks<'a>(heads: &'a mut Vec<Heads>, place: &Place) -> &'a mut [CachedBlock; 4] {
+fn blocks<'a>(heads: &'a mut Vec<Heads>, place: &Place, timeout: Option<Duration>) -> &'a mut [CachedBlock; 4] {
     if heads.len() <= place.index {
         heads.resize_with(place.index + 1, Heads::default);
     }
     let known = &mut heads[place.index];
-    if known.generation != place.generation {
-        *known = Heads { generation: place.generation, ..Heads::default() };
+    if (known.generation, known.timeout) != (place.generation, timeout) {
+        *known = Heads { generation: place.generation, timeout, ..Heads::default() };
     }
     &mut known.blocks
 }
@@ -172,7 +174,7 @@ impl Calls {
         let variant = usize::from(head.terms.encoding.is_some()) + 2 * usize::from(is_whole);
         let mut uncached = CachedBlock::default();
         let cache = match head.place() {
-            Some(place) => &mut blocks(&mut self.heads, place)[variant],
+            Some(place) => &mut blocks(&mut self.heads, place, head.terms.timeout)[variant],
             None => &mut uncached,
         };
         let (is_bodiless, body_start) = (start.is_bodiless(), start.body_start());

@@ -14,6 +14,7 @@ use super::target::Target;
 use crate::compression::Encoding;
 use crate::metadata::Metadata;
 use crate::protocol::{ClientProtocol, Framing, Put, RequestTerms};
+use crate::timeout;
 
 const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();
 
@@ -33,17 +34,18 @@ impl<'a> RequestHead<'a> {
             codec: start.dialect.codec,
             encoding: encoding(start),
             accepted,
-            timeout,
+            timeout: timeout.map(timeout::told),
             is_get: start.is_get(),
         };
         let (form, path, protocol) = (&start.form, &*start.path, start.dialect.protocol);
         Self { form, path, target, terms, protocol, metadata: &start.metadata }
     }
 
-    /// The place of the heads that all are as this one, if they have the same compression; none if it is unlike others.
+    /// The place of the heads that all are as this one, if they have the same compression and the same timeout; none if it is
+    /// unlike others.
     pub(super) fn place(&self) -> Option<&'a Place> {
         match self.form {
-            Form::Post if self.metadata.is_empty() && self.terms.timeout.is_none() => Some(self.path.place()),
+            Form::Post if self.metadata.is_empty() => Some(self.path.place()),
             Form::Post | Form::OwnPost | Form::Get(_) => None,
             Form::Http(head) => head.place.as_deref(),
         }
