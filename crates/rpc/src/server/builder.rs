@@ -19,6 +19,7 @@ use tower_service::Service as TowerService;
 
 use super::contracts::Contracts;
 use super::cors::Cors;
+use super::held::Apart;
 use super::hosts::Hosts;
 use super::limits::Limits;
 use super::listen::Server;
@@ -221,7 +222,7 @@ impl Builder {
                 places: Places::default(),
                 hosts: self.hosts,
                 always: self.always,
-                calls: AtomicUsize::new(0),
+                calls: Apart(AtomicUsize::new(0)),
             }
         });
         Server::new(shared, self.workers.into())

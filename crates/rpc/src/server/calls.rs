@@ -346,7 +346,7 @@ impl Calls {
                 Some(gathering.plan.method)
             }
             Phase::Active(active) => {
-                self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+                self.shared.calls.0.fetch_sub(1, Ordering::Relaxed);
                 self.retire(active.method, active.running);
                 active.method
             }

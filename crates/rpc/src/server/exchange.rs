@@ -207,7 +207,7 @@ impl Exchange {
         let far = self.started_at + Duration::from_hours(24 * 365);
         self.timer.as_mut().reset(deadline.unwrap_or(far));
         let _ = self.timer.as_mut().poll(cx);
-        let others = self.shared.calls.load(Ordering::Relaxed).saturating_sub(usize::from(self.is_counted));
+        let others = self.shared.calls.0.load(Ordering::Relaxed).saturating_sub(usize::from(self.is_counted));
         if others >= self.shared.limits.calls_max {
             self.shared.observer.refused(observer::Refusal::Calls);
             let status = self.shared.limits.refusal(observer::Refusal::Calls);
@@ -237,7 +237,7 @@ impl Exchange {
         let mut reply = self.reply();
         match catch_unwind(AssertUnwindSafe(|| handler.start(None, incoming, &mut reply))) {
             Ok(Started::Running(running)) => {
-                self.shared.calls.fetch_add(usize::from(!self.is_counted), Ordering::Relaxed);
+                self.shared.calls.0.fetch_add(usize::from(!self.is_counted), Ordering::Relaxed);
                 self.stage = Stage::Running(running, feed);
             }
             Ok(Started::Done(_)) => self.end(),
@@ -274,7 +274,7 @@ impl Exchange {
 
     fn report(&mut self, code: Code) {
         if let Stage::Running(..) = std::mem::replace(&mut self.stage, Stage::Over) {
-            self.shared.calls.fetch_sub(usize::from(!self.is_counted), Ordering::Relaxed);
+            self.shared.calls.0.fetch_sub(usize::from(!self.is_counted), Ordering::Relaxed);
         }
         if std::mem::replace(&mut self.is_reported, true) {
             return;

@@ -73,7 +73,7 @@ impl Server {
 
     /// Calls that wait for something now.
     pub fn calls(&self) -> usize {
-        self.shared.calls.load(Ordering::Relaxed)
+        self.shared.calls.0.load(Ordering::Relaxed)
     }
 
     /// Accepts connections until `shutdown` is ready, then drains them, for `drain_timeout` at most.

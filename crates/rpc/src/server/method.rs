@@ -11,6 +11,7 @@ use std::sync::Arc;
 use futures_core::Stream;
 
 use super::call::{Answer, Call, Later};
+use super::held::{Held, Holds};
 use super::reply::Reply;
 use super::running::{Drive, Many, One, Running};
 use crate::codec::{Decode, Encode, Encoded, Ignored, Payload};
@@ -99,7 +100,7 @@ impl Method {
     pub fn unary<S, Req, Res, Fut>(
         name: &'static str,
         service: Arc<S>,
-        call: impl Fn(Arc<S>, Request<Req>) -> Fut + Send + Sync + 'static,
+        call: impl Fn(Held<S>, Request<Req>) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         S: Send + Sync + 'static,
@@ -107,9 +108,8 @@ impl Method {
         Res: Encode + 'static,
         Fut: Future<Output = Result<Response<Res>, Status>> + Send + 'static,
     {
-        Self::whole::<Req, One<Fut>>(name, move |incoming| {
-            incoming.later(|request| call(Arc::clone(&service), request))
-        })
+        let service = Holds::new(service);
+        Self::whole::<Req, One<Fut>>(name, move |incoming| incoming.later(|request| call(service.hold(), request)))
     }
 
     /// One message in, one out, both in their bytes.
@@ -137,7 +137,7 @@ impl Method {
     pub fn server_streaming<S, Req, St, Res, Fut>(
         name: &'static str,
         service: Arc<S>,
-        call: impl Fn(Arc<S>, Request<Req>) -> Fut + Send + Sync + 'static,
+        call: impl Fn(Held<S>, Request<Req>) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         S: Send + Sync + 'static,
@@ -146,16 +146,15 @@ impl Method {
         St: Stream<Item = Result<Res, Status>> + Send + 'static,
         Fut: Future<Output = Result<Response<St>, Status>> + Send + 'static,
     {
-        Self::whole::<Req, Many<Fut, St>>(name, move |incoming| {
-            incoming.later(|request| call(Arc::clone(&service), request))
-        })
+        let service = Holds::new(service);
+        Self::whole::<Req, Many<Fut, St>>(name, move |incoming| incoming.later(|request| call(service.hold(), request)))
     }
 
     /// A stream in, one message out.
     pub fn client_streaming<S, Req, Res, Fut>(
         name: &'static str,
         service: Arc<S>,
-        call: impl Fn(Arc<S>, Request<Streaming<Req>>) -> Fut + Send + Sync + 'static,
+        call: impl Fn(Held<S>, Request<Streaming<Req>>) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         S: Send + Sync + 'static,
@@ -163,14 +162,15 @@ impl Method {
         Res: Encode + 'static,
         Fut: Future<Output = Result<Response<Res>, Status>> + Send + 'static,
     {
-        Self::streamed::<Req, One<Fut>>(name, move |request| call(Arc::clone(&service), request))
+        let service = Holds::new(service);
+        Self::streamed::<Req, One<Fut>>(name, move |request| call(service.hold(), request))
     }
 
     /// A stream in, a stream out.
     pub fn bidi_streaming<S, Req, St, Res, Fut>(
         name: &'static str,
         service: Arc<S>,
-        call: impl Fn(Arc<S>, Request<Streaming<Req>>) -> Fut + Send + Sync + 'static,
+        call: impl Fn(Held<S>, Request<Streaming<Req>>) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
         S: Send + Sync + 'static,
@@ -179,7 +179,8 @@ impl Method {
         St: Stream<Item = Result<Res, Status>> + Send + 'static,
         Fut: Future<Output = Result<Response<St>, Status>> + Send + 'static,
     {
-        Self::streamed::<Req, Many<Fut, St>>(name, move |request| call(Arc::clone(&service), request))
+        let service = Holds::new(service);
+        Self::streamed::<Req, Many<Fut, St>>(name, move |request| call(service.hold(), request))
     }
 
     fn new(name: &'static str, handler: Arc<dyn Handler>) -> Self {

@@ -20,6 +20,7 @@ mod exchange_body;
 mod exchange_request;
 mod first_bytes;
 mod gather;
+mod held;
 mod hosts;
 #[cfg(feature = "http1")]
 mod http1;
@@ -55,6 +56,7 @@ pub use builder::Builder;
 pub use call::{Answer, Answered, Call, Later};
 pub(crate) use contracts::Contracts;
 pub use cors::Cors;
+pub use held::Held;
 pub use limits::Limits;
 pub use listen::Server;
 pub use memory::Memory;

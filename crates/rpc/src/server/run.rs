@@ -43,7 +43,7 @@ impl Calls {
             let status = Status::deadline_exceeded("time was up before work began");
             return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
-        if self.shared.calls.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
+        if self.shared.calls.0.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
             self.shared.observer.refused(Refusal::Calls);
             let status = self.shared.limits.refusal(Refusal::Calls);
             return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
@@ -117,7 +117,7 @@ impl Calls {
                 self.finish(stream, method, reply.code);
             }
             Poll::Pending => {
-                self.shared.calls.fetch_add(1, Ordering::Relaxed);
+                self.shared.calls.0.fetch_add(1, Ordering::Relaxed);
                 self.slots[stream.index()].phase =
                     Phase::Active(Active { method, running, reply, feed, unreleased: 0, deadline });
                 self.note_deadline(deadline);
@@ -175,7 +175,7 @@ impl Calls {
             }
             Poll::Ready(()) => {
                 let (method, code) = (active.method, active.reply.code);
-                self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+                self.shared.calls.0.fetch_sub(1, Ordering::Relaxed);
                 self.retire(method, active.running);
                 self.finish(stream, method, code);
                 self.connection.release(stream, active.unreleased);
@@ -281,7 +281,7 @@ impl Calls {
     fn expire_call(&mut self, stream: StreamKey) {
         let (method, mut state, unreleased) = match std::mem::take(&mut self.slots[stream.index()].phase) {
             Phase::Active(active) => {
-                self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+                self.shared.calls.0.fetch_sub(1, Ordering::Relaxed);
                 self.retire(active.method, active.running);
                 (active.method, active.reply, active.unreleased)
             }
@@ -311,7 +311,7 @@ impl Drop for Calls {
     fn drop(&mut self) {
         self.report();
         let active = self.slots.iter().filter(|slot| matches!(slot.phase, Phase::Active(_))).count();
-        self.shared.calls.fetch_sub(active, Ordering::Relaxed);
+        self.shared.calls.0.fetch_sub(active, Ordering::Relaxed);
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::cors::Cors;
+use super::held::Apart;
 use super::hosts::Hosts;
 use super::limits::Limits;
 use super::observer::Observer;
@@ -46,8 +47,8 @@ pub(super) struct Shared {
     pub(super) hosts: Hosts,
     /// Paths that are answered on a connection too many, as health is.
     pub(super) always: Vec<String>,
-    /// Calls that wait for something, over all connections.
-    pub(super) calls: AtomicUsize,
+    /// Calls that wait for something, over all connections. Every thread writes it, and reads what lies around it.
+    pub(super) calls: Apart<AtomicUsize>,
 }
 
 impl Shared {

@@ -1,0 +1,78 @@
+//! A service, held by its calls without a count that all threads write: with one, two threads that only answer cost each
+//! other a quarter of a call.
+//!
+//! Must not know calls.
+//!
+//! Implements: no specification.
+
+use std::cell::Cell;
+use std::iter::repeat_n;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
+
+/// What one thread writes lies apart from what others read: in two lines of a cache, because processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Apart<T>(pub(super) T);
+
+/// A call's hold on its service.
+#[derive(Debug)]
+pub struct Held<S>(Arc<Apart<Arc<S>>>);
+
+impl<S> Deref for Held<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.0.0
+    }
+}
+
+/// A service, with as many counts as threads can run at once.
+pub(super) struct Holds<S>(Box<[Arc<Apart<Arc<S>>>]>);
+
+impl<S> Holds<S> {
+    pub(super) fn new(service: Arc<S>) -> Self {
+        let threads = available_parallelism().map_or(1, usize::from).next_power_of_two();
+        Self(repeat_n(service, threads).map(|service| Arc::new(Apart(service))).collect())
+    }
+
+    #[inline]
+    pub(super) fn hold(&self) -> Held<S> {
+        // There is a power of two of them.
+        Held(Arc::clone(&self.0[thread_number() & (self.0.len() - 1)]))
+    }
+}
+
+/// The number of this thread among those that have called this.
+#[inline]
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    NUMBER.get().unwrap_or_else(|| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        NUMBER.set(Some(number));
+        number
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_count_apart() {
+        let service = Arc::new(7);
+        let holds = Holds::new(Arc::clone(&service));
+        let (here, again) = (holds.hold(), holds.hold());
+        assert!(Arc::ptr_eq(&here.0, &again.0));
+        assert_eq!((*here, Arc::strong_count(&here.0)), (7, 3));
+        let there = std::thread::scope(|scope| scope.spawn(|| holds.hold()).join().unwrap());
+        assert_eq!(Arc::ptr_eq(&here.0, &there.0), holds.0.len() == 1);
+        drop((here, again, there, holds));
+        assert_eq!(Arc::strong_count(&service), 1);
+    }
+}
