@@ -11,7 +11,10 @@ use std::{
 };
 
 use sha2::{Digest as _, Sha256};
-use x509_parser::{extensions::GeneralName, parse_x509_certificate};
+use x509_cert::{
+    der::Decode as _,
+    ext::pkix::{SubjectAltName, name::GeneralName},
+};
 
 use super::{guesses::Guesses, scope::Scope};
 
@@ -133,11 +136,11 @@ impl Credentials {
 
     fn owner_of(&self, certificate: &[u8]) -> Option<Holder> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let (_, certificate) = parse_x509_certificate(certificate).ok()?;
-        let names = certificate.subject_alternative_name().ok()??;
-        names.value.general_names.iter().find_map(|name| match name {
-            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
-                known.certificates.get(*name).cloned()
+        let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
+        let (_, SubjectAltName(names)) = certificate.tbs_certificate.get().ok()??;
+        names.iter().find_map(|name| match name {
+            GeneralName::DnsName(name) | GeneralName::Rfc822Name(name) | GeneralName::UniformResourceIdentifier(name) => {
+                known.certificates.get(name.as_str()).cloned()
             }
             _ => None,
         })

@@ -1,7 +1,11 @@
 //! The server's own certificate: read, checked, shown to clients, and read again on request. Must not know what is
 //! served over TLS.
 
-use std::{path::Path, sync::Arc, time::SystemTime};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context as _, bail};
 use arc_swap::ArcSwap;
@@ -11,7 +15,10 @@ use quire_rpc::rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use x509_parser::{parse_x509_certificate, time::ASN1Time};
+use x509_cert::{
+    der::{DateTime, Decode as _},
+    time::Time,
+};
 
 use crate::config::Tls;
 
@@ -87,10 +94,10 @@ fn read(files: &Tls, provider: &CryptoProvider) -> anyhow::Result<Shown> {
 
 /// The end of the certificate's time, which must have begun and not be over.
 fn check_dates(chain: &[CertificateDer<'_>], path: &Path, now: i64) -> anyhow::Result<i64> {
-    let own = chain.first().map(|own| parse_x509_certificate(own));
-    let Some(Ok((_, own))) = own else { bail!("{} holds a certificate that cannot be read", path.display()) };
-    let validity = own.validity();
-    let (from, to) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    let own = chain.first().map(|own| x509_cert::Certificate::from_der(own));
+    let Some(Ok(own)) = own else { bail!("{} holds a certificate that cannot be read", path.display()) };
+    let validity = own.tbs_certificate.validity;
+    let (from, to) = (seconds(validity.not_before), seconds(validity.not_after));
     let wrong = match now {
         now if now < from => "is not valid yet",
         now if now > to => "has expired",
@@ -105,12 +112,21 @@ fn check_dates(chain: &[CertificateDer<'_>], path: &Path, now: i64) -> anyhow::R
     );
 }
 
-/// A time as certificates have it, for people.
+/// A time in a certificate, in seconds after 1970.
+fn seconds(time: Time) -> i64 {
+    whole(time.to_unix_duration())
+}
+
+/// A time as RFC 3339 writes it.
 fn date(seconds: i64) -> String {
-    ASN1Time::from_timestamp(seconds).map_or_else(|_| format!("{seconds} s after 1970"), |time| time.to_string())
+    let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    DateTime::from_unix_duration(since).map_or_else(|_| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
 fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    whole(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+fn whole(since: Duration) -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
