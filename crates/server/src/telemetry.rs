@@ -3,7 +3,9 @@
 mod lines;
 
 use anyhow::Context;
-use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt};
+use tracing_subscriber::{
+    field::MakeExt as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 use self::lines::Lines;
 pub(crate) use self::lines::{share_terminal, take_terminal_back};
@@ -26,22 +28,27 @@ const WANT: &str = "error, warn, info, debug, trace or off, or a filter such as 
 pub(crate) fn check(filter: &str) -> Result<(), &'static str> {
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
     let mut parts = filter.split(',');
-    let known = parts.all(|part| is_level(part) || part.contains(['=', '[']));
-    if known && EnvFilter::try_new(filter).is_ok() { Ok(()) } else { Err(WANT) }
+    let is_of_module = |part: &str| {
+        let is_in_path = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+        part.split_once('=').is_some_and(|(module, _)| module.chars().all(is_in_path))
+    };
+    let known = parts.all(|part| is_level(part) || is_of_module(part));
+    if known && filter.parse::<Targets>().is_ok() { Ok(()) } else { Err(WANT) }
 }
 
 /// Starts logging; once in a process.
 pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&log.filter).with_context(|| format!("log.level must be {WANT}"))?;
+    let filter: Targets = log.filter.parse().with_context(|| format!("log.level must be {WANT}"))?;
     let is_json = log.json;
     let writer = move || Lines { is_json };
     // A line that cannot be written is lost: to say so on the same standard error would panic.
-    let lines = fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
+    let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     if is_json {
-        lines.json().init();
+        tracing_subscriber::registry().with(lines.json()).with(filter).init();
     } else {
         let fields = fmt::format::debug_fn(lines::field).delimited(" ");
-        lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).fmt_fields(fields).init();
+        let lines = lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).fmt_fields(fields);
+        tracing_subscriber::registry().with(lines).with(filter).init();
     }
     Ok(())
 }
@@ -52,12 +59,12 @@ mod tests {
 
     #[test]
     fn a_level_is_one_of_six_or_belongs_to_a_module() {
-        for filter in
-            ["error", "WARN", "off", "info,kv=debug", "quire=trace", "warn,quire_rpc::server=debug", "[call]=debug"]
-        {
+        for filter in ["error", "WARN", "off", "info,kv=debug", "quire=trace", "warn,quire_rpc::server=debug"] {
             assert_eq!(check(filter), Ok(()), "{filter}");
         }
-        for filter in ["", "loud", "info,loud", "kv", "kv=loud", "lo=ud=er", "3", "info,", "info, kv=debug"] {
+        for filter in
+            ["", "loud", "info,loud", "kv", "kv=loud", "lo=ud=er", "3", "info,", "info, kv=debug", "[call]=debug"]
+        {
             assert!(check(filter).is_err(), "{filter}");
         }
     }

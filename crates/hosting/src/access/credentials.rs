@@ -139,9 +139,9 @@ impl Credentials {
         let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
         let (_, SubjectAltName(names)) = certificate.tbs_certificate.get().ok()??;
         names.iter().find_map(|name| match name {
-            GeneralName::DnsName(name) | GeneralName::Rfc822Name(name) | GeneralName::UniformResourceIdentifier(name) => {
-                known.certificates.get(name.as_str()).cloned()
-            }
+            GeneralName::DnsName(name)
+            | GeneralName::Rfc822Name(name)
+            | GeneralName::UniformResourceIdentifier(name) => known.certificates.get(name.as_str()).cloned(),
             _ => None,
         })
     }
