@@ -34,9 +34,9 @@ suite rust cargo test --workspace --no-fail-fast
 suite benches cargo test --workspace --bench '*'
 # The whole workspace, so that nothing is built again with other features.
 suite engine cargo test --workspace --test judges -- --ignored --test-threads=1
-suite fuzz cargo build --manifest-path fuzz/Cargo.toml --bins --examples
-suite models cargo run --manifest-path fuzz/Cargo.toml --example models -- all 1000
-suite peers cargo test --manifest-path peers/Cargo.toml --workspace --all-targets
+suite fuzz cargo build --workspace --bins
+suite models "$target/debug/examples/models" all 1000
+suite peers cargo test --manifest-path peers/Cargo.toml --workspace --test contract
 suite peers-others make --no-print-directory peers-cpp peers-go peers-java
 suite peers-built cargo build --manifest-path peers/Cargo.toml
 suite peers-answer target/tools/venv/bin/python peers/bench_engine.py --check --profile debug

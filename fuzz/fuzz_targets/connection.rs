@@ -3,6 +3,7 @@
 #![no_main]
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
@@ -52,11 +53,7 @@ impl End {
         let mut input = &held[..];
         while let Some(event) = self.connection.receive(&mut input, 0).expect("neither side breaks a rule") {
             match event {
-                Event::Headers { stream, .. } => {
-                    if !self.open.contains(&stream) {
-                        self.open.push(stream);
-                    }
-                }
+                Event::Headers { stream, .. } if !self.open.contains(&stream) => self.open.push(stream),
                 Event::Data { stream, data, .. } => {
                     *self.received.entry(stream.id()).or_default() += data.len();
                     self.connection.release(stream, data.len());
@@ -72,7 +69,9 @@ impl End {
     }
 }
 
-fn request(put: &mut dyn FnMut(&[u8], &[u8], Indexing)) {
+type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
+
+fn request(put: Put<'_>) {
     put(b":method", b"POST", Indexing::Insert);
     put(b":scheme", b"http", Indexing::Insert);
     put(b":path", b"/a/b", Indexing::Insert);
@@ -88,12 +87,12 @@ fn command(end: &mut End, is_client: bool, what: u8, value: u8) {
             }
         }
         (2, Some(stream)) if !is_client => {
-            if !end.sent.contains_key(&stream.id()) {
+            if let Entry::Vacant(unsent) = end.sent.entry(stream.id()) {
                 let _ = connection.send_head(stream, false, |put| {
                     put(b":status", b"200", Indexing::Insert);
                     put(b"x", &[b'a' + value % 26], if value & 1 == 0 { Indexing::Insert } else { Indexing::Never });
                 });
-                end.sent.insert(stream.id(), 0);
+                unsent.insert(0);
             }
         }
         (3 | 4, Some(stream)) if is_client || end.sent.contains_key(&stream.id()) => {

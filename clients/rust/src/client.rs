@@ -140,15 +140,13 @@ impl Client {
     pub(crate) async fn buy_noting(&self, order: Order, in_doubt: &AtomicBool) -> Result<Purchase, Error> {
         order.check()?;
         let key = order.key.unwrap_or_else(Key::random);
-        let request = ItemNumberRequest {
+        let request = || ItemNumberRequest {
             id: order.id,
             quantity: Some(order.quantity),
             idempotency_key: key.as_str().to_owned().into(),
         };
-        match ask_noting(&self.lanes, &self.terms, PURCHASE, in_doubt, |lane, by| {
-            lane.store.buy(within(request.clone(), by))
-        })
-        .await
+        match ask_noting(&self.lanes, &self.terms, PURCHASE, in_doubt, |lane, by| lane.store.buy(within(request(), by)))
+            .await
         {
             Ok(reply) => Ok(Purchase::new(key, reply)),
             Err(Error::OutcomeUnknown(fault)) => Ok(Purchase::unknown(key, fault)),

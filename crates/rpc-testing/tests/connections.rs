@@ -9,7 +9,8 @@ use quire_rpc::client::{Channel, RetryPolicy, Settings};
 use quire_rpc::{Code, Limits, Request};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use support::{NEVER, Running, begin, open, text};
+use support::{NEVER, Running, begin, frame, open, text};
+use tokio::io::AsyncWriteExt as _;
 
 #[tokio::test]
 async fn too_many_calls_are_refused_and_later_ones_served() {
@@ -134,6 +135,34 @@ async fn unreachable_server_fails_calls_unless_they_wait() {
 }
 
 #[tokio::test]
+async fn calls_fail_at_once_when_the_server_breaks_a_rule_and_reads_no_more() {
+    const WIDE: [u8; 4] = 0x7fff_0000_u32.to_be_bytes();
+    let path = std::env::temp_dir().join(format!("quire-rpc-broken-{}.sock", std::process::id()));
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let server = async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // Windows that the request does not fill, so that what cannot be written waits for the socket alone.
+        let windows = [frame(4, 0, 0, &[&[0, 4], &WIDE[..]].concat()), frame(8, 0, 0, &WIDE)].concat();
+        stream.write_all(&windows).await.unwrap();
+        // On the one thread of the test the client has written all that the socket takes when it has had its turns.
+        for _ in 0..100 {
+            stream.readable().await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let no_increment = frame(8, 0, 0, &[0; 4]);
+        stream.write_all(&no_increment).await.unwrap();
+        stream
+    };
+    let channel = Channel::builder(&format!("unix:{}", path.display())).unwrap().connect_lazy().unwrap();
+    let client = EchoClient::new(channel);
+    let large = Message { payload: vec![7; 16 << 20], ..Message::default() };
+    let call = tokio::time::timeout(Duration::from_secs(30), client.call(large));
+    let (call, _still_open) = tokio::join!(call, server);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(call.expect("fails before its time").unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
 async fn only_calls_that_are_safe_are_tried_again() {
     let server = Running::new(Limits::default()).await;
     let retry =
@@ -206,7 +235,7 @@ async fn http1_and_plain_http2_reach_the_http_service() {
 
     let mut http2 = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let head = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
-    http2.write_all(&[support::greeting(), support::frame(1, 5, 1, &head)].concat()).await.unwrap();
+    http2.write_all(&[support::greeting(), frame(1, 5, 1, &head)].concat()).await.unwrap();
     let mut seen = Vec::new();
     while !seen.windows(8).any(|window| window == b"hello /\n") {
         assert_ne!(http2.read_buf(&mut seen).await.unwrap(), 0);

@@ -1,6 +1,6 @@
 //! A model of each protocol judges every reply of the server to random histories, in process.
 //!
-//! `cargo run --release --manifest-path fuzz/Cargo.toml --example models -- PROTOCOL COUNT [SEED]`; PROTOCOL may be `all`.
+//! `cargo run --release -p fuzz --example models -- PROTOCOL COUNT [SEED]`; PROTOCOL may be `all`.
 //! Input number n of a run is input 0 of a run with SEED + n.
 
 mod calls;
