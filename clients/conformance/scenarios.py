@@ -30,7 +30,7 @@ exit                 leaves; quit as well
 """
 KNOWN = {
     "name", "server", "second", "double", "proxy", "run", "stdin", "env", "files", "out", "err", "exit", "seconds", "step",
-    "driver", "calls", "seen", "dialog", "history", "program", "seen_count", "slow", "alone", "kept_in",
+    "driver", "calls", "seen", "dialog", "history", "program", "seen_count", "slow", "kept_in",
 }
 
 

@@ -88,10 +88,10 @@ class Judge:
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             # Those that take long begin first.
             order = sorted(range(len(self._chosen)), key=lambda at: "slow" not in self._chosen[at].about)
-            running = {at: pool.submit(one, at) for at in order if "alone" not in self._chosen[at].about}
-        for at, scenario in enumerate(self._chosen):
-            wrong = running[at].result() if at in running else one(at)
-            good[scenario.group] += self._count(subject.language, f"{scenario.group}: {scenario.name}", wrong)
+            running = {at: pool.submit(one, at) for at in order}
+            for at, scenario in enumerate(self._chosen):
+                wrong = running[at].result()
+                good[scenario.group] += self._count(subject.language, f"{scenario.group}: {scenario.name}", wrong)
         count = collections.Counter(each.group for each in self._chosen)
         self._results[subject.language] = {group: f"{good[group]} of {count[group]}" for group in good}
         seconds = time.monotonic() - begin
