@@ -5,7 +5,7 @@ mod support;
 use std::task::Poll;
 use std::time::Duration;
 
-use quire_rpc::client::{Channel, RetryPolicy, Settings};
+use quire_rpc::client::{Channel, HttpVersion, Protocol, RetryPolicy, Settings};
 use quire_rpc::{Code, Limits, Request};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
@@ -132,6 +132,55 @@ async fn unreachable_server_fails_calls_unless_they_wait() {
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let _server = Running::on(listener, Limits::default(), |builder| builder);
     assert_eq!(waiting.await.unwrap().unwrap().get_ref().payload, b"patient");
+}
+
+#[tokio::test]
+async fn a_connection_is_tried_again_once_the_pause_after_a_failure_is_over() {
+    for http in [HttpVersion::Http1, HttpVersion::Http2] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let settings = Settings { protocol: Protocol::Connect, http, ..Settings::default() };
+        let pause_max = settings.reconnect_first;
+        let builder = Channel::builder(&format!("http://{address}")).unwrap().settings(settings);
+        let channel = builder.connect_lazy().unwrap();
+        channel.ready().await.unwrap_err();
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let _server = Running::on(listener, Limits::default(), |builder| builder);
+        tokio::time::pause();
+        tokio::time::advance(pause_max).await;
+        tokio::time::resume();
+        // On the one thread of the test the channel has seen that the pause is over when it has had its turns.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        channel.ready().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_failed_once_is_made_again_beside_another() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let settings = Settings { connections: 2, reconnect_first: Duration::from_millis(1), ..Settings::default() };
+    let builder = Channel::builder(&format!("http://{address}")).unwrap().settings(settings);
+    let client = EchoClient::new(builder.connect_lazy().unwrap());
+    for _ in 0..2 {
+        assert_eq!(client.call(text("too early")).await.unwrap_err().code(), Code::Unavailable);
+    }
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let server = Running::on(listener, Limits::default(), |builder| builder);
+    let calls = async {
+        loop {
+            // Those in the pause fail.
+            let _ = client.call(text("by one, then by both")).await;
+        }
+    };
+    tokio::select! {
+        () = calls => {}
+        () = server.counts.until(|counts| counts.get("opened") == 2) => {}
+    }
 }
 
 #[tokio::test]

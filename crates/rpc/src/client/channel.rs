@@ -80,12 +80,21 @@ impl Channel {
     pub(super) fn lane(&self) -> &Arc<Lane> {
         let lanes = &self.inner.lanes;
         let first = self.inner.next.fetch_add(1, Ordering::Relaxed);
-        let turns = (0..lanes.len()).map(|offset| &lanes[first.wrapping_add(offset) % lanes.len()]);
-        turns.clone().find(|lane| !lane.is_failing()).unwrap_or(&lanes[first % lanes.len()])
+        let turn = |offset: usize| &lanes[first.wrapping_add(offset) % lanes.len()];
+        let next = turn(0);
+        if !next.is_failing() {
+            return next;
+        }
+        let other = (1..lanes.len()).map(turn).find(|lane| !lane.is_failing());
+        if other.is_some() {
+            // The one in turn connects meanwhile, for later calls.
+            next.want();
+        }
+        other.unwrap_or(next)
     }
 
-    /// Waits until a connection is ready: the server has sent its first frame. Fails if the attempt to connect does; no
-    /// call has been sent then.
+    /// Waits until a connection is ready: the server has sent its first frame. Fails if the attempt to connect does, and at
+    /// once in the pause after a failure; no call has been sent then.
     pub async fn ready(&self) -> Result<(), ConnectError> {
         self.lane().ready().await
     }

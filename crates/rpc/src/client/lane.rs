@@ -26,7 +26,7 @@ pub(super) enum State {
     Idle,
     Connecting,
     Ready,
-    /// The last attempt to connect failed, for this reason; the next comes after a pause.
+    /// The last attempt to connect failed, for this reason, and the pause before the next is not over.
     Failing(String),
     Closed,
 }
@@ -35,6 +35,7 @@ pub(super) struct Lane {
     queue: Mutex<VecDeque<Command>>,
     task: AtomicWaker,
     state: watch::Sender<State>,
+    /// The last attempt to connect failed; true until one succeeds.
     is_failing: AtomicBool,
     is_ready: AtomicBool,
     is_closing: AtomicBool,
@@ -132,12 +133,18 @@ impl Lane {
         let _ = self.state.subscribe().wait_for(|state| *state == State::Closed).await;
     }
 
-    /// Waits for a connection, or the first failure to make one.
-    pub(super) async fn ready(&self) -> Result<(), ConnectError> {
-        // What waits already has the task connect.
-        if self.is_empty() {
+    /// Has the task connect, unless it is connected or pauses after a failure.
+    pub(super) fn want(&self) {
+        let pauses = matches!(*self.state.borrow(), State::Failing(_));
+        // What waits already has it connect.
+        if !pauses && self.is_empty() {
             self.push(Command::Connect);
         }
+    }
+
+    /// Waits for a connection, or the first failure to make one; in the pause after a failure, fails at once.
+    pub(super) async fn ready(&self) -> Result<(), ConnectError> {
+        self.want();
         let mut state = self.state.subscribe();
         match state.wait_for(|state| !matches!(state, State::Idle | State::Connecting)).await.as_deref() {
             Ok(State::Ready) => Ok(()),
@@ -147,7 +154,11 @@ impl Lane {
     }
 
     pub(super) fn set_state(&self, state: State) {
-        self.is_failing.store(matches!(state, State::Failing(_)), Ordering::Relaxed);
+        match state {
+            State::Failing(_) => self.is_failing.store(true, Ordering::Relaxed),
+            State::Ready => self.is_failing.store(false, Ordering::Relaxed),
+            _ => {}
+        }
         self.is_ready.store(state == State::Ready, Ordering::Release);
         self.state.send_replace(state);
     }

@@ -99,6 +99,8 @@ impl Pool {
             {
                 self.pause = None;
                 progress = true;
+                let has_connection = !self.idle.is_empty() || !self.running.is_empty();
+                self.lane.set_state(if has_connection { State::Ready } else { State::Idle });
             }
             self.start_waiting();
             self.open();

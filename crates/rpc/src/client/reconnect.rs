@@ -59,6 +59,7 @@ async fn run(lane: Arc<Lane>, target: Arc<Target>, settings: Arc<Settings>) {
         let pause = jitter(exponential(settings.reconnect_first, settings.reconnect_max, failures));
         failures += 1;
         back_off(&lane, Instant::now() + pause, &Status::unavailable(reason)).await;
+        lane.set_state(State::Idle);
     }
     lane.end();
 }
