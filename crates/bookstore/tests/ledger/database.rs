@@ -48,6 +48,18 @@ fn what_one_server_sells_the_others_show() {
 }
 
 #[test]
+fn a_book_that_a_server_sells_before_it_has_heard_of_it_is_shown() {
+    let shop = Shop::of(Kind::Database);
+    let store = shop.open(&Settings { follow_interval: Duration::from_hours(1), ..Settings::default() });
+    shop.other_program("SET quire.ledger = 'on'; INSERT INTO book VALUES (7, 'Unheard of', 'rumours', 5, 100)");
+    let bought = shop.runtime.block_on(store.buy(id(7), 1, None, None)).expect("no fault");
+    assert_eq!((bought.verdict, bought.stock_left), (Verdict::Bought, Some(4)));
+    let shown = || shop.runtime.block_on(store.lookup(id(7))).expect("no fault").map(|book| book.stock());
+    until(&shop, "the book", || shown() == Some(4));
+    close(&store);
+}
+
+#[test]
 fn stock_that_a_server_has_not_heard_of_is_never_oversold() {
     let shop = Shop::of(Kind::Database);
     // A server that does not hear of others for an hour.
@@ -64,7 +76,9 @@ fn a_tail_misses_no_entry_that_is_committed_late_with_an_earlier_number() {
     let store = shop.open(&Settings::default());
     let newest = shop.log(&store).last().expect("the sample catalogue").number;
     let mut slow = psql(&shop);
-    slow.run("BEGIN; UPDATE book SET stock = stock + 1 WHERE id = 12365;");
+    let before = stock(&shop, &store, 12365);
+    // Its rows have the id of the savepoint, which is later than the transaction's.
+    slow.run("BEGIN; SAVEPOINT part; UPDATE book SET stock = stock + 1 WHERE id = 12365; RELEASE part;");
     let mut tail = store.tail(Some(newest), Client::at(None)).expect("a place");
     let sold: Vec<i64> = (0..5)
         .map(|_| {
@@ -80,6 +94,7 @@ fn a_tail_misses_no_entry_that_is_committed_late_with_an_earlier_number() {
         seen.extend(shop.runtime.block_on(page).expect("in time").expect("open").expect("no fault"));
     }
     assert!(seen.is_sorted_by(|one, next| one.number < next.number), "{seen:?}");
+    until(&shop, "a late commit", || stock(&shop, &store, 12365) == before + 1);
     assert_eq!(seen[0].kind, EntryKind::Adjusted);
     assert_eq!(seen[1..].iter().map(|entry| entry.number).collect::<Vec<_>>(), sold);
     close(&store);

@@ -69,8 +69,9 @@ impl Shown {
             if !known.is_news(change.id, number) {
                 continue;
             }
-            known.versions.insert(change.id, number);
+            // A book that another server has just added comes with the log.
             if let Some((book, price)) = catalogue.get(change.id).zip(Cents::new(change.price_cents.1)) {
+                known.versions.insert(change.id, number);
                 book.publish(change.stock.1, price);
             }
         }
