@@ -9,7 +9,7 @@ use quire_client::cli::Connection;
 /// A setting given by a flag: the flag, the setting, the value.
 pub(crate) type Flag = (&'static str, &'static str, String);
 
-/// A bookstore that sells over gRPC and never oversells.
+/// A server with a bookstore that never oversells, a key-value store, tasks, record queries and an RPC game.
 #[derive(Debug, Parser)]
 #[command(name = "quire", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
