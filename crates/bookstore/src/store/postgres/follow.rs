@@ -1,27 +1,32 @@
-//! Follows the log for readers: takes over what all servers commit, and finds out up to which number the log is final.
-//! Must not know what an entry means.
+//! Follows the log for readers: tells the other servers what this one commits, takes over what they tell, reads what no one
+//! told of, and finds out up to which number the log is final. Must not know what an entry means.
 //!
 //! Transactions draw numbers in one order and commit in another, so an entry can appear below one that was seen. A
 //! transaction has its id before it draws numbers. So the follower reads the newest number drawn and then takes an id
 //! itself: every number up to that one belongs to a transaction with a lower id. When the oldest transaction that runs
-//! has no lower id, all of them have ended. Up to the [`Bound`] that has been passed no entry is missing; above it all
-//! entries are read again each time.
+//! has no lower id, all of them have ended: no entry up to this [`Bound`] can appear any more.
+//!
+//! A server tells of a commit right after it: the state of its books, and the numbers that its transaction drew. Numbers of
+//! which no one has told in time belong to a transaction that was rolled back, to another program, or to a server that has
+//! died. Only if the log has an entry with such a number is it read.
 
 use std::{
     collections::VecDeque,
+    ops::RangeInclusive,
     pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use futures_util::{TryStreamExt as _, future::join3};
+use futures_util::{TryStreamExt as _, future::join};
 use tokio::{select, time::sleep};
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::{Notification, Row, Statement};
 
 use super::{
     link::{Link, connect, timed},
+    news::News,
     rows::{BOOK_COLUMNS, book, book_id},
-    schema::{CHANNEL, NUMBERS_A_VALUE},
+    schema::{CHANNEL, NEWS_CHANNEL, NUMBERS_A_VALUE},
     shown::{Shown, Version},
     target::Target,
     trouble::Trouble,
@@ -30,6 +35,10 @@ use crate::domain::NewBook;
 
 /// The least time between two looks, so that busy servers do not keep each other busy with news.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// How long a server may take to tell of its commits before others look for them. Less than the time in which they must be
+/// shown, by `follow_interval`: so long may it take until someone sees that numbers were drawn.
+const TOLD_WITHIN: Duration = Duration::from_millis(40);
 
 /// Between two tries to connect; see [`jitter`].
 pub(super) const RECONNECT: Duration = Duration::from_millis(250);
@@ -46,10 +55,16 @@ const BOUND: &str = "SELECT drawn, pg_current_xact_id()::text::bigint \
 /// All transactions with ids below this one have ended.
 const ENDED: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
 
+/// Whether one of these ranges of numbers has an entry.
+const UNTOLD: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[]) AS gap(first, last) \
+    JOIN entry ON number BETWEEN first AND last)";
+
 /// The books that entries above a number touch, as they are now.
 const TOUCHED: &str = "SELECT t.number, t.book_id, b.id, b.title, b.topic, b.stock, b.price_cents \
     FROM (SELECT book_id, max(number) AS number FROM entry WHERE number > $1 GROUP BY book_id) t \
     LEFT JOIN book b ON b.id = t.book_id";
+
+const TELL: &str = "SELECT pg_notify($1::text, payload) FROM unnest($2::text[]) AS payload";
 
 const NEWEST: &str = "SELECT coalesce(max(number), 0) FROM entry WHERE number <= $1";
 
@@ -58,11 +73,12 @@ const NEWEST: &str = "SELECT coalesce(max(number), 0) FROM entry WHERE number <=
 struct Bound {
     last: i64,
     id: i64,
+    taken: Instant,
 }
 
 impl Bound {
     fn new(row: &Row) -> Result<Self, Trouble> {
-        Ok(Self { last: row.try_get(0)?, id: row.try_get(1)? })
+        Ok(Self { last: row.try_get(0)?, id: row.try_get(1)?, taken: Instant::now() })
     }
 
     fn is_passed(&self, ended: i64) -> bool {
@@ -77,9 +93,12 @@ pub(super) struct Follower {
     timeout: Duration,
     bound: Statement,
     ended: Statement,
+    untold: Statement,
     touched: Statement,
     newest: Statement,
-    /// In order; those that have not been passed.
+    tell: Statement,
+    news_channel: String,
+    /// In order; those above the horizon.
     bounds: VecDeque<Bound>,
     /// All books must be read again when this is passed.
     reload_at: Option<Bound>,
@@ -92,18 +111,37 @@ impl Follower {
     pub(super) async fn start(link: Link, shown: Arc<Shown>, timeout: Duration) -> Result<Self, Trouble> {
         let client = &link.client;
         // It announces what others have made durable.
-        client.batch_execute(&format!("SET synchronous_commit = off; LISTEN {CHANNEL}")).await?;
+        client.batch_execute("SET synchronous_commit = off").await?;
+        let news_channel: String = client.query_one(NEWS_CHANNEL, &[]).await?.try_get(0)?;
         let process: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
         link.said.process.store(process, Relaxed);
-        let [bound, ended, touched, newest] = [
-            client.prepare(BOUND).await?,
-            client.prepare(ENDED).await?,
-            client.prepare(TOUCHED).await?,
-            client.prepare(NEWEST).await?,
-        ];
-        let bounds = VecDeque::new();
-        let mut follower =
-            Self { link, shown, timeout, bound, ended, touched, newest, bounds, reload_at: None, told: -1 };
+        let (hears, channel) = (Arc::clone(&shown), news_channel.clone());
+        let hear = move |note: &Notification| match News::read(note.payload()).filter(|_| note.channel() == channel) {
+            Some(news) => hears.hear(&news),
+            None => hears.set_untold(),
+        };
+        // Only now can anything be heard.
+        let _ = link.said.hear.set(Box::new(hear));
+        client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {news_channel}")).await?;
+        let (bound, ended, untold) =
+            (client.prepare(BOUND).await?, client.prepare(ENDED).await?, client.prepare(UNTOLD).await?);
+        let (touched, newest, tell) =
+            (client.prepare(TOUCHED).await?, client.prepare(NEWEST).await?, client.prepare(TELL).await?);
+        let mut follower = Self {
+            link,
+            shown,
+            timeout,
+            bound,
+            ended,
+            untold,
+            touched,
+            newest,
+            tell,
+            news_channel,
+            bounds: VecDeque::new(),
+            reload_at: None,
+            told: -1,
+        };
         follower.load().await?;
         follower.look().await?;
         Ok(follower)
@@ -139,34 +177,30 @@ impl Follower {
     /// Takes over what was committed since it last looked.
     async fn look(&mut self) -> Result<(), Trouble> {
         let began = Instant::now();
-        let horizon = self.shown.horizon();
         let client = &self.link.client;
-        let known = self.bounds.back().map_or(horizon, |bound| bound.last);
-        let trip = join3(
+        let known = self.bounds.back().map_or_else(|| self.shown.horizon(), |bound| bound.last);
+        let trip = join(
             async { client.query_opt(&self.bound, &[&known, &NUMBERS_A_VALUE]).await },
             client.query_one(&self.ended, &[]),
-            async { client.query(&self.touched, &[&horizon]).await },
         );
         let read = timed(self.timeout, async {
-            let (bound, ended, touched) = trip.await;
-            Ok((bound?, ended?.try_get::<_, i64>(0)?, touched?))
+            let (bound, ended) = trip.await;
+            Ok((bound?, ended?.try_get::<_, i64>(0)?))
         });
-        let (next, ended, touched) = read.await?;
+        let (next, ended) = read.await?;
         self.bounds.extend(next.as_ref().map(Bound::new).transpose()?);
-        let mut passed = horizon;
-        while let Some(bound) = self.bounds.front().filter(|bound| bound.is_passed(ended)) {
-            passed = bound.last.max(passed);
-            self.bounds.pop_front();
-        }
-        let versions: Result<Vec<Version>, Trouble> = touched.iter().map(version).collect();
-        self.shown.apply(versions?, passed);
+        let passed = self.last_bound(|bound| bound.is_passed(ended));
+        let due = self.last_bound(|bound| bound.taken.elapsed() >= TOLD_WITHIN);
+        let is_read = timed(self.timeout, self.read_untold(due)).await?;
+        let horizon = self.shown.pass(passed, if is_read { passed } else { due });
+        self.bounds.retain(|bound| bound.last > horizon);
         self.shown.set_current(began);
         // While an earlier entry may still come, no one may go on behind it.
-        if passed > self.told && self.reload_at.is_none() {
-            let newest = async { Ok(self.link.client.query_one(&self.newest, &[&passed]).await?) };
+        if horizon > self.told && self.reload_at.is_none() {
+            let newest = async { Ok(self.link.client.query_one(&self.newest, &[&horizon]).await?) };
             let newest: i64 = timed(self.timeout, newest).await?.try_get(0)?;
             self.shown.newest().send_if_modified(|shown| std::mem::replace(shown, newest) != newest);
-            self.told = passed;
+            self.told = horizon;
         }
         if self.reload_at.take_if(|bound| bound.is_passed(ended)).is_some() {
             self.load().await?;
@@ -174,18 +208,42 @@ impl Follower {
         Ok(())
     }
 
+    /// The last of the first bounds for which this holds.
+    fn last_bound(&self, holds: impl Fn(&Bound) -> bool) -> i64 {
+        self.bounds.iter().take_while(|bound| holds(bound)).last().map_or(0, |bound| bound.last)
+    }
+
+    /// Reads the log, if it has entries of which no one has told: announced by another program, or with numbers up to `due`.
+    async fn read_untold(&self, due: i64) -> Result<bool, Trouble> {
+        let (client, lacking) = (&self.link.client, self.shown.lacking(due));
+        let mut is_untold = lacking.is_untold;
+        if !is_untold && !lacking.gaps.is_empty() {
+            let (first, last): (Vec<i64>, Vec<i64>) = lacking.gaps.into_iter().map(RangeInclusive::into_inner).unzip();
+            is_untold = client.query_one(&self.untold, &[&first, &last]).await?.try_get(0)?;
+        }
+        if is_untold {
+            let touched = client.query(&self.touched, &[&lacking.horizon]).await?;
+            self.shown.apply(touched.iter().map(version).collect::<Result<_, _>>()?);
+        }
+        Ok(is_untold)
+    }
+
+    /// Tells the other servers what this one has committed. It is a transaction by itself, after the commit: NOTIFY holds a
+    /// lock of the whole database until its transaction has ended.
+    async fn tell(&self) -> Result<(), Trouble> {
+        let payloads = self.shown.take_news().payloads();
+        let told = async { Ok(self.link.client.execute(&self.tell, &[&self.news_channel, &payloads]).await?) };
+        timed(self.timeout, told).await.map(drop)
+    }
+
     /// Looks again and again, until the connection fails.
     async fn follow(&mut self, interval: Duration) -> Result<(), Trouble> {
         loop {
+            let pause = if self.bounds.is_empty() { interval } else { TOLD_WITHIN.min(interval) };
             select! {
-                () = self.shown.committed.notified() => {
-                    // After the commit and in a transaction by itself: NOTIFY holds a lock of the whole database until
-                    // its transaction has ended.
-                    let note = async { Ok(self.link.client.batch_execute(&format!("NOTIFY {CHANNEL}")).await?) };
-                    timed(self.timeout, note).await?;
-                }
+                () = self.shown.committed.notified() => self.tell().await?,
                 () = self.link.said.changed.notified() => {}
-                () = sleep(interval) => {}
+                () = sleep(pause.saturating_sub(PAUSE_MIN)) => {}
             }
             self.look().await?;
             sleep(PAUSE_MIN).await;

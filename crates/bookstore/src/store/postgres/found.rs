@@ -2,6 +2,8 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    mem,
+    ops::RangeInclusive,
     vec,
 };
 
@@ -25,6 +27,8 @@ pub(super) struct Found {
     below: (Vec<BookId>, Option<BookId>),
     keys: HashMap<IdempotencyKey, Entry>,
     numbers: vec::IntoIter<i64>,
+    /// All numbers that belong to the transaction, used or not.
+    drawn: Vec<RangeInclusive<i64>>,
     further: Option<Further>,
 }
 
@@ -55,18 +59,25 @@ impl Found {
         }
         let mut values: Vec<i64> = numbers.try_get::<_, Option<Vec<i64>>>(0)?.unwrap_or_default();
         values.sort_unstable();
-        let numbers: Vec<i64> = values.into_iter().flat_map(|first| first..first + NUMBERS_A_VALUE).collect();
-        Ok(Self { books: found, below, keys: earlier, numbers: numbers.into_iter(), further: None })
+        let drawn: Vec<_> = values.into_iter().map(|first| first..=first + NUMBERS_A_VALUE - 1).collect();
+        let numbers: Vec<i64> = drawn.iter().cloned().flatten().collect();
+        Ok(Self { books: found, below, keys: earlier, numbers: numbers.into_iter(), drawn, further: None })
     }
 
     /// Adds what was wanted later.
     pub(super) fn add(&mut self, first: &Wanted, more: &Wanted, found: Self) {
+        self.drawn.extend(found.drawn);
         if let (Wanted::Named { books: first, .. }, Wanted::Named { books: more, .. }) = (first, more) {
             let books = more.difference(first).copied().collect();
             self.further = Some(Further { books, numbers: found.numbers });
             self.books.extend(found.books);
             self.keys.extend(found.keys);
         }
+    }
+
+    /// All numbers that belong to the transaction, used or not.
+    pub(super) fn take_drawn(&mut self) -> Vec<RangeInclusive<i64>> {
+        mem::take(&mut self.drawn)
     }
 }
 
@@ -113,7 +124,7 @@ mod tests {
     fn found(books: impl IntoIterator<Item = i32>, numbers: std::ops::Range<i64>) -> Found {
         let books = books.into_iter().map(|book| (id(book), (1, Cents::new(1).expect("a valid price")))).collect();
         let numbers = numbers.collect::<Vec<_>>().into_iter();
-        Found { books, below: Default::default(), keys: HashMap::new(), numbers, further: None }
+        Found { books, below: Default::default(), keys: HashMap::new(), numbers, drawn: Vec::new(), further: None }
     }
 
     #[test]

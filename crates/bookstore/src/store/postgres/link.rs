@@ -4,7 +4,7 @@
 use std::{
     future::poll_fn,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicI32, Ordering::Relaxed},
     },
     time::Duration,
@@ -12,12 +12,15 @@ use std::{
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{sync::Notify, task::JoinHandle, time::timeout};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket, error::Severity, tls::TlsStream};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Notification, Socket, error::Severity, tls::TlsStream};
 
 use super::{target::Target, trouble::Trouble};
 
+/// What is done with what another session announces.
+type Hear = Box<dyn Fn(&Notification) + Send + Sync>;
+
 /// What the server says beside its answers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Said {
     /// It warned. While a COMMIT waits for replicas, a warning means that it waits no longer.
     pub(super) warned: AtomicBool,
@@ -25,10 +28,10 @@ pub(super) struct Said {
     pub(super) changed: Notify,
     /// The server's process, once it is known; what it announces itself is no news.
     pub(super) process: AtomicI32,
+    pub(super) hear: OnceLock<Hear>,
 }
 
 /// A connection, and the task that moves its bytes.
-#[derive(Debug)]
 pub(super) struct Link {
     pub(super) client: Client,
     pub(super) said: Arc<Said>,
@@ -92,6 +95,9 @@ async fn drive<T: TlsStream + Unpin>(mut connection: Connection<Socket, T>, said
                 tracing::warn!(notice = notice.message(), "the database warns");
             }
             AsyncMessage::Notification(note) if note.process_id() != said.process.load(Relaxed) => {
+                if let Some(hear) = said.hear.get() {
+                    hear(&note);
+                }
                 said.changed.notify_one();
             }
             _ => {}

@@ -1,7 +1,8 @@
 //! The bookstore's tables in `PostgreSQL`, shared by any number of servers: the primary decides, and its row locks order
 //! what servers do to a book. Must not know what a purchase is.
 //!
-//! The ledger's [`session`] writes; a [`follow`]er on a thread in the background takes over what all servers commit.
+//! The ledger's [`session`] writes; a [`follow`]er on a thread in the background tells the other servers of it, and takes over
+//! what they commit.
 
 mod copy;
 mod database;
@@ -9,6 +10,7 @@ mod follow;
 mod found;
 mod import;
 mod link;
+mod news;
 mod read;
 mod rows;
 mod schema;

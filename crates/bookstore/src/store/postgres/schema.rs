@@ -12,8 +12,12 @@ use super::{
 };
 use crate::{domain::NewBook, sample};
 
-/// Announces that something was committed.
+/// Where the trigger announces that another program changed something.
 pub(super) const CHANNEL: &str = "quire_book";
+
+/// Where servers tell each other [`News`](super::news::News). Any role may notify on any channel, so its name is a secret:
+/// who may read the tables knows it.
+pub(super) const NEWS_CHANNEL: &str = "SELECT news_channel FROM quire_schema";
 
 /// Two numbers that the locks of other programs will hardly have ("Quir", and the schema).
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
@@ -23,7 +27,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
 pub(super) const NUMBERS_A_VALUE: i64 = 32;
 
 /// Each step takes a database from the version of its place to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1, V2];
+const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 /// A book's row is updated in place (HOT) by most sales, so its page has room for versions. The trigger logs what other
 /// programs change; sessions of a server say that they write the log themselves.
@@ -95,6 +99,10 @@ CREATE TRIGGER book_changed AFTER INSERT OR UPDATE OR DELETE ON book FOR EACH RO
 
 /// [`NUMBERS_A_VALUE`].
 const V2: &str = "ALTER SEQUENCE entry_number INCREMENT 32;\n";
+
+/// [`NEWS_CHANNEL`].
+const V3: &str = "ALTER TABLE quire_schema \
+    ADD news_channel text NOT NULL DEFAULT 'quire_' || replace(gen_random_uuid()::text, '-', '');\n";
 
 /// Why the tables cannot be used. Each message says what to do.
 #[derive(Debug, thiserror::Error)]

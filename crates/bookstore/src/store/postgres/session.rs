@@ -171,7 +171,7 @@ impl<'a> PostgresSession<'a> {
         self.write_and_commit(&changes).await?;
         self.batch += 1;
         self.metrics.committed(changes.entries.len(), start.elapsed());
-        self.shown.publish(&changes);
+        self.shown.publish(&changes, facts.take_drawn());
         Ok(())
     }
 

@@ -1,18 +1,25 @@
-//! What readers see of the database, from two sources: the ledger's own commits, and what the follower reads of all
-//! servers'. Must not know where a change comes from.
+//! What readers see of the database, from three sources: the ledger's own commits, what other servers tell of theirs, and
+//! what the follower reads of the log. Must not know how any of them arrives.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
+    mem,
+    ops::RangeInclusive,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
+use rangemap::RangeInclusiveSet;
+use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, watch};
 
-use super::super::interface::Changes;
+use super::{
+    super::interface::Changes,
+    news::{News, RANGES_MAX},
+};
 use crate::{
     catalogue::{Book, Catalogue, Shelf},
     domain::{BookId, NewBook},
@@ -26,9 +33,26 @@ pub(super) type Version = (BookId, i64, Option<NewBook>);
 #[derive(Debug, Default)]
 struct Known {
     /// The newest entry shown of books that have one above the horizon.
-    versions: HashMap<BookId, i64>,
+    versions: FxHashMap<BookId, i64>,
     /// Everything up to this entry has been shown, and no entry below it can still be committed.
     horizon: i64,
+    /// Numbers above the horizon of transactions that were shown as a whole.
+    told: RangeInclusiveSet<i64>,
+    /// Something above the horizon was committed that no one tells of.
+    is_untold: bool,
+    /// What this server has committed and not told the others yet.
+    news: News,
+}
+
+/// What is to be read of the log.
+#[derive(Debug)]
+pub(super) struct Lacking {
+    /// Everything up to this entry is known.
+    pub(super) horizon: i64,
+    /// There are untold entries above it.
+    pub(super) is_untold: bool,
+    /// Numbers of which no one has told.
+    pub(super) gaps: Vec<RangeInclusive<i64>>,
 }
 
 /// The catalogue, with what is needed to keep it from going back in time.
@@ -59,38 +83,69 @@ impl Shown {
         }
     }
 
-    /// Shows a commit of this server.
-    pub(super) fn publish(&self, changes: &Changes) {
-        let numbers: HashMap<BookId, i64> = changes.entries.iter().map(|entry| (entry.book, entry.number)).collect();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let catalogue = self.shelf.load();
+    /// Shows a commit of this server, to whose transaction these numbers belong.
+    pub(super) fn publish(&self, changes: &Changes, drawn: Vec<RangeInclusive<i64>>) {
+        let numbers: FxHashMap<BookId, i64> = changes.entries.iter().map(|entry| (entry.book, entry.number)).collect();
+        let mut news = News::default();
         for change in &changes.books {
             let number = numbers.get(&change.id).copied().unwrap_or_default();
-            if !known.is_news(change.id, number) {
-                continue;
-            }
-            // A book that another server has just added comes with the log.
-            if let Some((book, price)) = catalogue.get(change.id).zip(Cents::new(change.price_cents.1)) {
-                known.versions.insert(change.id, number);
-                book.publish(change.stock.1, price);
-            }
+            news.add_book(change.id, (number, change.stock.1, Cents::new(change.price_cents.1).unwrap_or_default()));
         }
+        news.add_numbers(drawn);
+        let mut known = self.lock();
+        known.show(&news, &self.shelf);
+        known.news.add(news);
         drop(known);
         self.committed.notify_one();
     }
 
-    /// Shows what the follower read. No entry up to `horizon` is missing in it.
-    pub(super) fn apply(&self, read: Vec<Version>, horizon: i64) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Shows what another server tells.
+    pub(super) fn hear(&self, news: &News) {
+        self.lock().show(news, &self.shelf);
+    }
+
+    /// Something was committed that no one tells of.
+    pub(super) fn set_untold(&self) {
+        self.lock().is_untold = true;
+    }
+
+    /// What this server has committed since it was last asked.
+    pub(super) fn take_news(&self) -> News {
+        mem::take(&mut self.lock().news)
+    }
+
+    /// What is to be read of the log, of gaps those up to `due`.
+    pub(super) fn lacking(&self, due: i64) -> Lacking {
+        let mut known = self.lock();
+        let (horizon, is_untold) = (known.horizon, mem::take(&mut known.is_untold));
+        Lacking { horizon, is_untold, gaps: known.gaps(horizon, due).collect() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows what the follower read of the log.
+    pub(super) fn apply(&self, read: Vec<Version>) {
+        let mut known = self.lock();
         let news: Vec<Version> = read.into_iter().filter(|(id, number, _)| known.is_news(*id, *number)).collect();
         known.versions.extend(news.iter().map(|(id, number, _)| (*id, *number)));
         self.shelf.apply(news.into_iter().map(|(id, _, book)| (id, book)));
-        known.horizon = horizon.max(known.horizon);
-        let horizon = known.horizon;
-        known.versions.retain(|_, number| *number > horizon);
     }
 
-    /// Shows all books anew, with everything up to `horizon` in them. What came later is shown again by what is read next.
+    /// No entry up to `passed` can still be committed, and none up to `read` was missing after that. Returns the horizon,
+    /// which stays below numbers of which neither the log nor another server has told.
+    pub(super) fn pass(&self, passed: i64, read: i64) -> i64 {
+        let mut known = self.lock();
+        // What is still to be read may be below.
+        if !known.is_untold {
+            let gap = known.gaps(read, passed).next().map(|gap| gap.start() - 1);
+            known.pass(gap.unwrap_or(passed));
+        }
+        known.horizon
+    }
+
+    /// Shows all books anew, with everything up to `horizon` in them. What came later is read next.
     pub(super) fn replace(&self, books: Vec<NewBook>, horizon: i64) {
         let mut topics = HashSet::<Arc<str>>::new();
         let books = books.into_iter().map(|book| {
@@ -99,13 +154,14 @@ impl Shown {
             Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price))
         });
         let catalogue = Catalogue::from_ordered(books.collect());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = Known { versions: HashMap::new(), horizon };
+        let mut known = self.lock();
+        // What was told meanwhile may be newer than what was read.
+        *known = Known { horizon, is_untold: true, news: mem::take(&mut known.news), ..Known::default() };
         self.shelf.replace(catalogue);
     }
 
     pub(super) fn horizon(&self) -> i64 {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).horizon
+        self.lock().horizon
     }
 
     /// The newest entry that followers of the log may see.
@@ -132,7 +188,100 @@ impl Shown {
 }
 
 impl Known {
+    fn show(&mut self, news: &News, shelf: &Shelf) {
+        let catalogue = shelf.load();
+        for (id, (number, stock, price)) in news.books() {
+            if !self.is_news(id, number) {
+                continue;
+            }
+            match catalogue.get(id) {
+                Some(book) => {
+                    self.versions.insert(id, number);
+                    book.publish(stock, price);
+                }
+                // Another program has just added it.
+                None => self.is_untold = true,
+            }
+        }
+        self.told.extend(news.numbers());
+        if self.told.len() > RANGES_MAX {
+            self.told.clear();
+        }
+    }
+
+    /// Numbers above the horizon and `after`, up to `last`, of which no one has told.
+    fn gaps(&self, after: i64, last: i64) -> impl Iterator<Item = RangeInclusive<i64>> {
+        let first = after.max(self.horizon) + 1;
+        let range = (first <= last).then_some(first..=last);
+        range.into_iter().flat_map(|range| self.told.gaps(&range).collect::<Vec<_>>())
+    }
+
+    fn pass(&mut self, horizon: i64) {
+        self.horizon = horizon.max(self.horizon);
+        let horizon = self.horizon;
+        self.versions.retain(|_, number| *number > horizon);
+        self.told.remove(i64::MIN..=horizon);
+    }
+
     fn is_news(&self, id: BookId, number: i64) -> bool {
         number > self.versions.get(&id).copied().unwrap_or(self.horizon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn shown() -> Shown {
+        let shown = Shown::new(Arc::default(), Duration::from_secs(1));
+        shown.replace(sample::books().collect(), 0);
+        shown.lacking(0);
+        shown
+    }
+
+    fn news(numbers: RangeInclusive<i64>, id: i32, number: i64, stock: u32) -> News {
+        let mut news = News::default();
+        news.add_numbers([numbers]);
+        news.add_book(BookId::new(id).expect("an id"), (number, stock, Cents::default()));
+        news
+    }
+
+    fn stock(shown: &Shown) -> u32 {
+        shown.shelf.load().get(BookId::new(53477).expect("an id")).expect("a book").stock()
+    }
+
+    #[test]
+    fn the_horizon_passes_what_was_told_or_read_and_nothing_else() {
+        let shown = shown();
+        shown.hear(&news(1..=32, 53477, 5, 7));
+        shown.hear(&news(65..=96, 53477, 70, 6));
+        assert_eq!(shown.pass(96, 0), 32, "no one told of the numbers up to 64");
+        assert_eq!(shown.lacking(96).gaps, [33..=64]);
+        assert_eq!(shown.pass(96, 48), 48, "the log was read up to there");
+        assert_eq!(shown.pass(80, 64), 80, "later numbers may still be committed");
+        assert_eq!(shown.pass(200, 200), 200);
+        assert_eq!(shown.pass(100, 100), 200, "it never goes back");
+        assert!(shown.lacking(200).gaps.is_empty());
+    }
+
+    #[test]
+    fn news_of_a_book_that_is_not_shown_are_read_in_the_log_before_the_horizon_passes_them() {
+        let shown = shown();
+        shown.hear(&news(1..=32, 7, 5, 7));
+        assert_eq!(shown.pass(32, 32), 0);
+        assert!(shown.lacking(0).is_untold);
+        assert_eq!(shown.pass(32, 32), 32);
+    }
+
+    #[test]
+    fn news_that_come_late_change_nothing() {
+        let shown = shown();
+        shown.hear(&news(1..=32, 53477, 5, 7));
+        shown.hear(&news(1..=32, 53477, 4, 8));
+        assert_eq!(stock(&shown), 7, "of the same book a newer entry was shown");
+        shown.pass(32, 0);
+        shown.hear(&news(1..=32, 53477, 6, 9));
+        assert_eq!(stock(&shown), 7, "below the horizon everything was shown");
     }
 }

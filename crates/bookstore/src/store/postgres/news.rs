@@ -1,0 +1,142 @@
+//! What a server tells the others of its commits, so that they need not read the log: payloads of notifications, in JSON.
+//! Must not know how they are sent, nor what becomes of them.
+
+use std::{collections::hash_map::Entry, ops::RangeInclusive};
+
+use rangemap::RangeInclusiveSet;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    domain::{BookId, STOCK_MAX},
+    money::Cents,
+};
+
+/// `PostgreSQL` takes payloads of fewer than 8,000 bytes. A book takes up to 57, a range of numbers up to 42.
+const MOST: usize = 139;
+
+/// While no one can be told, more ranges of numbers than this are left to be read in the log.
+pub(super) const RANGES_MAX: usize = 10_000;
+
+/// Books as entries of the log left them.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Numbers of transactions that are told of as a whole.
+    numbers: RangeInclusiveSet<i64>,
+    /// The newest entry of each book, with stock and price after it.
+    books: FxHashMap<BookId, (i64, u32, Cents)>,
+}
+
+/// A payload.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Note {
+    /// First and last: no committed entry with a number between them is missing here and in the notes before.
+    numbers: Vec<(i64, i64)>,
+    /// Id, number of the entry, stock, price in cents.
+    books: Vec<(i32, i64, u32, i64)>,
+}
+
+impl News {
+    pub(super) fn add_numbers(&mut self, drawn: impl IntoIterator<Item = RangeInclusive<i64>>) {
+        self.numbers.extend(drawn);
+    }
+
+    pub(super) fn add_book(&mut self, id: BookId, (number, stock, price): (i64, u32, Cents)) {
+        match self.books.entry(id) {
+            Entry::Occupied(mut there) if there.get().0 < number => *there.get_mut() = (number, stock, price),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(free) => _ = free.insert((number, stock, price)),
+        }
+    }
+
+    /// Adds what was committed later.
+    pub(super) fn add(&mut self, later: Self) {
+        self.numbers.extend(later.numbers);
+        if self.numbers.len() > RANGES_MAX {
+            self.numbers.clear();
+        }
+        for (id, state) in later.books {
+            self.add_book(id, state);
+        }
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = RangeInclusive<i64>> {
+        self.numbers.iter().cloned()
+    }
+
+    pub(super) fn books(&self) -> impl Iterator<Item = (BookId, (i64, u32, Cents))> {
+        self.books.iter().map(|(id, state)| (*id, *state))
+    }
+
+    /// To be sent in this order: numbers come after their books.
+    pub(super) fn payloads(&self) -> Vec<String> {
+        let numbers: Vec<_> = self.numbers.iter().map(|range| (*range.start(), *range.end())).collect();
+        let books: Vec<_> =
+            self.books().map(|(id, (number, stock, price))| (id.get(), number, stock, price.get())).collect();
+        let books = books.chunks(MOST).map(|books| Note { books: books.to_vec(), numbers: Vec::new() });
+        let numbers = numbers.chunks(MOST).map(|numbers| Note { numbers: numbers.to_vec(), books: Vec::new() });
+        books.chain(numbers).filter_map(|note| serde_json::to_string(&note).ok()).collect()
+    }
+
+    /// `None` if it is no news of ours, but that of a trigger or of another release.
+    pub(super) fn read(payload: &str) -> Option<Self> {
+        let note: Note = serde_json::from_str(payload).ok()?;
+        let mut news = Self::default();
+        for (first, last) in note.numbers {
+            // The set asks for the number after the last one.
+            news.add_numbers((first <= last && last < i64::MAX).then_some(first..=last));
+        }
+        for (id, number, stock, price) in note.books {
+            let stock = (stock <= STOCK_MAX).then_some(stock)?;
+            news.add_book(BookId::new(id)?, (number, stock, Cents::new(price)?));
+        }
+        Some(news)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_payload_fits_and_each_is_read_as_it_was_written() {
+        let mut news = News::default();
+        let price = Cents::new(100_000_000_000).expect("the highest price");
+        for place in 0..300 {
+            let id = BookId::new(i32::MAX - place).expect("an id");
+            news.add_book(id, (i64::MAX - i64::from(place), i32::MAX.cast_unsigned(), price));
+            let first = i64::MAX - 3 * i64::from(place) - 2;
+            news.add_numbers([first..=first + 1]);
+        }
+        let payloads = news.payloads();
+        assert_eq!(payloads.len(), 6);
+        let longest = payloads.iter().map(String::len).max().expect("six");
+        assert!((7900..8000).contains(&longest), "{longest}");
+        let mut read = News::default();
+        for part in payloads.iter().map(|payload| News::read(payload).expect("news")) {
+            assert!(part.books.is_empty() || read.numbers.is_empty(), "numbers come last");
+            read.add_numbers(part.numbers());
+            part.books().for_each(|(id, state)| read.add_book(id, state));
+        }
+        assert_eq!((read.books, read.numbers), (news.books, news.numbers));
+    }
+
+    #[test]
+    fn what_is_no_news_is_not_read_as_such() {
+        for payload in
+            ["", "{}", "later", r#"{"numbers":[],"books":[[0,1,2,3]]}"#, r#"{"numbers":[],"books":[[1,1,2,-3]]}"#]
+        {
+            assert!(News::read(payload).is_none(), "{payload}");
+        }
+    }
+
+    #[test]
+    fn of_a_book_the_newest_entry_is_told() {
+        let (id, price) = (BookId::new(1).expect("an id"), Cents::new(1).expect("a price"));
+        let mut news = News::default();
+        for number in [5, 7, 6] {
+            news.add_book(id, (number, 1, price));
+        }
+        assert_eq!(news.books().collect::<Vec<_>>(), [(id, (7, 1, price))]);
+    }
+}
