@@ -2,8 +2,8 @@
 
     measure.py --quire PROGRAM --bench PROGRAM
 
-All servers run at once over one database; loads are put to them in turns, in an order that chance decides in each round. The
-last server commits each purchase by itself, through a pool: the usual way. Prints tables of medians."""
+Loads come in turns, in an order that chance decides in each round, over one database; of its servers those run that the load
+names. The last server commits each purchase by itself, through a pool: the usual way. Prints tables of medians."""
 
 import argparse
 import collections
@@ -25,6 +25,7 @@ from shoppers import stubs
 SERVERS = 3
 WAITING = 1000
 CONNECTIONS = 12
+WARM_UP = 1
 SECONDS = 3
 BOOKS = 10_000
 COPIES = 2_000_000_000
@@ -42,10 +43,22 @@ LOOKUP = '{"id":{{random 1 10000}}}'
 
 
 class Load:
-    """Calls of a method at one server or several. The calls that wait are as many in all, however many servers there are."""
+    """Calls of a method at one server or several, beside others that get none. The calls that wait are as many in all, however
+    many servers there are."""
 
-    def __init__(self, what: str, method: str, data: str, servers: list[Server]) -> None:
+    def __init__(self, what: str, method: str, data: str, servers: list[Server], beside: list[Server] | None = None) -> None:
         self.what, self._method, self._data, self._servers = what, method, data, servers
+        self._running = [*servers, *(beside or [])]
+
+    def prepare(self, servers: list[Server]) -> None:
+        """Of these, those run that the load names."""
+        for server in servers:
+            if server not in self._running:
+                server.process.stop()
+            elif not server.process.pids():
+                server.start()
+        for server in self._running:
+            wait_until(f"the server on {server.address} is healthy", server.is_healthy)
 
     def run(self, bench: pathlib.Path, seed: int) -> float:
         """Answers that say success, a second."""
@@ -53,8 +66,8 @@ class Load:
         in_flight = WAITING // CONNECTIONS
         running = [subprocess.Popen(
             [bench, "grpc", server.address, f"bookstore.BookStore/{self._method}", "--data", self._data, "-c", str(connections),
-             "-m", str(in_flight), "-d", f"{SECONDS}s", "--cores", "none", "--workers", "1", "--outcome", "success",
-             "--seed", str(seed * 10 + number), "-q", "--json", "-"],
+             "-m", str(in_flight), "--warm-up", f"{WARM_UP}s", "-d", f"{SECONDS}s", "--cores", "none", "--workers", "1",
+             "--outcome", "success", "--seed", str(seed * 10 + number), "-q", "--json", "-"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for number, server in enumerate(self._servers)]
         rate = 0.0
         for each in running:
@@ -78,10 +91,12 @@ def measure(about: str, cluster: Cluster, loads: list[Load], others: dict[str, l
     chance = random.Random(1)
     for number in range(rounds):
         for load in chance.sample(loads, len(loads)):
+            load.prepare(cluster.servers)
             before = {name: sum(each.cpu_seconds() for each in these) for name, these in programs.items()}
             rate = load.run(bench, number)
             rates[load.what].append(rate)
-            costs[load.what].append({name: (sum(each.cpu_seconds() for each in these) - before[name]) / (rate * SECONDS) * 1e6
+            answers = rate * (WARM_UP + SECONDS)
+            costs[load.what].append({name: (sum(each.cpu_seconds() for each in these) - before[name]) / answers * 1e6
                                      for name, these in programs.items()})
     names = [name for name, these in programs.items() if these]
     print(f"\n{about}\n\n| load | answers/s | {' | '.join(f'{name}, µs' for name in names)} |")
@@ -128,6 +143,8 @@ def measured(quire: pathlib.Path, bench: pathlib.Path, rounds: int, nodes: int) 
             group_servers = cluster.servers[:SERVERS]
             loads = [Load(f"buy, {what}, {count} server{'s' * (count > 1)}", "Buy", data, group_servers[:count])
                      for what, data in BUYS.items() for count in range(1, SERVERS + 1)]
+            loads += [Load(f"buy, {what}, 1 server, {SERVERS - 1} idle", "Buy", data, group_servers[:1], group_servers[1:])
+                      for what, data in BUYS.items()]
             loads += [Load(f"buy, {what}, a transaction each", "Buy", data, [usual]) for what, data in BUYS.items()]
             loads += [Load(f"buy, {what}, SQLite", "Buy", data, [file]) for what, data in BUYS.items()]
             loads += [Load("lookup", "Lookup", LOOKUP, group_servers[:1]), Load("lookup, SQLite", "Lookup", LOOKUP, [file])]

@@ -1,5 +1,4 @@
-//! Follows the log for readers: tells the other servers what this one commits, takes over what they tell, reads what no one
-//! told of, and finds out up to which number the log is final. Must not know what an entry means.
+//! Follows the log for readers: takes over what other servers tell, reads what no one told of, and finds out up to which number the log is final. Must not know what an entry means.
 //!
 //! Transactions draw numbers in one order and commit in another, so an entry can appear below one that was seen. A
 //! transaction has its id before it draws numbers. So the follower reads the newest number drawn and then takes an id
@@ -26,9 +25,10 @@ use super::{
     link::{Link, connect, timed},
     news::News,
     rows::{BOOK_COLUMNS, book, book_id},
-    schema::{CHANNEL, NEWS_CHANNEL, NUMBERS_A_VALUE},
+    schema::{CHANNEL, NUMBERS_A_VALUE},
     shown::{Shown, Version},
     target::Target,
+    tell::Teller,
     trouble::Trouble,
 };
 use crate::domain::NewBook;
@@ -55,16 +55,15 @@ const BOUND: &str = "SELECT drawn, pg_current_xact_id()::text::bigint \
 /// All transactions with ids below this one have ended.
 const ENDED: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
 
-/// Whether one of these ranges of numbers has an entry.
-const UNTOLD: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[]) AS gap(first, last) \
-    JOIN entry ON number BETWEEN first AND last)";
+/// Whether one of these ranges of numbers has an entry. LIMIT has each range looked up by itself: as a join, the plan may
+/// read the whole log.
+const UNTOLD: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[]) AS gap(first, last), \
+    LATERAL (SELECT FROM entry WHERE number BETWEEN first AND last LIMIT 1) found)";
 
 /// The books that entries above a number touch, as they are now.
 const TOUCHED: &str = "SELECT t.number, t.book_id, b.id, b.title, b.topic, b.stock, b.price_cents \
     FROM (SELECT book_id, max(number) AS number FROM entry WHERE number > $1 GROUP BY book_id) t \
     LEFT JOIN book b ON b.id = t.book_id";
-
-const TELL: &str = "SELECT pg_notify($1::text, payload) FROM unnest($2::text[]) AS payload";
 
 const NEWEST: &str = "SELECT coalesce(max(number), 0) FROM entry WHERE number <= $1";
 
@@ -88,7 +87,7 @@ impl Bound {
 
 /// A connection that follows the log.
 pub(super) struct Follower {
-    link: Link,
+    link: Arc<Link>,
     shown: Arc<Shown>,
     timeout: Duration,
     bound: Statement,
@@ -96,8 +95,7 @@ pub(super) struct Follower {
     untold: Statement,
     touched: Statement,
     newest: Statement,
-    tell: Statement,
-    news_channel: String,
+    teller: Teller,
     /// In order; those above the horizon.
     bounds: VecDeque<Bound>,
     /// All books must be read again when this is passed.
@@ -108,25 +106,24 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Shows the catalogue as it is.
-    pub(super) async fn start(link: Link, shown: Arc<Shown>, timeout: Duration) -> Result<Self, Trouble> {
+    pub(super) async fn start(link: Arc<Link>, shown: Arc<Shown>, timeout: Duration) -> Result<Self, Trouble> {
         let client = &link.client;
         // It announces what others have made durable.
         client.batch_execute("SET synchronous_commit = off").await?;
-        let news_channel: String = client.query_one(NEWS_CHANNEL, &[]).await?.try_get(0)?;
+        let teller = Teller::new(Arc::clone(&link), Arc::clone(&shown), timeout).await?;
         let process: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
         link.said.process.store(process, Relaxed);
-        let (hears, channel) = (Arc::clone(&shown), news_channel.clone());
-        let hear = move |note: &Notification| match News::read(note.payload()).filter(|_| note.channel() == channel) {
+        let (hears, channel) = (Arc::clone(&shown), Arc::clone(&teller.channel));
+        let hear = move |note: &Notification| match News::read(note.payload()).filter(|_| note.channel() == &*channel) {
             Some(news) => hears.hear(&news),
             None => hears.set_untold(),
         };
         // Only now can anything be heard.
         let _ = link.said.hear.set(Box::new(hear));
-        client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {news_channel}")).await?;
+        client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {}", teller.channel)).await?;
         let (bound, ended, untold) =
             (client.prepare(BOUND).await?, client.prepare(ENDED).await?, client.prepare(UNTOLD).await?);
-        let (touched, newest, tell) =
-            (client.prepare(TOUCHED).await?, client.prepare(NEWEST).await?, client.prepare(TELL).await?);
+        let (touched, newest) = (client.prepare(TOUCHED).await?, client.prepare(NEWEST).await?);
         let mut follower = Self {
             link,
             shown,
@@ -136,8 +133,7 @@ impl Follower {
             untold,
             touched,
             newest,
-            tell,
-            news_channel,
+            teller,
             bounds: VecDeque::new(),
             reload_at: None,
             told: -1,
@@ -228,24 +224,25 @@ impl Follower {
         Ok(is_untold)
     }
 
-    /// Tells the other servers what this one has committed. It is a transaction by itself, after the commit: NOTIFY holds a
-    /// lock of the whole database until its transaction has ended.
-    async fn tell(&self) -> Result<(), Trouble> {
-        let payloads = self.shown.take_news().payloads();
-        let told = async { Ok(self.link.client.execute(&self.tell, &[&self.news_channel, &payloads]).await?) };
-        timed(self.timeout, told).await.map(drop)
+    /// Looks again and again, and tells, until the connection fails.
+    async fn follow(&mut self, interval: Duration) -> Trouble {
+        let teller = self.teller.clone();
+        select! {
+            trouble = teller.run() => trouble,
+            trouble = self.look_on(interval) => trouble,
+        }
     }
 
-    /// Looks again and again, until the connection fails.
-    async fn follow(&mut self, interval: Duration) -> Result<(), Trouble> {
+    async fn look_on(&mut self, interval: Duration) -> Trouble {
         loop {
             let pause = if self.bounds.is_empty() { interval } else { TOLD_WITHIN.min(interval) };
             select! {
-                () = self.shown.committed.notified() => self.tell().await?,
                 () = self.link.said.changed.notified() => {}
                 () = sleep(pause.saturating_sub(PAUSE_MIN)) => {}
             }
-            self.look().await?;
+            if let Err(trouble) = self.look().await {
+                return trouble;
+            }
             sleep(PAUSE_MIN).await;
         }
     }
@@ -262,7 +259,7 @@ pub(super) async fn follow(mut first: Option<Follower>, target: Arc<Target>, sho
     let mut is_lost = false;
     loop {
         let trouble = match first.take() {
-            Some(mut follower) => follower.follow(interval).await.err(),
+            Some(mut follower) => Some(follower.follow(interval).await),
             None => match start(&target, &shown).await {
                 Ok(follower) => {
                     tracing::info!(store = %target.name, "reads follow the database again");
@@ -285,7 +282,7 @@ pub(super) async fn follow(mut first: Option<Follower>, target: Arc<Target>, sho
 
 /// Connects and shows the catalogue.
 pub(super) async fn start(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Trouble> {
-    Follower::start(connect(target).await?, Arc::clone(shown), target.timeout).await
+    Follower::start(Arc::new(connect(target).await?), Arc::clone(shown), target.timeout).await
 }
 
 /// Half of `time` to one and a half, so that many servers do not come back at once.

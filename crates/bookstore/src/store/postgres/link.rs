@@ -49,12 +49,13 @@ impl Drop for Link {
 ///
 /// A timeout of the server for statements would end the wait of a COMMIT for its replicas, and the COMMIT would be
 /// reported as done; so there is none, and the client watches the time. A table that was empty when a plan was made
-/// would be read as a whole for each batch after it has grown, so plans go by indexes.
+/// would be read as a whole for each batch after it has grown, so plans go by indexes, in the session's own process.
 const BEGIN: &str = "\
     SET statement_timeout = 0; \
     SET default_transaction_isolation = 'read committed'; \
     SET client_min_messages = warning; \
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
+    SET max_parallel_workers_per_gather = 0; \
     SELECT set_config('quire.ledger', 'on', false), set_config('synchronous_commit', \
         CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
 

@@ -1,8 +1,8 @@
 //! The bookstore's tables in `PostgreSQL`, shared by any number of servers: the primary decides, and its row locks order
 //! what servers do to a book. Must not know what a purchase is.
 //!
-//! The ledger's [`session`] writes; a [`follow`]er on a thread in the background tells the other servers of it, and takes over
-//! what they commit.
+//! The ledger's [`session`] writes. On a thread in the background a [`tell`]er tells the other servers of it, and a [`follow`]er
+//! takes over what they commit.
 
 mod copy;
 mod database;
@@ -17,6 +17,7 @@ mod schema;
 mod session;
 mod shown;
 mod target;
+mod tell;
 mod trouble;
 
 pub(super) use copy::Copier;
