@@ -126,7 +126,7 @@ peers-cpp:
 	pkg-config --exists grpc++ libxxhash && command -v grpc_cpp_plugin >/dev/null || { apt-get update -qq && \
 		apt-get install -y -qq libgrpc++-dev protobuf-compiler-grpc libxxhash-dev; }
 	for peer in rpcgame-cpp arena-cpp; do \
-		cmake -S peers/$$peer -B peers/target/$$peer && cmake --build peers/target/$$peer || exit 1; \
+		cmake -S peers/$$peer -B peers/target/$$peer && cmake --build peers/target/$$peer --parallel 2 || exit 1; \
 	done
 
 # Built in a copy, so that what protoc generates is not among the sources.

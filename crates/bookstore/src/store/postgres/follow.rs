@@ -1,13 +1,14 @@
-//! Follows the log for readers: takes over what other servers tell, reads what no one told of, and finds out up to which number the log is final. Must not know what an entry means.
+//! Follows the log for readers: takes over what other servers tell, reads what no one told of, and finds out up to which
+//! number the log is final. Must not know what an entry means.
 //!
 //! Transactions draw numbers in one order and commit in another, so an entry can appear below one that was seen. A
 //! transaction has its id before it draws numbers. So the follower reads the newest number drawn and then takes an id
 //! itself: every number up to that one belongs to a transaction with a lower id. When the oldest transaction that runs
 //! has no lower id, all of them have ended: no entry up to this [`Bound`] can appear any more.
 //!
-//! A server tells of a commit right after it: the state of its books, and the numbers that its transaction drew. Numbers of
-//! which no one has told in time belong to a transaction that was rolled back, to another program, or to a server that has
-//! died. Only if the log has an entry with such a number is it read.
+//! A server tells of a commit right after it: the state of the books, and the numbers that the transaction drew. A number of
+//! which no one has told in time was drawn by a transaction that was rolled back, by another program, or by a server that
+//! has died. The log is read only if it has an entry with such a number.
 
 use std::{
     collections::VecDeque,
@@ -36,8 +37,8 @@ use crate::domain::NewBook;
 /// The least time between two looks, so that busy servers do not keep each other busy with news.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// How long a server may take to tell of its commits before others look for them. Less than the time in which they must be
-/// shown, by `follow_interval`: so long may it take until someone sees that numbers were drawn.
+/// How long after numbers were seen to be drawn the log is searched for those of which no one has told. A purchase is shown
+/// within 100 ms if this and the default of `follow_interval`, after which they are seen, are less than that together.
 const TOLD_WITHIN: Duration = Duration::from_millis(40);
 
 /// Between two tries to connect; see [`jitter`].

@@ -38,7 +38,7 @@ struct Known {
     horizon: i64,
     /// Numbers above the horizon of transactions that were shown as a whole.
     told: RangeInclusiveSet<i64>,
-    /// Something above the horizon was committed that no one tells of.
+    /// Something above the horizon was committed that is in no news.
     is_untold: bool,
     /// What this server has committed and not told the others yet.
     news: News,
@@ -61,7 +61,7 @@ pub(super) struct Shown {
     shelf: Arc<Shelf>,
     known: Mutex<Known>,
     newest: watch::Sender<i64>,
-    /// The ledger has committed something since the follower last looked.
+    /// The ledger has committed something that the other servers have not been told.
     pub(super) committed: Notify,
     begun: Instant,
     /// When what is shown was the newest, in milliseconds after `begun`.
@@ -83,7 +83,7 @@ impl Shown {
         }
     }
 
-    /// Shows a commit of this server, to whose transaction these numbers belong.
+    /// Shows a commit of this server, whose transaction drew these numbers.
     pub(super) fn publish(&self, changes: &Changes, drawn: Vec<RangeInclusive<i64>>) {
         let numbers: FxHashMap<BookId, i64> = changes.entries.iter().map(|entry| (entry.book, entry.number)).collect();
         let mut news = News::default();
@@ -104,7 +104,7 @@ impl Shown {
         self.lock().show(news, &self.shelf);
     }
 
-    /// Something was committed that no one tells of.
+    /// Something was committed that is in no news.
     pub(super) fn set_untold(&self) {
         self.lock().is_untold = true;
     }
@@ -133,8 +133,8 @@ impl Shown {
         self.shelf.apply(news.into_iter().map(|(id, _, book)| (id, book)));
     }
 
-    /// No entry up to `passed` can still be committed, and none up to `read` was missing after that. Returns the horizon,
-    /// which stays below numbers of which neither the log nor another server has told.
+    /// No entry up to `passed` can still be committed, and once that was so, the log had none up to `read` that was not shown.
+    /// Returns the horizon, which stays below other numbers of which no one has told.
     pub(super) fn pass(&self, passed: i64, read: i64) -> i64 {
         let mut known = self.lock();
         // What is still to be read may be below.
@@ -155,8 +155,8 @@ impl Shown {
         });
         let catalogue = Catalogue::from_ordered(books.collect());
         let mut known = self.lock();
-        // What was told meanwhile may be newer than what was read.
-        *known = Known { horizon, is_untold: true, news: mem::take(&mut known.news), ..Known::default() };
+        // What was told meanwhile may be newer than what was read; and what another primary had may be lost.
+        *known = Known { horizon, is_untold: true, ..Known::default() };
         self.shelf.replace(catalogue);
     }
 

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The least time between two notifications; what is committed meanwhile goes into one.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(20);
 
 const TELL: &str = "SELECT pg_notify($1::text, payload) FROM unnest($2::text[]) AS payload";
 
