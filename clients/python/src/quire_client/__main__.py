@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ DONE, USAGE, INTERRUPTED = 0, 2, 130
 
 def main() -> int:
     """Run one command, or those of standard input."""
+    threading.excepthook = _report
     given = [os.fsencode(word).decode(errors="replace") for word in sys.argv[1:]]
     try:
         try:
@@ -38,6 +40,12 @@ def main() -> int:
         # The reader has gone and wants no more; Python would complain at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+
+
+def _report(failed: threading.ExceptHookArgs) -> None:
+    """Report why a thread failed, unless it is gRPC's that watches a channel and came to look after it was closed."""
+    if not (failed.exc_type is ValueError and "Channel closed" in str(failed.exc_value)):
+        threading.__excepthook__(failed)
 
 
 def _run(arguments: Arguments) -> int:
