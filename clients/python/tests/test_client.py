@@ -1,6 +1,8 @@
 """What needs no server."""
 
 import asyncio
+import contextlib
+import io
 import socket
 import struct
 import threading
@@ -12,6 +14,7 @@ import grpc
 from grpc import StatusCode as Code
 
 from quire_client import AsyncClient, Client, Operator, OutcomeUnknown, Refused, Tls, Unreachable
+from quire_client.__main__ import _report
 from quire_client._address import WrongAddressError, parse_all
 from quire_client._arguments import UsageError, command, read
 from quire_client._attempts import IN_DOUBT, PURCHASE, READ, WRITE, Caller, Kind, run
@@ -251,6 +254,14 @@ class Peer:
                     return
                 if head[3] == 0 and self.reset is not None:
                     connection.sendall(frame(3, 0, int.from_bytes(head[5:], "big"), struct.pack(">I", self.reset)))
+
+
+class Threads(unittest.TestCase):
+    def test_a_channel_that_was_closed_is_no_failure_of_its_watcher(self) -> None:
+        for words, is_told in (("Cannot monitor channel state: Channel closed!", False), ("something else", True)):
+            with contextlib.redirect_stderr(io.StringIO()) as told:
+                _report(threading.ExceptHookArgs((ValueError, ValueError(words), None, None)))
+            self.assertEqual("ValueError" in told.getvalue(), is_told, words)
 
 
 class Broken(unittest.TestCase):
