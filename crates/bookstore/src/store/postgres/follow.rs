@@ -41,6 +41,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// within 100 ms if this and the default of `follow_interval`, after which they are seen, are less than that together.
 const TOLD_WITHIN: Duration = Duration::from_millis(40);
 
+/// While a transaction holds up the horizon, of more bounds than this every other is forgotten: one that is passed later does
+/// as well.
+const BOUNDS_MAX: usize = 1000;
+
 /// Between two tries to connect; see [`jitter`].
 pub(super) const RECONNECT: Duration = Duration::from_millis(250);
 
@@ -186,11 +190,12 @@ impl Follower {
         });
         let (next, ended) = read.await?;
         self.bounds.extend(next.as_ref().map(Bound::new).transpose()?);
+        thin(&mut self.bounds);
         let passed = self.last_bound(|bound| bound.is_passed(ended));
         let due = self.last_bound(|bound| bound.taken.elapsed() >= TOLD_WITHIN);
         let is_read = timed(self.timeout, self.read_untold(due)).await?;
         let horizon = self.shown.pass(passed, if is_read { passed } else { due });
-        self.bounds.retain(|bound| bound.last > horizon);
+        while self.bounds.pop_front_if(|bound| bound.last <= horizon).is_some() {}
         self.shown.set_current(began);
         // While an earlier entry may still come, no one may go on behind it.
         if horizon > self.told && self.reload_at.is_none() {
@@ -207,7 +212,8 @@ impl Follower {
 
     /// The last of the first bounds for which this holds.
     fn last_bound(&self, holds: impl Fn(&Bound) -> bool) -> i64 {
-        self.bounds.iter().take_while(|bound| holds(bound)).last().map_or(0, |bound| bound.last)
+        let count = self.bounds.partition_point(holds);
+        count.checked_sub(1).and_then(|place| self.bounds.get(place)).map_or(0, |bound| bound.last)
     }
 
     /// Reads the log, if it has entries of which no one has told: announced by another program, or with numbers up to `due`.
@@ -246,6 +252,16 @@ impl Follower {
             }
             sleep(PAUSE_MIN).await;
         }
+    }
+}
+
+fn thin(bounds: &mut VecDeque<Bound>) {
+    if bounds.len() > BOUNDS_MAX {
+        let mut is_kept = false;
+        bounds.retain(|_| {
+            is_kept = !is_kept;
+            is_kept
+        });
     }
 }
 
@@ -289,4 +305,22 @@ pub(super) async fn start(target: &Target, shown: &Arc<Shown>) -> Result<Followe
 /// Half of `time` to one and a half, so that many servers do not come back at once.
 pub(super) fn jitter(time: Duration) -> Duration {
     time.mul_f64(0.5 + f64::from(fastrand::u16(..)) / f64::from(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_that_are_never_passed_stay_few_and_the_oldest_is_among_them() {
+        let mut bounds = VecDeque::new();
+        for last in 1..=100_000 {
+            bounds.push_back(Bound { last, id: last, taken: Instant::now() });
+            thin(&mut bounds);
+            assert!(bounds.len() <= BOUNDS_MAX);
+        }
+        assert_eq!(bounds.front().map(|bound| bound.last), Some(1));
+        assert!(bounds.iter().is_sorted_by_key(|bound| bound.last));
+        assert!(bounds.back().is_some_and(|bound| bound.last > 90_000));
+    }
 }

@@ -89,7 +89,9 @@ impl Shown {
         let mut news = News::default();
         for change in &changes.books {
             let number = numbers.get(&change.id).copied().unwrap_or_default();
-            news.add_book(change.id, (number, change.stock.1, Cents::new(change.price_cents.1).unwrap_or_default()));
+            if let Some(price) = Cents::new(change.price_cents.1) {
+                news.add_book(change.id, (number, change.stock.1, price));
+            }
         }
         news.add_numbers(drawn);
         let mut known = self.lock();
@@ -272,6 +274,18 @@ mod tests {
         assert_eq!(shown.pass(32, 32), 0);
         assert!(shown.lacking(0).is_untold);
         assert_eq!(shown.pass(32, 32), 32);
+    }
+
+    #[test]
+    fn more_ranges_than_are_kept_are_read_in_the_log() {
+        let shown = shown();
+        let most = i64::try_from(RANGES_MAX).expect("a small number");
+        for place in 0..most {
+            shown.hear(&news(place * 64 + 1..=place * 64 + 32, 53477, 5, 7));
+        }
+        assert_eq!(shown.lacking(i64::MAX - 1).gaps.len(), RANGES_MAX);
+        shown.hear(&news(most * 64 + 1..=most * 64 + 32, 53477, 5, 7));
+        assert_eq!(shown.lacking(64).gaps, [1..=64]);
     }
 
     #[test]
