@@ -83,7 +83,7 @@ func (c *Client) retry(
 		share = deadline.Sub(now)
 	}
 	if kind == keyed {
-		share /= time.Duration(c.retries + 1)
+		share /= time.Duration(min(c.retries, 3) + 1)
 	}
 	if c.credential != nil {
 		ctx = metadata.AppendToOutgoingContext(ctx, c.credential...)

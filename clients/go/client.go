@@ -90,7 +90,7 @@ func New(addresses string, opts ...Option) (*Client, error) {
 		transport = credentials.NewTLS(o.tls)
 	}
 	// A connection that does not come within this time is given up, so that the next one has a chance in the same purchase.
-	connectTimeout := waiting(purchaseTimeout / time.Duration(o.retries+1))
+	connectTimeout := waiting(purchaseTimeout / time.Duration(min(o.retries, 3)+1))
 	conn, err := grpc.NewClient("quire:///"+state.Addresses[0].Addr,
 		grpc.WithResolvers(places),
 		grpc.WithTransportCredentials(transport),

@@ -46,7 +46,7 @@ Course::Course(Kind kind, std::optional<milliseconds> timeout, std::uint32_t ret
     const auto whole = std::min(*timeout, kForever);
     deadline_ = now + whole;
     // A purchase without an answer in its share is asked for again; anything else waits for the whole time.
-    share_ = kind == Kind::kPurchase ? whole / (std::int64_t{retries} + 1) : whole;
+    share_ = kind == Kind::kPurchase ? whole / (std::min<std::int64_t>(retries, 3) + 1) : whole;
   }
 }
 

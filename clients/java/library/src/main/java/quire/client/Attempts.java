@@ -69,7 +69,7 @@ final class Attempts {
     this.kind = kind;
     this.retries = retries;
     this.deadline = now + timeout;
-    this.share = kind == Kind.KEYED ? timeout / (retries + 1L) : timeout;
+    this.share = kind == Kind.KEYED ? timeout / (Math.min(retries, 3) + 1) : timeout;
   }
 
   /** When an attempt ends that begins now. */
