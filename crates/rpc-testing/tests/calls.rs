@@ -13,6 +13,7 @@ use quire_rpc::{Code, Encoding, Limits, Request, Response, Stream};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 use support::{NEVER, Running, begin, open, text};
+use tokio::task::JoinSet;
 
 /// Messages from a list.
 struct List(Vec<Message>);
@@ -246,6 +247,28 @@ async fn slow_reader_stops_only_its_own_stream() {
             "it goes on when it is read"
         );
     }
+}
+
+/// On a runtime with worker threads, which run the connection's task right after the first caller that calls again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn callers_that_were_answered_together_call_again_in_one_write() {
+    let server = Running::new(Limits::default()).await;
+    let channel = server.channel(Settings::default()).await;
+    let client = EchoClient::new(channel.clone());
+    let mut callers = JoinSet::new();
+    for _ in 0..50 {
+        let client = client.clone();
+        callers.spawn(async move {
+            for _ in 0..20 {
+                client.call(text("again")).await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = callers.join_next().await {
+        done.unwrap();
+    }
+    let writes = channel.traffic().writes;
+    assert!(writes < 1000 / 4, "{writes} writes for 1,000 calls");
 }
 
 #[tokio::test]

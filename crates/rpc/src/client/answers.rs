@@ -72,6 +72,7 @@ impl Calls {
             // The server answered before the whole request was sent, so the rest need not be.
             self.connection.reset(stream, ErrorCode::CANCEL);
         }
+        self.ended += 1;
         active.answer.end(trailers);
     }
 

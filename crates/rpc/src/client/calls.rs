@@ -83,6 +83,8 @@ pub(super) struct Calls {
     /// When the current read came, if a call wants to know.
     pub(super) read_at: Option<std::time::Instant>,
     pub(super) pong_seen: bool,
+    /// Calls that the last read ended.
+    pub(super) ended: usize,
 }
 
 impl Calls {
@@ -104,6 +106,7 @@ impl Calls {
             now,
             read_at: None,
             pong_seen: false,
+            ended: 0,
             settings,
         }
     }
@@ -223,6 +226,7 @@ impl Calls {
         let elapsed = self.now.duration_since(self.epoch).as_millis();
         let now_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
         self.read_at = None;
+        self.ended = 0;
         while let Some(event) = self.connection.receive(input, now_ms)? {
             match event {
                 Event::Headers { stream, head, end } => self.head(stream, &head, end),

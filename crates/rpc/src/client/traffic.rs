@@ -1,4 +1,4 @@
-//! Bytes on the wire: what a connection's socket carried, counted below TLS.
+//! What a connection's socket carried, counted below TLS.
 //!
 //! Implements: no specification.
 
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that went over sockets.
+/// What went over sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -18,6 +18,8 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// From the server.
     pub received_bytes: u64,
+    /// Writes that sent something; calls that are made together share one.
+    pub writes: u64,
 }
 
 impl Traffic {
@@ -25,15 +27,17 @@ impl Traffic {
         Self {
             sent_bytes: self.sent_bytes + other.sent_bytes,
             received_bytes: self.received_bytes + other.received_bytes,
+            writes: self.writes + other.writes,
         }
     }
 }
 
-/// One atomic addition for each read or write; a read or write serves many calls.
+/// One or two atomic additions for each read or write; a read or write serves many calls.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     sent_bytes: AtomicU64,
     received_bytes: AtomicU64,
+    writes: AtomicU64,
 }
 
 impl Counters {
@@ -41,6 +45,7 @@ impl Counters {
         Traffic {
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
             received_bytes: self.received_bytes.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
         }
     }
 }
@@ -59,6 +64,7 @@ impl<T> Counted<T> {
     fn sent(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(count)) = &written {
             self.counters.sent_bytes.fetch_add(*count as u64, Ordering::Relaxed);
+            self.counters.writes.fetch_add(1, Ordering::Relaxed);
         }
         written
     }
