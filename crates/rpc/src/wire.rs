@@ -9,7 +9,12 @@ use std::fmt;
 const VARINT: u8 = 0;
 const EIGHT_BYTES: u8 = 1;
 const LENGTH: u8 = 2;
+const OPEN: u8 = 3;
+const CLOSE: u8 = 4;
 const FOUR_BYTES: u8 = 5;
+
+/// Groups inside each other; protobuf's own decoders stop here as well.
+const GROUPS_MAX: usize = 100;
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub enum Value<'a> {
     Eight(u64),
     /// Text, bytes, a message or packed numbers.
     Bytes(&'a [u8]),
+    /// The fields of a group.
+    Group(&'a [u8]),
     /// Four bytes, little-endian.
     Four(u32),
 }
@@ -86,14 +93,26 @@ impl<'a> Fields<'a> {
         Ok(*bytes)
     }
 
+    /// A field's number and its wire type.
+    #[inline]
+    fn key(&mut self) -> Result<(u64, u8), Malformed> {
+        let key = self.varint()?;
+        if key >> 3 == 0 {
+            Err(Malformed("a field has the number 0"))
+        } else {
+            Ok((key >> 3, key.to_le_bytes()[0] & 7))
+        }
+    }
+
     #[inline]
     fn field(&mut self) -> Result<(u64, Value<'a>), Malformed> {
-        let key = self.varint()?;
-        let number = key >> 3;
-        if number == 0 {
-            return Err(Malformed("a field has the number 0"));
-        }
-        let value = match key.to_le_bytes()[0] & 7 {
+        let (number, wire_type) = self.key()?;
+        Ok((number, self.value(number, wire_type, GROUPS_MAX)?))
+    }
+
+    #[inline]
+    fn value(&mut self, number: u64, wire_type: u8, groups: usize) -> Result<Value<'a>, Malformed> {
+        Ok(match wire_type {
             VARINT => Value::Number(self.varint()?),
             EIGHT_BYTES => Value::Eight(u64::from_le_bytes(self.chunk()?)),
             LENGTH => {
@@ -102,10 +121,25 @@ impl<'a> Fields<'a> {
                 self.0 = rest;
                 Value::Bytes(bytes)
             }
+            OPEN => Value::Group(self.group(number, groups)?),
             FOUR_BYTES => Value::Four(u32::from_le_bytes(self.chunk()?)),
+            CLOSE => return Err(Malformed("a group ends that has not begun")),
             _ => return Err(Malformed("a field has a type that does not exist")),
-        };
-        Ok((number, value))
+        })
+    }
+
+    /// What lies before the end of the group. Apart, as few contracts have groups.
+    #[inline(never)]
+    fn group(&mut self, group: u64, groups: usize) -> Result<&'a [u8], Malformed> {
+        let groups = groups.checked_sub(1).ok_or(Malformed("too many groups lie inside each other"))?;
+        let whole = self.0;
+        loop {
+            let left = self.0.len();
+            match self.key()? {
+                (number, CLOSE) if number == group => return Ok(&whole[..whole.len() - left]),
+                (number, wire_type) => self.value(number, wire_type, groups)?,
+            };
+        }
     }
 }
 
@@ -243,8 +277,25 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_its_fields_however_deep_groups_lie_in_it() {
+        // Group 1 with a number, group 2 with a group 1, and four bytes; then a number.
+        let group = [0x08, 1, 0x13, 0x0b, 0x0c, 0x14, 0x1d, 1, 2, 3, 4];
+        let bytes = [&[0x0b][..], &group, &[0x0c, 0x20, 7]].concat();
+        let read: Vec<_> = Fields::of(&bytes).map(Result::unwrap).collect();
+        assert_eq!(read, [(1, Value::Group(&group)), (4, Value::Number(7))]);
+        for (depth, is_read) in [(GROUPS_MAX, true), (GROUPS_MAX + 1, false)] {
+            let bytes = [vec![0x0b; depth], vec![0x0c; depth]].concat();
+            assert_eq!(Fields::of(&bytes).all(|field| field.is_ok()), is_read, "{depth}");
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_message_end_with_an_error() {
-        for bytes in [&[0x08][..], &[0x0a, 5, 1], &[0x09, 1], &[0x0d, 1, 2, 3], &[0x02, 0], &[0x0b], &[0xff; 11]] {
+        let groups: [&[u8]; 4] = [&[0x0b], &[0x0c], &[0x0b, 0x14], &[0x0b, 0x13, 0x0c, 0x14]];
+        for bytes in [&[0x08][..], &[0x0a, 5, 1], &[0x09, 1], &[0x0d, 1, 2, 3], &[0x02, 0], &[0x0e], &[0xff; 11]]
+            .into_iter()
+            .chain(groups)
+        {
             let read: Vec<_> = Fields::of(bytes).collect();
             assert!(matches!(read[..], [Err(_)]), "{bytes:?}: {read:?}");
         }

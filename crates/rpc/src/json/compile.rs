@@ -23,7 +23,34 @@ struct Found<'a> {
 struct Collected<'a> {
     messages: Vec<Found<'a>>,
     enums: Vec<(String, &'a EnumDescriptorProto)>,
+    extensions: Vec<Extension<'a>>,
     names: HashSet<String>,
+}
+
+/// A field that a file adds to a message of another, with its full name.
+struct Extension<'a> {
+    name: String,
+    descriptor: &'a FieldDescriptorProto,
+    file: &'a FileDescriptorProto,
+}
+
+/// A field as it is declared, with its JSON name and, unless it is an extension, its original one.
+struct Declared<'a> {
+    json_name: String,
+    original: Option<&'a str>,
+    descriptor: &'a FieldDescriptorProto,
+    file: &'a FileDescriptorProto,
+}
+
+impl<'a> Declared<'a> {
+    fn field(descriptor: &'a FieldDescriptorProto, file: &'a FileDescriptorProto) -> Self {
+        Self { json_name: json_name(descriptor), original: Some(descriptor.name()), descriptor, file }
+    }
+
+    fn extension(extension: &Extension<'a>) -> Self {
+        let json_name = format!("[{}]", extension.name);
+        Self { json_name, original: None, descriptor: extension.descriptor, file: extension.file }
+    }
 }
 
 impl<'a> Collected<'a> {
@@ -34,6 +61,9 @@ impl<'a> Collected<'a> {
         }
         for descriptor in &file.enum_type {
             self.enumeration(package, descriptor);
+        }
+        for descriptor in &file.extension {
+            self.extension(package, descriptor, file);
         }
     }
 
@@ -48,6 +78,9 @@ impl<'a> Collected<'a> {
         for inner in &descriptor.enum_type {
             self.enumeration(&name, inner);
         }
+        for inner in &descriptor.extension {
+            self.extension(&name, inner, file);
+        }
         self.messages.push(Found { name, descriptor, file });
     }
 
@@ -55,6 +88,13 @@ impl<'a> Collected<'a> {
         let name = within(scope, descriptor.name());
         if self.names.insert(name.clone()) {
             self.enums.push((name, descriptor));
+        }
+    }
+
+    fn extension(&mut self, scope: &str, descriptor: &'a FieldDescriptorProto, file: &'a FileDescriptorProto) {
+        let name = within(scope, descriptor.name());
+        if self.names.insert(name.clone()) {
+            self.extensions.push(Extension { name, descriptor, file });
         }
     }
 }
@@ -84,13 +124,20 @@ impl Schema {
 struct Compiler<'a> {
     messages: HashMap<&'a str, (MessageId, &'a DescriptorProto)>,
     enums: HashMap<&'a str, EnumId>,
+    /// By the name of the message that they extend.
+    extensions: HashMap<&'a str, Vec<&'a Extension<'a>>>,
 }
 
 impl<'a> Compiler<'a> {
     fn new(collected: &'a Collected<'a>) -> Self {
         let messages = (0..).zip(&collected.messages);
         let enums = (0..).zip(&collected.enums);
+        let mut extensions: HashMap<_, Vec<_>> = HashMap::new();
+        for extension in &collected.extensions {
+            extensions.entry(extension.descriptor.extendee().trim_start_matches('.')).or_default().push(extension);
+        }
         Self {
+            extensions,
             messages: messages.map(|(id, found)| (&*found.name, (MessageId(id), found.descriptor))).collect(),
             enums: enums.map(|(id, (name, _))| (&**name, EnumId(id))).collect(),
         }
@@ -100,41 +147,36 @@ impl<'a> Compiler<'a> {
         let descriptor = found.descriptor;
         let wrong = |error: Error, name: &str| error.inside(name).inside(&found.name);
         let is_entry = is_entry(descriptor);
+        let own = descriptor.field.iter().filter(|field| !(is_entry && field.number() == 1));
+        let own = own.map(|field| Declared::field(field, found.file));
+        let added = self.extensions.get(&*found.name).into_iter().flatten().map(|added| Declared::extension(added));
         let mut fields = Vec::new();
-        for field in &descriptor.field {
-            if is_entry && field.number() == 1 {
-                continue;
-            }
-            let compiled = self.field(field, found.file).map_err(|error| wrong(error, field.name()))?;
-            fields.push((compiled, field));
+        for declared in own.chain(added) {
+            let compiled = self.field(&declared).map_err(|error| wrong(error, declared.descriptor.name()))?;
+            fields.push((compiled, declared));
         }
         if fields.len() > usize::from(u16::MAX) || descriptor.oneof_decl.len() > usize::from(u16::MAX) {
             return Err(Error::new("a message has at most 65,535 fields").inside(&found.name));
         }
         fields.sort_by_key(|(field, _)| field.number);
         let by_name = by_name(&fields);
-        let (fields, sources): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
-        let group = (0..).zip(&sources).find(|(_, field)| field.r#type() == Type::Group);
-        let form = match group {
-            Some((index, _)) => Form::Group(index),
-            None if is_entry && fields.len() == 1 => Form::Bare,
-            None => form(&found.name, fields.len()),
-        };
+        let form = if is_entry && fields.len() == 1 { Form::Bare } else { form(&found.name, fields.len()) };
         Ok(Message {
-            name: found.name.as_str().into(),
             form,
             is_well_known: form != Form::Object || found.name == "google.protobuf.Empty",
-            fields: fields.into(),
+            fields: fields.into_iter().map(|(field, _)| field).collect(),
             oneofs: descriptor.oneof_decl.iter().map(|oneof| Box::from(oneof.name())).collect(),
             by_name,
         })
     }
 
-    fn field(&self, field: &FieldDescriptorProto, file: &FileDescriptorProto) -> Result<Field, Error> {
+    fn field(&self, declared: &Declared<'_>) -> Result<Field, Error> {
+        let (field, file) = (declared.descriptor, declared.file);
         let type_name = field.type_name().trim_start_matches('.');
         let missing = || Error::new(format!("no descriptor defines the type {type_name}"));
         let (kind, entry) = match field.r#type() {
-            Type::Message | Type::Group => {
+            Type::Group => (Kind::Group(self.messages.get(type_name).ok_or_else(missing)?.0), None),
+            Type::Message => {
                 let (id, descriptor) = self.messages.get(type_name).ok_or_else(missing)?;
                 (Kind::Message(*id), Some(*descriptor).filter(|descriptor| is_entry(descriptor)))
             }
@@ -146,10 +188,10 @@ impl<'a> Compiler<'a> {
         let shape = match key {
             Some(key) => Shape::Map(scalar(key.r#type())),
             None if field.label() == Label::Repeated => Shape::List { packed: packed(field, file, kind) },
-            None => Shape::Single { explicit: explicit(field, file, kind) },
+            None => Shape::Single { explicit: declared.original.is_none() || explicit(field, file, kind) },
         };
         let mut member = vec![b','];
-        text::write_quoted(&json_name(field), &mut member);
+        text::write_quoted(&declared.json_name, &mut member);
         member.push(b':');
         Ok(Field {
             number: u32::try_from(field.number()).map_err(|_| Error::new("a field's number is negative"))?,
@@ -168,14 +210,15 @@ fn is_entry(descriptor: &DescriptorProto) -> bool {
 }
 
 fn explicit(field: &FieldDescriptorProto, file: &FileDescriptorProto, kind: Kind) -> bool {
-    let always = matches!(kind, Kind::Message(_)) || field.oneof_index.is_some() || field.proto3_optional();
+    let always =
+        matches!(kind, Kind::Message(_) | Kind::Group(_)) || field.oneof_index.is_some() || field.proto3_optional();
     always || file.syntax() != "proto3"
 }
 
 fn packed(field: &FieldDescriptorProto, file: &FileDescriptorProto, kind: Kind) -> bool {
     let wanted = field.options.as_ref().and_then(|options| options.packed);
     let proto2 = matches!(file.syntax(), "" | "proto2");
-    wanted.unwrap_or(!proto2) && !matches!(kind, Kind::String | Kind::Bytes | Kind::Message(_))
+    wanted.unwrap_or(!proto2) && !matches!(kind, Kind::String | Kind::Bytes | Kind::Message(_) | Kind::Group(_))
 }
 
 fn json_name(field: &FieldDescriptorProto) -> String {
@@ -198,13 +241,15 @@ fn json_name(field: &FieldDescriptorProto) -> String {
 }
 
 /// An original name is found only where no JSON name is the same.
-fn by_name(fields: &[(Field, &FieldDescriptorProto)]) -> Box<[(Box<str>, u16)]> {
+fn by_name(fields: &[(Field, Declared<'_>)]) -> Box<[(Box<str>, u16)]> {
     let mut names = HashMap::new();
-    for (index, (_, field)) in (0..).zip(fields) {
-        names.insert(json_name(field), index);
+    for (index, (_, declared)) in (0..).zip(fields) {
+        names.insert(declared.json_name.clone(), index);
     }
-    for (index, (_, field)) in (0..).zip(fields) {
-        names.entry(field.name().to_owned()).or_insert(index);
+    for (index, (_, declared)) in (0..).zip(fields) {
+        if let Some(original) = declared.original {
+            names.entry(original.to_owned()).or_insert(index);
+        }
     }
     let mut sorted: Vec<_> = names.into_iter().map(|(name, index)| (name.into_boxed_str(), index)).collect();
     sorted.sort_unstable_by(|(one, _), (other, _)| by_length(one, other));

@@ -1,12 +1,12 @@
 //! Protobuf's canonical JSON: the bytes of a message become JSON and JSON becomes the bytes of a message.
 //!
 //! Tables made once from descriptors drive both ways, and no message object is built in between. Time and memory are
-//! linear in the input (lists that need sorting aside). With L the bytes of the longest JSON name or enum value of the
-//! contracts, JSON has at most (L + 13) bytes for each byte of the message, and 32 more; a message has at most 8 bytes
-//! for each byte of JSON. Must not know HTTP, methods or statuses.
+//! linear in the input (lists that need sorting, and groups inside groups, aside). With L the bytes of the longest JSON
+//! name or enum value of the contracts, JSON has at most (L + 13) bytes for each byte of the message, and 32 more; a
+//! message has at most 8 bytes for each byte of JSON. Must not know HTTP, methods or statuses.
 //!
 //! Implements: protobuf's "`ProtoJSON` Format". Unknown JSON members and unknown enum names are ignored, as
-//! Connect requires; groups and extensions have no JSON here.
+//! Connect requires. Of editions, files with the features of proto2, proto3 or edition 2023 unchanged are read rightly.
 
 mod compile;
 mod error;

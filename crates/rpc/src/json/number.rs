@@ -121,7 +121,7 @@ pub(super) fn wanted(kind: Kind) -> &'static str {
         Kind::Bytes => "a string in base64",
         Kind::Enum(_) => "the name of an enum value or its number",
         Kind::Null => "null",
-        Kind::Message(_) => "an object",
+        Kind::Message(_) | Kind::Group(_) => "an object",
     }
 }
 

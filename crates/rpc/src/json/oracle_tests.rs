@@ -147,6 +147,12 @@ fn message(descriptor: &MessageDescriptor, depth: u8, random: &mut fastrand::Rng
             message.set_field(&each, field(&each, depth.saturating_sub(u8::from(nests)), random));
         }
     }
+    for each in descriptor.extensions() {
+        if random.bool() {
+            let one = value(&each.kind(), depth.saturating_sub(1), random);
+            message.set_extension(&each, if each.is_list() { Value::List(vec![one]) } else { one });
+        }
+    }
     message
 }
 
@@ -158,13 +164,30 @@ fn shuffled(message: &DynamicMessage) -> Vec<u8> {
         part.set_field(&field, value.clone());
         parts[index % 2].extend(part.encode_to_vec());
     }
+    for (index, (extension, value)) in message.extensions().enumerate() {
+        let mut part = DynamicMessage::new(message.descriptor());
+        part.set_extension(&extension, value.clone());
+        parts[index % 2].extend(part.encode_to_vec());
+    }
     parts.concat()
 }
 
 #[test]
 fn random_messages_mean_the_same_to_prost_reflect() {
-    let names =
-        ["Book", "Shelf", "Scalars", "Optionals", "Lists", "Maps", "Choice", "Known", "Envelope", "Mixed", "Old"];
+    let names = [
+        "Book",
+        "Shelf",
+        "Scalars",
+        "Optionals",
+        "Lists",
+        "Maps",
+        "Choice",
+        "Known",
+        "Envelope",
+        "Mixed",
+        "Old",
+        "Grouped",
+    ];
     for seed in 0..3_000 {
         let random = &mut fastrand::Rng::with_seed(seed);
         for name in names {
@@ -193,7 +216,7 @@ fn random_messages_mean_the_same_to_prost_reflect() {
 fn messages_in_two_pieces_are_merged_as_prost_reflect_merges_them() {
     for seed in 0..1_000 {
         let random = &mut fastrand::Rng::with_seed(seed);
-        for name in ["Shelf", "Scalars", "Optionals", "Lists", "Maps", "Choice", "Mixed", "Old"] {
+        for name in ["Shelf", "Scalars", "Optionals", "Lists", "Maps", "Choice", "Mixed", "Old", "Grouped"] {
             let descriptor = POOL.get_message_by_name(&format!("kinds.{name}")).unwrap();
             let pieces = [(); 2].map(|()| message(&descriptor, 2, random).encode_to_vec()).concat();
             let wanted = DynamicMessage::decode(descriptor.clone(), &pieces[..]).unwrap();

@@ -15,6 +15,8 @@ use crate::wire::{Value, put_delimited, put_number, put_varint};
 const VARINT: u64 = 0;
 const EIGHT_BYTES: u64 = 1;
 const LENGTH: u64 = 2;
+const OPEN: u64 = 3;
+const CLOSE: u64 = 4;
 const FOUR_BYTES: u64 = 5;
 
 impl Schema {
@@ -86,10 +88,6 @@ impl<'s> Reader<'s, '_, '_> {
             }
             Form::Duration => self.time(parse_duration, "a duration such as \"1.5s\", of 315576000000 s at most"),
             Form::FieldMask => self.field_mask(),
-            Form::Group(index) => {
-                let error = Error::new(format!("{} has a group, which has no JSON here", message.name));
-                Err(error.inside(message.fields[usize::from(index)].name()))
-            }
         }
     }
 
@@ -167,6 +165,11 @@ impl<'s> Reader<'s, '_, '_> {
                 let open = self.lengths.open(self.out);
                 self.message(id, depth)?;
                 self.lengths.close(&open, self.out);
+            }
+            Kind::Group(id) => {
+                self.tag(field.number, OPEN);
+                self.message(id, depth)?;
+                self.tag(field.number, CLOSE);
             }
             Kind::String => {
                 let text = values::string(&mut self.scan, "a string")?;
@@ -371,13 +374,13 @@ impl<'s> Reader<'s, '_, '_> {
         put_varint(u64::from(number) << 3 | wire_type, self.out);
     }
 
-    /// Appends a field.
+    /// Appends a field that is no message.
     #[inline]
     fn put(&mut self, number: u32, value: Value<'_>) {
         let wire_type = match value {
             Value::Number(_) => VARINT,
             Value::Eight(_) => EIGHT_BYTES,
-            Value::Bytes(_) => LENGTH,
+            Value::Bytes(_) | Value::Group(_) => LENGTH,
             Value::Four(_) => FOUR_BYTES,
         };
         self.tag(number, wire_type);
@@ -390,7 +393,7 @@ impl<'s> Reader<'s, '_, '_> {
             Value::Number(number) => put_varint(number, self.out),
             Value::Eight(number) => self.out.extend_from_slice(&number.to_le_bytes()),
             Value::Four(number) => self.out.extend_from_slice(&number.to_le_bytes()),
-            Value::Bytes(bytes) => {
+            Value::Bytes(bytes) | Value::Group(bytes) => {
                 put_varint(bytes.len() as u64, self.out);
                 self.out.extend_from_slice(bytes);
             }

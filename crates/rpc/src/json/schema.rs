@@ -32,13 +32,10 @@ pub(super) enum Form {
     Timestamp,
     Duration,
     FieldMask,
-    /// The field at this index is a group, which has no JSON here.
-    Group(u16),
 }
 
 #[derive(Debug)]
 pub(super) struct Message {
-    pub(super) name: Box<str>,
     pub(super) form: Form,
     /// `Any` wraps the JSON of this message in a member `value`.
     pub(super) is_well_known: bool,
@@ -71,6 +68,8 @@ pub(super) enum Kind {
     /// `google.protobuf.NullValue`.
     Null,
     Message(MessageId),
+    /// A message that has no length on the wire, but an end.
+    Group(MessageId),
 }
 
 impl Kind {

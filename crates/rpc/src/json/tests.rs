@@ -196,14 +196,37 @@ fn the_last_member_of_a_oneof_counts() {
 
 #[test]
 fn unknown_fields_on_the_wire_are_left_out() {
-    let wire = [0x18, 1, 0xa2, 6, 1, 0, 0xa5, 6, 1, 2, 3, 4, 0xa0, 6, 1];
+    let wire = [0x18, 1, 0xa2, 6, 1, 0, 0xa3, 6, 0x0a, 1, 0, 0xa4, 6, 0xa5, 6, 1, 2, 3, 4, 0xa0, 6, 1];
     assert_eq!(write("Scalars", &wire).unwrap(), r#"{"anInt32":1}"#);
 }
 
 #[test]
 fn proto2_keeps_what_was_set() {
     same("Old", r#"{"needed":0,"text":"","apart":[1,2],"packed":[3],"closed":"TWO"}"#);
-    check("Old", r#"{"[kinds.more]":"x"}"#, "{}");
+}
+
+#[test]
+fn an_extension_has_its_full_name_in_brackets() {
+    same("Old", r#"{"needed":1,"[kinds.more]":"","[kinds.numbers]":[1,2],"[kinds.Grouped.count]":0}"#);
+    same("Old", r#"{"[kinds.Grouped.grouped]":{"before":"x"}}"#);
+    check("Old", r#"{"more":"x","[more]":"y","[kinds.count]":1,"kinds.more":"z"}"#, "{}");
+    assert_eq!(read("Old", r#"{"[kinds.more]":"x"}"#).unwrap(), [0xa2, 6, 1, b'x']);
+}
+
+#[test]
+fn a_group_looks_like_a_message() {
+    same(
+        "Grouped",
+        r#"{"before":"x","inner":{"number":0,"grouped":{"inner":{}}},"each":[{"text":"y"},{},{"deeper":{}}]}"#,
+    );
+    same("Grouped", r#"{"chosen":{"numbers":[1,2]}}"#);
+    assert_eq!(read("Grouped", r#"{"inner":{"number":7}}"#).unwrap(), [0x13, 0x18, 7, 0x14]);
+    // Two pieces are merged, and another field may lie between them.
+    let pieces = [0x13, 0x18, 7, 0x14, 0x0a, 0, 0x13, 0x22, 0, 0x14];
+    assert_eq!(write("Grouped", &pieces).unwrap(), r#"{"before":"","inner":{"number":7,"grouped":{}}}"#);
+    // A message with a length is no group, and a group no message.
+    assert!(write("Grouped", &[0x12, 0]).is_err());
+    assert!(write("Grouped", &[0x13, 0x23, 0x24, 0x14]).is_err());
 }
 
 #[test]

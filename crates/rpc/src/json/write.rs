@@ -69,10 +69,6 @@ impl<'s> Writer<'s, '_> {
             Form::Any => self.any(parts, depth),
             Form::Timestamp | Form::Duration => self.time(message.form, parts),
             Form::FieldMask => self.field_mask(parts),
-            Form::Group(index) => {
-                let error = Error::new(format!("{} has a group, which has no JSON here", message.name));
-                Err(error.inside(message.fields[usize::from(index)].name()))
-            }
         }
     }
 
@@ -112,11 +108,12 @@ impl<'s> Writer<'s, '_> {
             let written = match (field.shape, field.kind) {
                 (Shape::List { .. }, _) => self.list(field, values, place),
                 (Shape::Map(key), _) => self.map(field, key, values, place),
-                (Shape::Single { .. }, Kind::Message(id)) => Parts::of(values.map(|value| bytes(field.kind, value?)))
-                    .and_then(|parts| {
+                (Shape::Single { .. }, Kind::Message(id) | Kind::Group(id)) => {
+                    Parts::of(values.map(|value| bytes(field.kind, value?))).and_then(|parts| {
                         self.name(field, place);
                         self.message(id, &parts, place.depth)
-                    }),
+                    })
+                }
                 (Shape::Single { explicit }, _) => self.single(field, run[run.len() - 1].1, explicit, place),
             };
             written.map_err(|error| inside(error, field, place))?;
@@ -244,6 +241,7 @@ impl<'s> Writer<'s, '_> {
             (_, Kind::Double | Kind::Fixed64 | Kind::Sfixed64) => Value::Eight(0),
             (_, Kind::Float | Kind::Fixed32 | Kind::Sfixed32) => Value::Four(0),
             (_, Kind::String | Kind::Bytes | Kind::Message(_)) => Value::Bytes(&[]),
+            (_, Kind::Group(_)) => Value::Group(&[]),
             _ => Value::Number(0),
         };
         self.value(field.kind, zero, depth)
@@ -256,7 +254,9 @@ impl<'s> Writer<'s, '_> {
                 let text = std::str::from_utf8(bytes);
                 write_quoted(text.map_err(|_| Error::new("a string is not valid UTF-8"))?, self.out);
             }
-            (Kind::Message(id), Value::Bytes(bytes)) => self.message(id, &Parts::one(bytes), depth)?,
+            (Kind::Message(id), Value::Bytes(bytes)) | (Kind::Group(id), Value::Group(bytes)) => {
+                self.message(id, &Parts::one(bytes), depth)?;
+            }
             (Kind::Int32, Value::Number(number)) => write_whole(low(number).cast_signed(), self.out),
             (Kind::Uint32, Value::Number(number)) => write_whole(low(number), self.out),
             (Kind::Sint32, Value::Number(number)) => write_whole(unzigzag(u64::from(low(number))), self.out),
@@ -371,7 +371,7 @@ fn inside(error: Error, field: &Field, place: Place) -> Error {
 }
 
 fn is_number(kind: Kind) -> bool {
-    !matches!(kind, Kind::String | Kind::Bytes | Kind::Message(_))
+    !matches!(kind, Kind::String | Kind::Bytes | Kind::Message(_) | Kind::Group(_))
 }
 
 #[inline]
@@ -381,9 +381,15 @@ fn is_default(kind: Kind, value: Value<'_>) -> bool {
         Value::Number(number) | Value::Eight(number) => number == 0,
         Value::Four(number) => number == 0,
         Value::Bytes(bytes) => bytes.is_empty() && !is_number(kind),
+        Value::Group(_) => false,
     }
 }
 
 fn bytes(kind: Kind, value: Value<'_>) -> Result<&[u8], Error> {
-    if let Value::Bytes(bytes) = value { Ok(bytes) } else { Err(Error::wrong_type(wanted(kind))) }
+    match (kind, value) {
+        (Kind::Group(_), Value::Group(fields)) => Ok(fields),
+        (Kind::Group(_), _) => Err(Error::wrong_type(wanted(kind))),
+        (_, Value::Bytes(bytes)) => Ok(bytes),
+        _ => Err(Error::wrong_type(wanted(kind))),
+    }
 }

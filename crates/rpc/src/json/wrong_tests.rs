@@ -183,13 +183,6 @@ fn well_known_types_say_what_they_need() {
     refused("Envelope", r#"{"any":{"@type":"/google.protobuf.Duration"}}"#, "any: the member `value` is missing");
 }
 
-#[test]
-fn groups_are_refused_by_name() {
-    let wanted = "inner: kinds.Grouped has a group, which has no JSON here";
-    refused("Grouped", "{}", wanted);
-    assert_eq!(write("Grouped", &[]).unwrap_err().to_string(), wanted);
-}
-
 /// `depth` levels of `open` and `close` around `inner`.
 fn nested(depth: usize, open: &str, inner: &str, close: &str) -> String {
     format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
