@@ -153,7 +153,8 @@ class Tries {
   ) {
     this.#deadline = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
     // A purchase without an answer in its share is asked for again; anything else waits for the whole time.
-    this.#shareMs = timeoutMs === undefined ? Infinity : kind === "keyed" ? timeoutMs / (Math.min(retries, 3) + 1) : timeoutMs;
+    this.#shareMs =
+      timeoutMs === undefined ? Infinity : kind === "keyed" ? timeoutMs / (Math.min(retries, 3) + 1) : timeoutMs;
   }
 
   limitMs(): number {
