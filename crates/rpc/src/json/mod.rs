@@ -6,7 +6,8 @@
 //! message has at most 8 bytes for each byte of JSON. Must not know HTTP, methods or statuses.
 //!
 //! Implements: protobuf's "`ProtoJSON` Format". Unknown JSON members and unknown enum names are ignored, as
-//! Connect requires. Of editions, files with the features of proto2, proto3 or edition 2023 unchanged are read rightly.
+//! Connect requires. The features of editions are not read: a file of an edition has the defaults of 2023, fields with
+//! presence and packed numbers.
 
 mod compile;
 mod error;

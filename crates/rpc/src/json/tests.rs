@@ -2,6 +2,7 @@
 
 use super::{Error, MessageId, Schema};
 use prost::Message as _;
+use prost_types::FileDescriptorSet;
 use std::sync::LazyLock;
 
 /// The encoded descriptors of the messages for tests.
@@ -211,6 +212,17 @@ fn an_extension_has_its_full_name_in_brackets() {
     same("Old", r#"{"[kinds.Grouped.grouped]":{"before":"x"}}"#);
     check("Old", r#"{"more":"x","[more]":"y","[kinds.count]":1,"kinds.more":"z"}"#, "{}");
     assert_eq!(read("Old", r#"{"[kinds.more]":"x"}"#).unwrap(), [0xa2, 6, 1, b'x']);
+}
+
+#[test]
+fn a_file_of_an_edition_has_presence_and_packed_numbers() {
+    let mut set = FileDescriptorSet::decode(&DESCRIPTORS[..]).unwrap();
+    let file = set.file.iter_mut().find(|file| file.name() == "kinds2.proto").unwrap();
+    file.syntax = Some("editions".to_owned());
+    let schema = Schema::new([&set.encode_to_vec()[..]]).unwrap();
+    let (old, mut wire) = (schema.message("kinds.Old").unwrap(), Vec::new());
+    schema.read(old, br#"{"needed":0,"apart":[1,2],"packed":[3]}"#, &mut wire).unwrap();
+    assert_eq!(wire, [0x08, 0, 0x1a, 2, 1, 2, 0x22, 1, 3]);
 }
 
 #[test]
