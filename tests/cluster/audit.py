@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import time
 
-from nodes import Node
+from nodes import Cluster
 from shoppers import BOOKS, Shoppers, stubs
 
 JUDGE_SECONDS = 600
@@ -15,10 +15,10 @@ JUDGE_SECONDS = 600
 RESTOCK_SECONDS_MAX = 60
 
 
-def audit(shoppers: Shoppers, primary: Node) -> list[str]:
+def audit(shoppers: Shoppers, cluster: Cluster) -> list[str]:
     wrong = list(shoppers.wrong)
     messages, _ = stubs()
-    log = primary.query("SELECT number, book_id, kind, quantity, before, after, convert_from(idempotency_key, 'UTF8') FROM entry "
+    log = cluster.query("SELECT number, book_id, kind, quantity, before, after, convert_from(idempotency_key, 'UTF8') FROM entry "
                         f"WHERE book_id IN ({','.join(map(str, BOOKS))}) ORDER BY book_id, number")
     by_key = collections.defaultdict(list)
     values = collections.defaultdict(set)
@@ -33,7 +33,7 @@ def audit(shoppers: Shoppers, primary: Node) -> list[str]:
             wrong.append(f"entry {number} of book {book} sold {quantity} of {before} copies and left {after}")
         stock[book] = after
         values[book].add(after)
-    for book, copies in primary.query("SELECT id, stock FROM book"):
+    for book, copies in cluster.query("SELECT id, stock FROM book"):
         if book in BOOKS and copies != stock[book]:
             wrong.append(f"book {book} has {copies} copies, and its log ends with {stock[book]}")
     wrong += [f"{len(entries)} entries have the key {key}" for key, entries in by_key.items() if len(entries) > 1]
@@ -54,14 +54,14 @@ def audit(shoppers: Shoppers, primary: Node) -> list[str]:
     return wrong
 
 
-def judge(shoppers: Shoppers, primary: Node, porcupine: pathlib.Path) -> str | None:
+def judge(shoppers: Shoppers, cluster: Cluster, porcupine: pathlib.Path) -> str | None:
     """What porcupine says if there is no order of the purchases that one store could have carried out; else nothing."""
     messages, _ = stubs()
     names = {messages.BUY_OUTCOME_BOUGHT: "bought", messages.BUY_OUTCOME_SOLD_OUT: "sold out",
              messages.BUY_OUTCOME_TOO_FEW: "too few"}
     # The log has the time of the day.
     since_boot = time.monotonic_ns() - time.time_ns()
-    log = primary.query(f"SELECT book_id, before, after, time_ms FROM entry WHERE kind = {messages.LOG_ENTRY_KIND_RESTOCK}")
+    log = cluster.query(f"SELECT book_id, before, after, time_ms FROM entry WHERE kind = {messages.LOG_ENTRY_KIND_RESTOCK}")
     restocks = [(book, before, after, time_ms * 10**6 + since_boot) for book, before, after, time_ms in log]
     lines = [{"client": each.client, "book": each.book, "op": "buy", "quantity": each.quantity, "left": each.left,
               "result": names[each.outcome], "call": each.call, "return": each.end}

@@ -157,10 +157,9 @@ def run(quire: pathlib.Path, porcupine: pathlib.Path, seed: int, rounds: list[li
                 print(f"seed {seed}, round {number}: {' and '.join(names)}", file=sys.stderr, flush=True)
         finally:
             shoppers.stop()
-        primary = wait_until("there is a primary", cluster.primary)
-        wrong = audit(shoppers, primary)
+        wrong = audit(shoppers, cluster)
         # What was lost cannot be put in order either, and looking for that takes long.
-        if not wrong and (said := judge(shoppers, primary, porcupine)):
+        if not wrong and (said := judge(shoppers, cluster, porcupine)):
             wrong.append(said)
     return {"rounds": len(rounds), "tries": dict(shoppers.tries), "gaps": campaign.gaps, "purchases": len(shoppers.purchases),
             "books raised": shoppers.raised, "stock shown": len(shoppers.shown), "wrong": wrong}
