@@ -83,6 +83,7 @@ func (c *Client) retry(
 		share = deadline.Sub(now)
 	}
 	if kind == keyed {
+		// A quarter or more, however many retries are allowed.
 		share /= time.Duration(min(c.retries, 3) + 1)
 	}
 	if c.credential != nil {

@@ -45,7 +45,7 @@ Course::Course(Kind kind, std::optional<milliseconds> timeout, std::uint32_t ret
   if (timeout) {
     const auto whole = std::min(*timeout, kForever);
     deadline_ = now + whole;
-    // A purchase without an answer in its share is asked for again; anything else waits for the whole time.
+    // A purchase without an answer in its share, a quarter or more, is asked for again; anything else has all the time.
     share_ = kind == Kind::kPurchase ? whole / (std::min<std::int64_t>(retries, 3) + 1) : whole;
   }
 }

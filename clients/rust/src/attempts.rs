@@ -100,6 +100,7 @@ where
     let deadline = terms.deadline(plan, now);
     let mut share = deadline.map(|deadline| deadline.saturating_duration_since(now));
     if plan.kind == Kind::Keyed {
+        // A quarter or more, however many retries are allowed.
         share = share.map(|share| share / (terms.retries.min(3) + 1));
     }
     let (mut tries, mut pause, mut doubt) = (0, PAUSE_FIRST, None);

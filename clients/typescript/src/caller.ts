@@ -152,7 +152,7 @@ class Tries {
     readonly address: string,
   ) {
     this.#deadline = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
-    // A purchase without an answer in its share is asked for again; anything else waits for the whole time.
+    // A purchase without an answer in its share, a quarter or more, is asked for again; anything else has all the time.
     this.#shareMs =
       timeoutMs === undefined ? Infinity : kind === "keyed" ? timeoutMs / (Math.min(retries, 3) + 1) : timeoutMs;
   }

@@ -46,7 +46,8 @@ test("a page of another origin makes every call", options, async (context) => {
   const folder = mkdtempSync(join(tmpdir(), "quire-page-"));
   // The programs write there until they end.
   process.once("exit", () => {
-    rmSync(folder, { recursive: true, force: true });
+    // The browser's children may still write there for a moment.
+    rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   });
   let places = {};
   const site = createServer();

@@ -119,6 +119,7 @@ class Caller:
         """Send a request until there is an answer. `select` names the call."""
         begin = monotonic()
         seconds = kind.seconds if timeout is None else _checked(timeout)
+        # A quarter or more, however many retries are allowed.
         left = share = seconds / (min(self.retries, 3) + 1) if kind is PURCHASE else seconds
         connections = self.connections
         attempts: Attempts | None = None

@@ -69,6 +69,7 @@ final class Attempts {
     this.kind = kind;
     this.retries = retries;
     this.deadline = now + timeout;
+    // A quarter or more, however many retries are allowed.
     this.share = kind == Kind.KEYED ? timeout / (Math.min(retries, 3) + 1) : timeout;
   }
 
