@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use quire_http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey};
+use quire_http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey, Whole};
 
 /// A body many times its window would cross the connection in as many round trips, and nothing new happens in them.
 const WINDOWS_MAX: usize = 4;
@@ -22,6 +22,8 @@ struct End {
     open: Vec<StreamKey>,
     received: HashMap<u32, usize>,
     sent: HashMap<u32, usize>,
+    /// Of answers.
+    head: CachedBlock,
     /// The most that one command sends.
     bytes_max: usize,
 }
@@ -31,7 +33,8 @@ impl End {
         let connection = Connection::new(side, config.clone(), 0);
         let bytes_max = config.stream_window_bytes as usize * WINDOWS_MAX;
         let (received, sent) = (HashMap::new(), HashMap::new());
-        Self { connection, held: Vec::new(), open: Vec::new(), received, sent, bytes_max }
+        let (held, open, head) = (Vec::new(), Vec::new(), CachedBlock::default());
+        Self { connection, held, open, received, sent, head, bytes_max }
     }
 
     fn output(&mut self, most: usize) -> Vec<u8> {
@@ -51,6 +54,13 @@ impl End {
         self.held.extend_from_slice(bytes);
         let held = std::mem::take(&mut self.held);
         let mut input = &held[..];
+        while let Some(Whole { stream, body, .. }) = self.connection.receive_whole(&mut input, 0, None) {
+            *self.received.entry(stream.id()).or_default() += body.len();
+            if body.len() % 2 == 1 && self.connection.answer(stream, &self.head, b"x", None) {
+                continue;
+            }
+            self.open.push(stream);
+        }
         while let Some(event) = self.connection.receive(&mut input, 0).expect("neither side breaks a rule") {
             match event {
                 Event::Headers { stream, .. } if !self.open.contains(&stream) => self.open.push(stream),
@@ -88,7 +98,7 @@ fn command(end: &mut End, is_client: bool, what: u8, value: u8) {
         }
         (2, Some(stream)) if !is_client => {
             if let Entry::Vacant(unsent) = end.sent.entry(stream.id()) {
-                let _ = connection.send_head(stream, false, |put| {
+                let _ = connection.send_head_cached(stream, &mut end.head, false, |put| {
                     put(b":status", b"200", Indexing::Insert);
                     put(b"x", &[b'a' + value % 26], if value & 1 == 0 { Indexing::Insert } else { Indexing::Never });
                 });

@@ -74,9 +74,11 @@ impl Head {
 }
 
 /// Writes a frame whose payload is at hand.
+#[inline]
 pub(crate) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     debug_assert!(length <= FRAME_BYTES_MAX, "callers cut payloads to the peer's frame size");
+    out.reserve(HEAD_BYTES + payload.len());
     out.extend_from_slice(&Head { length, kind, flags, stream }.write());
     out.extend_from_slice(payload);
 }

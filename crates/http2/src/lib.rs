@@ -16,7 +16,7 @@ mod settings;
 mod streams;
 
 pub use config::{Config, Rate};
-pub use connection::{Connection, Event, Side};
+pub use connection::{Connection, Event, Side, Whole};
 pub use error::{ConnectionError, ErrorCode, StreamError};
 pub use field::Field;
 pub use frame::{FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX, HEAD_BYTES, PREFACE, WINDOW_MAX};

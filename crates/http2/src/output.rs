@@ -97,6 +97,18 @@ impl Output {
         }
     }
 
+    /// Writes into an empty buffer's memory from now on, if it has none of its own and nothing waits.
+    pub fn borrow(&mut self, buffer: &mut Vec<u8>) {
+        if self.is_empty() && self.bytes.capacity() == 0 && buffer.is_empty() {
+            self.bytes = std::mem::take(buffer);
+        }
+    }
+
+    /// Gives its memory away, empty, if nothing waits.
+    pub fn give_back(&mut self) -> Option<Vec<u8>> {
+        self.is_empty().then(|| std::mem::take(&mut self.bytes))
+    }
+
     /// Gives back memory a burst has left behind; for when the connection is idle.
     pub fn shrink(&mut self) {
         if self.is_empty() {

@@ -151,11 +151,18 @@ impl Streams {
         self.slots.iter_mut().filter(|stream| stream.id != 0)
     }
 
+    /// The key of the stream that is inserted next, if it has this identifier.
+    #[inline]
+    pub(crate) fn next(&self, id: u32) -> StreamKey {
+        let index = self.free.last().copied().unwrap_or_else(|| u32::try_from(self.slots.len()).unwrap_or(NONE));
+        StreamKey { index, id }
+    }
+
     pub(crate) fn insert(&mut self, id: u32, receive_window: i64, send_window: i64) -> StreamKey {
-        let index = self.free.pop().unwrap_or_else(|| {
+        let StreamKey { index, .. } = self.next(id);
+        if self.free.pop().is_none() {
             self.slots.push(Stream::default());
-            u32::try_from(self.slots.len() - 1).unwrap_or(NONE)
-        });
+        }
         let slot = &mut self.slots[index as usize];
         slot.id = id;
         slot.receive_window = receive_window;

@@ -33,6 +33,8 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct BlockCache {
     places: Vec<Place>,
+    /// Where the last block was found: most are followed by the same.
+    last: usize,
 }
 
 impl BlockCache {
@@ -53,16 +55,26 @@ impl BlockCache {
     }
 
     #[inline]
-    pub(super) fn get(&self, section: Section, block: &[u8], generation: u64) -> Option<&Arc<Head>> {
-        if block.len() > CACHED_BLOCK_BYTES {
-            return None;
+    pub(super) fn get(&mut self, section: Section, block: &[u8], generation: u64) -> Option<&Arc<Head>> {
+        if !self.has_at(self.last, section, block, generation) {
+            let place = Self::place(Self::hash(block));
+            if !self.has_at(place, section, block, generation) {
+                return None;
+            }
+            self.last = place;
         }
-        let entry = self.places.get(Self::place(Self::hash(block)))?.kept.as_deref()?;
-        let same = entry.generation == generation
-            && entry.section == section
-            && entry.length == block.len()
-            && entry.block[..entry.length] == *block;
-        same.then_some(&entry.head)
+        self.places[self.last].kept.as_deref().map(|entry| &entry.head)
+    }
+
+    #[inline]
+    fn has_at(&self, place: usize, section: Section, block: &[u8], generation: u64) -> bool {
+        let entry = self.places.get(place).and_then(|place| place.kept.as_deref());
+        entry.is_some_and(|entry| {
+            entry.length == block.len()
+                && entry.generation == generation
+                && entry.section == section
+                && entry.block.get(..block.len()).is_some_and(|kept| kept == block)
+        })
     }
 
     pub(super) fn put(&mut self, section: Section, block: &[u8], generation: u64, head: &Arc<Head>) {

@@ -61,6 +61,7 @@ impl Connection {
         end: bool,
         fields: impl FnOnce(Put<'_>),
     ) -> Result<(), StreamError> {
+        self.place();
         let slot = self.streams.get_mut(stream).ok_or(StreamError::Closed)?;
         if slot.send_closed || !matches!(slot.queued_end, QueuedEnd::Open) {
             return Err(StreamError::Closed);
@@ -126,6 +127,7 @@ impl Connection {
     /// Sends body bytes by copying them; what the windows do not take waits in the stream.
     #[inline]
     pub fn send_slice(&mut self, stream: StreamKey, data: &[u8], end: bool) -> Result<(), StreamError> {
+        self.place();
         let frame_max = self.peer.frame_bytes_max as usize;
         let length = window_units(data.len());
         let room = self.send_window;
@@ -150,6 +152,7 @@ impl Connection {
 
     /// Sends body bytes without copying them, unless they are few.
     pub fn send_bytes(&mut self, stream: StreamKey, data: Bytes, end: bool) -> Result<(), StreamError> {
+        self.place();
         let slot = self.streams.get_mut(stream).ok_or(StreamError::Closed)?;
         if slot.send_closed || !matches!(slot.queued_end, QueuedEnd::Open) {
             return Err(StreamError::Closed);
@@ -203,7 +206,7 @@ impl Connection {
 
     /// Whether the key still names a stream.
     pub fn is_live(&self, stream: StreamKey) -> bool {
-        self.streams.get(stream).is_some()
+        self.streams.get(stream).is_some() || self.unplaced == Some(stream)
     }
 
     /// Whether the peer has ended its side, or the stream is gone.
@@ -213,6 +216,7 @@ impl Connection {
 
     /// Ends the stream at once, on both sides; what was queued is dropped.
     pub fn reset(&mut self, stream: StreamKey, code: ErrorCode) {
+        self.place();
         if self.is_live(stream) {
             frame::put_reset(self.output.buffer(), stream.id(), code);
             self.remove_stream(stream, true);
@@ -259,7 +263,7 @@ impl Connection {
             Side::Server => self.phase == Phase::Draining,
             Side::Client => self.phase == Phase::Draining || self.peer_goaway.is_some(),
         };
-        over && self.streams.live() == 0
+        over && self.live_streams() == 0
     }
 
     /// No new streams: either side has announced the end.

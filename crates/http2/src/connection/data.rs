@@ -58,6 +58,13 @@ impl Connection {
         if i64::from(length) > self.receive_window {
             return Err(ConnectionError::flow("more DATA than the connection's window"));
         }
+        self.count_received(length);
+        Ok(())
+    }
+
+    /// Takes a length off the connection's window, and gives the peer what was taken off in half of it.
+    #[inline]
+    pub(super) fn count_received(&mut self, length: u32) {
         self.receive_window -= i64::from(length);
         self.unannounced += length;
         if self.unannounced >= self.config.connection_window_bytes / 2 {
@@ -65,7 +72,6 @@ impl Connection {
             self.receive_window += i64::from(self.unannounced);
             self.unannounced = 0;
         }
-        Ok(())
     }
 
     fn data_on_closed<'a>(&mut self, id: u32) -> Result<Option<Event<'a>>, ConnectionError> {

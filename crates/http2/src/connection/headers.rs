@@ -83,7 +83,7 @@ impl Connection {
         block: &[u8],
     ) -> Result<Option<Event<'a>>, ConnectionError> {
         self.check_block_size(block.len())?;
-        let known = self.streams.find(id);
+        let known = if self.is_idle(id) { None } else { self.streams.find(id) };
         let first = known.is_none_or(|key| self.streams.get(key).is_none_or(|stream| !stream.head_seen));
         let section = match (self.side, known.is_some(), first) {
             (Side::Server, false, _) => Section::Request,
@@ -150,14 +150,23 @@ impl Connection {
             return self.refuse_block(id, ErrorCode::PROTOCOL_ERROR);
         }
         self.control_frames.earn(4);
-        let receive_window = self.new_receive_window();
-        let stream = self.streams.insert(id, receive_window, i64::from(self.peer.stream_window_bytes));
+        Ok(Some(self.begin_request(id, head, end)))
+    }
+
+    pub(super) fn begin_request(&mut self, id: u32, head: Arc<Head>, end: bool) -> Event<'static> {
+        let stream = self.insert(id);
         if let Some(slot) = self.streams.get_mut(stream) {
             slot.receive_closed = end;
             slot.content_left = head.content_length();
             slot.head_seen = true;
         }
-        Ok(Some(Event::Headers { stream, head, end }))
+        Event::Headers { stream, head, end }
+    }
+
+    /// Gives a stream of the peer's its place among the others.
+    pub(super) fn insert(&mut self, id: u32) -> StreamKey {
+        let receive_window = self.new_receive_window();
+        self.streams.insert(id, receive_window, i64::from(self.peer.stream_window_bytes))
     }
 
     /// Before our settings are acknowledged the peer may count with the protocol's larger default.

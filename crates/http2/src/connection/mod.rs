@@ -8,12 +8,16 @@ mod control;
 mod data;
 mod headers;
 mod pump;
+mod waiting;
+mod whole;
 
 use std::cmp::{max, min};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use self::block_cache::BlockCache;
+use self::waiting::Waiting;
+pub use self::waiting::Whole;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode};
@@ -112,6 +116,9 @@ pub struct Connection {
     encoder: Encoder,
     block_cache: BlockCache,
     streams: Streams,
+    waiting: Waiting,
+    /// The stream of a request that came whole, while nothing was done about it.
+    unplaced: Option<StreamKey>,
     /// Slots with something to send, each in its turn.
     ready: VecDeque<u32>,
     /// Body bytes that wait in all streams together.
@@ -151,6 +158,8 @@ impl Connection {
             encoder: Encoder::new(config.encoder_table_bytes_max as usize),
             block_cache: BlockCache::default(),
             streams: Streams::new(),
+            waiting: Waiting::default(),
+            unplaced: None,
             ready: VecDeque::new(),
             queued_total: 0,
             events: VecDeque::new(),
@@ -207,7 +216,8 @@ impl Connection {
             return Err(error);
         }
         self.now_ms = now_ms;
-        if let Some(event) = self.events.pop_front() {
+        self.place();
+        if let Some(event) = self.begin_waiting().or_else(|| self.events.pop_front()) {
             return Ok(Some(event));
         }
         let result = self.frames(input);
@@ -277,6 +287,8 @@ impl Connection {
             frame::put_goaway(self.output.buffer(), self.last_peer_stream, error.code, error.reason);
             self.phase = Phase::Failed(error);
             self.streams = Streams::new();
+            self.waiting.clear();
+            self.unplaced = None;
             self.ready.clear();
             self.queued_total = 0;
         }
@@ -352,12 +364,12 @@ impl Connection {
 
     /// Open streams, those included whose last bytes wait for a window.
     pub fn live_streams(&self) -> usize {
-        self.streams.live()
+        self.streams.live() + self.waiting.len() + usize::from(self.unplaced.is_some())
     }
 
     /// Keys of the open streams.
     pub fn stream_keys(&self) -> impl Iterator<Item = StreamKey> {
-        self.streams.keys()
+        self.streams.keys().chain(self.unplaced)
     }
 
     /// The connection ended with this error.

@@ -31,6 +31,8 @@ impl Connection {
 
     /// Moves queued bodies to the output; call it before each write.
     pub fn pump(&mut self) {
+        // A stream that ends here would leave its place to another than was told.
+        self.place();
         while self.output.len() < self.config.output_bytes_target {
             let Some(&index) = self.ready.front() else { break };
             let sent = self.streams.key_at(index).map_or(Sent::Rest, |stream| self.send_queued(stream));

@@ -25,9 +25,17 @@ pub enum Indexing {
 #[derive(Clone, Debug, Default)]
 pub struct CachedBlock {
     bytes: Vec<u8>,
+    /// The same, padded with zeros, if it is short: bytes of a known number are copied without a call.
+    short: Option<[u8; SHORT_BYTES]>,
     /// The table's generation the block refers to.
     valid_at: Option<u64>,
 }
+
+/// What a block of a few indexes takes. With a frame's head it fills three words.
+pub(crate) const SHORT_BYTES: usize = 15;
+
+/// A block that can be sent as it is, and how many of its bytes are padding.
+pub(crate) type ShortBlock = ([u8; SHORT_BYTES], usize);
 
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -91,6 +99,19 @@ impl Encoder {
         plain_string(value, out);
     }
 
+    /// Whether the block can be sent as it was encoded before.
+    #[inline]
+    fn is_valid(&self, cache: &CachedBlock) -> bool {
+        cache.valid_at == Some(self.table.generation()) && self.resize.is_none()
+    }
+
+    /// The block as it was encoded before, if it can be sent so and is short.
+    #[inline]
+    pub(crate) fn short(&self, cache: &CachedBlock) -> Option<ShortBlock> {
+        let short = cache.short.filter(|_| self.is_valid(cache))?;
+        Some((short, SHORT_BYTES - cache.bytes.len()))
+    }
+
     /// Appends the block that `fields` writes, from `cache` if the table is as it was.
     #[inline]
     pub(crate) fn cached(
@@ -99,7 +120,7 @@ impl Encoder {
         out: &mut Vec<u8>,
         fields: impl FnOnce(&mut dyn FnMut(&[u8], &[u8], Indexing)),
     ) {
-        if cache.valid_at == Some(self.table.generation()) && self.resize.is_none() {
+        if self.is_valid(cache) {
             out.extend_from_slice(&cache.bytes);
             return;
         }
@@ -111,6 +132,9 @@ impl Encoder {
         if self.table.generation() == before {
             cache.bytes.clear();
             cache.bytes.extend_from_slice(&out[start..]);
+            let mut short = [0; SHORT_BYTES];
+            let start = short.get_mut(..cache.bytes.len());
+            cache.short = start.map(|start| start.copy_from_slice(&cache.bytes)).map(|()| short);
             cache.valid_at = Some(before);
         }
     }

@@ -10,8 +10,8 @@ mod static_table;
 mod table;
 
 pub(crate) use decoder::Decoder;
-pub(crate) use encoder::Encoder;
 pub use encoder::{CachedBlock, Indexing};
+pub(crate) use encoder::{Encoder, SHORT_BYTES, ShortBlock};
 pub(crate) use static_table::STATIC;
 
 /// What an entry costs beyond its bytes (RFC 7541 section 4.1).

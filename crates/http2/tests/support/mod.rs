@@ -1,7 +1,11 @@
 //! A server connection and the raw frames to feed it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use quire_http2::{Config, Connection, ConnectionError, ErrorCode, Event, HEAD_BYTES, PREFACE, Side, StreamKey};
+use std::sync::Arc;
+
+use quire_http2::{
+    Config, Connection, ConnectionError, ErrorCode, Event, HEAD_BYTES, Head, PREFACE, Side, StreamKey, Whole,
+};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -64,6 +68,24 @@ pub(crate) enum Seen {
     Pong,
 }
 
+impl Seen {
+    fn of(event: Event<'_>) -> Self {
+        match event {
+            Event::Headers { stream, head, end } => {
+                let text = head
+                    .status_code()
+                    .map_or_else(|| String::from_utf8_lossy(head.path()).into_owned(), |code| code.to_string());
+                Self::Headers(stream, text, end)
+            }
+            Event::Data { stream, data, end } => Self::Data(stream, data.to_vec(), end),
+            Event::Trailers { stream, .. } => Self::Trailers(stream),
+            Event::Reset { stream, code, by_us } => Self::Reset(stream, code, by_us),
+            Event::GoAway { code } => Self::GoAway(code),
+            Event::Pong(_) => Self::Pong,
+        }
+    }
+}
+
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
     pub(crate) now_ms: u64,
@@ -80,22 +102,30 @@ impl Peer {
         peer
     }
 
+    /// Takes requests that come whole as such, and the rest as [`Peer::feed`] does.
+    pub(crate) fn feed_whole(&mut self, mut input: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
+        let mut seen = Vec::new();
+        let mut last: Option<Arc<Head>> = None;
+        loop {
+            if let Some(Whole { stream, head, body }) =
+                self.connection.receive_whole(&mut input, self.now_ms, last.as_ref())
+            {
+                last = head.or(last);
+                let path = last.as_ref().map_or(&b""[..], |head| head.path());
+                seen.push(Seen::Headers(stream, String::from_utf8_lossy(path).into_owned(), false));
+                seen.push(Seen::Data(stream, body.to_vec(), true));
+                continue;
+            }
+            // One event, so that what follows may come whole again.
+            let Some(event) = self.connection.receive(&mut input, self.now_ms)? else { return Ok(seen) };
+            seen.push(Seen::of(event));
+        }
+    }
+
     pub(crate) fn feed(&mut self, mut input: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
         let mut seen = Vec::new();
         while let Some(event) = self.connection.receive(&mut input, self.now_ms)? {
-            seen.push(match event {
-                Event::Headers { stream, head, end } => {
-                    let text = head
-                        .status_code()
-                        .map_or_else(|| String::from_utf8_lossy(head.path()).into_owned(), |code| code.to_string());
-                    Seen::Headers(stream, text, end)
-                }
-                Event::Data { stream, data, end } => Seen::Data(stream, data.to_vec(), end),
-                Event::Trailers { stream, .. } => Seen::Trailers(stream),
-                Event::Reset { stream, code, by_us } => Seen::Reset(stream, code, by_us),
-                Event::GoAway { code } => Seen::GoAway(code),
-                Event::Pong(_) => Seen::Pong,
-            });
+            seen.push(Seen::of(event));
         }
         Ok(seen)
     }

@@ -1,0 +1,76 @@
+//! Heads that wait for their bodies, and the requests that they become.
+//!
+//! Must not know frames.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::head::Head;
+use crate::streams::StreamKey;
+
+/// Requests of which the head has come and nothing else, in the order of their streams.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    runs: VecDeque<Run>,
+    requests: usize,
+}
+
+/// Requests with the same head on streams that follow each other: most clients send the same call again and again.
+#[derive(Debug)]
+struct Run {
+    head: Arc<Head>,
+    first: u32,
+    last: u32,
+}
+
+impl Waiting {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.requests
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, id: u32, head: &Arc<Head>) {
+        self.requests += 1;
+        if let Some(run) = self.runs.back_mut()
+            && Arc::ptr_eq(&run.head, head)
+            && id == run.last + 2
+        {
+            run.last = id;
+            return;
+        }
+        self.runs.push_back(Run { head: Arc::clone(head), first: id, last: id });
+    }
+
+    /// The first stream and its head.
+    #[inline]
+    pub(super) fn first(&self) -> Option<(u32, &Arc<Head>)> {
+        self.runs.front().map(|run| (run.first, &run.head))
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        let Some(run) = self.runs.front_mut() else { return };
+        self.requests -= 1;
+        if run.first < run.last {
+            run.first += 2;
+        } else {
+            self.runs.pop_front();
+        }
+    }
+}
+
+/// A request that came whole.
+#[derive(Debug)]
+pub struct Whole<'a> {
+    /// Its stream, on which the peer has ended its side.
+    pub stream: StreamKey,
+    /// Its head, unless it is the one that the caller has.
+    pub head: Option<Arc<Head>>,
+    /// Its body, borrowed from the input.
+    pub body: &'a [u8],
+}
