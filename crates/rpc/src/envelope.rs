@@ -37,11 +37,10 @@ struct Envelope {
     metadata: Metadata,
     deadline: Option<Instant>,
     peer: Option<Arc<Peer>>,
-    buffer_bytes: usize,
     accepted: Accepted,
     is_safe_to_retry: bool,
     waits_for_ready: bool,
-    /// Of a call that differs from its channel's; nearly none does.
+    /// Apart, since nearly no call has any: a request is moved often.
     options: Option<Box<Options>>,
     extensions: Extensions,
 }
@@ -56,9 +55,10 @@ pub(crate) enum Compression {
     On(Encoding, usize),
 }
 
-/// What a call has in place of its channel's settings.
+/// What a call has in place of its channel's settings, and what one with a large message has besides.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
+    buffer_bytes: usize,
     pub(crate) codec: Option<Codec>,
     pub(crate) compression: Compression,
     pub(crate) message_bytes_max: Option<usize>,
@@ -181,7 +181,9 @@ impl<T> Request<T> {
     }
 
     pub(crate) fn set_buffer_bytes(&mut self, bytes: usize) {
-        self.envelope.buffer_bytes = bytes;
+        if bytes > 0 {
+            self.options_mut().buffer_bytes = bytes;
+        }
     }
 
     pub(crate) fn is_safe_to_retry(&self) -> bool {
@@ -210,7 +212,7 @@ impl<T> Request<T> {
     /// Bytes of memory that any field of type `Bytes` keeps alive, because the fields share the buffer that the message
     /// came in; 0 if each field has its own memory. On the server only, for services that keep a field.
     pub fn buffer_bytes(&self) -> usize {
-        self.envelope.buffer_bytes
+        self.options().map_or(0, |options| options.buffer_bytes)
     }
 
     /// The same around another message.

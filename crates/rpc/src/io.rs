@@ -17,12 +17,35 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const READ_BYTES: usize = 64 * 1024;
 /// Segments of one vectored write.
 const SLICES_MAX: usize = 32;
+/// What a thread keeps for the answers of its connections.
+const WRITE_BYTES_MAX: usize = 256 * 1024;
 /// A kept buffer beyond this is given back when it is empty.
 const KEEP_BYTES_MAX: usize = 4 * 1024;
 
 thread_local! {
     /// Taken for the time of a read, so that a handler which reads another connection in the meantime gets its own.
     static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+thread_local! {
+    /// What connections write their answers into, one after the other: it stays in the processor's cache, and a connection
+    /// that has nothing to write holds no buffer.
+    static WRITE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends the thread's buffer to a connection that begins its turn with nothing to write.
+pub(crate) fn lend(output: &mut Output) {
+    let mut buffer = WRITE_BUFFER.take();
+    output.borrow(&mut buffer);
+    WRITE_BUFFER.set(buffer);
+}
+
+/// Takes the buffer back from a connection that has written all. Of two the thread keeps the larger, up to a bound.
+pub(crate) fn give_back(output: &mut Output) {
+    let Some(buffer) = output.give_back() else { return };
+    let kept = WRITE_BUFFER.take();
+    let is_better = (kept.capacity()..=WRITE_BYTES_MAX).contains(&buffer.capacity());
+    WRITE_BUFFER.set(if is_better { buffer } else { kept });
 }
 
 /// Bytes that were read and are not yet a whole frame.

@@ -30,6 +30,7 @@ pub mod fuzzing;
 pub mod health;
 #[cfg(any(feature = "server", feature = "tower"))]
 mod http_service;
+mod inbox;
 mod interceptor;
 mod io;
 mod json;

@@ -24,6 +24,13 @@ pub(crate) struct Framed<T> {
     pub(crate) bytes: T,
 }
 
+impl Framed<Payload<'_>> {
+    /// The same once more; the bytes of a buffer are shared.
+    pub(crate) fn again(&self) -> Framed<Payload<'_>> {
+        Framed { compressed: self.compressed, bytes: self.bytes.again() }
+    }
+}
+
 /// What came of a message so far.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {

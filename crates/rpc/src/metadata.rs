@@ -41,9 +41,13 @@ impl std::error::Error for MetadataError {}
 #[derive(Clone, Default)]
 pub struct Metadata {
     received: Option<Arc<Head>>,
-    /// In wire form: bytes are base64 already.
-    added: Vec<Field>,
+    /// Apart, since most have none.
+    added: Option<Box<Added>>,
 }
+
+/// Fields in wire form: bytes are base64 already.
+#[derive(Clone, Default)]
+struct Added(Vec<Field>);
 
 impl Metadata {
     /// None.
@@ -52,12 +56,20 @@ impl Metadata {
     }
 
     pub(crate) fn received(head: Arc<Head>) -> Self {
-        Self { received: Some(head), added: Vec::new() }
+        Self { received: Some(head), added: None }
     }
 
     /// Fields in wire form, the protocol's own left out.
     pub(crate) fn of(fields: impl Iterator<Item = Field>) -> Self {
-        Self { received: None, added: fields.filter(|field| !is_reserved(field.name())).collect() }
+        Self::added(fields.filter(|field| !is_reserved(field.name())).collect())
+    }
+
+    fn added(fields: Vec<Field>) -> Self {
+        Self { received: None, added: (!fields.is_empty()).then(|| Box::new(Added(fields))) }
+    }
+
+    fn added_mut(&mut self) -> &mut Vec<Field> {
+        &mut self.added.get_or_insert_default().0
     }
 
     /// The block that this is a view of.
@@ -75,7 +87,7 @@ impl Metadata {
     /// Entries in wire form, the protocol's own left out.
     pub(crate) fn wire(&self) -> impl Iterator<Item = &Field> {
         let received = self.received.iter().flat_map(|head| head.fields()).filter(|field| !is_reserved(field.name()));
-        received.chain(&self.added)
+        received.chain(self.added.iter().flat_map(|added| &added.0))
     }
 
     /// Names and values as text, in order; values of `-bin` names as the base64 they travel in.
@@ -87,7 +99,7 @@ impl Metadata {
     /// nothing.
     pub fn is_same_block(&self, other: &Self) -> bool {
         match (&self.received, &other.received) {
-            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) && self.added.is_empty() && other.added.is_empty(),
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) && self.added.is_none() && other.added.is_none(),
             _ => false,
         }
     }
@@ -125,7 +137,7 @@ impl Metadata {
         if !legal || name.ends_with("-bin") {
             return Err(MetadataError::Value);
         }
-        self.added.push(Field::new(name.as_bytes(), value.as_bytes()));
+        self.added_mut().push(Field::new(name.as_bytes(), value.as_bytes()));
         Ok(())
     }
 
@@ -135,7 +147,7 @@ impl Metadata {
         if !name.ends_with("-bin") {
             return Err(MetadataError::Name);
         }
-        self.added.push(Field::new(name.as_bytes(), encode_bytes(value).as_bytes()));
+        self.added_mut().push(Field::new(name.as_bytes(), encode_bytes(value).as_bytes()));
         Ok(())
     }
 
@@ -159,20 +171,23 @@ impl Metadata {
 
     /// Removes every value of a name.
     pub fn remove(&mut self, name: &str) {
-        self.added = self.wire().filter(|field| field.name() != name.as_bytes()).cloned().collect();
+        let kept = self.wire().filter(|field| field.name() != name.as_bytes()).cloned().collect();
+        self.added = Self::added(kept).added;
         self.received = None;
     }
 
     /// Adds everything of another.
     pub fn extend(&mut self, other: &Self) {
         let fields: Vec<Field> = other.wire().cloned().collect();
-        self.added.extend(fields);
+        if !fields.is_empty() {
+            self.added_mut().extend(fields);
+        }
     }
 
     /// Nothing in it.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && (self.received.is_none() || self.wire().next().is_none())
+        self.added.is_none() && (self.received.is_none() || self.wire().next().is_none())
     }
 }
 
@@ -233,7 +248,7 @@ mod tests {
     #[test]
     fn joined_and_padded_bytes_are_read() {
         let mut metadata = Metadata::new();
-        metadata.added.push(Field::new(b"b-bin", b"AQ==,Ag, Aw=="));
+        metadata.added_mut().push(Field::new(b"b-bin", b"AQ==,Ag, Aw=="));
         assert_eq!(metadata.get_all_bin("b-bin").collect::<Vec<_>>(), [[1], [2], [3]]);
     }
 

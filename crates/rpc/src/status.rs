@@ -129,7 +129,11 @@ pub enum Reach {
 
 /// A call that failed, or the trailing word of one that did not.
 #[derive(Clone)]
-pub struct Status {
+pub struct Status(Box<Parts>);
+
+/// What a status says; apart, so that results which hold a status or a small message are small.
+#[derive(Clone)]
+struct Parts {
     code: Code,
     reach: Reach,
     message: Cow<'static, str>,
@@ -140,13 +144,7 @@ pub struct Status {
 impl Status {
     /// A status without details.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            code,
-            reach: Reach::default(),
-            message: message.into(),
-            details: Bytes::new(),
-            metadata: Metadata::new(),
-        }
+        Self::with_details(code, message, Bytes::new())
     }
 
     /// Success.
@@ -156,12 +154,13 @@ impl Status {
 
     /// With an encoded `google.rpc.Status` that machines can read.
     pub fn with_details(code: Code, message: impl Into<Cow<'static, str>>, details: Bytes) -> Self {
-        Self { details, ..Self::new(code, message) }
+        let message = message.into();
+        Self(Box::new(Parts { code, reach: Reach::default(), message, details, metadata: Metadata::new() }))
     }
 
     /// The outcome.
     pub fn code(&self) -> Code {
-        self.code
+        self.0.code
     }
 
     /// The status in an error or among its causes, if there is one.
@@ -179,33 +178,34 @@ impl Status {
 
     /// How far the call came, for its caller.
     pub fn reach(&self) -> Reach {
-        self.reach
+        self.0.reach
     }
 
     /// The same with another reach.
     #[must_use]
-    pub fn with_reach(self, reach: Reach) -> Self {
-        Self { reach, ..self }
+    pub fn with_reach(mut self, reach: Reach) -> Self {
+        self.0.reach = reach;
+        self
     }
 
     /// For people.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// An encoded `google.rpc.Status`, or empty.
     pub fn details(&self) -> &[u8] {
-        &self.details
+        &self.0.details
     }
 
     /// What the trailers hold besides the status.
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        &self.0.metadata
     }
 
     /// As [`Status::metadata`], to add to.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
-        &mut self.metadata
+        &mut self.0.metadata
     }
 
     /// What the reset of a stream means to its call (gRPC over HTTP/2, "HTTP2 Transport Mapping", "Errors").
@@ -236,13 +236,13 @@ impl Status {
 
 impl fmt::Debug for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Status({}: {:?}, {} bytes of details)", self.code.name(), self.message, self.details.len())
+        write!(f, "Status({}: {:?}, {} bytes of details)", self.code().name(), self.message(), self.details().len())
     }
 }
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.name(), self.message)
+        write!(f, "{}: {}", self.code().name(), self.message())
     }
 }
 

@@ -1,231 +1,26 @@
-//! Messages on their way from a connection to their reader: [`Streaming`] and the inbox behind it.
+//! Messages as their reader takes them: [`Streaming`].
 //!
-//! The reader may live in the connection's own task or in any other. What it has not read holds the stream's window
-//! back, so a slow reader stops its own stream and no other.
+//! Must not know where they come from.
 //!
-//! Short messages lie behind each other in a buffer, which the reader takes whole: a lock and a buffer for many messages,
-//! not for each.
-//!
-//! Implements: RFC 9113 section 5.2 (flow control), towards the application.
+//! Implements: no specification.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::codec::{Decode, Payload};
-use crate::message::{Framed, PREFIX_BYTES};
+use crate::inbox::{Chunk, Inbox, Place, Run};
+use crate::message::Framed;
 use crate::metadata::Metadata;
 use crate::status::Status;
 use crate::transcode::Reading;
-
-/// Memory of a buffer that the reader has emptied and that is used again; a larger one is freed.
-const SPARE_BYTES_MAX: usize = 4 * 1024;
-
-/// What the reader takes at once.
-enum Chunk {
-    /// Short messages, each behind its prefix.
-    Run(Vec<u8>),
-    Message(Framed<Bytes>),
-}
-
-#[derive(Default)]
-struct State {
-    queue: VecDeque<Chunk>,
-    /// Bytes of the queue and of the run that the reader has.
-    unread_bytes: usize,
-    /// For the next run.
-    spare: Vec<u8>,
-    /// Trailers, or why the messages stopped.
-    end: Option<Result<Metadata, Status>>,
-    reader: Option<Waker>,
-    /// The connection holds the window back until the queue is short again.
-    is_stalled: bool,
-    /// The reader is gone.
-    is_abandoned: bool,
-}
-
-/// The connection's end and the reader's end of a stream of messages.
-pub(crate) struct Inbox {
-    state: Mutex<State>,
-    /// Wakes the connection for this call.
-    connection: Waker,
-    unread_bytes_max: usize,
-}
-
-impl Inbox {
-    pub(crate) fn new(connection: Waker, unread_bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), connection, unread_bytes_max })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Hands a message over. Returns whether the reader is the connection's own call, which then must be polled.
-    pub(crate) fn push(&self, message: Framed<Bytes>) -> bool {
-        let mut state = self.lock();
-        if !state.is_abandoned {
-            state.unread_bytes += message.bytes.len() + PREFIX_BYTES;
-            state.queue.push_back(Chunk::Message(message));
-        }
-        self.notify(state)
-    }
-
-    /// As [`Inbox::push`], with whole messages that lie behind each other, each behind its prefix.
-    pub(crate) fn push_run(&self, messages: &[u8]) -> bool {
-        let mut state = self.lock();
-        if !state.is_abandoned {
-            state.unread_bytes += messages.len();
-            if let Some(Chunk::Run(run)) = state.queue.back_mut() {
-                run.extend_from_slice(messages);
-            } else {
-                let mut run = std::mem::take(&mut state.spare);
-                run.extend_from_slice(messages);
-                state.queue.push_back(Chunk::Run(run));
-            }
-        }
-        self.notify(state)
-    }
-
-    /// No more messages come. Later calls are ignored.
-    pub(crate) fn end(&self, end: Result<Metadata, Status>) -> bool {
-        let mut state = self.lock();
-        state.end.get_or_insert(end);
-        self.notify(state)
-    }
-
-    fn notify(&self, mut state: MutexGuard<'_, State>) -> bool {
-        let reader = state.reader.take();
-        drop(state);
-        match reader {
-            Some(reader) if reader.will_wake(&self.connection) => true,
-            Some(reader) => {
-                reader.wake();
-                false
-            }
-            None => false,
-        }
-    }
-
-    /// Whether the queue is long, so that the window should stay closed; if so the reader will wake the connection.
-    pub(crate) fn stall(&self) -> bool {
-        let mut state = self.lock();
-        state.is_stalled = state.unread_bytes >= self.unread_bytes_max && !state.is_abandoned;
-        state.is_stalled
-    }
-
-    pub(crate) fn unread_bytes(&self) -> usize {
-        self.lock().unread_bytes
-    }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.lock().is_abandoned
-    }
-
-    /// The next chunk of a body that is not cut into messages.
-    pub(crate) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Option<Status>>> {
-        self.poll_chunk(&mut Run::default(), cx).map_ok(|chunk| match chunk {
-            Chunk::Run(run) => {
-                self.lock().unread_bytes -= run.len();
-                run.into()
-            }
-            Chunk::Message(chunk) => chunk.bytes,
-        })
-    }
-
-    /// The next chunk. Takes back `read`, which the reader has read to its end.
-    fn poll_chunk(&self, read: &mut Run, cx: &mut Context<'_>) -> Poll<Result<Chunk, Option<Status>>> {
-        let mut state = self.lock();
-        state.unread_bytes -= read.bytes.len();
-        read.bytes.clear();
-        read.at = 0;
-        if read.bytes.capacity() > state.spare.capacity() && read.bytes.capacity() <= SPARE_BYTES_MAX {
-            state.spare = std::mem::take(&mut read.bytes);
-        }
-        let chunk = state.queue.pop_front();
-        if let Some(Chunk::Message(message)) = &chunk {
-            state.unread_bytes -= message.bytes.len() + PREFIX_BYTES;
-        }
-        let resume = state.is_stalled && state.unread_bytes < self.unread_bytes_max;
-        state.is_stalled &= !resume;
-        let polled = match (chunk, &state.end) {
-            (Some(chunk), _) => Poll::Ready(Ok(chunk)),
-            (None, Some(Ok(_))) => Poll::Ready(Err(None)),
-            (None, Some(Err(status))) => Poll::Ready(Err(Some(status.clone()))),
-            (None, None) => {
-                if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
-                    state.reader = Some(cx.waker().clone());
-                }
-                Poll::Pending
-            }
-        };
-        drop(state);
-        if resume {
-            self.connection.wake_by_ref();
-        }
-        polled
-    }
-
-    /// Whether nothing is left to read, and the end was good.
-    pub(crate) fn is_read_to_end(&self) -> bool {
-        let state = self.lock();
-        state.queue.is_empty() && matches!(state.end, Some(Ok(_)))
-    }
-
-    pub(crate) fn trailers(&self) -> Option<Metadata> {
-        match &self.lock().end {
-            Some(Ok(trailers)) => Some(trailers.clone()),
-            Some(Err(status)) => Some(status.metadata().clone()),
-            None => None,
-        }
-    }
-
-    pub(crate) fn abandon(&self) {
-        let mut state = self.lock();
-        state.is_abandoned = true;
-        state.queue = VecDeque::new();
-        state.spare = Vec::new();
-        let finished = state.end.is_some();
-        drop(state);
-        if !finished {
-            self.connection.wake_by_ref();
-        }
-    }
-}
-
-/// Messages that the reader has taken, each behind its prefix; `at` is where the next one begins.
-#[derive(Default)]
-struct Run {
-    bytes: Vec<u8>,
-    at: usize,
-}
-
-impl Run {
-    /// Where the next message lies.
-    #[inline]
-    fn next(&mut self) -> Option<Place> {
-        let (&[flag, ref length @ ..], rest) = self.bytes.get(self.at..)?.split_first_chunk::<PREFIX_BYTES>()?;
-        let length = (u32::from_be_bytes(*length) as usize).min(rest.len());
-        let start = self.at + PREFIX_BYTES;
-        self.at = start + length;
-        Some(Place::Run { compressed: flag == 1, bytes: start..self.at })
-    }
-}
-
-/// A message that was taken out of the inbox.
-enum Place {
-    Run { compressed: bool, bytes: Range<usize> },
-    Message(Framed<Bytes>),
-}
 
 /// A stream of messages from the other side.
 pub struct Streaming<T> {
@@ -257,13 +52,25 @@ impl<T> Streaming<T> {
 
     /// As [`Streaming::message`], in its bytes, where they lie: nothing is copied or allocated for a short message.
     pub async fn payload(&mut self) -> Result<Option<Payload<'_>>, Status> {
-        let Some(place) = poll_fn(|cx| self.poll_place(cx)).await? else { return Ok(None) };
+        let place = match self.plain() {
+            Some(bytes) => Place::Run { compressed: false, bytes },
+            None => match poll_fn(|cx| self.poll_place(cx)).await? {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
         self.open(place).map(Some)
     }
 
     /// What came after the last message; `None` before the end.
     pub fn trailers(&self) -> Option<Metadata> {
         self.inbox.trailers()
+    }
+
+    /// Where the next message lies, if it was read together with those before it and is protobuf as it is: most are.
+    #[inline]
+    fn plain(&mut self) -> Option<Range<usize>> {
+        if self.failed || self.reading.json.is_some() { None } else { self.run.next_plain() }
     }
 
     #[inline]
@@ -290,7 +97,7 @@ impl<T> Streaming<T> {
             Poll::Ready(Err(None)) => Poll::Ready(Ok(None)),
             Poll::Ready(Err(Some(status))) => self.fail(status),
             Poll::Ready(Ok(Chunk::Run(bytes))) => {
-                self.run = Run { bytes, at: 0 };
+                self.run = Run::of(bytes);
                 Poll::Ready(Ok(self.run.next()))
             }
             Poll::Ready(Ok(Chunk::Message(message))) => Poll::Ready(Ok(Some(Place::Message(message)))),
@@ -306,7 +113,9 @@ impl<T> Streaming<T> {
     #[inline]
     fn open(&mut self, place: Place) -> Result<Payload<'_>, Status> {
         let framed = match place {
-            Place::Run { compressed, bytes } => Framed { compressed, bytes: Payload::Borrowed(&self.run.bytes[bytes]) },
+            Place::Run { compressed, bytes } => {
+                Framed { compressed, bytes: Payload::Borrowed(self.run.message(bytes)) }
+            }
             Place::Message(Framed { compressed, bytes }) => Framed { compressed, bytes: Payload::Owned(bytes) },
         };
         self.reading.open(framed).inspect_err(|_| self.failed = true)
@@ -318,6 +127,12 @@ impl<T: Decode> Stream for Streaming<T> {
 
     #[inline]
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if let Some(bytes) = this.plain() {
+            let decoded = T::decode(Payload::Borrowed(this.run.message(bytes)));
+            this.failed = decoded.is_err();
+            return Poll::Ready(Some(decoded));
+        }
         let place = match self.poll_place(cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(status)) => return Poll::Ready(Some(Err(status))),
@@ -346,7 +161,9 @@ impl<T> fmt::Debug for Streaming<T> {
 mod tests {
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
+    use std::task::{Wake, Waker};
+
+    use bytes::Bytes;
 
     use super::*;
     use crate::codec::Encoded;

@@ -90,6 +90,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// Whether the message's bytes are protobuf as they came.
+    #[inline]
+    pub(crate) fn is_open<T>(&self, message: &Framed<T>) -> bool {
+        !message.compressed && self.json.is_none()
+    }
+
     /// A message's bytes in protobuf, decompressed if its flag says so.
     #[inline]
     pub(crate) fn open<'a>(&self, message: Framed<Payload<'a>>) -> Result<Payload<'a>, Status> {

@@ -110,6 +110,12 @@ impl<'a> Fields<'a> {
         Ok((number, self.value(number, wire_type, GROUPS_MAX)?))
     }
 
+    /// As [`Fields::field`], and nothing comes behind an error.
+    #[inline(never)]
+    fn any_field(&mut self) -> Result<(u64, Value<'a>), Malformed> {
+        self.field().inspect_err(|_| self.0 = &[])
+    }
+
     #[inline]
     fn value(&mut self, number: u64, wire_type: u8, groups: usize) -> Result<Value<'a>, Malformed> {
         Ok(match wire_type {
@@ -148,14 +154,20 @@ impl<'a> Iterator for Fields<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
+        // Fields up to 15 with a small number or a short text, which is what most are, are read where they are used.
+        if let [key @ 8..0x80, number @ 0..0x80, ref rest @ ..] = *self.0 {
+            if key & 7 == VARINT {
+                self.0 = rest;
+                return Some(Ok((u64::from(key >> 3), Value::Number(u64::from(number)))));
+            }
+            if key & 7 == LENGTH
+                && let Some((bytes, rest)) = rest.split_at_checked(usize::from(number))
+            {
+                self.0 = rest;
+                return Some(Ok((u64::from(key >> 3), Value::Bytes(bytes))));
+            }
         }
-        let field = self.field();
-        if field.is_err() {
-            self.0 = &[];
-        }
-        Some(field)
+        if self.0.is_empty() { None } else { Some(self.any_field()) }
     }
 }
 

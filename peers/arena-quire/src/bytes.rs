@@ -70,8 +70,11 @@ struct Ingested {
 
 /// The length of a text, which must be one.
 fn text(bytes: &[u8]) -> Result<u64, Malformed> {
-    let text = str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"))?;
-    Ok(text.len() as u64)
+    // Most short texts are ASCII, which takes half the time to tell.
+    if !bytes.is_ascii() && str::from_utf8(bytes).is_err() {
+        return Err(Malformed("a text is not UTF-8"));
+    }
+    Ok(bytes.len() as u64)
 }
 
 impl Ingested {

@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 use super::command::{Failure, RawReply, RawStream, ReplyTo};
 use crate::codec::Payload;
 use crate::compression::Encoding;
+use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
 use crate::protocol::{AnswerHead, ClientDialect, Framing};
 use crate::status::Status;
-use crate::streaming::Inbox;
 use crate::transcode::Reading;
 
 pub(super) enum Reply {

@@ -20,9 +20,9 @@ use super::request::RequestHead;
 use super::settings::Settings;
 use super::target::Target;
 use crate::compression;
+use crate::inbox::Inbox;
 use crate::protocol::Framing;
 use crate::status::Status;
-use crate::streaming::Inbox;
 use crate::wake::WakeSet;
 
 /// Calls begun before the server has said how many it takes; RFC 9113 section 6.5.2 asks for no less than this.

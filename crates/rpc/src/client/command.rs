@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use super::http_head::HttpHead;
 use super::path::PathRef;
 use crate::compression::Encoding;
+use crate::inbox::Inbox;
 use crate::message::{Framed, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::protocol::{ClientDialect, Framing};
 use crate::status::{Reach, Status};
-use crate::streaming::Inbox;
 
 /// A failure, and whether the server is known to have done nothing.
 pub(super) struct Failure {

@@ -21,8 +21,8 @@ use super::http_call::{Outbound, ended, receive, request};
 use super::settings::Settings;
 use super::target::Target;
 use super::traffic::Counters;
+use crate::inbox::Inbox;
 use crate::status::{Reach, Status};
-use crate::streaming::Inbox;
 
 /// The head of an answer, and what is read at once.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;

@@ -18,8 +18,8 @@ use super::target::Target;
 use crate::body::Body;
 use crate::compression;
 use crate::http_service::{Answering, HttpService};
+use crate::inbox::Inbox;
 use crate::status::{Reach, Status};
-use crate::streaming::Inbox;
 
 /// What the calls of a channel go through.
 pub(super) struct Layered {

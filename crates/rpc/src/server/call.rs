@@ -4,11 +4,13 @@
 //!
 //! Implements: no specification.
 
+use std::cell::OnceCell;
 use std::future::Future;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
 
+use super::origin::Origin;
 use super::reply::Reply;
 use crate::codec::{Decode, Encode, Encoded, Payload};
 use crate::envelope::{Request, Response};
@@ -19,7 +21,9 @@ use crate::status::Status;
 /// later by a future.
 #[derive(Debug)]
 pub struct Call<'a, Req> {
-    request: Request<()>,
+    origin: &'a Origin<'a>,
+    /// Made when something asks for it.
+    request: OnceCell<Request<()>>,
     payload: &'a Payload<'a>,
     reply: Reply<'a>,
     message: PhantomData<fn() -> Req>,
@@ -45,15 +49,21 @@ impl<F: Future<Output = Result<Response<Encoded>, Status>> + Send + 'static> Lat
 
 impl<'a, Req> Call<'a, Req> {
     #[inline]
-    pub(super) fn new(request: Request<()>, payload: &'a Payload<'a>, mut reply: Reply<'a>) -> Self {
+    pub(super) fn new(
+        origin: &'a Origin<'a>,
+        request: Option<Request<()>>,
+        payload: &'a Payload<'a>,
+        mut reply: Reply<'a>,
+    ) -> Self {
         reply.begin_message();
-        Self { request, payload, reply, message: PhantomData }
+        let request = request.map_or_else(OnceCell::new, OnceCell::from);
+        Self { origin, request, payload, reply, message: PhantomData }
     }
 
     /// Metadata, deadline and peer, without the message.
     #[inline]
     pub fn request(&self) -> &Request<()> {
-        &self.request
+        self.request.get_or_init(|| self.origin.request(()))
     }
 
     /// The message's bytes, where they lie.
@@ -85,17 +95,17 @@ impl<'a, Req> Call<'a, Req> {
     /// Answers with what was appended to [`Call::out`].
     #[inline]
     pub fn answer<F>(mut self) -> Answer<F> {
-        self.reply.head(&Metadata::new());
-        self.reply.send_message();
-        self.reply.finish_ok(&Metadata::new());
+        self.reply.answer(&Metadata::new());
         Answer::Done(Answered(()))
     }
 
     /// Answers with a message. One that is made while it is sent is made now.
     #[inline]
     pub fn send<F>(mut self, message: impl Encode) -> Answer<F> {
-        match self.reply.only_message(&Metadata::new(), message).map(|source| self.reply.send_all(source)) {
-            None | Some(Ok(())) => self.reply.finish_ok(&Metadata::new()),
+        let none = Metadata::new();
+        match self.reply.only_message(&none, message, &none).map(|source| self.reply.send_all(source)) {
+            None => {}
+            Some(Ok(())) => self.reply.finish_ok(&none),
             Some(Err(status)) => self.reply.finish(&status),
         }
         Answer::Done(Answered(()))
@@ -116,8 +126,9 @@ impl<'a, Req> Call<'a, Req> {
     {
         match self.message() {
             Ok(message) => {
-                let mut request = self.request.map(|()| message);
-                request.set_buffer_bytes(self.payload.buffer_bytes());
+                let payload = self.payload;
+                let mut request = self.into_request(message);
+                request.set_buffer_bytes(payload.buffer_bytes());
                 Answer::Later(start(request))
             }
             Err(status) => self.fail(&status),
@@ -127,6 +138,14 @@ impl<'a, Req> Call<'a, Req> {
     /// As [`Call::later`], with the request's bytes; those that came in one frame are copied.
     pub fn later_with_bytes<F>(self, start: impl FnOnce(Request<Bytes>) -> F) -> Answer<F> {
         let bytes = self.to_bytes();
-        Answer::Later(start(self.request.map(|()| bytes)))
+        Answer::Later(start(self.into_request(bytes)))
+    }
+
+    #[inline]
+    fn into_request<T>(self, message: T) -> Request<T> {
+        match self.request.into_inner() {
+            None => self.origin.request(message),
+            Some(request) => request.map(|()| message),
+        }
     }
 }

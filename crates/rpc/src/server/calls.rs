@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use bytes::Bytes;
-use quire_http2::{Connection, ConnectionError, ErrorCode, Event, Head, StreamKey};
+use quire_http2::{Connection, ConnectionError, ErrorCode, Event, Head, StreamKey, Whole};
 use tokio::time::Instant;
 
 use super::http_calls::{self, Unserved};
+use super::kind::Kind;
 use super::method::Intake;
 use super::observer::Refusal;
 use super::plan::{CallPlan, Plan};
@@ -26,11 +27,11 @@ use super::unread::Unread;
 use crate::codec::Payload;
 use crate::envelope::Peer;
 use crate::http_service::{Counted, HttpService};
+use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
 use crate::protocol::{Dialect, PLAIN};
 use crate::status::{Code, Status};
-use crate::streaming::Inbox;
 use crate::wake::WakeSet;
 
 /// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
@@ -59,7 +60,7 @@ pub(crate) struct Calls {
     /// A request ended behind its answer.
     pub(super) nudge_due: bool,
     /// The connection is one too many: every call is refused, and then it is drained.
-    refusing: bool,
+    pub(super) refusing: bool,
     pub(super) pace: Pace,
     unread: Unread,
 }
@@ -103,14 +104,20 @@ impl Calls {
     pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
         let now_ms = self.elapsed_ms();
         self.pace.is_interrupted = false;
-        while let Some(event) = self.connection.receive(input, now_ms)? {
-            match event {
-                Event::Headers { stream, head, end } => self.begin(stream, &head, end),
-                Event::Data { stream, data, end } => self.data(stream, data, end),
-                Event::Trailers { stream, .. } => self.data(stream, &[], true),
-                Event::Reset { stream, .. } => self.cancel(stream),
-                Event::Pong(_) => self.pong_seen = true,
-                Event::GoAway { .. } => {}
+        let mut kind: Option<Kind> = None;
+        loop {
+            let last = kind.as_ref().map(|kind| &kind.head);
+            if let Some(Whole { stream, head, body }) = self.connection.receive_whole(input, now_ms, last) {
+                if let Some(head) = head {
+                    kind = Some(self.kind(head));
+                }
+                if let Some(kind) = &kind {
+                    self.whole(stream, kind, body);
+                }
+            } else if let Some(event) = self.connection.receive(input, now_ms)? {
+                self.event(event);
+            } else {
+                break;
             }
             if self.pace.is_turn_over() && !input.is_empty() {
                 self.pace.is_interrupted = true;
@@ -127,7 +134,20 @@ impl Calls {
         Ok(())
     }
 
-    fn slot(&mut self, stream: StreamKey) -> &mut Slot {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Headers { stream, head, end } => self.begin(stream, &head, end),
+            Event::Data { stream, data, end } => self.data(stream, data, end),
+            Event::Trailers { stream, .. } => self.data(stream, &[], true),
+            Event::Reset { stream, .. } => self.cancel(stream),
+            Event::Pong(_) => self.pong_seen = true,
+            Event::GoAway { .. } => {}
+        }
+    }
+
+    /// Gives a stream that begins its slot.
+    #[inline]
+    pub(super) fn take_slot(&mut self, stream: StreamKey) {
         let index = stream.index();
         while self.slots.len() <= index {
             self.wakers.push(self.wakes.waker(self.slots.len()));
@@ -137,16 +157,21 @@ impl Calls {
             }
             self.slots.push(Slot { stream, phase: Phase::Free, started_at: self.now });
         }
-        &mut self.slots[index]
+        let slot = &mut self.slots[index];
+        slot.stream = stream;
+        slot.started_at = self.now;
+        slot.free();
+    }
+
+    /// What is to be done with a request of this head.
+    #[inline]
+    pub(super) fn plan<'a>(&self, head: &'a Head) -> Option<&'a Plan> {
+        head.memo(|| Plan::read(head, &self.shared.routes))
     }
 
     #[inline]
-    fn begin(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
-        let now = self.now;
-        let slot = self.slot(stream);
-        slot.stream = stream;
-        slot.started_at = now;
-        slot.phase = Phase::Free;
+    pub(super) fn begin(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
+        self.take_slot(stream);
         if head.is_oversized() {
             self.pace.look_soon();
             self.shared.observer.refused(Refusal::HeaderBytes);
@@ -154,7 +179,7 @@ impl Calls {
             return self.refuse(stream, ReplyState::bare(PLAIN), None, &status);
         }
         let refusing = self.refusing && !self.shared.is_always_answered(head.path());
-        match head.memo(|| Plan::read(head, &self.shared.routes)) {
+        match self.plan(head) {
             Some(plan) if !plan.is_grpc() && self.shared.hosts.refuse(head) => {
                 self.refuse_http(stream, Unserved::Misdirected);
             }
@@ -206,7 +231,7 @@ impl Calls {
                 inbox.end(Ok(Metadata::new()));
             }
             let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(plan.dialect.framing()));
-            return self.start(stream, plan, head, Intake::Stream(inbox), feed);
+            return self.start(stream, &plan, head, Intake::Stream(&inbox), feed);
         }
         let assembler = Assembler::of(plan.dialect.framing());
         if end && !assembler.is_whole() {
@@ -231,7 +256,7 @@ impl Calls {
             return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
         }
         let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: Payload::Owned(message) };
-        self.start(stream, plan, head, Intake::Message(framed), Feed::None);
+        self.start(stream, &plan, head, Intake::Message(&framed), Feed::None);
     }
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {
@@ -309,7 +334,7 @@ impl Calls {
     }
 
     #[inline]
-    fn data(&mut self, stream: StreamKey, data: &[u8], end: bool) {
+    pub(super) fn data(&mut self, stream: StreamKey, data: &[u8], end: bool) {
         let Some(slot) = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream) else { return };
         match &mut slot.phase {
             Phase::Gathering(_) => {

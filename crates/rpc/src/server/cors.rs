@@ -24,10 +24,12 @@ impl Cors {
     }
 
     /// The request's origin, if its pages may call.
+    #[inline]
     pub(super) fn allowed<'a>(&self, head: &'a Head) -> Option<&'a Field> {
-        if self.origins.is_empty() {
-            return None;
-        }
+        if self.origins.is_empty() { None } else { self.find(head) }
+    }
+
+    fn find<'a>(&self, head: &'a Head) -> Option<&'a Field> {
         let field = head.fields().iter().find(|field| field.name() == b"origin")?;
         let is_allowed = self.origins.iter().any(|origin| origin == "*" || origin.as_bytes() == field.value());
         is_allowed.then_some(field)

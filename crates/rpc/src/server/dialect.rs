@@ -70,21 +70,63 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends the message that was begun, unless it waits for the end.
-    pub(super) fn dialect_message(&mut self) {
-        if self.state.is_over {
+    /// Sends the message that was begun as all of the answer.
+    pub(super) fn dialect_answer(&mut self, trailers: &Metadata) {
+        if self.state.is_over || !self.write_json() || trailers.is_empty() && self.has_answered_at_once() {
             return;
         }
-        if let Some(json) = &self.state.json {
-            let mut text = std::mem::take(&mut self.templates.text);
-            text.clear();
-            text.extend_from_slice(&[0; PREFIX_BYTES]);
-            let written = json.write(&self.templates.scratch[PREFIX_BYTES..], &mut text);
-            self.templates.text = std::mem::replace(&mut self.templates.scratch, text);
-            if let Err(status) = written {
-                return self.dialect_end(Err(&status));
-            }
+        self.dialect_head(&Metadata::new());
+        self.send_written();
+        self.dialect_end(Ok(trailers));
+    }
+
+    /// Sends the usual head, the message and the end in one piece, if nothing else belongs to the answer.
+    fn has_answered_at_once(&mut self) -> bool {
+        let Reply { sink, templates, state, .. } = self;
+        let is_usual = !state.head_sent && state.compression.is_none() && state.origin.is_none();
+        let Some((dialect, head)) = &templates.dialect_head else { return false };
+        let scratch = &mut templates.scratch;
+        if !is_usual || *dialect != state.dialect || scratch.len() > COPY_BYTES_MAX {
+            return false;
         }
+        let length = scratch.len();
+        let sent = match (dialect.framing(), dialect.protocol.end(Ok(&Metadata::new()))) {
+            (Framing::Whole, Ending::Nothing) => sink.answer(head, &scratch[PREFIX_BYTES..], None),
+            (Framing::Envelopes, Ending::Body(end)) => {
+                message::seal(scratch, 0, None);
+                scratch.extend_from_slice(&end);
+                sink.answer(head, scratch, None)
+            }
+            _ => false,
+        };
+        scratch.truncate(length);
+        state.head_sent |= sent;
+        state.is_over |= sent;
+        sent
+    }
+
+    /// Writes the message that was begun as JSON, if the call is in JSON. One that cannot be written ends the answer.
+    fn write_json(&mut self) -> bool {
+        let Some(json) = &self.state.json else { return true };
+        let mut text = std::mem::take(&mut self.templates.text);
+        text.clear();
+        text.extend_from_slice(&[0; PREFIX_BYTES]);
+        let written = json.write(&self.templates.scratch[PREFIX_BYTES..], &mut text);
+        self.templates.text = std::mem::replace(&mut self.templates.scratch, text);
+        if let Err(status) = &written {
+            self.dialect_end(Err(status));
+        }
+        written.is_ok()
+    }
+
+    /// Sends the message that was begun, unless it waits for the end.
+    pub(super) fn dialect_message(&mut self) {
+        if !self.state.is_over && self.write_json() {
+            self.send_written();
+        }
+    }
+
+    fn send_written(&mut self) {
         message::seal(&mut self.templates.scratch, 0, self.state.compression);
         match self.state.dialect.framing() {
             Framing::Envelopes => self.send_scratch(false),

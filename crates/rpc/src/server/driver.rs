@@ -21,7 +21,7 @@ use super::memory::{self, Charge};
 use super::shared::Shared;
 use super::turn;
 use crate::envelope::Peer;
-use crate::io::{Inlet, poll_write};
+use crate::io::{Inlet, give_back, lend, poll_write};
 
 /// After our last byte the peer has so long to close, so that it can read what we said.
 const LINGER: Duration = Duration::from_secs(1);
@@ -101,6 +101,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         self.calls.wakes.register(cx.waker());
         self.calls.now = Instant::now();
         turn::begin();
+        lend(self.calls.connection.output());
         if let Some(draining) = &mut self.draining
             && draining.as_mut().poll(cx).is_ready()
         {
@@ -118,6 +119,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
                 Err(reason) => return Poll::Ready(reason),
             }
         }
+        give_back(self.calls.connection.output());
         let held = self.calls.held_bytes(self.moved) + self.inlet.held_bytes();
         self.charge.set(held, self.moved, cx.waker());
         if self.charge.is_cut() {

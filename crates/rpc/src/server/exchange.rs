@@ -21,6 +21,7 @@ use super::http_calls::{self, Unserved};
 use super::memory::Charge;
 use super::method::{Incoming, Intake, Started};
 use super::observer::{self, CallReport};
+use super::origin::Origin;
 use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState, Templates};
 use super::running::Running;
@@ -217,15 +218,20 @@ impl Exchange {
             Ok(json) => json.unzip(),
             Err(status) => return self.refuse(&status),
         };
-        self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan))
-            .for_origin(self.shared.cors.allowed(&self.head));
+        let origin = self.shared.cors.allowed(&self.head);
+        self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(&plan), origin);
         let extensions = std::mem::take(&mut self.extensions);
-        let envelope = match self.shared.envelope_with(extensions, plan, &self.head, deadline, &self.peer) {
-            Ok(envelope) => envelope,
+        let (head, peer) = (Arc::clone(&self.head), Arc::clone(&self.peer));
+        let origin = Origin::new(plan.accepted(), &head, deadline, &peer);
+        let mut request = origin.request(());
+        *request.extensions_mut() = extensions;
+        let request = match self.shared.intercept(&plan, request) {
+            Ok(request) => request,
             Err(status) => return self.refuse(&status),
         };
-        let incoming = Incoming {
-            envelope,
+        let mut incoming = Incoming {
+            origin,
+            request: Some(request),
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,
@@ -235,7 +241,7 @@ impl Exchange {
         };
         let handler = Arc::clone(&self.shared.routes.table[plan.method].handler);
         let mut reply = self.reply();
-        match catch_unwind(AssertUnwindSafe(|| handler.start(None, incoming, &mut reply))) {
+        match catch_unwind(AssertUnwindSafe(|| handler.start(None, &mut incoming, cx, &mut reply))) {
             Ok(Started::Running(running)) => {
                 self.shared.calls.0.fetch_add(usize::from(!self.is_counted), Ordering::Relaxed);
                 self.stage = Stage::Running(running, feed);

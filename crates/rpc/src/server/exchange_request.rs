@@ -16,9 +16,9 @@ use super::method::Intake;
 use super::observer;
 use super::slot::Feed;
 use crate::codec::Payload;
+use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
 use crate::status::{Code, Status};
-use crate::streaming::Inbox;
 use crate::wake::WakeSet;
 
 impl Exchange {
@@ -101,7 +101,7 @@ impl Exchange {
         match message.or(whole) {
             Some(message) if assembler.is_empty() => {
                 let message = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
-                self.start(cx, Intake::Message(message), Feed::None);
+                self.start(cx, Intake::Message(&message), Feed::None);
             }
             _ if !assembler.is_empty() => self.refuse(&Status::internal("the request ends inside a message")),
             _ => self.refuse(&Status::unimplemented("the call takes one message and none came")),
@@ -114,7 +114,7 @@ impl Exchange {
         let inbox = Inbox::new(wakes.waker(0), self.shared.limits.unread_bytes_max);
         self.wakes = Some(wakes);
         let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(self.state.dialect.framing()));
-        self.start(cx, Intake::Stream(inbox), feed);
+        self.start(cx, Intake::Stream(&inbox), feed);
     }
 
     /// Charges what the call holds; one that is cut is refused.

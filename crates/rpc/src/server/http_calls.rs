@@ -17,7 +17,7 @@ use super::running::Running;
 use crate::body::Body;
 use crate::envelope::Peer;
 use crate::http_service::Answering;
-use crate::streaming::Inbox;
+use crate::inbox::Inbox;
 
 /// Chunks a body may send in one poll before other calls have their turn.
 const CHUNKS_PER_POLL_MAX: usize = 32;

@@ -7,30 +7,35 @@
 use std::future::{Future, Ready, ready};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
 use super::call::{Answer, Call, Later};
 use super::held::{Held, Holds};
+use super::origin::Origin;
 use super::reply::Reply;
 use super::running::{Drive, Many, One, Running};
 use crate::codec::{Decode, Encode, Encoded, Ignored, Payload};
 use crate::envelope::{Request, Response};
+use crate::inbox::Inbox;
 use crate::message::Framed;
 use crate::status::Status;
-use crate::streaming::{Inbox, Streaming};
+use crate::streaming::Streaming;
 use crate::transcode::Reading;
 
 /// A request's messages, not yet decoded.
+#[derive(Clone, Copy)]
 pub(crate) enum Intake<'a> {
-    Message(Framed<Payload<'a>>),
-    Stream(Arc<Inbox>),
+    Message(&'a Framed<Payload<'a>>),
+    Stream(&'a Arc<Inbox>),
 }
 
 /// A call's request as the connection has it.
 pub(crate) struct Incoming<'a> {
-    /// Metadata, deadline and peer, around nothing.
-    pub(crate) envelope: Request<()>,
+    pub(crate) origin: Origin<'a>,
+    /// The request around nothing, if it was made already.
+    pub(crate) request: Option<Request<()>>,
     pub(crate) intake: Intake<'a>,
     pub(crate) reading: Reading,
 }
@@ -51,9 +56,9 @@ where
 
 /// What starting a call led to.
 pub(crate) enum Started {
-    /// To be polled.
+    /// Polled, and not over.
     Running(Box<dyn Running>),
-    /// Answered already; the box, if one was given, comes back.
+    /// Answered already; the box, if there is one, comes back.
     Done(Option<Box<dyn Running>>),
 }
 
@@ -63,7 +68,13 @@ pub(crate) trait Handler: Send + Sync {
     /// Whether the handler answers with a stream, rather than one message.
     fn is_streaming_out(&self) -> bool;
     /// Begins a call, in a box an earlier one left if there is any.
-    fn start(&self, spare: Option<Box<dyn Running>>, incoming: Incoming<'_>, reply: &mut Reply<'_>) -> Started;
+    fn start(
+        &self,
+        spare: Option<Box<dyn Running>>,
+        incoming: &mut Incoming<'_>,
+        cx: &mut Context<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Started;
 }
 
 /// One method of a service, for generated code.
@@ -214,14 +225,28 @@ struct Streamed<B, Req, R> {
     types: PhantomData<fn(Req) -> R>,
 }
 
-fn begin_in<R: Drive>(spare: Option<Box<dyn Running>>, future: R::Future) -> Started {
-    if let Some(mut spare) = spare
+/// Polls a call for the first time, where it will stay.
+fn begin_in<R: Drive>(
+    spare: Option<Box<dyn Running>>,
+    future: R::Future,
+    cx: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+) -> Started {
+    let (running, polled) = if let Some(mut spare) = spare
         && let Some(same) = spare.as_any().downcast_mut::<R>()
     {
         same.refill(future);
-        return Started::Running(spare);
+        let polled = same.poll(cx, reply);
+        (spare, polled)
+    } else {
+        let mut new = Box::new(R::new(future));
+        let polled = new.poll(cx, reply);
+        (new as Box<dyn Running>, polled)
+    };
+    match polled {
+        Poll::Ready(()) => Started::Done(Some(running)),
+        Poll::Pending => Started::Running(running),
     }
-    Started::Running(Box::new(R::new(future)))
 }
 
 impl<B, Req, R> Handler for Whole<B, Req, R>
@@ -237,20 +262,33 @@ where
         R::STREAMS
     }
 
-    fn start(&self, spare: Option<Box<dyn Running>>, incoming: Incoming<'_>, reply: &mut Reply<'_>) -> Started {
+    fn start(
+        &self,
+        spare: Option<Box<dyn Running>>,
+        incoming: &mut Incoming<'_>,
+        cx: &mut Context<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Started {
+        let request = incoming.request.take();
         let Intake::Message(framed) = incoming.intake else {
             reply.finish(&Status::internal("a stream where a message was expected"));
             return Started::Done(spare);
         };
-        let payload = match incoming.reading.open(framed) {
-            Ok(payload) => payload,
-            Err(status) => {
-                reply.finish(&status);
-                return Started::Done(spare);
-            }
+        let opened;
+        let payload = if incoming.reading.is_open(framed) {
+            &framed.bytes
+        } else {
+            opened = match incoming.reading.open(framed.again()) {
+                Ok(payload) => payload,
+                Err(status) => {
+                    reply.finish(&status);
+                    return Started::Done(spare);
+                }
+            };
+            &opened
         };
-        match (self.begin)(Call::new(incoming.envelope, &payload, reply.reborrow())) {
-            Answer::Later(future) => begin_in::<R>(spare, future),
+        match (self.begin)(Call::new(&incoming.origin, request, payload, reply.reborrow())) {
+            Answer::Later(future) => begin_in::<R>(spare, future, cx, reply),
             Answer::Done(_) => Started::Done(spare),
         }
     }
@@ -270,12 +308,19 @@ where
         R::STREAMS
     }
 
-    fn start(&self, spare: Option<Box<dyn Running>>, incoming: Incoming<'_>, reply: &mut Reply<'_>) -> Started {
+    fn start(
+        &self,
+        spare: Option<Box<dyn Running>>,
+        incoming: &mut Incoming<'_>,
+        cx: &mut Context<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Started {
         let Intake::Stream(inbox) = incoming.intake else {
             reply.finish(&Status::internal("a message where a stream was expected"));
             return Started::Done(spare);
         };
-        let stream = Streaming::new(inbox, incoming.reading);
-        begin_in::<R>(spare, (self.begin)(incoming.envelope.map(|()| stream)))
+        let stream = Streaming::new(Arc::clone(inbox), incoming.reading.clone());
+        let request = incoming.request.take().unwrap_or_else(|| incoming.origin.request(()));
+        begin_in::<R>(spare, (self.begin)(request.map(|()| stream)), cx, reply)
     }
 }

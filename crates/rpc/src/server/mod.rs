@@ -12,6 +12,7 @@ mod cors;
 mod dialect;
 mod discard;
 mod driver;
+mod encoded;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod exchange;
 #[cfg(any(feature = "http1", feature = "tower"))]
@@ -29,11 +30,13 @@ mod http1_io;
 mod http_calls;
 #[cfg(any(feature = "http1", feature = "tower"))]
 mod http_request;
+mod kind;
 mod limits;
 mod listen;
 mod memory;
 mod method;
 mod observer;
+mod origin;
 mod place;
 mod places;
 mod plan;
@@ -47,10 +50,12 @@ mod service;
 mod shared;
 mod sink;
 mod slot;
+mod source;
 #[cfg(feature = "tower")]
 mod tower;
 mod turn;
 mod unread;
+mod whole;
 
 pub use builder::Builder;
 pub use call::{Answer, Answered, Call, Later};

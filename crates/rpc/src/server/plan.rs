@@ -13,6 +13,7 @@ use quire_http2::Head;
 use super::contracts::Contracts;
 use super::cors::is_preflight;
 use super::method::{Handler, Method};
+use crate::compression::Accepted;
 use crate::json::{MessageId, Schema};
 use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
 use crate::status::Status;
@@ -202,6 +203,12 @@ impl Plan {
 }
 
 impl CallPlan {
+    /// The compressions of answers that a handler may pass on: only plain gRPC has any.
+    #[inline]
+    pub(super) fn accepted(&self) -> Accepted {
+        if self.dialect.is_plain { self.terms.accepted } else { Accepted::default() }
+    }
+
     /// How the request's messages are read and the answer's written, if not in protobuf.
     pub(crate) fn json(&self, routes: &Routes) -> Result<Option<(Json, Json)>, Status> {
         match self.dialect.codec {

@@ -5,13 +5,12 @@
 //!
 //! Implements: gRPC over HTTP/2, "Responses".
 
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
 use quire_http2::{CachedBlock, Field, Indexing};
 
 use super::sink::Sink;
-use crate::codec::{Chunks, Encode, Encoded};
+use super::source::Source;
+use crate::codec::Encode;
 use crate::compression::{ACCEPTED, Encoding};
 use crate::message::{self, PREFIX_BYTES};
 use crate::metadata::Metadata;
@@ -21,9 +20,6 @@ use crate::transcode::Json;
 
 /// Messages up to this size are copied into the connection's output; larger ones go there by reference.
 pub(super) const COPY_BYTES_MAX: usize = 8 * 1024;
-
-/// Chunks that an answer may send in one poll, before they are written and other calls have their turn.
-const CHUNKS_PER_POLL_MAX: usize = 4;
 
 /// What all answers of a connection share.
 #[derive(Default)]
@@ -66,27 +62,20 @@ pub(crate) struct ReplyState {
 
 impl ReplyState {
     #[inline]
-    pub(crate) fn new(dialect: Dialect, json: Option<Json>, compression: Option<(Encoding, usize)>) -> Self {
-        Self { dialect, json, compression, origin: None, code: Code::Ok, head_sent: false, is_over: false }
+    pub(crate) fn new(
+        dialect: Dialect,
+        json: Option<Json>,
+        compression: Option<(Encoding, usize)>,
+        origin: Option<&Field>,
+    ) -> Self {
+        let origin = origin.cloned();
+        Self { dialect, json, compression, origin, code: Code::Ok, head_sent: false, is_over: false }
     }
 
-    /// The answer may be read by a page of the request's origin.
-    #[inline]
-    pub(crate) fn for_origin(mut self, origin: Option<&Field>) -> Self {
-        self.origin = origin.cloned();
-        self
-    }
-
-    /// Of an answer that has no messages.
+    /// Of an answer that has no messages, and that no page need read.
     pub(crate) fn bare(dialect: Dialect) -> Self {
-        Self::new(dialect, None, None)
+        Self::new(dialect, None, None, None)
     }
-}
-
-/// A message that is made while it is sent.
-pub(crate) struct Source {
-    left_bytes: usize,
-    chunks: Box<dyn Iterator<Item = Bytes> + Send>,
 }
 
 /// An answer in the making.
@@ -100,6 +89,10 @@ pub(crate) struct Reply<'a> {
 fn put_plain_head(put: crate::protocol::Put<'_>) {
     put(b":status", b"200", Indexing::Insert);
     put(b"content-type", b"application/grpc", Indexing::Insert);
+}
+
+fn put_success(put: crate::protocol::Put<'_>) {
+    put(b"grpc-status", b"0", Indexing::Insert);
 }
 
 impl Reply<'_> {
@@ -167,6 +160,26 @@ impl Reply<'_> {
         }
         message::seal(&mut self.templates.scratch, 0, self.state.compression);
         self.send_scratch(false);
+    }
+
+    /// Sends the message that was begun as all of the answer.
+    #[inline]
+    pub(crate) fn answer(&mut self, trailers: &Metadata) {
+        if !self.state.dialect.is_plain {
+            return self.dialect_answer(trailers);
+        }
+        if self.state.compression.is_none() && trailers.is_empty() {
+            let Templates { head, scratch, trailers, .. } = &mut *self.templates;
+            message::seal(scratch, 0, None);
+            let is_first = !self.state.head_sent && scratch.len() <= COPY_BYTES_MAX;
+            if is_first && self.sink.answer(head, scratch, Some(trailers)) {
+                (self.state.head_sent, self.state.is_over) = (true, true);
+                return;
+            }
+        }
+        self.head(&Metadata::new());
+        self.send_message();
+        self.finish_ok(trailers);
     }
 
     #[inline]
@@ -237,7 +250,7 @@ impl Reply<'_> {
     }
 
     #[inline]
-    fn plain<T: Encode>(&mut self, message: T) {
+    pub(super) fn plain<T: Encode>(&mut self, message: T) {
         let length = message.encoded_len() + PREFIX_BYTES;
         if length > COPY_BYTES_MAX && self.state.dialect.is_plain {
             // What the connection keeps for small messages stays small.
@@ -251,100 +264,34 @@ impl Reply<'_> {
         self.send_message();
     }
 
-    fn encoded(&mut self, encoded: Encoded) {
-        let packs = self.state.compression.is_some_and(|(_, bytes_min)| encoded.length >= bytes_min);
-        if packs || encoded.length <= COPY_BYTES_MAX || !self.state.dialect.is_plain {
-            return self.plain(encoded);
-        }
-        // Small parts gather until a large one comes, so that frames are not cut into crumbs.
-        let mut small = message::prefix(encoded.length, false).to_vec();
-        let mut send = |part: Bytes| {
-            if part.len() <= COPY_BYTES_MAX {
-                return small.extend_from_slice(&part);
-            }
-            self.sink.send_bytes(Bytes::from(std::mem::take(&mut small)), false);
-            self.sink.send_bytes(part, false);
-        };
-        match encoded.chunks {
-            Chunks::Whole(bytes) => send(bytes),
-            Chunks::Parts(parts) => parts.into_iter().for_each(send),
-            Chunks::Made(chunks) => chunks.for_each(send),
-        }
-        if !small.is_empty() {
-            self.sink.send_bytes(Bytes::from(small), false);
-        }
-    }
-
-    /// Sends the head and the one message of an answer. What comes back is to be sent with [`Reply::go_on`].
+    /// Sends an answer of one message. What comes back is to be sent with [`Reply::go_on`], and the trailers behind it.
     #[inline]
-    pub(crate) fn only_message<T: Encode>(&mut self, metadata: &Metadata, message: T) -> Option<Source> {
+    pub(crate) fn only_message<T: Encode>(
+        &mut self,
+        metadata: &Metadata,
+        message: T,
+        trailers: &Metadata,
+    ) -> Option<Source> {
         match message.into_encoded() {
+            Err(message) if metadata.is_empty() && message.encoded_len() < COPY_BYTES_MAX => {
+                self.begin_message();
+                message.encode(self.message_out());
+                self.answer(trailers);
+            }
             Err(message) => {
                 self.head(metadata);
                 self.plain(message);
-                None
+                self.finish_ok(trailers);
             }
-            Ok(encoded) => self.only_encoded(metadata, encoded),
-        }
-    }
-
-    fn only_encoded(&mut self, metadata: &Metadata, encoded: Encoded) -> Option<Source> {
-        let Encoded { length, encoding, chunks } = encoded;
-        if !self.state.dialect.is_plain {
-            // Callers in other dialects are not said to accept any encoding.
-            if encoding.is_some() {
-                self.finish(&Status::internal("the answer is compressed, and the caller does not accept that"));
-                return None;
-            }
-            self.head(metadata);
-            self.plain(Encoded { length, encoding, chunks });
-            return None;
-        }
-        let is_final = encoding.is_some() || matches!(chunks, Chunks::Made(_));
-        if !is_final {
-            self.head(metadata);
-            self.encoded(Encoded { length, encoding, chunks });
-            return None;
-        }
-        // No other compression than the one it has.
-        self.state.compression = encoding.map(|encoding| (encoding, usize::MAX));
-        self.head(metadata);
-        self.sink.send_slice(&message::prefix(length, encoding.is_some()), false);
-        let chunks = match chunks {
-            Chunks::Whole(bytes) => Box::new(std::iter::once(bytes)),
-            Chunks::Parts(parts) => Box::new(parts.into_iter()) as Box<dyn Iterator<Item = Bytes> + Send>,
-            Chunks::Made(chunks) => chunks,
-        };
-        Some(Source { left_bytes: length, chunks })
-    }
-
-    /// Sends what there is room for.
-    pub(crate) fn go_on(&mut self, source: &mut Source, cx: &Context<'_>) -> Poll<Result<(), Status>> {
-        for _ in 0..CHUNKS_PER_POLL_MAX {
-            if !self.has_room() {
-                return Poll::Pending;
-            }
-            match source.chunks.next() {
-                Some(chunk) if chunk.len() <= source.left_bytes => {
-                    source.left_bytes -= chunk.len();
-                    self.sink.send_bytes(chunk, false);
+            Ok(encoded) => {
+                let source = self.only_encoded(metadata, encoded);
+                if source.is_some() {
+                    return source;
                 }
-                None if source.left_bytes == 0 => return Poll::Ready(Ok(())),
-                _ => return Poll::Ready(Err(wrong_length())),
+                self.finish_ok(trailers);
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    /// Sends all at once, whether there is room or not.
-    pub(crate) fn send_all(&mut self, source: Source) -> Result<(), Status> {
-        let Source { mut left_bytes, chunks } = source;
-        for chunk in chunks {
-            left_bytes = left_bytes.checked_sub(chunk.len()).ok_or_else(wrong_length)?;
-            self.sink.send_bytes(chunk, false);
-        }
-        if left_bytes == 0 { Ok(()) } else { Err(wrong_length()) }
+        None
     }
 
     /// Ends the answer well.
@@ -359,9 +306,7 @@ impl Reply<'_> {
             return self.finish(&status);
         }
         self.state.is_over = true;
-        self.sink.send_head_cached(&mut self.templates.trailers, true, |put| {
-            put(b"grpc-status", b"0", Indexing::Insert);
-        });
+        self.sink.send_head_cached(&mut self.templates.trailers, true, put_success);
     }
 
     /// Ends the answer, with trailers only if nothing was sent yet.
@@ -384,10 +329,6 @@ impl Reply<'_> {
             put_status(status, put);
         });
     }
-}
-
-fn wrong_length() -> Status {
-    Status::internal("the answer has not the length it was said to have")
 }
 
 impl std::fmt::Debug for Reply<'_> {

@@ -12,17 +12,25 @@ use super::observer::CallReport;
 use super::slot::Ended;
 use crate::status::Code;
 
-/// Ended calls that wait to be reported together.
+/// Kinds of ended calls that wait to be reported together.
 const ENDED_MAX: usize = 256;
 
 impl Calls {
     #[inline]
     pub(super) fn ended(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
+        let started_at = self.slots[stream.index()].started_at;
+        if let Some(last) = self.ended.last_mut()
+            && last.method == method
+            && last.code == code
+            && last.started_at == started_at
+        {
+            last.calls += 1;
+            return;
+        }
         if self.ended.len() >= ENDED_MAX {
             self.report();
         }
-        let started_at = self.slots[stream.index()].started_at;
-        self.ended.push(Ended { method, code, started_at });
+        self.ended.push(Ended { method, code, started_at, calls: 1 });
     }
 
     /// Comes before every write, so that a client that has its answer finds it counted.
@@ -31,10 +39,11 @@ impl Calls {
             return;
         }
         let now = Instant::now();
-        for Ended { method, code, started_at } in self.ended.drain(..) {
+        for Ended { method, code, started_at, calls } in self.ended.drain(..) {
             let path = method.map_or("unknown", |method| &self.shared.routes.table[method].path);
             let elapsed = now.saturating_duration_since(started_at);
-            self.shared.observer.call_finished(&CallReport { method, path, code, elapsed });
+            let report = CallReport { method, path, code, elapsed };
+            (0..calls).for_each(|_| self.shared.observer.call_finished(&report));
         }
     }
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::calls::Calls;
 use super::method::{Incoming, Intake, Started};
 use super::observer::Refusal;
+use super::origin::Origin;
 use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState};
 use super::running::Running;
@@ -31,13 +32,13 @@ impl Calls {
     pub(super) fn start(
         &mut self,
         stream: StreamKey,
-        plan: CallPlan,
+        plan: &CallPlan,
         head: &Arc<Head>,
         intake: Intake<'_>,
         feed: Feed,
     ) {
         let slot = &mut self.slots[stream.index()];
-        slot.phase = Phase::Free;
+        slot.free();
         let deadline = plan.terms.timeout.and_then(|timeout| slot.started_at.checked_add(timeout));
         if deadline.is_some_and(|deadline| deadline <= self.now) {
             let status = Status::deadline_exceeded("time was up before work began");
@@ -54,18 +55,20 @@ impl Calls {
                 return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
             }
         };
-        let envelope = match self.shared.envelope(plan, head, deadline, &self.peer) {
-            Ok(envelope) => envelope,
+        let origin = Origin::new(plan.accepted(), head, deadline, &self.peer);
+        let request = match self.shared.intercepted(plan, &origin) {
+            Ok(request) => request,
             Err(status) => {
                 return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
             }
         };
-        if matches!(&intake, Intake::Message(message) if message.compressed) {
+        if matches!(intake, Intake::Message(message) if message.compressed) {
             // No one knows how much there is in it.
             self.pace.look_soon();
         }
-        let incoming = Incoming {
-            envelope,
+        let mut incoming = Incoming {
+            origin,
+            request,
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,
@@ -73,8 +76,8 @@ impl Calls {
                 message_bytes_max: self.shared.limits.message_bytes_max,
             },
         };
-        let mut reply = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(plan))
-            .for_origin(self.shared.cors.allowed(head));
+        let compression = self.shared.compression_for(plan);
+        let mut reply = ReplyState::new(plan.dialect, answer_json, compression, self.shared.cors.allowed(head));
         let spare = self.spares[plan.method].pop();
         let handler = &self.shared.routes.table[plan.method].handler;
         let mut out = Reply {
@@ -83,9 +86,15 @@ impl Calls {
             state: &mut reply,
             output_bytes_max: self.shared.limits.output_bytes_max,
         };
-        let started = catch_unwind(AssertUnwindSafe(|| handler.start(spare, incoming, &mut out)));
+        let mut cx = Context::from_waker(&self.wakers[stream.index()]);
+        let started = catch_unwind(AssertUnwindSafe(|| handler.start(spare, &mut incoming, &mut cx, &mut out)));
         match started {
-            Ok(Started::Running(running)) => self.activate(stream, Some(plan.method), running, reply, feed, deadline),
+            Ok(Started::Running(running)) => {
+                let has_room = out.has_room();
+                self.note_blocked(stream, has_room);
+                let method = Some(plan.method);
+                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline });
+            }
             Ok(Started::Done(spare)) => {
                 if let Some(spare) = spare {
                     self.retire(Some(plan.method), spare);
@@ -116,12 +125,21 @@ impl Calls {
                 self.retire(method, running);
                 self.finish(stream, method, reply.code);
             }
-            Poll::Pending => {
-                self.shared.calls.0.fetch_add(1, Ordering::Relaxed);
-                self.slots[stream.index()].phase =
-                    Phase::Active(Active { method, running, reply, feed, unreleased: 0, deadline });
-                self.note_deadline(deadline);
-            }
+            Poll::Pending => self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline }),
+        }
+    }
+
+    /// Gives a call that waits its slot.
+    fn keep(&mut self, stream: StreamKey, active: Active) {
+        self.shared.calls.0.fetch_add(1, Ordering::Relaxed);
+        self.note_deadline(active.deadline);
+        self.slots[stream.index()].phase = Phase::Active(active);
+    }
+
+    /// Notes that a call waits for room, if it does.
+    fn note_blocked(&mut self, stream: StreamKey, has_room: bool) {
+        if !has_room && !self.blocked.contains(&stream) {
+            self.blocked.push(stream);
         }
     }
 
@@ -136,9 +154,8 @@ impl Calls {
         };
         match catch_unwind(AssertUnwindSafe(|| running.poll(&mut cx, &mut reply))) {
             Ok(Poll::Pending) => {
-                if !reply.has_room() && !self.blocked.contains(&stream) {
-                    self.blocked.push(stream);
-                }
+                let has_room = reply.has_room();
+                self.note_blocked(stream, has_room);
                 Poll::Pending
             }
             Ok(Poll::Ready(())) => Poll::Ready(()),

@@ -12,7 +12,8 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
-use super::reply::{Reply, Source};
+use super::reply::Reply;
+use super::source::Source;
 use super::turn;
 use crate::codec::Encode;
 use crate::envelope::{Response, ResponseParts};
@@ -84,10 +85,7 @@ where
                     return Poll::Ready(());
                 }
             };
-            let Some(source) = reply.only_message(&metadata, message) else {
-                reply.finish_ok(&trailers);
-                return Poll::Ready(());
-            };
+            let Some(source) = reply.only_message(&metadata, message, &trailers) else { return Poll::Ready(()) };
             // The future has done its work, and what it holds is needed no more.
             self.future.set(None);
             self.sending = Some((source, trailers));

@@ -8,9 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use http::Extensions;
 use quire_http2::Head;
-use tokio::time::Instant;
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsAcceptor;
 
@@ -19,14 +17,14 @@ use super::held::Apart;
 use super::hosts::Hosts;
 use super::limits::Limits;
 use super::observer::Observer;
+use super::origin::Origin;
 use super::places::Places;
 use super::plan::{CallPlan, Routes};
 use super::reply::ReplyState;
-use crate::compression::{Accepted, Encoding};
-use crate::envelope::{Peer, Request};
+use crate::compression::Encoding;
+use crate::envelope::Request;
 use crate::http_service::HttpService;
 use crate::interceptor::Interceptor;
-use crate::metadata::Metadata;
 use crate::protocol::Dialect;
 use crate::status::Status;
 
@@ -59,47 +57,19 @@ impl Shared {
 
     /// An answer that has no messages.
     pub(super) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
-        ReplyState::bare(dialect).for_origin(self.cors.allowed(head))
+        ReplyState::new(dialect, None, None, self.cors.allowed(head))
     }
 
-    /// A request without its message, as the interceptors let it pass.
+    /// A request around nothing, as the interceptors let it pass; `None` if there are none.
     #[inline]
-    pub(super) fn envelope(
-        &self,
-        plan: CallPlan,
-        head: &Arc<Head>,
-        deadline: Option<Instant>,
-        peer: &Arc<Peer>,
-    ) -> Result<Request<()>, Status> {
-        let request = Self::bare_request(plan, head, deadline, peer);
-        if self.interceptors.is_empty() { Ok(request) } else { self.intercepted(plan, request) }
+    pub(super) fn intercepted(&self, plan: &CallPlan, origin: &Origin<'_>) -> Result<Option<Request<()>>, Status> {
+        if self.interceptors.is_empty() {
+            return Ok(None);
+        }
+        self.intercept(plan, origin.request(())).map(Some)
     }
 
-    /// As [`Shared::envelope`], of a request that has extensions.
-    pub(super) fn envelope_with(
-        &self,
-        extensions: Extensions,
-        plan: CallPlan,
-        head: &Arc<Head>,
-        deadline: Option<Instant>,
-        peer: &Arc<Peer>,
-    ) -> Result<Request<()>, Status> {
-        let mut request = Self::bare_request(plan, head, deadline, peer);
-        *request.extensions_mut() = extensions;
-        self.intercepted(plan, request)
-    }
-
-    #[inline]
-    fn bare_request(plan: CallPlan, head: &Arc<Head>, deadline: Option<Instant>, peer: &Arc<Peer>) -> Request<()> {
-        // Only plain gRPC passes answers on that are compressed already.
-        let accepted = if plan.dialect.is_plain { plan.terms.accepted } else { Accepted::default() };
-        let metadata = Metadata::received(Arc::clone(head));
-        Request::received((), metadata, deadline, Arc::clone(peer)).accepting(accepted)
-    }
-
-    /// Apart from the requests that no one intercepts, so that these are made where they are used.
-    #[inline(never)]
-    fn intercepted(&self, plan: CallPlan, mut request: Request<()>) -> Result<Request<()>, Status> {
+    pub(super) fn intercept(&self, plan: &CallPlan, mut request: Request<()>) -> Result<Request<()>, Status> {
         let path = &self.routes.table[plan.method].path;
         let asked = catch_unwind(AssertUnwindSafe(|| {
             self.interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
@@ -108,7 +78,7 @@ impl Shared {
     }
 
     /// How the answer to a call is compressed, and from how many bytes on.
-    pub(super) fn compression_for(&self, plan: CallPlan) -> Option<(Encoding, usize)> {
+    pub(super) fn compression_for(&self, plan: &CallPlan) -> Option<(Encoding, usize)> {
         let (encoding, bytes_min) = self.compression?;
         plan.terms.accepted.has(encoding).then_some((encoding, bytes_min))
     }

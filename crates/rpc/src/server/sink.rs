@@ -71,6 +71,15 @@ impl Sink<'_> {
         }
     }
 
+    /// Sends an answer in one piece if it can be. The end is trailers, or the body's if there are none.
+    #[inline]
+    pub(crate) fn answer(&mut self, head: &CachedBlock, body: &[u8], trailers: Option<&CachedBlock>) -> bool {
+        match self {
+            Self::Http2(connection, stream) => connection.answer(*stream, head, body, trailers),
+            Self::Outbox(_) => false,
+        }
+    }
+
     pub(crate) fn send_head(&mut self, end: bool, fields: impl FnOnce(Put<'_>)) {
         self.send_head_cached(&mut CachedBlock::default(), end, fields);
     }

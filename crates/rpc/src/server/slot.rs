@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::plan::CallPlan;
 use super::reply::ReplyState;
 use super::running::Running;
+use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
 use crate::status::{Code, Status};
-use crate::streaming::Inbox;
 
 /// A request that the handler needs whole, still coming.
 pub(super) struct Gathering {
@@ -62,18 +62,29 @@ pub(super) struct Slot {
     pub(super) started_at: Instant,
 }
 
+impl Slot {
+    /// Drops what the slot holds; it holds nothing most of the time.
+    #[inline]
+    pub(super) fn free(&mut self) {
+        if !matches!(self.phase, Phase::Free) {
+            self.phase = Phase::Free;
+        }
+    }
+}
+
 /// What may still come of a request after its answer.
 pub(super) struct Rest {
     pub(super) left_bytes: usize,
     pub(super) expires_at: Instant,
 }
 
-/// An answered call that is not reported yet.
+/// Answered calls that are not reported yet, all alike.
 pub(super) struct Ended {
     /// `None` for a method that does not exist.
     pub(super) method: Option<usize>,
     pub(super) code: Code,
     pub(super) started_at: Instant,
+    pub(super) calls: u32,
 }
 
 impl Gathering {
