@@ -246,6 +246,7 @@ pub(crate) fn encode<T: Encode>(message: T, compress: Option<(Encoding, usize)>,
 }
 
 /// What stands before a message of this length.
+#[inline]
 pub(crate) fn prefix(length: usize, compressed: bool) -> [u8; PREFIX_BYTES] {
     let mut prefix = [compressed.into(); PREFIX_BYTES];
     prefix[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
@@ -253,21 +254,27 @@ pub(crate) fn prefix(length: usize, compressed: bool) -> [u8; PREFIX_BYTES] {
 }
 
 /// Fills the prefix in before the bytes from `start` on.
+#[inline]
 pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
     let body = start + PREFIX_BYTES;
-    if let Some((encoding, bytes_min)) = compress
-        && out.len() - body >= bytes_min
-    {
-        let mut packed = Vec::new();
-        if encoding.compress(&out[body..], &mut packed).is_ok() && packed.len() < out.len() - body {
-            out.truncate(body);
-            out.extend_from_slice(&packed);
-            out[start] = 1;
-        }
-    }
-    let compressed = out[start] == 1;
+    let compressed = match compress {
+        Some((encoding, bytes_min)) if out.len() - body >= bytes_min => pack(out, body, encoding),
+        _ => false,
+    };
     let prefix = prefix(out.len() - body, compressed);
     out[start..body].copy_from_slice(&prefix);
+}
+
+/// Compresses the bytes from `body` on if that makes them fewer; apart, since most messages are sent as they are.
+#[inline(never)]
+fn pack(out: &mut Vec<u8>, body: usize, encoding: Encoding) -> bool {
+    let mut packed = Vec::new();
+    let is_shorter = encoding.compress(&out[body..], &mut packed).is_ok() && packed.len() < out.len() - body;
+    if is_shorter {
+        out.truncate(body);
+        out.extend_from_slice(&packed);
+    }
+    is_shorter
 }
 
 /// As [`seal`], for a body that is one message: at the length that the settings name it is compressed even if that makes
@@ -275,15 +282,15 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, 
 pub(crate) fn seal_whole(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
     let body = start + PREFIX_BYTES;
     let mut packed = Vec::new();
-    if let Some((encoding, bytes_min)) = compress
-        && out.len() - body >= bytes_min
-        && encoding.compress(&out[body..], &mut packed).is_ok()
-    {
+    let compressed = compress.is_some_and(|(encoding, bytes_min)| {
+        out.len() - body >= bytes_min && encoding.compress(&out[body..], &mut packed).is_ok()
+    });
+    if compressed {
         out.truncate(body);
         out.extend_from_slice(&packed);
-        out[start] = 1;
     }
-    seal(out, start, None);
+    let prefix = prefix(out.len() - body, compressed);
+    out[start..body].copy_from_slice(&prefix);
 }
 
 #[cfg(test)]
