@@ -52,13 +52,10 @@ impl<T> Streaming<T> {
 
     /// As [`Streaming::message`], in its bytes, where they lie: nothing is copied or allocated for a short message.
     pub async fn payload(&mut self) -> Result<Option<Payload<'_>>, Status> {
-        let place = match self.plain() {
-            Some(bytes) => Place::Run { compressed: false, bytes },
-            None => match poll_fn(|cx| self.poll_place(cx)).await? {
-                Some(place) => place,
-                None => return Ok(None),
-            },
-        };
+        if let Some(bytes) = self.plain() {
+            return Ok(Some(Payload::Borrowed(self.run.message(bytes))));
+        }
+        let Some(place) = poll_fn(|cx| self.poll_place(cx)).await? else { return Ok(None) };
         self.open(place).map(Some)
     }
 
