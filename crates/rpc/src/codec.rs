@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use crate::compression::Encoding;
 use crate::status::Status;
@@ -74,19 +74,29 @@ pub trait Encode: Sized + Send {
 }
 
 impl<T: prost::Message + Default> Decode for T {
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "a message that is returned through memory is stored by field and loaded whole"
+    )]
+    #[inline(always)]
     fn decode(payload: Payload<'_>) -> Result<Self, Status> {
-        match payload {
-            Payload::Borrowed(bytes) => decode_from(bytes),
-            Payload::Owned(bytes) => decode_from(bytes),
-        }
+        let decoded = match payload {
+            Payload::Borrowed(bytes) => <T as prost::Message>::decode(bytes),
+            Payload::Owned(bytes) => decode_owned(bytes),
+        };
+        decoded.map_err(|error| undecodable(&error))
     }
 }
 
-/// Apart, so that a payload that is told in the caller's code never becomes one in memory: a slice is passed in registers.
+/// Apart, so that the code of short messages does not hold it twice.
 #[inline(never)]
-fn decode_from<T: prost::Message + Default>(bytes: impl Buf) -> Result<T, Status> {
-    T::decode(bytes).map_err(|error| Status::internal(format!("the message cannot be decoded: {error}")))
+fn decode_owned<T: prost::Message + Default>(bytes: Bytes) -> Result<T, prost::DecodeError> {
+    T::decode(bytes)
+}
+
+#[cold]
+fn undecodable(error: &prost::DecodeError) -> Status {
+    Status::internal(format!("the message cannot be decoded: {error}"))
 }
 
 impl<T: prost::Message> Encode for T {

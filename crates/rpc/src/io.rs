@@ -144,3 +144,23 @@ pub(crate) fn poll_write<T: AsyncWrite + Unpin>(
     }
     Poll::Ready(Ok(total))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_buffers_a_thread_keeps_the_larger_up_to_a_bound() {
+        let kept_after = |bytes: usize| {
+            let mut output = Output::default();
+            output.borrow(&mut Vec::with_capacity(bytes));
+            give_back(&mut output);
+            let kept = WRITE_BUFFER.take();
+            let capacity = kept.capacity();
+            WRITE_BUFFER.set(kept);
+            capacity
+        };
+        let kept = [100, 50, WRITE_BYTES_MAX, WRITE_BYTES_MAX + 1].map(kept_after);
+        assert_eq!(kept, [100, 100, WRITE_BYTES_MAX, WRITE_BYTES_MAX]);
+    }
+}
