@@ -170,7 +170,9 @@ fn a_request_that_takes_too_long_ends_as_a_timeout() {
     };
     let seen = measure(&plan, &stuck);
     assert_eq!(seen.endings["timeout"], 3);
-    assert_eq!(seen.verdict.reasons, ["every request failed"]);
+    // Other machines on the same processor may add a reason of their own.
+    let reasons = seen.verdict.reasons.join("; ");
+    assert!(reasons.contains("every request failed"), "{reasons}");
 }
 
 #[test]
