@@ -88,7 +88,7 @@ impl<T: prost::Message + Default> Decode for T {
     }
 }
 
-/// Apart, so that the code of short messages does not hold it twice.
+/// Apart, so that only one copy of the reader is inlined, the one that most messages need.
 #[inline(never)]
 fn decode_owned<T: prost::Message + Default>(bytes: Bytes) -> Result<T, prost::DecodeError> {
     T::decode(bytes)
