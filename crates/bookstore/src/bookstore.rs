@@ -18,7 +18,7 @@ use crate::{
     metrics::{Levels, Metrics},
     money::{Cents, WANTED},
     settings::{Reads, Settings},
-    store::{DatabaseError, OpenError, Page, PostgresStore, SqliteStore, Store},
+    store::{DatabaseError, OpenError, Page, SqliteStore, Store, open_shared},
 };
 
 /// A handle to an open store; clones share it.
@@ -70,7 +70,7 @@ impl Bookstore {
         let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
         let parts = (settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics));
         let store: Arc<dyn Store> = match &settings.url {
-            Some(url) => Arc::new(PostgresStore::open(url, parts.0, parts.1, parts.2)?),
+            Some(url) => open_shared(url, parts.0, parts.1, parts.2)?,
             None => Arc::new(SqliteStore::open(path, parts.0, parts.1, parts.2)?),
         };
         let ledger = Ledger::start(Arc::clone(&store), settings.clone(), Arc::clone(&metrics));

@@ -14,12 +14,12 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use imbl::{OrdMap, OrdSet, shared_ptr::DefaultSharedPtr};
 use rustc_hash::FxBuildHasher;
 
 use crate::{
     domain::{BookId, NewBook},
     money::Cents,
+    shared_map::SharedMap,
 };
 
 /// A book that readers share. Its number, title and topic never change; a renamed book is a new value.
@@ -86,8 +86,6 @@ pub fn behind(books: &[Arc<Book>], after: Option<BookId>) -> &[Arc<Book>] {
     after.map_or(books, |after| &books[books.partition_point(|book| book.id <= after)..])
 }
 
-type Topics = imbl::GenericHashMap<Arc<str>, Books, std::hash::RandomState, DefaultSharedPtr>;
-
 /// Finds a book by its id with two cache misses, where an ordered tree has ten. In parts, so that a new book
 /// copies one part and not a million entries.
 #[derive(Clone, Debug)]
@@ -128,10 +126,8 @@ impl Index {
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     by_id: Index,
-    in_order: OrdMap<BookId, Arc<Book>>,
-    by_topic: Topics,
-    /// The keys of `by_topic`.
-    topics: OrdSet<Arc<str>>,
+    in_order: SharedMap<BookId, Arc<Book>>,
+    by_topic: SharedMap<Arc<str>, Books>,
 }
 
 impl Default for Catalogue {
@@ -144,15 +140,15 @@ impl Catalogue {
     /// Builds from books in the order of ids.
     pub fn from_ordered(books: Vec<Arc<Book>>) -> Self {
         let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
-        let (mut by_id, mut in_order) = (Index::for_books(books.len()), OrdMap::new());
-        for book in books {
-            topics.entry(Arc::clone(&book.topic)).or_default().push(Arc::clone(&book));
-            by_id.insert(Arc::clone(&book));
-            in_order.insert(book.id, book);
+        let mut by_id = Index::for_books(books.len());
+        for book in &books {
+            topics.entry(Arc::clone(&book.topic)).or_default().push(Arc::clone(book));
+            by_id.insert(Arc::clone(book));
         }
-        let ordered = topics.keys().cloned().collect();
-        let by_topic = topics.into_iter().map(|(topic, books)| (topic, books.into())).collect();
-        Self { by_id, in_order, by_topic, topics: ordered }
+        let in_order = books.into_iter().map(|book| (book.id, book)).collect();
+        let mut topics: Vec<_> = topics.into_iter().map(|(topic, books)| (topic, Books::from(books))).collect();
+        topics.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        Self { by_id, in_order: SharedMap::from_ordered(in_order), by_topic: SharedMap::from_ordered(topics) }
     }
 
     /// How many books there are.
@@ -177,15 +173,13 @@ impl Catalogue {
 
     /// Books in the order of ids, from the first above `after` on.
     pub fn after(&self, after: Option<BookId>) -> impl Iterator<Item = &Arc<Book>> {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.in_order.range((start, Bound::Unbounded)).map(|(_, book)| book)
+        let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.in_order.range(start).map(|(_, book)| book)
     }
 
     /// Topics from `from` on in the order of their bytes, each with the number of its books.
     pub fn topics(&self, from: Bound<&str>) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        let count = |topic: &Arc<str>| self.by_topic.get(topic).map_or(0, |books| books.len());
-        let from = from.map(Arc::from);
-        self.topics.range::<_, Arc<str>>((from, Bound::Unbounded)).map(move |topic| (topic, count(topic)))
+        self.by_topic.range(from).map(|(topic, books)| (topic, books.len()))
     }
 
     /// Adds, removes and edits books, all at once, so that each topic is rebuilt only once.
@@ -206,7 +200,7 @@ impl Catalogue {
             }
             if let Some(new) = state {
                 // One topic text for all its books.
-                let known = by_topic.get_key_value(&*new.topic).map(|(topic, _)| Arc::clone(topic));
+                let known = by_topic.entry(&*new.topic).map(|(topic, _)| Arc::clone(topic));
                 let topic = known.unwrap_or_else(|| Arc::from(new.topic));
                 let book = Arc::new(Book::new(id, new.title, Arc::clone(&topic), new.stock, new.price));
                 touch(&topic, Some(&book));
@@ -220,10 +214,8 @@ impl Catalogue {
             });
             books.sort_unstable_by_key(|book| book.id);
             if books.is_empty() {
-                self.topics.remove(&topic);
-                self.by_topic.remove(&topic);
+                self.by_topic.remove(&*topic);
             } else {
-                self.topics.insert(Arc::clone(&topic));
                 self.by_topic.insert(topic, books.into());
             }
         }

@@ -22,6 +22,7 @@ pub mod sample;
 pub mod search;
 mod service;
 pub mod settings;
+mod shared_map;
 pub mod store;
 
 pub use bookstore::Bookstore;

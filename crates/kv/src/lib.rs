@@ -22,12 +22,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(feature = "journal"), expect(dead_code, reason = "only the journal needs all of the table"))]
+
 mod clock;
 mod entry;
 mod expiry;
 mod fault;
 pub mod grpc;
 mod index;
+#[cfg(feature = "journal")]
+mod journal;
+#[cfg(not(feature = "journal"))]
+#[path = "without_journal.rs"]
 mod journal;
 mod key_value;
 mod metrics;

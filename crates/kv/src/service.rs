@@ -25,7 +25,6 @@ use crate::{
             key_value_service_server::{self, KeyValueServiceServer},
         },
     },
-    journal::OpenError,
     key_value::KeyValue,
     metrics::write,
     settings::{Durability, Settings},
@@ -61,7 +60,7 @@ impl Open for KvService {
         let is_on_disk = settings.durability == Durability::Log;
         let store = match spawn_blocking(move || KeyValue::open(&folder, settings, Clock::Wall)).await {
             Ok(Ok(store)) => Ok(store),
-            Ok(Err(error @ OpenError::InUse(_))) => return Err(error.into()),
+            Ok(Err(error)) if error.is_in_use() || cfg!(not(feature = "journal")) => return Err(error.into()),
             Ok(Err(error)) => Err(error.to_string().into()),
             // The reader of the files panicked.
             Err(panic) => Err(Arc::from(format!("the key-value store cannot be opened: {panic}"))),

@@ -10,6 +10,7 @@ use twox_hash::xxhash3_64;
 use crate::{answer::Answer, fault::Fault};
 
 /// A fast level: the caller waits.
+#[cfg(feature = "zstd")]
 const ZSTD_LEVEL: i32 = 1;
 /// About what an entry costs beside its bytes.
 const ENTRY_BYTES: usize = 200;
@@ -20,13 +21,22 @@ pub(crate) enum Coding {
     /// RFC 1952.
     Gzip,
     /// RFC 8878.
+    #[cfg(feature = "zstd")]
     Zstd,
 }
 
 impl Coding {
+    /// The codings of this build, the cheapest first.
+    pub(crate) const BUILT: &[Self] = &[
+        #[cfg(feature = "zstd")]
+        Self::Zstd,
+        Self::Gzip,
+    ];
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
+            #[cfg(feature = "zstd")]
             Self::Zstd => "zstd",
         }
     }
@@ -99,6 +109,7 @@ pub(crate) fn pack(answer: Answer, coding: Coding) -> Bytes {
             let mut encoder = GzEncoder::new(out, Compression::fast());
             answer.chunks().try_for_each(|chunk| encoder.write_all(&chunk)).and_then(|()| encoder.finish())
         }
+        #[cfg(feature = "zstd")]
         Coding::Zstd => zstd::stream::write::Encoder::new(out, ZSTD_LEVEL).and_then(|mut encoder| {
             answer.chunks().try_for_each(|chunk| encoder.write_all(&chunk))?;
             encoder.finish()
@@ -122,6 +133,7 @@ mod tests {
         let mut plain = Vec::new();
         flate2::read::GzDecoder::new(&*packed(Coding::Gzip)).read_to_end(&mut plain).unwrap();
         assert_eq!(plain, bytes);
+        #[cfg(feature = "zstd")]
         assert_eq!(zstd::decode_all(&*packed(Coding::Zstd)).unwrap(), bytes);
     }
 }

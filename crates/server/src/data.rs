@@ -1,12 +1,13 @@
 //! Commands on data: import a catalogue, export it, make one up.
 
 use std::{
+    cell::Cell,
     fs::{self, File},
-    io::{self, BufWriter, Read, Write},
+    io::{self, BufWriter, IsTerminal as _, Read, Write},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::ExitCode,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, ensure};
@@ -14,7 +15,6 @@ use bookstore::{
     BookstoreService, exchange,
     store::{self, Migrated},
 };
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     cli::{ExportArgs, Generate, ImportArgs, MigrateArgs},
@@ -35,7 +35,7 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let shown = Progress::default();
     shown.begin("importing");
     let mut progress = |read| shown.at(read, size);
-    let mut report = |row: &exchange::BadRow| shown.0.suspend(|| eprintln!("left out: {row}"));
+    let mut report = |row: &exchange::BadRow| shown.note(&format!("left out: {row}"));
     let options = exchange::Options {
         progress: &mut progress,
         skip_bad: if args.skip_bad { Some(&mut report) } else { None },
@@ -110,41 +110,61 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far a command is: on standard error, if that is a terminal.
-pub(crate) struct Progress(ProgressBar);
+/// How far a command is: a line on standard error that is drawn over, if that is a terminal.
+pub(crate) struct Progress {
+    is_shown: bool,
+    step: Cell<&'static str>,
+    begun: Cell<Instant>,
+    drawn: Cell<Instant>,
+}
+
+/// How long a line stays before it is drawn over.
+const REDRAW: Duration = Duration::from_millis(200);
+/// Returns to the beginning of the line and clears it (ECMA-48: CR, EL).
+const CLEAR: &str = "\r\x1b[K";
 
 impl Default for Progress {
     fn default() -> Self {
-        Self(ProgressBar::no_length())
+        let (is_shown, now) = (io::stderr().is_terminal(), Instant::now());
+        Self { is_shown, step: Cell::new(""), begun: Cell::new(now), drawn: Cell::new(now) }
     }
 }
 
 impl Progress {
-    /// A new step.
+    /// Begins a step.
     pub(crate) fn begin(&self, step: &'static str) {
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-            self.0.set_style(style);
-        }
-        self.0.reset();
-        self.0.unset_length();
-        self.0.enable_steady_tick(Duration::from_millis(200));
-        self.0.set_message(step);
+        self.step.set(step);
+        self.begun.set(Instant::now());
+        self.draw(None);
     }
 
-    /// So much of `all` is done; 0 if that is not known.
+    /// Shows that `done` of `all` is done; `all` is 0 if it is not known.
     pub(crate) fn at(&self, done: u64, all: u64) {
-        if all > 0 && self.0.length() != Some(all) {
-            self.0.set_length(all);
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {bar:40} {percent}% {eta}") {
-                self.0.set_style(style);
-            }
+        if self.drawn.get().elapsed() >= REDRAW {
+            self.draw((all > 0).then(|| 100 * u128::from(done) / u128::from(all)));
         }
-        self.0.set_position(done);
     }
 
-    /// Nothing more to show.
+    fn draw(&self, percent: Option<u128>) {
+        if !self.is_shown {
+            return;
+        }
+        self.drawn.set(Instant::now());
+        let (step, seconds) = (self.step.get(), self.begun.get().elapsed().as_secs());
+        let percent = percent.map_or_else(String::new, |percent| format!(" {percent}%"));
+        eprint!("{CLEAR}{step}{percent} {seconds} s");
+    }
+
+    /// Prints a line of its own above the progress.
+    pub(crate) fn note(&self, line: &str) {
+        eprintln!("{}{line}", if self.is_shown { CLEAR } else { "" });
+    }
+
+    /// Clears the line.
     pub(crate) fn end(&self) {
-        self.0.finish_and_clear();
+        if self.is_shown {
+            eprint!("{CLEAR}");
+        }
     }
 }
 

@@ -11,13 +11,13 @@ mod exit;
 mod fault;
 mod seen;
 
-use std::{cell::RefCell, ffi::OsString, io::Write as _, process::ExitCode, rc::Rc};
+use std::{cell::RefCell, ffi::OsString, future::pending, io, io::Write as _, process::ExitCode, rc::Rc, thread};
 
 use quire_terminal::{
     pager, screen,
     shell::{self, Line, Shell},
 };
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle};
 
 use self::{
     args::{Args, Wanted},
@@ -57,7 +57,7 @@ fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit
         }
         Wanted::Run(args) => args,
     };
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = connections().map_err(|error| format!("cannot start a thread: {error}"))?;
     let (address, words) = split(&args.words, command::is_command);
     let command = if words.is_empty() { None } else { Some(Command::parse(&words)?) };
     let seen = Rc::new(RefCell::new(Seen::default()));
@@ -73,9 +73,17 @@ fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit
     }
 }
 
+/// A runtime on a thread of its own, so that connections notice what the server says while a prompt waits for its user.
+fn connections() -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name("connections".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
+    Ok(handle)
+}
+
 struct Client {
     json: bool,
-    runtime: Runtime,
+    runtime: Handle,
     calls: Calls,
 }
 
@@ -88,7 +96,7 @@ fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> Result<Exit, String> 
         }
         seen.borrow().arguments(command, typed)
     };
-    let failed = |error: std::io::Error| error.to_string();
+    let failed = |error: io::Error| error.to_string();
     let mut shell = Shell::open("quire client> ", &COMMANDS, "client", Box::new(complete)).map_err(failed)?;
     let mut worst = Exit::Done;
     loop {
@@ -137,5 +145,5 @@ impl Client {
 
 fn complain(text: &str) {
     // If no one reads it, there is no one else to tell.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -4,8 +4,13 @@
 //! share ([`postgres`]). The ledger decides on what a [`Session`] shows it, in the same way for both.
 
 mod code;
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a shared database needs all of it"))]
 mod interface;
 mod migrate;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(not(feature = "postgres"))]
+#[path = "without_postgres.rs"]
 mod postgres;
 mod sqlite;
 mod sums;
@@ -13,8 +18,10 @@ mod sums;
 pub use interface::Page;
 pub(crate) use interface::{Attempt, BookChange, Broken, Changes, Facts, Failure, Session, Store, Wanted, Work};
 pub use migrate::{MigrateError, Migrated, migrate};
-pub use postgres::{DatabaseError, SchemaError, TargetError};
-pub(crate) use postgres::{Importer, PostgresStore};
+pub use postgres::DatabaseError;
+pub(crate) use postgres::{Importer, open_shared};
+#[cfg(feature = "postgres")]
+pub use postgres::{SchemaError, TargetError};
 pub use sqlite::{Contents, CopyError, OpenError, VERSION, contents, copy};
 pub(crate) use sqlite::{Role, SqliteStore, each_book, insert_books, open, reader, reason};
 pub use sums::Sums;

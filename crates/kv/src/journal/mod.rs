@@ -77,6 +77,11 @@ impl OpenError {
             other => Self::Damaged { path, reason: other.to_string() },
         }
     }
+
+    /// True if another process has the store open.
+    pub const fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse(_))
+    }
 }
 
 /// The callers' end.

@@ -75,7 +75,11 @@ async fn later(
 
 /// zstd, which costs less, where the caller reads both.
 fn coding(request: &Request<()>) -> Option<(Coding, Encoding)> {
-    let known = [(Coding::Zstd, Encoding::Zstd), (Coding::Gzip, Encoding::Gzip)];
+    let known = [
+        #[cfg(feature = "zstd")]
+        (Coding::Zstd, Encoding::Zstd),
+        (Coding::Gzip, Encoding::Gzip),
+    ];
     known.into_iter().find(|(_, encoding)| request.accepts(*encoding))
 }
 

@@ -33,7 +33,7 @@ fn quality(parameters: &str) -> u32 {
     }
 }
 
-/// The coding that the caller prefers; zstd, which is cheaper, if it has no preference.
+/// The coding that the caller prefers; of equals the cheaper one.
 pub(super) fn coding(headers: &HeaderMap) -> Option<Coding> {
     let wanted = |name: &str| {
         let mut found = None;
@@ -49,18 +49,15 @@ pub(super) fn coding(headers: &HeaderMap) -> Option<Coding> {
         }
         found
     };
-    let (zstd, gzip) = (wanted("zstd").unwrap_or(0), wanted("gzip").unwrap_or(0));
+    // Of equals `max_by_key` takes the last.
+    let weights = Coding::BUILT.iter().rev().map(|coding| (wanted(coding.name()).unwrap_or(0), *coding));
+    let (most, best) = weights.max_by_key(|(weight, _)| *weight)?;
     // Unless it is named, identity is merely allowed.
     let plain = list(headers, &header::ACCEPT_ENCODING)
         .filter_map(|element| element.split_once(';'))
         .find(|(coding, _)| coding.trim().eq_ignore_ascii_case("identity"))
         .map_or(0, |(_, parameters)| quality(parameters));
-    match (zstd.max(gzip), zstd >= gzip) {
-        (0, _) => None,
-        (most, _) if most < plain => None,
-        (_, true) => Some(Coding::Zstd),
-        (_, false) => Some(Coding::Gzip),
-    }
+    (most > 0 && most >= plain).then_some(best)
 }
 
 /// The entity tag of an answer; it depends on its bytes alone.
@@ -85,6 +82,7 @@ mod tests {
         coding(&headers)
     }
 
+    #[cfg(feature = "zstd")]
     #[test]
     fn the_coding_that_is_wanted_most_is_chosen() {
         for (accepted, chosen) in [

@@ -21,6 +21,8 @@ use super::target::{Target, Transport};
 use crate::io::{Inlet, poll_write};
 use crate::status::Status;
 
+/// Silence of a server after which a connection is looked at before a call goes out.
+const SILENCE_MAX: Duration = Duration::from_millis(100);
 /// Rounds in one poll before other tasks have their turn.
 const ROUNDS_MAX: usize = 16;
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
@@ -38,6 +40,9 @@ pub(super) struct Connection {
     opened_at: Instant,
     read_at: Instant,
     ping_sent_at: Option<Instant>,
+    /// Set while a call waits for the runtime to look at the socket; see [`Connection::is_stale`].
+    looking: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    looked_at: Instant,
     /// The server takes no more calls: the lane has another connection, and this one only finishes what it began.
     is_retired: bool,
 }
@@ -63,6 +68,8 @@ impl Connection {
             opened_at: now,
             read_at: now,
             ping_sent_at: None,
+            looking: None,
+            looked_at: now,
             is_retired: false,
         }
     }
@@ -138,12 +145,32 @@ impl Connection {
 
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
         let mut progress = self.read(cx)?;
-        if !self.is_retired {
+        if !self.is_retired && !self.is_stale(cx) {
             progress |= self.take_commands();
         }
         progress |= self.calls.poll_woken();
         progress |= self.write(cx)?;
         Ok(progress)
+    }
+
+    /// True while a call waits on a connection that has long been silent. Its runtime may have stood still, with a GOAWAY or the
+    /// connection's end unread: a call that was sent to a server that is gone could only be reported as unknown. So the runtime
+    /// first looks at its sockets, which it does before it resumes what has yielded.
+    fn is_stale(&mut self, cx: &mut Context<'_>) -> bool {
+        let silence = self.calls.now.duration_since(self.read_at.max(self.looked_at));
+        let is_silent = self.is_ready && silence > SILENCE_MAX;
+        if !is_silent || self.lane.is_empty() || !self.calls.is_idle() {
+            self.looking = None;
+            return false;
+        }
+        let looking = self.looking.get_or_insert_with(|| Box::pin(tokio::task::yield_now()));
+        if looking.as_mut().poll(cx).is_pending() {
+            return true;
+        }
+        // What there was to read has been read before this.
+        self.looking = None;
+        self.looked_at = self.calls.now;
+        false
     }
 
     fn take_commands(&mut self) -> bool {

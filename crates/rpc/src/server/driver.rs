@@ -25,6 +25,9 @@ use crate::io::{Inlet, give_back, lend, poll_write};
 
 /// After our last byte the peer has so long to close, so that it can read what we said.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a peer without calls has to answer that it has seen the first GOAWAY of a drain. A process that waits for
+/// something else does not read; the second GOAWAY tells it later which of its calls were not begun.
+const DRAIN_ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Payload of our keepalive PING.
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
 
@@ -51,6 +54,8 @@ pub(super) struct Driver<T> {
     stuck_since: Option<Instant>,
     /// When a drain's time is up.
     cut_at: Option<Instant>,
+    /// When a drain ends for a peer that has no calls and has not answered.
+    unanswered_at: Option<Instant>,
     /// When streams that are stuck are looked for.
     stall_check_at: Instant,
     charge: Charge,
@@ -84,6 +89,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             ping_sent_at: None,
             stuck_since: None,
             cut_at: None,
+            unanswered_at: None,
             stall_check_at: now,
             moved: 0,
         })
@@ -213,6 +219,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         if self.cut_at.is_none() {
             self.calls.connection.drain();
             self.cut_at = self.calls.now.checked_add(self.limits.drain_timeout);
+            self.unanswered_at = self.calls.now.checked_add(DRAIN_ANSWER_MAX);
         }
     }
 
@@ -250,6 +257,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         }
         if !self.calls.is_idle() {
             self.busy_at = now;
+        } else if reached(self.unanswered_at) {
+            self.unanswered_at = None;
+            self.calls.connection.drain_now();
         }
         self.calls.expire();
         self.reset_stalled();
@@ -299,6 +309,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         let open = self.cut_at.is_none();
         let times = [
             self.cut_at,
+            self.unanswered_at.filter(|_| self.calls.is_idle()),
             after(self.stuck_since, self.limits.write_timeout),
             after(self.ping_sent_at, self.limits.keepalive_timeout),
             self.ping_due(),

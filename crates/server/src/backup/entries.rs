@@ -9,7 +9,7 @@ use std::{
 };
 
 use ::kv::{
-    ADDRESS_FILE, Clock, FOLDER_NAME, KeyValue, KvService, OpenError, Restore,
+    ADDRESS_FILE, Clock, FOLDER_NAME, KeyValue, KvService, Restore,
     grpc::wire::{SnapshotChunk, SnapshotRequest, key_admin_service_client::KeyAdminServiceClient},
 };
 use anyhow::{Context as _, bail, ensure};
@@ -47,7 +47,7 @@ pub(super) fn take(config: &Config, args: &BackupArgs, into: &Path) -> anyhow::R
     }
     match KeyValue::open(&folder, settings(config), Clock::Wall) {
         Ok(store) => from_folder(&store, into).map(Some),
-        Err(OpenError::InUse(_)) => {
+        Err(error) if error.is_in_use() => {
             let address = config.data.join(ADDRESS_FILE);
             let server = fs::read_to_string(&address).with_context(|| {
                 format!(

@@ -113,7 +113,12 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let threads = from.cores("server.threads")?;
     let hosts = hosts::read(from)?;
     let cors_origins = origins::read(from)?;
-    let encodings = [("off", None), ("gzip", Some(Encoding::Gzip)), ("zstd", Some(Encoding::Zstd))];
+    let encodings = [
+        ("off", None),
+        ("gzip", Some(Encoding::Gzip)),
+        #[cfg(feature = "zstd")]
+        ("zstd", Some(Encoding::Zstd)),
+    ];
     let compression = from.choice("server.compression", &encodings)?;
     let limits = Limits {
         connections_max: from.connections("limits.connections", 4096)?,

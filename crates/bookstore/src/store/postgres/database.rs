@@ -78,7 +78,7 @@ impl DatabaseError {
 }
 
 /// An open database.
-pub(crate) struct PostgresStore {
+pub(super) struct PostgresStore {
     target: Arc<Target>,
     settings: Settings,
     metrics: Arc<Metrics>,
@@ -94,15 +94,20 @@ impl std::fmt::Debug for PostgresStore {
     }
 }
 
+/// Opens the database at `url` as a store; see [`PostgresStore::open`].
+pub(crate) fn open_shared(
+    url: &str,
+    settings: Settings,
+    shelf: Arc<Shelf>,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<dyn Store>, DatabaseError> {
+    Ok(Arc::new(PostgresStore::open(url, settings, shelf, metrics)?))
+}
+
 impl PostgresStore {
     /// Opens the database at `url`, makes the tables with the sample catalogue if there are none, and loads the catalogue
     /// into `shelf`. Blocks.
-    pub(crate) fn open(
-        url: &str,
-        settings: Settings,
-        shelf: Arc<Shelf>,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self, DatabaseError> {
+    fn open(url: &str, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, DatabaseError> {
         let timeout = settings.database_timeout;
         let target = Arc::new(Target::new(url, settings.database_ca.as_deref(), timeout)?);
         let shown = Arc::new(Shown::new(shelf, timeout));

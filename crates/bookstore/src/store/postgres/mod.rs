@@ -22,7 +22,7 @@ mod trouble;
 
 pub(super) use copy::Copier;
 pub use database::DatabaseError;
-pub(crate) use database::PostgresStore;
+pub(crate) use database::open_shared;
 pub(crate) use import::Importer;
 pub use schema::SchemaError;
 pub use target::TargetError;

@@ -1,14 +1,12 @@
 //! A channel says the same in every protocol and codec: messages, metadata, failures, deadlines and limits.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Running, text};
 use quire_rpc::client::{Codec, HttpVersion, Protocol, Settings};
 use quire_rpc::{Code, Encoding, Limits, Request, Status, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use support::{Running, text};
 
 /// All that a channel can speak.
 fn all() -> Vec<Settings> {

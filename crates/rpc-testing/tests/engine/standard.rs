@@ -1,10 +1,9 @@
 //! TLS, and the services every server may offer.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Running, text};
 use quire_rpc::client::{Channel, Settings};
 use quire_rpc::health::HealthReporter;
 use quire_rpc::prost::Message as _;
@@ -19,7 +18,6 @@ use rpc_testing::conformance_proto::conformance_service_server::ConformanceServi
 use rpc_testing::proto::echo_client::EchoClient;
 use rpc_testing::proto::echo_server::EchoServer;
 use rpc_testing::{Conformance, EchoService};
-use support::{Running, text};
 
 mod health {
     quire_rpc::include_proto!("grpc.health.v1");

@@ -1,15 +1,13 @@
 //! Our channel's connections to our server: how many there may be, how they end, and which calls move to the next one.
 
-mod support;
-
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::support::{NEVER, Running, begin, frame, open, text};
 use quire_rpc::client::{Channel, HttpVersion, Protocol, RetryPolicy, Settings};
-use quire_rpc::{Code, Limits, Request};
+use quire_rpc::{Code, Limits, Reach, Request};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use support::{NEVER, Running, begin, frame, open, text};
 use tokio::io::AsyncWriteExt as _;
 
 #[tokio::test]
@@ -94,6 +92,33 @@ async fn connections_end_at_their_age_without_a_failed_call() {
     }
 }
 
+/// A process that waits for its user, say, and neither reads nor answers.
+#[tokio::test]
+async fn drain_does_not_wait_for_a_peer_that_has_no_calls_and_does_not_read() {
+    let server = Running::new(Limits::default()).await;
+    let mut silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    silent.write_all(&crate::support::greeting()).await.unwrap();
+    server.counts.until(|counts| counts.get("opened") == 1).await;
+    let counts = server.stopped().await;
+    assert_eq!(counts.get("closed: drained"), 1);
+}
+
+#[test]
+fn a_call_after_the_server_has_gone_unnoticed_is_not_sent_to_it() {
+    let servers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = servers.block_on(Running::new(Limits::default()));
+    // A runtime that stands still between its calls, as that of a program which waits for its user.
+    let clients = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = clients.block_on(server.client());
+    clients.block_on(client.call(text("x"))).unwrap();
+    // Without a farewell, as a process that is killed.
+    drop((server, servers));
+    // Longer than the silence after which a connection is looked at.
+    std::thread::sleep(Duration::from_millis(150));
+    let status = clients.block_on(client.call(text("late"))).unwrap_err();
+    assert_eq!((status.code(), status.reach()), (Code::Unavailable, Reach::Untouched), "{status}");
+}
+
 #[tokio::test]
 async fn dead_peer_is_found_by_keepalive() {
     let limits = Limits {
@@ -104,7 +129,7 @@ async fn dead_peer_is_found_by_keepalive() {
     let server = Running::new(limits).await;
     let live = server.client().await;
     let mut dead = tokio::net::TcpStream::connect(server.address).await.unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut dead, &support::greeting()).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut dead, &crate::support::greeting()).await.unwrap();
     server.counts.until(|counts| counts.get("closed: no answer to a keepalive ping") == 1).await;
     live.call(text("x")).await.unwrap();
     assert_eq!(server.counts.get("opened"), 2);
@@ -284,7 +309,7 @@ async fn http1_and_plain_http2_reach_the_http_service() {
 
     let mut http2 = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let head = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
-    http2.write_all(&[support::greeting(), frame(1, 5, 1, &head)].concat()).await.unwrap();
+    http2.write_all(&[crate::support::greeting(), frame(1, 5, 1, &head)].concat()).await.unwrap();
     let mut seen = Vec::new();
     while !seen.windows(8).any(|window| window == b"hello /\n") {
         assert_ne!(http2.read_buf(&mut seen).await.unwrap(), 0);

@@ -1,18 +1,16 @@
 //! Our channel against our server: every shape of call, and what can go wrong in it.
 
-mod support;
-
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::support::{NEVER, Running, begin, open, text};
 use quire_rpc::client::Settings;
 use quire_rpc::server::{CallReport, Method, Observer};
 use quire_rpc::{Code, Encoding, Limits, Request, Response, Stream};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use support::{NEVER, Running, begin, open, text};
 use tokio::task::JoinSet;
 
 /// Messages from a list.

@@ -1,13 +1,12 @@
 //! The tower ecosystem around a server: layers before its calls, and its calls inside axum.
 
-mod support;
-
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::support::{Running, text};
 use axum::Router;
 use axum::routing::get;
 use http::{HeaderName, HeaderValue};
@@ -18,7 +17,6 @@ use rpc_testing::EchoService;
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 use rpc_testing::proto::echo_server::EchoServer;
-use support::{Running, text};
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_http::set_header::SetRequestHeaderLayer;
@@ -64,7 +62,7 @@ async fn every_shape_works(client: &EchoClient, has_duplex: bool) {
     let joined = client.join(many_texts(1000)).await.unwrap().into_inner();
     assert_eq!((joined.count, joined.payload.len()), (1000, 2000));
     if has_duplex {
-        let (sender, mut replies) = support::open(client).await;
+        let (sender, mut replies) = crate::support::open(client).await;
         for _ in 0..10 {
             sender.send(text("ping")).await.unwrap();
             assert_eq!(replies.message().await.unwrap().unwrap().payload, b"ping");
@@ -102,7 +100,7 @@ async fn a_layer_that_gives_up_fails_the_call_in_its_own_protocol_and_once() {
             .await;
     for settings in dialects() {
         let client = EchoClient::new(server.channel(settings).await);
-        let status = client.late(support::NEVER).await.unwrap_err();
+        let status = client.late(crate::support::NEVER).await.unwrap_err();
         assert_eq!((status.code(), status.message()), (Code::Unknown, "request timed out"));
     }
     assert_eq!(server.server.calls(), 0);
@@ -190,7 +188,7 @@ async fn axum_answers_calls_of_every_shape_and_protocol() {
 #[tokio::test]
 async fn a_call_in_axum_keeps_its_deadline_and_its_reader_holds_its_sender_back() {
     let client = EchoClient::new(Channel::builder(&axum_with_calls().await).unwrap().connect().await.unwrap());
-    let mut late = Request::new(support::NEVER);
+    let mut late = Request::new(crate::support::NEVER);
     late.set_timeout(Duration::from_millis(50));
     assert_eq!(client.late(late).await.unwrap_err().code(), Code::DeadlineExceeded);
     let large = Message { payload: vec![7; 50_000], ..Message::default() };
@@ -267,11 +265,11 @@ async fn a_layer_of_a_channel_that_gives_up_cancels_the_call_and_fails_it() {
     let server = Running::new(Limits::default()).await;
     let channel = server.channel(Settings::default()).await;
     let timeout = tower::timeout::TimeoutLayer::new(Duration::from_millis(50));
-    let status = EchoClient::new(channel.layered(timeout)).late(support::NEVER).await.unwrap_err();
+    let status = EchoClient::new(channel.layered(timeout)).late(crate::support::NEVER).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::Unknown, "request timed out"));
     server.counts.until(|counts| counts.get("/testing.Echo/Late CANCELLED") == 1).await;
 
-    let mut late = Request::new(support::NEVER);
+    let mut late = Request::new(crate::support::NEVER);
     late.set_timeout(Duration::from_millis(50));
     let layered = EchoClient::new(channel.layered(tower::layer::util::Identity::new()));
     assert_eq!(layered.late(late).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -303,7 +301,7 @@ async fn a_channel_carries_any_http_and_a_stream_that_is_dropped_is_cancelled() 
     assert!(!axum::body::to_bytes(axum::body::Body::new(response.into_body()), 1000).await.unwrap().is_empty());
 
     let client = EchoClient::new(channel.layered(tower::layer::util::Identity::new()));
-    let (_sender, replies) = support::open(&client).await;
+    let (_sender, replies) = crate::support::open(&client).await;
     drop(replies);
     server.counts.until(|counts| counts.get("/testing.Echo/Each CANCELLED") == 1).await;
 }

@@ -1,14 +1,12 @@
 //! Requests that are answered before their end: taken to the end, within the limits, and reset beyond them.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::Running;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use quire_rpc::Limits;
 use quire_rpc::http2::{CachedBlock, Config, Connection, ErrorCode, Event, Head, Indexing, Side, StreamKey};
-use support::Running;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -224,7 +222,7 @@ async fn answer_that_waits_for_windows_is_not_cut_by_the_reset_behind_it() {
     let mut caller = Caller::of(&server).await;
     // No window at all for the words of the refusal.
     caller.flush().await;
-    caller.socket.write_all(&support::frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).await.unwrap();
+    caller.socket.write_all(&crate::support::frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).await.unwrap();
     let stream = caller.begin("/testing.Echo/Call", "application/grpc+thrift");
     caller.send(stream, 1000, false);
     assert_eq!(caller.hear().await, Said::Head { status: Some(415), grpc_status: String::new(), end: false });
@@ -233,7 +231,7 @@ async fn answer_that_waits_for_windows_is_not_cut_by_the_reset_behind_it() {
     caller.begin("/nowhere", GRPC);
     assert_eq!(caller.hear().await, refused("12"));
     assert_eq!(caller.hear().await, NO_ERROR);
-    caller.socket.write_all(&support::frame(8, 0, 1, &[0, 0, 4, 0])).await.unwrap();
+    caller.socket.write_all(&crate::support::frame(8, 0, 1, &[0, 0, 4, 0])).await.unwrap();
     assert_eq!(caller.hear().await, Said::Data { end: true });
     assert_eq!(caller.hear().await, NO_ERROR);
 }

@@ -1,19 +1,17 @@
 //! Where a channel connects: several servers in turn, without those that cannot be reached, and Unix sockets.
 
-mod support;
-
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{Running, text};
 use quire_rpc::client::{Address, Channel, HttpVersion, Protocol, Resolver, Settings};
 use quire_rpc::{Limits, Peer, Server};
 use rpc_testing::EchoService;
 use rpc_testing::proto::echo_client::EchoClient;
 use rpc_testing::proto::echo_server::EchoServer;
-use support::{Running, text};
 use tokio::net::{TcpListener, UnixListener};
 
 async fn client(resolver: impl Resolver, settings: Settings) -> EchoClient {

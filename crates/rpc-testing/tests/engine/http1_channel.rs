@@ -1,15 +1,13 @@
 //! A channel over HTTP/1.1: how many connections it makes, what becomes of them, and of calls that they cannot take.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use crate::support::{NEVER, Running, text};
 use quire_rpc::client::{Channel, HttpVersion, Protocol, Settings};
 use quire_rpc::{Code, Limits, Reach, Request};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use support::{NEVER, Running, text};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -125,7 +123,7 @@ async fn a_channel_that_closes_lets_its_calls_finish() {
     let server = Running::new(Limits::default()).await;
     let channel = server.channel(settings()).await;
     let client = EchoClient::new(channel.clone());
-    let call = support::begin(&client, {
+    let call = crate::support::begin(&client, {
         let client = client.clone();
         async move { client.late(Message { delay_ms: 50, ..text("last") }).await }
     })

@@ -1,15 +1,13 @@
 //! The limits of server and channel that the other files do not reach, each reached.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Running, call_head, frame, greeting, text};
 use quire_rpc::client::Settings;
 use quire_rpc::prost::Message as _;
 use quire_rpc::{Code, Limits, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
-use support::{Running, call_head, frame, greeting, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

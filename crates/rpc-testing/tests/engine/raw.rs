@@ -1,18 +1,16 @@
 //! What tools need of the channel: messages as bytes, paths known at run time, times and bytes on the wire.
 
-mod support;
-
 use std::future::Ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::{Running, text};
 use bytes::Bytes;
 use quire_rpc::client::{Channel, HttpFailure, HttpRequest, Path, Protocol, Settings};
 use quire_rpc::prost::Message as _;
 use quire_rpc::server::{Answer, Call, Method};
 use quire_rpc::{Code, Encoded, Encoding, Ignored, Limits, Request, Status, unfold};
 use rpc_testing::proto::Message;
-use support::{Running, text};
 
 #[tokio::test]
 async fn each_of_many_paths_made_at_run_time_is_asked_for_as_itself() {

@@ -1,15 +1,13 @@
 //! The same methods by gRPC-Web and Connect, in protobuf and JSON, over HTTP/1.1: what connectconformance does not look at.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::support::Running;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use quire_rpc::Limits;
 use quire_rpc::server::Cors;
-use support::Running;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -1,0 +1,16 @@
+//! The engine's channel against the engine's server, over sockets.
+
+mod addresses;
+mod calls;
+mod channels;
+mod connections;
+mod http1_channel;
+mod limits;
+mod pages;
+mod protocols;
+mod raw;
+mod refusals;
+mod standard;
+#[path = "../support/mod.rs"]
+mod support;
+mod tower;
