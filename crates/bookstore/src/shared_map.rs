@@ -63,11 +63,13 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
 
     /// Puts a value in place of the key's last one, if it has one.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        if self.parts.is_empty() {
-            self.parts.push(Arc::default());
-        }
         let index = self.part_of(&key);
-        let part = Arc::make_mut(&mut self.parts[index]);
+        let Some(part) = self.parts.get_mut(index) else {
+            self.parts.push(Arc::new(vec![(key, value)]));
+            self.len = 1;
+            return;
+        };
+        let part = Arc::make_mut(part);
         match part.binary_search_by(|(other, _)| other.cmp(&key)) {
             Ok(place) => part[place].1 = value,
             Err(place) => {

@@ -1,10 +1,13 @@
 //! What the ledger promises, put to it through its public face: never oversold, exactly once, nothing hidden
 //! from other processes' eyes.
 
+#[cfg(feature = "postgres")]
 mod crashes;
+#[cfg(feature = "postgres")]
 mod database;
 mod foreign;
 mod keys;
+#[cfg(feature = "postgres")]
 mod migrate;
 mod model;
 
@@ -28,6 +31,7 @@ enum Kind {
     /// A file of `SQLite`.
     File,
     /// A database of `PostgreSQL`.
+    #[cfg(feature = "postgres")]
     Database,
 }
 
@@ -37,6 +41,7 @@ macro_rules! both {
         mod file {
             $(#[test] fn $behaviour() { super::$behaviour($crate::Kind::File); })+
         }
+        #[cfg(feature = "postgres")]
         mod database {
             $(#[test] fn $behaviour() { super::$behaviour($crate::Kind::Database); })+
         }
@@ -57,7 +62,11 @@ impl Shop {
     }
 
     fn of(kind: Kind) -> Self {
-        Self::at((kind == Kind::Database).then(|| postgres_testing::shared().database()))
+        Self::at(match kind {
+            Kind::File => None,
+            #[cfg(feature = "postgres")]
+            Kind::Database => Some(postgres_testing::shared().database()),
+        })
     }
 
     fn at(url: Option<String>) -> Self {

@@ -162,6 +162,7 @@ proptest! {
         check(Kind::File, &[group()], &actions);
     }
 
+    #[cfg(feature = "postgres")]
     #[test]
     fn so_they_do_over_a_database(actions in prop::collection::vec(action(), 1..150)) {
         check(Kind::Database, &[group()], &actions);
@@ -172,6 +173,7 @@ proptest! {
         check(Kind::File, &[each()], &actions);
     }
 
+    #[cfg(feature = "postgres")]
     #[test]
     fn so_they_do_with_a_transaction_each_over_a_database(actions in prop::collection::vec(action(), 1..60)) {
         check(Kind::Database, &[each()], &actions);
@@ -183,6 +185,7 @@ proptest! {
         check(Kind::File, &[group(), each()], &actions);
     }
 
+    #[cfg(feature = "postgres")]
     #[test]
     fn three_stores_on_one_database_agree_with_the_model(actions in prop::collection::vec(action(), 1..150)) {
         check(Kind::Database, &[group(), group(), each()], &actions);

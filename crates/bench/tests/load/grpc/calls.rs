@@ -16,7 +16,7 @@ use quire_rpc::{Request, Response, Server, Status, Streaming};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_server::{Echo, EchoServer};
 
-use crate::support::{
+use super::support::{
     Certified, Proxy, arguments, echo, ending, everything, once, one_stream_at_a_time, proto, refusal, serve, turn,
     workload,
 };

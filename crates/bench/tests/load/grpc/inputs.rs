@@ -2,7 +2,7 @@
 
 use bench::cli::grpc::describe;
 
-use crate::support::{Certified, arguments, echo, everything, proto, refusal, serve};
+use super::support::{Certified, arguments, echo, everything, proto, refusal, serve};
 
 const CALL: &str = "testing.Echo/Call";
 
