@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # The languages of the clients; `make test-clients LANGUAGES=go` takes one.
 LANGUAGES := cpp go java python rust typescript
 CLIENTS := $(LANGUAGES:%=client-%)
-.PHONY: help run test check clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
+.PHONY: help run test test-all test-postgres test-engine test-fuzz test-benches test-peers judges check quire-release clients test-clients clients-page $(CLIENTS) cluster cluster-down need-cluster test-cluster bench-cluster bench bench-engine bench-tools reproduce peers peers-cpp peers-go peers-java fuzz clean
 
 # Programs by others that judge the server; their versions are part of the tests.
 TOOLS := target/tools
@@ -23,6 +23,7 @@ BROWSER := $(TOOLS)/browser/bundle.js
 
 # Installs Debian's packages if a program is missing: $(call need,PROGRAM,PACKAGES).
 need = command -v $(1) >/dev/null || { apt-get update -qq && apt-get install -y -qq $(2); }
+need-postgres = ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
 
 # How long each fuzz target runs.
 FUZZ_SECONDS := 600
@@ -31,20 +32,69 @@ FUZZ_TARGETS := frames hpack connection task_lines lean_session lean_client game
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
+# Without what a first run does not need; `cargo build --release -p server` has PostgreSQL, the key-value journal, zstd and brotli.
 run: ## start the server on the embedded database with the sample catalogue
-	cargo run --release -p server -- serve
+	cargo run --release -p server --no-default-features -- serve
 
-test: $(INSTALLED) $(VENV) $(BROWSER) ## run every test: Rust, the benchmarks once, judges and clients written by others
+# What needs only Rust and a C compiler: not the fuzz targets (C++), the benchmarks and PostgreSQL.
+PARTS := server/brotli,server/journal,server/zstd
+TESTED := --workspace --exclude fuzz --exclude benches --no-default-features --features $(PARTS)
+# Tests wait more than they compute.
+export RUST_TEST_THREADS ?= 4
+
+test: ## every test that needs only Rust and a C compiler, some minutes the first time
+	cargo test $(TESTED)
+
+test-all: ## `make test` and then each part below, an hour; it says what each part installs
+	tests/run.sh test test-postgres test-engine judges test-cluster test-clients test-fuzz test-benches test-peers
+
+# A server's program that is built already, if you name one.
+QUIRE :=
+QUIRE_RELEASE = $(or $(QUIRE),target/release/quire)
+quire-release:
+	test -n "$(QUIRE)" || cargo build --release -p server
+
+test-postgres: ## the bookstore over PostgreSQL
+	@echo "$@ installs postgresql from Debian if it is missing"
+	$(need-postgres)
+	cargo test $(TESTED),bookstore/postgres --test ledger
+	cargo test $(TESTED),bookstore/postgres --lib postgres
+
+test-engine: ## judges that others wrote for gRPC and Connect, on test services of the engine
+	@echo "$@ installs h2spec, grpc-go's interop and connectconformance into $(TOOLS), by Go"
+	$(MAKE) --no-print-directory $(INSTALLED)
+	ENGINE_TOOLS=$(CURDIR)/$(TOOLS)/bin cargo test $(TESTED) --test judges -- --include-ignored --test-threads=1 --nocapture
+
+judges: ## judges and clients that others wrote, on `quire serve` as it is released
+	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, JDK 17, Maven, npm"
+	$(MAKE) --no-print-directory $(INSTALLED) $(VENV) $(BROWSER) quire-release
 	$(call need,chromium,chromium)
 	$(call need,chromedriver,chromium-driver)
 	$(call need,curl,curl)
-	$(call need,h2load,nghttp2-client)
-	$(call need,redis-server,redis-server)
 	$(call need,javac,openjdk-17-jdk-headless)
 	$(call need,mvn,maven)
-	$(call need,etcd,etcd-server)
-	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
-	JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin tests/run.sh
+	cargo build -p bench --example sample_reports
+	JUDGED_BINARY=$(QUIRE_RELEASE) JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin \
+		$(TOOLS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
+
+HISTORIES := 1000
+test-fuzz: ## build the fuzz targets, and judge random histories of every service by models
+	@echo "$@ installs nothing; it needs a C++ compiler"
+	cargo build --workspace --exclude benches --no-default-features --features $(PARTS) --bins --examples
+	target/debug/examples/models all $(HISTORIES)
+
+test-benches: ## run each benchmark of the stores once
+	@echo "$@ installs nothing"
+	cargo test -p benches --benches
+
+test-peers: ## build what Quire is measured against, and ask each for one answer
+	@echo "$@ installs from Debian, if missing: cmake, gRPC C++, h2load, JDK 17, Maven, protoc, redis; it needs Go"
+	cargo test --manifest-path peers/Cargo.toml --workspace --test contract
+	$(MAKE) --no-print-directory peers-cpp peers-go peers-java $(VENV)
+	cargo build --manifest-path peers/Cargo.toml
+	$(call need,h2load,nghttp2-client)
+	$(call need,redis-server,redis-server)
+	$(TOOLS)/venv/bin/python peers/bench_engine.py --check --profile debug
 
 check: ## formatting and lints
 	cargo fmt --all --check
@@ -52,6 +102,7 @@ check: ## formatting and lints
 		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
 	done
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p server --no-default-features -- -D warnings
 	for features in client client,http1 server server,http1,tls; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
@@ -61,25 +112,21 @@ clients: $(CLIENTS) ## build the clients in six languages into target/clients
 $(CLIENTS): client-%:
 	$(MAKE) -C clients/$* build
 
-# A server's program that is built already, if you name one.
-QUIRE :=
-JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(or $(QUIRE),target/debug/quire)
-test-clients: clients $(VENV) ## check, test and judge the clients; LANGUAGES=go takes one of them
+JUDGE_CLIENTS = $(TOOLS)/venv/bin/python clients/conformance/suite.py --quire $(QUIRE_RELEASE)
+test-clients: ## check, test and judge the clients; LANGUAGES=go takes one of them
+	@echo "$@ installs from Debian, if missing: cmake, gRPC C++, JDK 17, Maven, npm; and each language's packages by its own tool"
+	$(MAKE) --no-print-directory clients $(VENV) quire-release
 	for language in $(LANGUAGES); do $(MAKE) -C clients/$$language check test || exit 1; done
-	test -n "$(QUIRE)" || cargo build -p server
 	$(JUDGE_CLIENTS) $(LANGUAGES)
 
 clients-page: LANGUAGES := cpp go java python rust typescript
-clients-page: clients $(VENV) ## write the matrix and the samples of docs/clients.md anew
-	test -n "$(QUIRE)" || cargo build -p server
+clients-page: clients $(VENV) quire-release ## write the matrix and the samples of docs/clients.md anew
 	$(JUDGE_CLIENTS) --write-page
 
-QUIRE_RELEASE = $(or $(QUIRE),target/release/quire)
-ROUNDS := 200
-need-cluster: $(VENV)
+ROUNDS ?= 200
+need-cluster: $(VENV) quire-release
 	$(call need,etcd,etcd-server)
-	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
-	test -n "$(QUIRE)" || cargo build --release -p server
+	$(need-postgres)
 
 cluster: need-cluster ## three servers over three nodes of PostgreSQL, on this machine
 	$(TOOLS)/venv/bin/python tests/cluster/up.py start $(QUIRE_RELEASE)
@@ -87,15 +134,18 @@ cluster: need-cluster ## three servers over three nodes of PostgreSQL, on this m
 cluster-down: ## end what `make cluster` started
 	$(TOOLS)/venv/bin/python tests/cluster/up.py stop
 
-test-cluster: need-cluster ## sell through 200 rounds of faults, half an hour; ROUNDS=20 is shorter
+test-cluster: ## sell through 200 rounds of faults, half an hour; ROUNDS=20 is shorter
+	@echo "$@ installs Patroni into $(TOOLS), and etcd and PostgreSQL from Debian if they are missing"
+	$(MAKE) --no-print-directory need-cluster
 	$(TOOLS)/venv/bin/python tests/cluster/campaign.py --quire $(QUIRE_RELEASE) --rounds $(ROUNDS)
 
 bench-cluster: need-cluster ## purchases a second over PostgreSQL, alone and with a quorum, 20 minutes
 	cargo build --release --bin quire-bench
 	$(TOOLS)/venv/bin/python tests/cluster/measure.py --quire $(QUIRE_RELEASE) --bench target/release/quire-bench
 
-bench: ## measure the store: durable purchases a second, lookups, searches
-	cargo bench -p bookstore
+bench: ## measure the stores, and the clock of the load generator
+	cargo bench -p benches
+	cargo bench -p bench
 
 bench-engine: peers ## our engine beside eight others: calls a second and CPU a call, half an hour
 	cargo build --release -p server

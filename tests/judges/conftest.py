@@ -29,7 +29,7 @@ def judge(name):
     """A judge by its name, from the folder that the Makefile installs them in."""
     path = pathlib.Path(os.environ.get("JUDGES_BIN", ROOT / "target/tools/bin"), name)
     if not path.exists():
-        pytest.exit(f"{path} is not there; run `make test`, which installs it")
+        pytest.exit(f"{path} is not there; run `make judges`, which installs it")
     return str(path)
 
 
@@ -37,7 +37,7 @@ def judge(name):
 def quire():
     path = pathlib.Path(os.environ.get("JUDGED_BINARY", ROOT / "target/debug/quire")).absolute()
     if not path.exists():
-        pytest.exit(f"{path} is not there; run `make test`, which builds it")
+        pytest.exit(f"{path} is not there; run `make judges`, which builds it")
     return str(path)
 
 
@@ -75,7 +75,7 @@ def contract():
 def chromium(tmp_path_factory):
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not browser or not driver:
-        pytest.exit("chromium and chromedriver are not there; run `make test`, which installs them")
+        pytest.exit("chromium and chromedriver are not there; run `make judges`, which installs them")
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})

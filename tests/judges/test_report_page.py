@@ -21,7 +21,7 @@ def samples(tmp_path_factory):
     built = pathlib.Path(os.environ.get("JUDGED_BINARY", ROOT / "target/debug/quire")).absolute().parent
     example = built / "examples/sample_reports"
     if not example.exists():
-        pytest.exit(f"{example} is not there; run `make test`, which builds it")
+        pytest.exit(f"{example} is not there; run `make judges`, which builds it")
     folder = tmp_path_factory.mktemp("samples")
     subprocess.run([example, folder], check=True, timeout=300)
     return folder

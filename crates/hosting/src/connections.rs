@@ -1,7 +1,7 @@
 //! How many connections each port may have open: as many as its setting says, or fewer if the process may not open so
 //! many files. Must not know how many that are, nor what is served on any port.
 
-/// The settings that bound connections, each once for every port that it bounds, with what they say.
+/// The settings that bound connections, each once for every port that it bounds, with their values.
 pub type Wanted = Vec<(&'static str, usize)>;
 
 /// How many connections each of these settings gets.

@@ -173,6 +173,13 @@ impl<'a> Reader<'a> {
         self.connections.extend(most);
     }
 
+    /// The bounds of connections that someone has set. The others are defaults, which may adapt without a word.
+    pub fn connections_set(&self) -> Wanted {
+        // A port that shares a setting has a name of its own behind the setting's.
+        let setting = |name: &'static str| name.split(',').next().unwrap_or(name);
+        self.connections.iter().filter(|(name, _)| self.given.get(setting(name)).is_some()).copied().collect()
+    }
+
     /// All bounds of connections.
     pub fn connections_wanted(&self) -> Wanted {
         self.connections.clone()

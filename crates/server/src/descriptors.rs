@@ -41,10 +41,10 @@ impl Descriptors {
         Connections::share(wanted, usize::try_from(self.most - self.reserve()).unwrap_or(usize::MAX))
     }
 
-    /// Logs what holds, and which settings get fewer connections than they say.
-    pub(crate) fn log(self, wanted: &Wanted, connections: &Connections) {
+    /// Logs the limits, and a warning for each setting in `set` that gets fewer connections than it asks for.
+    pub(crate) fn log(self, set: &Wanted, connections: &Connections) {
         tracing::info!(limit = self.most, soft_limit_at_start = self.soft, reserve = self.reserve(), "open files");
-        for (setting, wanted) in wanted {
+        for (setting, wanted) in set {
             let granted = connections.granted(setting, *wanted);
             if granted < *wanted {
                 tracing::warn!(

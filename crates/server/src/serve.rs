@@ -125,7 +125,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let transport = Transport::start(front, stop.subscribe()).map_err(plain)?;
     let services = Arc::clone(transport.services());
     let mut serving = tokio::spawn(transport.serve(listener));
-    descriptors.log(&config.connections, &connections);
+    descriptors.log(&config.connections_set, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
     let reloading = tokio::spawn(reload_when_told(reload, Arc::clone(&services), certificate, doors));
     let reason = tokio::select! {

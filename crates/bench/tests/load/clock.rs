@@ -106,7 +106,8 @@ fn a_request_that_takes_too_long_ends_as_a_timeout() {
 #[test]
 fn a_rate_that_the_service_cannot_bear_is_invalid() {
     let slow = Stalling { since: Instant::now(), every: Duration::from_millis(20), stall: Duration::from_millis(20) };
-    let seen = measure(&plan(open(1000.0), 2, 4), &slow);
+    let plan = Plan { timeout: Duration::from_secs(2), ..plan(open(1000.0), 2, 4) };
+    let seen = measure(&plan, &slow);
     let reasons = seen.verdict.reasons.join("; ");
     assert!(reasons.contains("the rate was not reached"), "{reasons}");
     assert!(reasons.contains("the send lag grew"), "{reasons}");

@@ -172,6 +172,11 @@ fn shuffled(message: &DynamicMessage) -> Vec<u8> {
     parts.concat()
 }
 
+/// Random messages of each kind: few in a test; `JSON_SEEDS` asks for more.
+fn seeds(usual: u64) -> u64 {
+    std::env::var("JSON_SEEDS").map_or(usual, |seeds| seeds.parse().expect("a number"))
+}
+
 #[test]
 fn random_messages_mean_the_same_to_prost_reflect() {
     let names = [
@@ -188,7 +193,7 @@ fn random_messages_mean_the_same_to_prost_reflect() {
         "Old",
         "Grouped",
     ];
-    for seed in 0..3_000 {
+    for seed in 0..seeds(600) {
         let random = &mut fastrand::Rng::with_seed(seed);
         for name in names {
             let descriptor = POOL.get_message_by_name(&format!("kinds.{name}")).unwrap();

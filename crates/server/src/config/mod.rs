@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub limits: Limits,
     /// The settings that bound connections.
     pub connections: Wanted,
+    /// Those of them that are no defaults.
+    pub connections_set: Wanted,
     pub tls: Option<Tls>,
     /// Names by which a server on loopback goes.
     pub hosts: Vec<String>,
@@ -148,7 +150,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     from.ports_differ()?;
     from.doors_are_shut()?;
     let (admin_token, log) = (admin_token.map(Into::into), Log { filter, json });
-    let connections = from.connections_wanted();
+    let (connections, connections_set) = (from.connections_wanted(), from.connections_set());
     Ok(Config {
         listen,
         data,
@@ -156,6 +158,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
         threads,
         limits,
         connections,
+        connections_set,
         tls,
         hosts,
         cors_origins,

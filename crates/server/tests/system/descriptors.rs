@@ -44,11 +44,21 @@ async fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
     drop(connections);
 }
 
+#[test]
+fn a_default_that_needs_more_files_than_there_are_adapts_without_a_warning() {
+    let folder = folder();
+    let server = Start::default().inside("ulimit -n 512; exec \"$@\"").serve(folder.path());
+    let log = server.log.text();
+    assert!(!log.contains("WARN"), "{log}");
+    assert!(log.contains("open files"), "{log}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_few_descriptors_fewer_connections_are_taken_and_each_one_too_many_is_told() {
     let folder = folder();
     let start = Start::default().inside("ulimit -n 512; exec \"$@\"").set("kv.durability=log");
-    let server = start.set("rpcgame.enabled=false").set("tasks.enabled=false").serve(folder.path());
+    let start = start.set("limits.connections=4096").set("rpcgame.enabled=false").set("tasks.enabled=false");
+    let server = start.serve(folder.path());
     let log = server.log.text();
     assert!(
         log.contains("limits.connections is 4096, but the hard limit of open files (RLIMIT_NOFILE) is 512: 256"),
