@@ -40,7 +40,7 @@ run: ## start the server on the embedded database with the sample catalogue
 PARTS := server/brotli,server/journal,server/zstd
 TESTED := --workspace --exclude fuzz --exclude benches --no-default-features --features $(PARTS)
 # Tests wait more than they compute.
-export RUST_TEST_THREADS ?= 4
+export RUST_TEST_THREADS ?= 8
 
 test: ## every test that needs only Rust and a C compiler, some minutes the first time
 	cargo test $(TESTED)

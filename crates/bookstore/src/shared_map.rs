@@ -138,6 +138,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
         /// Enough keys that parts are divided and emptied.
         #[test]
         fn behaves_as_an_ordered_map(

@@ -14,6 +14,9 @@ use tempfile::TempDir;
 use super::{Store, value};
 
 /// A store's files, and where each of its batches ends in its log.
+/// Zeros.
+const BLOCK: [u8; 4096] = [0; 4096];
+
 struct Crashed {
     store: Store,
     ends: Vec<usize>,
@@ -47,6 +50,9 @@ impl Crashed {
     /// What is in the log, without the zeros at its end.
     fn log(&self) -> Vec<u8> {
         let mut log = fs::read(self.path()).expect("the log");
+        // Whole blocks first: byte by byte takes seconds in a build without optimisation.
+        let blocks = log.rchunks(BLOCK.len()).take_while(|block| **block == BLOCK[..block.len()]).count();
+        log.truncate(log.len().saturating_sub(blocks * BLOCK.len()));
         log.truncate(log.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
         log
     }

@@ -21,7 +21,7 @@ use crate::common::{
     store::{BOOK, BOOKS, folder, one},
 };
 
-const ROUNDS: u32 = 20;
+const ROUNDS: u32 = 10;
 const BUYERS: usize = 48;
 const CONNECTIONS: usize = 4;
 
