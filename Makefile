@@ -124,11 +124,11 @@ clients-page: clients $(VENV) quire-release ## write the matrix and the samples 
 	$(JUDGE_CLIENTS) --write-page
 
 ROUNDS ?= 200
-need-cluster: $(VENV) quire-release
+need-cluster: $(VENV)
 	$(call need,etcd,etcd-server)
 	$(need-postgres)
 
-cluster: need-cluster ## three servers over three nodes of PostgreSQL, on this machine
+cluster: need-cluster quire-release ## three servers over three nodes of PostgreSQL, on this machine
 	$(TOOLS)/venv/bin/python tests/cluster/up.py start $(QUIRE_RELEASE)
 
 cluster-down: ## end what `make cluster` started
@@ -136,26 +136,27 @@ cluster-down: ## end what `make cluster` started
 
 test-cluster: ## sell through 200 rounds of faults, half an hour; ROUNDS=20 is shorter
 	@echo "$@ installs Patroni into $(TOOLS), and etcd and PostgreSQL from Debian if they are missing"
-	$(MAKE) --no-print-directory need-cluster
+	$(MAKE) --no-print-directory need-cluster quire-release
 	$(TOOLS)/venv/bin/python tests/cluster/campaign.py --quire $(QUIRE_RELEASE) --rounds $(ROUNDS)
 
 bench-cluster: need-cluster ## purchases a second over PostgreSQL, alone and with a quorum, 20 minutes
-	cargo build --release --bin quire-bench
-	$(TOOLS)/venv/bin/python tests/cluster/measure.py --quire $(QUIRE_RELEASE) --bench target/release/quire-bench
+	cargo build --profile dist -p server
+	cargo build --profile dist --bin quire-bench
+	$(TOOLS)/venv/bin/python tests/cluster/measure.py --quire target/dist/quire --bench target/dist/quire-bench
 
 bench: ## measure the stores, and the clock of the load generator
 	cargo bench -p benches
 	cargo bench -p bench
 
 bench-engine: peers ## our engine beside eight others: calls a second and CPU a call, half an hour
-	cargo build --release -p server
+	cargo build --profile dist -p server
 	$(call need,h2load,nghttp2-client)
 	$(call need,redis-server,redis-server)
 	python3 peers/bench_engine.py
 
 bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same servers, some minutes
-	cargo build --release -p server
-	cargo build --release --bin quire-bench
+	cargo build --profile dist -p server
+	cargo build --profile dist --bin quire-bench
 	$(call need,h2load,nghttp2-client)
 	$(call need,wrk,wrk)
 	python3 peers/bench_tools.py
@@ -163,9 +164,9 @@ bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same 
 EXPERIMENT := bookstore
 reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
 	$(MAKE) $(if $(filter clients,$(EXPERIMENT)),clients PROFILE=--release,peers)
-	cargo build --release -p server
-	cargo build --release --bin quire-bench --bin quire-laboratory
-	target/release/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
+	cargo build --profile dist -p server
+	cargo build --profile dist --bin quire-bench --bin quire-laboratory
+	target/dist/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
 
 peers: peers-cpp peers-go peers-java ## build what Quire is measured against
 	cargo build --release --manifest-path peers/Cargo.toml

@@ -20,8 +20,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BENCH = ROOT / "target/release/quire-bench"
-QUIRE = ROOT / "target/release/quire"
+BENCH = ROOT / "target/dist/quire-bench"
+QUIRE = ROOT / "target/dist/quire"
 GHZ = ROOT / "target/tools/bin/ghz"
 METHOD = "bookstore.BookStore/Lookup"
 PROTO = ROOT / "proto/bookstore.proto"

@@ -9,6 +9,9 @@ use crate::recorder::Part;
 /// Intervals kept: an hour of seconds. Beyond, neighbours become one, with the worse percentiles of the two.
 const INTERVALS_MAX: usize = 3_600;
 
+/// The longest interval that is no interval of its own.
+const SLIVER_SECONDS: f64 = 0.005;
+
 pub(super) struct Series {
     workers: usize,
     /// Intervals that not all workers have handed over.
@@ -76,9 +79,14 @@ impl Series {
         for interval in open {
             self.close(interval);
         }
+        // The last may be a sliver, whose own rate would mean nothing: it belongs to the one before.
+        if let [.., _, (last, _)] = &self.closed[..]
+            && last.seconds <= SLIVER_SECONDS
+        {
+            let pair = self.closed.split_off(self.closed.len() - 2);
+            self.closed.push(merge(&pair));
+        }
         let intervals = self.closed.into_iter().map(|(interval, _)| interval);
-        // The last may be a sliver, whose rate would mean nothing.
-        let intervals = intervals.filter(|interval| interval.seconds > 0.005);
         let with_due = |interval: Interval| {
             let due = due(interval.at_seconds, interval.at_seconds + interval.seconds);
             Interval { due, ..interval }
@@ -106,4 +114,21 @@ fn merge(pair: &[(Interval, f64)]) -> (Interval, f64) {
         max_us: first.max_us.max(second.max_us),
     };
     (merged, first_lag.max(*second_lag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_due_in_a_sliver_at_the_end_is_counted() {
+        let mut series = Series::new(1);
+        for (number, ms) in [(0, 500), (1, 496), (2, 4)] {
+            series.add(number, Duration::from_millis(ms), Box::default());
+        }
+        let intervals = series.finish(|from, to| 2000.0 * (to - from));
+        let due: f64 = intervals.iter().map(|interval| interval.due).sum();
+        assert!((due - 2000.0).abs() < 1e-6, "{due}");
+        assert_eq!(intervals.len(), 2);
+    }
 }

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use super::{Store, value};
 
-/// A store's files, and where each of its batches ends in its log.
 /// Zeros.
 const BLOCK: [u8; 4096] = [0; 4096];
 
+/// A store's files, and where each of its batches ends in its log.
 struct Crashed {
     store: Store,
     ends: Vec<usize>,

@@ -30,6 +30,15 @@ fn refuses_data(folder: &Path, what: &str) {
     assert_eq!(line, format!("books.csv: {what}"), "import as well");
 }
 
+#[cfg(not(feature = "postgres"))]
+#[test]
+fn a_database_is_refused_by_a_build_without_postgres_which_names_the_one_that_has_it() {
+    let folder = folder();
+    let line = one_line(&mut Start::default().set("ledger.url=postgres://quire@127.0.0.1/shop").command(folder.path()));
+    assert!(line.contains("this build has no PostgreSQL"), "{line}");
+    assert!(line.contains("cargo build --release -p server"), "{line}");
+}
+
 #[test]
 fn a_port_in_use_is_named() {
     let folder = folder();

@@ -1,6 +1,10 @@
 //! Ports that another program has: one that no one named is given up with a word, one that was named stops the start.
 
-use std::{fs, net::TcpListener};
+use std::{
+    fs,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
 
 use rpcgame::grpc::wire::{DoneRequest, rpc_game_client::RpcGameClient};
 use tokio::sync::Mutex;
@@ -35,9 +39,16 @@ const ALL: [Beside; 3] = [TASKS, GAME, LEAN];
 /// The default ports are there once on a machine.
 static PORTS: Mutex<()> = Mutex::const_new(());
 
-/// Nothing if another program has it, which does as well.
+/// Takes a default port. A server of another test may have it for a moment, another program for good, which does as well:
+/// then nothing.
 fn occupy(beside: &Beside) -> Option<TcpListener> {
-    TcpListener::bind(beside.default).ok()
+    let given_up = Instant::now() + Duration::from_secs(5);
+    loop {
+        match TcpListener::bind(beside.default) {
+            Err(_) if Instant::now() < given_up => std::thread::yield_now(),
+            bound => return bound.ok(),
+        }
+    }
 }
 
 impl Beside {

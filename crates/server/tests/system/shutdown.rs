@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
@@ -196,4 +196,36 @@ fn a_log_that_no_one_reads_does_not_keep_the_server_from_stopping_in_order() {
     let status = child.wait().expect("the server ends");
     assert!(status.success(), "{status}");
     checkpointed(folder.path());
+}
+
+/// A prompt that waits for its user answers the server's farewell, and what is typed afterwards is not sent.
+#[test]
+fn a_clients_prompt_holds_up_no_drain_and_buys_nothing_after_it() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let mut prompt = Command::new(env!("CARGO_BIN_EXE_quire"))
+        .args(["client", "--timeout", "2s", &server.address.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a prompt");
+    let mut typed = prompt.stdin.take().expect("its input");
+    let mut shown = BufReader::new(prompt.stdout.take().expect("its output"));
+    writeln!(typed, "lookup {BOOK}").expect("it reads");
+    let mut line = String::new();
+    while !line.contains(&BOOK.to_string()) {
+        line.clear();
+        assert!(shown.read_line(&mut line).expect("readable") > 0, "no answer");
+    }
+    server.signal("TERM");
+    assert!(server.ended().success());
+    let log = server.log.text();
+    assert!(!log.contains("the deadline was over"), "{log}");
+    writeln!(typed, "buy {BOOK}").expect("it reads");
+    drop(typed);
+    let ended = prompt.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{said}");
+    assert!(!said.contains("not known"), "{said}");
 }
