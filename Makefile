@@ -25,7 +25,7 @@ BROWSER := $(TOOLS)/browser/bundle.js
 need = command -v $(1) >/dev/null || { apt-get update -qq && apt-get install -y -qq $(2); }
 need-postgres = ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq postgresql; }
 
-# How long each fuzz target runs.
+# Seconds for each fuzz target.
 FUZZ_SECONDS := 600
 FUZZ_TARGETS := frames hpack connection task_lines lean_session lean_client game_messages json envelopes
 
@@ -36,16 +36,16 @@ help: ## this list
 run: ## start the server on the embedded database with the sample catalogue
 	cargo run --release -p server --no-default-features -- serve
 
-# What needs only Rust and a C compiler: not the fuzz targets (C++), the benchmarks and PostgreSQL.
+# What needs only Rust and a C compiler: not the fuzz targets, which need C++, nor PostgreSQL. The benchmarks need more crates.
 PARTS := server/brotli,server/journal,server/zstd
 TESTED := --workspace --exclude fuzz --exclude benches --no-default-features --features $(PARTS)
 # Tests wait more than they compute.
 export RUST_TEST_THREADS ?= 8
 
 test: ## every test that needs only Rust and a C compiler, some minutes the first time
-	cargo test $(TESTED)
+	cargo test $(TESTED) --no-fail-fast
 
-test-all: ## `make test` and then each part below, an hour; it says what each part installs
+test-all: ## `make test` and then each part below, an hour; each prints what it installs
 	tests/run.sh test test-postgres test-engine judges test-cluster test-clients test-fuzz test-benches test-peers
 
 # A server's program that is built already, if you name one.
@@ -61,19 +61,22 @@ test-postgres: ## the bookstore over PostgreSQL
 	cargo test $(TESTED),bookstore/postgres --lib postgres
 
 test-engine: ## judges that others wrote for gRPC and Connect, on test services of the engine
-	@echo "$@ installs h2spec, grpc-go's interop and connectconformance into $(TOOLS), by Go"
+	@echo "$@ installs h2spec, grpc-go's interop, connectconformance, grpcurl and ghz into $(TOOLS), by Go"
 	$(MAKE) --no-print-directory $(INSTALLED)
 	ENGINE_TOOLS=$(CURDIR)/$(TOOLS)/bin cargo test $(TESTED) --test judges -- --include-ignored --test-threads=1 --nocapture
 
 judges: ## judges and clients that others wrote, on `quire serve` as it is released
-	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, JDK 17, Maven, npm"
+	@echo "$@ installs Go and Python programs into $(TOOLS), and from Debian, if missing: chromium, curl, h2load, JDK 17, Maven, npm"
 	$(MAKE) --no-print-directory $(INSTALLED) $(VENV) $(BROWSER) quire-release
 	$(call need,chromium,chromium)
 	$(call need,chromedriver,chromium-driver)
 	$(call need,curl,curl)
+	$(call need,h2load,nghttp2-client)
 	$(call need,javac,openjdk-17-jdk-headless)
 	$(call need,mvn,maven)
+	cargo build --release --bin quire-bench
 	cargo build -p bench --example sample_reports
+	cargo test $(TESTED) --test load -- --ignored
 	JUDGED_BINARY=$(QUIRE_RELEASE) JUDGES_BIN=$(CURDIR)/$(TOOLS)/bin \
 		$(TOOLS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/judges
 
@@ -88,7 +91,7 @@ test-benches: ## run each benchmark of the stores once
 	cargo test -p benches --benches
 
 test-peers: ## build what Quire is measured against, and ask each for one answer
-	@echo "$@ installs from Debian, if missing: cmake, gRPC C++, h2load, JDK 17, Maven, protoc, redis; it needs Go"
+	@echo "$@ installs Python packages into $(TOOLS), and from Debian, if missing: cmake, gRPC C++, h2load, JDK 17, Maven, pkg-config, protoc, redis, xxHash; it needs Go"
 	cargo test --manifest-path peers/Cargo.toml --workspace --test contract
 	$(MAKE) --no-print-directory peers-cpp peers-go peers-java $(VENV)
 	cargo build --manifest-path peers/Cargo.toml
@@ -135,7 +138,7 @@ cluster-down: ## end what `make cluster` started
 	$(TOOLS)/venv/bin/python tests/cluster/up.py stop
 
 test-cluster: ## sell through 200 rounds of faults, half an hour; ROUNDS=20 is shorter
-	@echo "$@ installs Patroni into $(TOOLS), and etcd and PostgreSQL from Debian if they are missing"
+	@echo "$@ installs Patroni into $(TOOLS), and etcd and PostgreSQL from Debian if they are missing; it needs Go"
 	$(MAKE) --no-print-directory need-cluster quire-release
 	$(TOOLS)/venv/bin/python tests/cluster/campaign.py --quire $(QUIRE_RELEASE) --rounds $(ROUNDS)
 
@@ -145,8 +148,8 @@ bench-cluster: need-cluster ## purchases a second over PostgreSQL, alone and wit
 	$(TOOLS)/venv/bin/python tests/cluster/measure.py --quire target/dist/quire --bench target/dist/quire-bench
 
 bench: ## measure the stores, and the clock of the load generator
-	cargo bench -p benches
-	cargo bench -p bench
+	cargo bench --profile dist -p benches
+	cargo bench --profile dist -p bench
 
 bench-engine: peers ## our engine beside eight others: calls a second and CPU a call, half an hour
 	cargo build --profile dist -p server
@@ -202,8 +205,7 @@ fuzz: ## feed the engine's state machines random bytes and commands, ten minutes
 	done
 
 clean: ## remove everything that was built, the judges' tools included
-	cargo clean
-	rm -rf target
+	rm -rf target peers/target
 
 $(INSTALLED):
 	for judge in $(JUDGES); do GOBIN=$(CURDIR)/$(TOOLS)/bin go install $$judge || exit 1; done

@@ -22,7 +22,7 @@ part() { # TARGET
     bad=$(count '(failed|errors?\b)' "$report")
     # A part that could not even start has no test that failed.
     if [ "$outcome" = FAILED ] && [ "$bad" = 0 ]; then bad=1; fi
-    again=$(grep -c '^run again: ' "$report")
+    again=$(grep -c 'run again: ' "$report")
     passed=$((passed + good))
     failed=$((failed + bad))
     summary+=("$(printf '%-14s %-6s %4d passed, %d failed, %d run again, %4d s' "$1" "$outcome" "$good" "$bad" "$again" $((SECONDS - start)))")

@@ -1,5 +1,5 @@
-//! The clock of the load generator against services whose times are known by construction: `cargo bench -p bench`. Wants a
-//! quiet machine, for a thread that waits for a core for 2 ms moves a quantile further than the bounds here allow.
+//! The clock of the load generator against services whose times are known by construction: `cargo bench -p bench`. Needs a
+//! quiet machine: the tightest bound is 3 ms.
 
 use std::{
     env::args,
@@ -145,7 +145,7 @@ fn sees_its_stalls(protocol: &str, load: &[&str]) -> bool {
     let flags = Flags::parse_from(["null", protocol].into_iter().chain(stalls));
     let null = Null::start(flags.server).expect("a server");
     let out = tempfile::NamedTempFile::new().expect("a file");
-    // Two periods, met at different places, for the rate is no whole number a period.
+    // 500.5 requests a period, so that the two periods are sampled at different offsets.
     let plan = ["-c", "1", "-r", "125.125", "--arrivals", "constant", "-d", "8s", "--warm-up", "0s", "-q", "--json"];
     let said = Command::new(env!("CARGO_BIN_EXE_quire-bench"))
         .args(load.iter().map(|word| word.replace("ADDRESS", &null.address().to_string())))

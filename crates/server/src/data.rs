@@ -43,7 +43,7 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     };
     let path = config.data.join(bookstore::FILE_NAME);
     let imported = exchange::import(&path, source, &config.settings_of::<BookstoreService>(), options);
-    shown.end();
+    drop(shown);
     let imported = imported.context(name)?;
     let left_out = if imported.bad > 0 { format!(", {} rows left out", imported.bad) } else { String::new() };
     writeln!(io::stdout(), "{} books imported into {}{left_out}", imported.books, path.display())?;
@@ -54,7 +54,7 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let config = Config::of_tool(&args.config)?;
     let path = config.data.join(bookstore::FILE_NAME);
-    let shown = Progress::default();
+    let shown = Progress::default().unless(args.out.is_none() && io::stdout().is_terminal());
     shown.begin("exporting");
     let mut progress = |done, all| shown.at(done, all);
     let mut export = |into: &mut dyn Write| {
@@ -86,7 +86,7 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             exported => exported?,
         },
     };
-    shown.end();
+    drop(shown);
     if let Some(file) = file {
         writeln!(io::stdout(), "{exported} books exported to {}", file.display())?;
     }
@@ -102,7 +102,7 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     let shown = Progress::default();
     shown.begin("copying");
     let done = store::migrate(path, &args.to, &settings, &mut |done, all| shown.at(done, all));
-    shown.end();
+    drop(shown);
     match done? {
         Migrated::Copied(sums) => writeln!(io::stdout(), "copied {sums}; set ledger.url to sell from there")?,
         Migrated::There(sums) => writeln!(io::stdout(), "the database holds all of it already: {sums}")?,
@@ -110,7 +110,7 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far a command is: a line on standard error that is drawn over, if that is a terminal.
+/// Progress of a command: one line on standard error, redrawn in place, if that is a terminal. Dropping it clears the line.
 pub(crate) struct Progress {
     is_shown: bool,
     step: Cell<&'static str>,
@@ -118,7 +118,7 @@ pub(crate) struct Progress {
     drawn: Cell<Instant>,
 }
 
-/// How long a line stays before it is drawn over.
+/// Least time between two redraws.
 const REDRAW: Duration = Duration::from_millis(200);
 /// Returns to the beginning of the line and clears it (ECMA-48: CR, EL).
 const CLEAR: &str = "\r\x1b[K";
@@ -160,8 +160,15 @@ impl Progress {
         eprintln!("{}{line}", if self.is_shown { CLEAR } else { "" });
     }
 
-    /// Clears the line.
-    pub(crate) fn end(&self) {
+    /// Hides it where the command's own output goes to the same terminal.
+    fn unless(mut self, is_output_shown: bool) -> Self {
+        self.is_shown &= !is_output_shown;
+        self
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
         if self.is_shown {
             eprint!("{CLEAR}");
         }

@@ -74,6 +74,7 @@ fn a_delay_holds_back_each_answer_and_no_other() {
 }
 
 #[test]
+#[ignore = "needs curl; `make judges` runs it"]
 fn curl_is_answered_by_both_versions_of_http() {
     let null = start(&["http", "--answer-bytes", "5"]);
     let url = format!("http://{}/any/path?q", null.address());
@@ -85,6 +86,7 @@ fn curl_is_answered_by_both_versions_of_http() {
 }
 
 #[test]
+#[ignore = "needs h2load; `make judges` runs it"]
 fn h2load_sees_every_request_succeed() {
     let null = start(&["http"]);
     let url = format!("http://{}/", null.address());
@@ -115,6 +117,7 @@ fn call(null: &Null, messages: usize) -> (String, Vec<u8>) {
 }
 
 #[test]
+#[ignore = "needs curl; `make judges` runs it"]
 fn any_grpc_method_is_answered_with_a_message_of_the_size_asked_for() {
     for (arguments, bytes) in [
         (&["grpc"][..], 0_u32),
@@ -130,6 +133,7 @@ fn any_grpc_method_is_answered_with_a_message_of_the_size_asked_for() {
 }
 
 #[test]
+#[ignore = "needs curl; `make judges` runs it"]
 fn each_message_of_a_grpc_stream_is_answered() {
     let null = start(&["grpc", "--streams", "--answer-bytes", "4"]);
     let (_, body) = call(&null, 3);

@@ -1,4 +1,4 @@
-//! Stands in for [`postgres`](super) in a build without the feature `postgres`: every way to a database is refused.
+//! Stands in for [`postgres`](super) in a build without the feature `postgres`: every use of PostgreSQL is refused.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this build has no PostgreSQL: `make run` leaves it out to start sooner. \
-     Build with `cargo build --release -p server`, or do not set `ledger.url`"
+     Build with `cargo build --release -p server`"
 )]
 pub struct DatabaseError;
 

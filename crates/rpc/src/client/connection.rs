@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use quire_http2::ConnectionError;
 use tokio::io::AsyncWrite;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::calls::Calls;
@@ -41,7 +42,7 @@ pub(super) struct Connection {
     read_at: Instant,
     ping_sent_at: Option<Instant>,
     /// Set while a call waits for the runtime to look at the socket; see [`Connection::is_stale`].
-    looking: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    looking: Option<JoinHandle<()>>,
     looked_at: Instant,
     /// The server takes no more calls: the lane has another connection, and this one only finishes what it began.
     is_retired: bool,
@@ -153,9 +154,9 @@ impl Connection {
         Ok(progress)
     }
 
-    /// True while a call waits on a connection that has long been silent. Its runtime may have stood still, with a GOAWAY or the
-    /// connection's end unread: a call that was sent to a server that is gone could only be reported as unknown. So the runtime
-    /// first looks at its sockets, which it does before it resumes what has yielded.
+    /// True while a call waits for a look at a connection that has long been silent and has no other call. The runtime may have
+    /// stood still, with a GOAWAY or the connection's end unread: a call to a server that is gone could only be reported as unknown.
+    /// A runtime polls its sockets before it resumes a task that has yielded. (With other calls in flight it has polled them.)
     fn is_stale(&mut self, cx: &mut Context<'_>) -> bool {
         let silence = self.calls.now.duration_since(self.read_at.max(self.looked_at));
         let is_silent = self.is_ready && silence > SILENCE_MAX;
@@ -163,8 +164,8 @@ impl Connection {
             self.looking = None;
             return false;
         }
-        let looking = self.looking.get_or_insert_with(|| Box::pin(tokio::task::yield_now()));
-        if looking.as_mut().poll(cx).is_pending() {
+        let looking = self.looking.get_or_insert_with(|| tokio::spawn(tokio::task::yield_now()));
+        if Pin::new(looking).poll(cx).is_pending() {
             return true;
         }
         // What there was to read has been read before this.

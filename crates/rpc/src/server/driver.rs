@@ -25,8 +25,8 @@ use crate::io::{Inlet, give_back, lend, poll_write};
 
 /// After our last byte the peer has so long to close, so that it can read what we said.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a peer without calls has to answer that it has seen the first GOAWAY of a drain. A process that waits for
-/// something else does not read; the second GOAWAY tells it later which of its calls were not begun.
+/// Time for a peer without calls to acknowledge the first GOAWAY of a drain. A process that is busy elsewhere does not read; the
+/// second GOAWAY lists later which of its calls were not begun.
 const DRAIN_ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Payload of our keepalive PING.
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";

@@ -69,7 +69,7 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let named = if args.force { whole.persist(file) } else { whole.persist_noclobber(file) };
     named.map_err(|error| error.error).with_context(|| cannot_write(file))?;
     File::open(folder).and_then(|folder| folder.sync_all()).with_context(|| cannot_write(file))?;
-    progress.end();
+    drop(progress);
     writeln!(io::stdout(), "{} holds {}", file.display(), manifest)?;
     if manifest.entries.is_none() {
         eprintln!("no key-value entries: {} has none on disk", config.data.display());
@@ -101,7 +101,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         format!("cannot put the folder {} in place; nothing was restored, name another one with --data", data.display())
     })?;
     File::open(parent)?.sync_all()?;
-    progress.end();
+    drop(progress);
     writeln!(io::stdout(), "{} holds {manifest}", data.display())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -35,6 +35,7 @@ impl Drop for Judge {
 }
 
 #[test]
+#[ignore = "needs python3; `make judges` runs it"]
 fn pythons_server_answers_us_with_and_without_keep_alive() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("book 1.txt"), vec![b'x'; 300_000]).unwrap();
