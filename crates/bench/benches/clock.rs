@@ -91,6 +91,7 @@ fn below(name: &str, seen: f64, bound: f64) -> bool {
     report(name, &format!("{seen:.1}, should be below {bound}"), seen < bound)
 }
 
+#[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn report(name: &str, figures: &str, holds: bool) -> bool {
     println!("{} {name}: {figures}", if holds { "ok  " } else { "MISS" });
     holds

@@ -148,15 +148,12 @@ mod tests {
             let mut map = SharedMap::from_ordered(model.clone().into_iter().collect());
             let (before, clone) = (model.clone(), map.clone());
             for (key, value) in changes {
-                match value {
-                    Some(value) => {
-                        map.insert(key, value);
-                        model.insert(key, value);
-                    }
-                    None => {
-                        map.remove(&key);
-                        model.remove(&key);
-                    }
+                if let Some(value) = value {
+                    map.insert(key, value);
+                    model.insert(key, value);
+                } else {
+                    map.remove(&key);
+                    model.remove(&key);
                 }
                 assert_eq!(map.get(&key), model.get(&key));
             }

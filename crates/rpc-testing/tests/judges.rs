@@ -114,6 +114,7 @@ const RACES: [&str; 1] = ["http: invalid Read on closed Body"];
 /// How often a case that met one of [`RACES`] is run again, alone.
 const RUNS_AGAIN: usize = 3;
 
+#[expect(clippy::print_stdout, reason = "the report counts what was run again")]
 fn connectconformance(mode: &str, program: &str) {
     let run = |only: &[&str]| {
         let output = Command::new(tool("connectconformance"))
