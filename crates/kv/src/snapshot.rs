@@ -161,8 +161,9 @@ impl Restore {
     pub fn finish(self) -> Result<(), RestoreError> {
         let Self { folder, partial, disk, last_version } = self;
         let last_version = last_version.ok_or(RestoreError::CutOff)?;
-        disk.commit(std::iter::empty(), last_version).map_err(|reason| unwritable(&partial, &reason))?;
-        drop(disk);
+        // Takes the disk, which is closed before the folder gets its name.
+        let close = |disk: journal::Disk| disk.commit(std::iter::empty(), last_version);
+        close(disk).map_err(|reason| unwritable(&partial, &reason))?;
         let place = || {
             fs::rename(&partial, &folder)?;
             let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
