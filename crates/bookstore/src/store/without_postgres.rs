@@ -1,4 +1,4 @@
-//! Stands in for [`postgres`](super) in a build without the feature `postgres`: every use of PostgreSQL is refused.
+//! Stands in for [`postgres`](super) in a build without the feature `postgres`: every use of a shared database is refused.
 
 use std::{convert::Infallible, sync::Arc};
 
