@@ -93,7 +93,7 @@ test-benches: ## run each benchmark of the stores once
 test-peers: ## build what Quire is measured against, and ask each for one answer
 	@echo "$@ installs Python packages into $(TOOLS), and from Debian, if missing: cmake, gRPC C++, h2load, JDK 17, Maven, pkg-config, protoc, redis, xxHash; it needs Go"
 	cargo test --manifest-path peers/Cargo.toml --workspace --test contract
-	$(MAKE) --no-print-directory peers-cpp peers-go peers-java $(VENV)
+	$(MAKE) --no-print-directory peers-cpp peers-go peers-java $(VENV) quire-release
 	cargo build --manifest-path peers/Cargo.toml
 	$(call need,h2load,nghttp2-client)
 	$(call need,redis-server,redis-server)

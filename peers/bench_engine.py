@@ -56,7 +56,8 @@ def start(chosen: argparse.Namespace, running: contextlib.ExitStack, folder: str
     """All servers that the chosen tables need, and those that speak TLS a second time."""
     loads = [load for load in LOADS if load.table in chosen.only]
     rust = f"{BUILT}/{chosen.profile}"
-    place: dict[str, object] = {"rust": rust, "quire": ROOT / "target/dist/quire", "folder": folder, "redis": None}
+    quire = ROOT / ("target/dist/quire" if chosen.profile == "release" else "target/release/quire")
+    place: dict[str, object] = {"rust": rust, "quire": quire, "folder": folder, "redis": None}
     place |= certificate(folder)
     if any(load.needs == "fortunes" for load in loads):
         redis = Redis(folder, FORTUNES)
