@@ -111,7 +111,7 @@ fn grpc_go_client_is_content_with_our_server() {
 
 /// Errors of the suite's own HTTP/1.1 server, which may read a request's body after it has answered.
 const RACES: [&str; 1] = ["http: invalid Read on closed Body"];
-/// How often a case that met one of [`RACES`] is run again, alone.
+/// Most runs, alone, of a case that met one of [`RACES`].
 const RUNS_AGAIN: usize = 3;
 
 #[expect(clippy::print_stdout, reason = "the report counts what was run again")]

@@ -41,7 +41,7 @@ impl Descriptors {
         Connections::share(wanted, usize::try_from(self.most - self.reserve()).unwrap_or(usize::MAX))
     }
 
-    /// Logs the limits, and a warning for each setting in `set` that gets fewer connections than it asks for.
+    /// Logs the limits, and a warning for each setting in `set` that is granted fewer connections than its value.
     pub(crate) fn log(self, set: &Wanted, connections: &Connections) {
         tracing::info!(limit = self.most, soft_limit_at_start = self.soft, reserve = self.reserve(), "open files");
         for (setting, wanted) in set {

@@ -73,7 +73,7 @@ fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit
     }
 }
 
-/// A runtime on a thread of its own, so that connections notice what the server says while a prompt waits for its user.
+/// A runtime on a thread of its own, so that connections read from the server while a prompt waits for its user.
 fn connections() -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();

@@ -172,7 +172,7 @@ fn shuffled(message: &DynamicMessage) -> Vec<u8> {
     parts.concat()
 }
 
-/// Random messages of each kind: few in a test; `JSON_SEEDS` asks for more.
+/// Random messages of each kind: few in a test, more by `JSON_SEEDS`.
 fn seeds(usual: u64) -> u64 {
     std::env::var("JSON_SEEDS").map_or(usual, |seeds| seeds.parse().expect("a number"))
 }
