@@ -92,16 +92,16 @@ test-benches: ## run each benchmark of the stores once
 
 test-peers: ## build what Quire is measured against, and ask each for one answer
 	@echo "$@ installs Python packages into $(TOOLS), and from Debian, if missing: cmake, gRPC C++, h2load, JDK 17, Maven, pkg-config, protoc, redis, xxHash; it needs Go"
-	cargo test --manifest-path peers/Cargo.toml --workspace --test contract
+	cargo test --manifest-path load/peers/Cargo.toml --workspace --test contract
 	$(MAKE) --no-print-directory peers-cpp peers-go peers-java $(VENV) quire-release
-	cargo build --manifest-path peers/Cargo.toml
+	cargo build --manifest-path load/peers/Cargo.toml
 	$(call need,h2load,nghttp2-client)
 	$(call need,redis-server,redis-server)
-	$(TOOLS)/venv/bin/python peers/bench_engine.py --check --profile debug
+	$(TOOLS)/venv/bin/python load/peers/bench_engine.py --check --profile debug
 
 check: ## formatting and lints
 	cargo fmt --all --check
-	for other in peers/*; do \
+	for other in load/peers/*; do \
 		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
 	done
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -155,14 +155,14 @@ bench-engine: peers ## our engine beside eight others: calls a second and CPU a 
 	cargo build --profile dist -p server
 	$(call need,h2load,nghttp2-client)
 	$(call need,redis-server,redis-server)
-	python3 peers/bench_engine.py
+	python3 load/peers/bench_engine.py
 
 bench-tools: $(INSTALLED) ## quire-bench beside h2load, wrk and ghz on the same servers, some minutes
 	cargo build --profile dist -p server
 	cargo build --profile dist --bin quire-bench
 	$(call need,h2load,nghttp2-client)
 	$(call need,wrk,wrk)
-	python3 peers/bench_tools.py
+	python3 load/peers/bench_tools.py
 
 EXPERIMENT := bookstore
 reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore, some ten minutes
@@ -172,7 +172,7 @@ reproduce: ## repeat a published experiment: make reproduce EXPERIMENT=bookstore
 	target/dist/quire-laboratory $(EXPERIMENT) --out target/reproduce-$(EXPERIMENT)
 
 peers: peers-cpp peers-go peers-java ## build what Quire is measured against
-	cargo build --release --manifest-path peers/Cargo.toml
+	cargo build --release --manifest-path load/peers/Cargo.toml
 
 peers-cpp:
 	$(call need,cmake,cmake)
@@ -180,7 +180,7 @@ peers-cpp:
 	pkg-config --exists grpc++ libxxhash && command -v grpc_cpp_plugin >/dev/null || { apt-get update -qq && \
 		apt-get install -y -qq libgrpc++-dev protobuf-compiler-grpc libxxhash-dev; }
 	for peer in rpcgame-cpp arena-cpp; do \
-		cmake -S peers/$$peer -B peers/target/$$peer && cmake --build peers/target/$$peer --parallel 2 || exit 1; \
+		cmake -S load/peers/$$peer -B load/peers/target/$$peer && cmake --build load/peers/target/$$peer --parallel 2 || exit 1; \
 	done
 
 # Built in a copy, so that what protoc generates is not among the sources.
@@ -188,24 +188,24 @@ peers-go: export GOBIN = $(CURDIR)/peers/target/arena-go/bin
 peers-go:
 	command -v go >/dev/null || { echo "install Go 1.26 or later: Debian's is too old for grpc-go"; exit 1; }
 	$(call need,protoc,protobuf-compiler)
-	mkdir -p peers/target/arena-go
-	cp peers/arena-go/* peers/target/arena-go
-	cd peers/target/arena-go && go install tool && PATH=$$GOBIN:$$PATH go generate && go build -o arena-go .
+	mkdir -p load/peers/target/arena-go
+	cp load/peers/arena-go/* load/peers/target/arena-go
+	cd load/peers/target/arena-go && go install tool && PATH=$$GOBIN:$$PATH go generate && go build -o arena-go .
 
 peers-java:
 	$(call need,javac,openjdk-17-jdk-headless)
 	$(call need,mvn,maven)
-	mvn -q -B -f peers/arena-java/pom.xml package
+	mvn -q -B -f load/peers/arena-java/pom.xml package
 
 # cargo-fuzz wants a nightly compiler only for the sanitizers' flags, which the stable one has behind this variable.
 fuzz: ## feed the engine's state machines random bytes and commands, ten minutes a target
 	command -v cargo-fuzz >/dev/null || cargo install --quiet cargo-fuzz
 	for target in $(FUZZ_TARGETS); do \
-		RUSTC_BOOTSTRAP=1 CARGO_PROFILE_RELEASE_LTO=off cargo fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+		RUSTC_BOOTSTRAP=1 CARGO_PROFILE_RELEASE_LTO=off cargo fuzz run --fuzz-dir tests/fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
 clean: ## remove everything that was built, the judges' tools included
-	rm -rf target peers/target
+	rm -rf target load/peers/target
 
 $(INSTALLED):
 	for judge in $(JUDGES); do GOBIN=$(CURDIR)/$(TOOLS)/bin go install $$judge || exit 1; done

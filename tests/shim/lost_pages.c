@@ -11,7 +11,7 @@
  *     INODE-BIRTH.dirty     a byte a page: 0 is clean; in its first page, what a truncation did (struct head)
  * Both are shared by all processes and survive their death, as a page cache does. A file's content when it is first
  * seen counts as durable. A power cut: kill the processes, copy each INODE-BIRTH.durable over its file, empty the
- * shadow folder (see `LostPages::power_cut` in crates/server/tests/common/lost_pages.rs).
+ * shadow folder (see `LostPages::power_cut` in server/quire/tests/common/lost_pages.rs).
  *
  * Failures: the file `fail` in the shadow folder holds `SUFFIX SKIP COUNT KEEP`. Of the fsyncs of files whose path
  * ends in SUFFIX, SKIP succeed, COUNT fail with EIO, and all later ones succeed. KEEP percent of the dirty pages

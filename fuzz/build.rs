@@ -1,5 +1,0 @@
-//! Generates the service that the model of calls asks.
-
-fn main() -> std::io::Result<()> {
-    quire_rpc_build::compile(&["echo.proto"], &["../crates/rpc-testing/proto"])
-}
