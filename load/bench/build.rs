@@ -10,7 +10,10 @@ fn main() -> std::io::Result<()> {
             println!("cargo:rerun-if-changed={path}");
         }
     }
-    quire_rpc_build::Builder::default().server(false).client(false).compile(&["reflection.proto"], &["../../engine/rpc/proto"])
+    quire_rpc_build::Builder::default()
+        .server(false)
+        .client(false)
+        .compile(&["reflection.proto"], &["../../engine/rpc/proto"])
 }
 
 /// As git describes it; `unknown` in a tree without git.

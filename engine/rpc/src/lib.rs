@@ -33,7 +33,6 @@ mod http_service;
 mod inbox;
 mod interceptor;
 mod io;
-mod json;
 mod message;
 mod metadata;
 mod protocol;
@@ -48,7 +47,6 @@ mod timeout;
 mod transcode;
 mod unfold;
 mod wake;
-pub mod wire;
 
 #[cfg(any(feature = "server", feature = "tower"))]
 pub use body::{Body, BoxError};
@@ -62,6 +60,7 @@ pub use metadata::{Metadata, MetadataError};
 pub use prost;
 pub use prost_types;
 pub use quire_http2 as http2;
+pub use quire_json::wire;
 #[cfg(feature = "server")]
 pub use server::{Limits, Server};
 pub use status::{Code, Reach, Status};

@@ -10,9 +10,9 @@ use prost_types::FileDescriptorSet;
 
 use crate::codec::{Decode, Payload};
 use crate::compression::{Encoding, too_large};
-use crate::json::{MessageId, Schema};
 use crate::message::Framed;
 use crate::status::Status;
+use quire_json::{MessageId, Schema};
 
 /// A type of messages that a call has in JSON.
 #[derive(Clone)]
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn message_in_json_has_the_limit_of_its_protobuf() {
-        let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
+        let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/../json/proto");
         let set = protox::compile(["kinds.proto"], [proto]).unwrap();
         let schema = Arc::new(Schema::new([&prost::Message::encode_to_vec(&set)[..]]).unwrap());
         let json = Json { message: schema.message("kinds.Lists").unwrap(), schema };

@@ -6,13 +6,35 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use prost::Message as _;
-use quire_rpc::fuzzing::Json;
+use quire_json::{Error, MessageId, Schema};
 
-static MESSAGES: LazyLock<Vec<Json>> = LazyLock::new(|| {
-    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/rpc/proto");
+struct Message {
+    schema: &'static Schema,
+    id: MessageId,
+}
+
+impl Message {
+    fn read(&self, json: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut wire = Vec::new();
+        self.schema.read(self.id, json, &mut wire).map(|()| wire)
+    }
+
+    fn write(&self, wire: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut json = Vec::new();
+        self.schema.write(self.id, wire, &mut json).map(|()| json)
+    }
+}
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/json/proto");
     let set = protox::compile(["kinds.proto"], [proto]).unwrap().encode_to_vec();
+    Schema::new([&set[..]]).unwrap()
+});
+
+static MESSAGES: LazyLock<Vec<Message>> = LazyLock::new(|| {
     let names = ["Scalars", "Optionals", "Lists", "Maps", "Choice", "Known", "Envelope", "Shelf", "Mixed"];
-    names.into_iter().map(|name| Json::new(&set, &format!("kinds.{name}")).unwrap()).collect()
+    let message = |name| Message { schema: &SCHEMA, id: SCHEMA.message(&format!("kinds.{name}")).unwrap() };
+    names.into_iter().map(message).collect()
 });
 
 fuzz_target!(|data: &[u8]| {

@@ -14,10 +14,10 @@ use super::contracts::Contracts;
 use super::cors::is_preflight;
 use super::method::{Handler, Method};
 use crate::compression::Accepted;
-use crate::json::{MessageId, Schema};
 use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
 use crate::status::Status;
 use crate::transcode::{self, Json};
+use quire_json::{MessageId, Schema};
 
 /// A method at its place in the table.
 pub(crate) struct Route {

@@ -21,7 +21,7 @@ const FOUR_BYTES: u64 = 5;
 
 impl Schema {
     /// Appends the message that a JSON text means; after an error `out` is as it was.
-    pub(crate) fn read(&self, id: MessageId, json: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn read(&self, id: MessageId, json: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let text = std::str::from_utf8(json)
             .map_err(|error| Error::new(format!("the JSON is not valid UTF-8 at byte {}", error.valid_up_to())))?;
         let start = out.len();

@@ -106,7 +106,7 @@ fn within(scope: &str, name: &str) -> String {
 impl Schema {
     /// `sets`: encoded `FileDescriptorSet`s with their imports. The first definition of a name counts, so the same file
     /// may come several times.
-    pub(crate) fn new<'a>(sets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Error> {
+    pub fn new<'a>(sets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let decoded = sets.into_iter().map(FileDescriptorSet::decode).collect::<Result<Vec<_>, _>>();
         let sets = decoded.map_err(|error| Error::new(format!("a file descriptor set cannot be read: {error}")))?;
         let mut collected = Collected::default();

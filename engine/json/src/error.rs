@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Says where the fault is (a path such as `book.price`), what it is, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Error(Box<Inner>);
+pub struct Error(Box<Inner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inner {

@@ -1,4 +1,4 @@
-//! Protobuf's canonical JSON: the bytes of a message become JSON and JSON becomes the bytes of a message.
+#![doc = include_str!("../README.md")]
 //!
 //! Tables made once from descriptors drive both ways, and no message object is built in between. Time and memory are
 //! linear in the input (lists that need sorting, and groups inside groups, aside). With L the bytes of the longest JSON
@@ -23,10 +23,11 @@ mod seen;
 mod text;
 mod time;
 mod values;
+pub mod wire;
 mod write;
 
-pub(crate) use error::Error;
-pub(crate) use schema::{MessageId, Schema};
+pub use error::Error;
+pub use schema::{MessageId, Schema};
 
 #[cfg(test)]
 mod known_tests;

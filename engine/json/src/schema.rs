@@ -7,7 +7,7 @@ use super::error::{Error, shown};
 
 /// All messages of some contracts, ready to be read and written as JSON.
 #[derive(Debug)]
-pub(crate) struct Schema {
+pub struct Schema {
     pub(super) messages: Box<[Message]>,
     pub(super) enums: Box<[Enum]>,
     pub(super) names: HashMap<Box<str>, MessageId>,
@@ -15,7 +15,7 @@ pub(crate) struct Schema {
 
 /// A message of one [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MessageId(pub(super) u32);
+pub struct MessageId(pub(super) u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EnumId(pub(super) u32);
@@ -124,7 +124,7 @@ pub(super) struct Enum {
 
 impl Schema {
     /// A message by its full name, such as `package.Message`.
-    pub(crate) fn message(&self, full_name: &str) -> Option<MessageId> {
+    pub fn message(&self, full_name: &str) -> Option<MessageId> {
         self.names.get(full_name).copied()
     }
 

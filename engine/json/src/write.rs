@@ -16,7 +16,7 @@ use crate::wire::{Fields, Value};
 
 impl Schema {
     /// Appends the JSON of an encoded message; after an error `out` is as it was.
-    pub(crate) fn write(&self, id: MessageId, wire: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn write(&self, id: MessageId, wire: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         out.reserve(wire.len().saturating_mul(3) + 32);
         let written = Writer { schema: self, out }.message(id, &Parts::one(wire), DEPTH_MAX + 1);
