@@ -1,0 +1,91 @@
+"""Every file, link, command, crate and symbol that a page names is there."""
+
+import functools
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = sorted(subprocess.check_output(["git", "ls-files", "*.md"], cwd=ROOT, text=True).split())
+# Examples that a reader would write himself.
+EXAMPLE = re.compile(r"greeter|greetings|hello\.proto|LANGUAGE", re.I)
+# Symbols of the standard library and of dependencies, by the first name of their path.
+FOREIGN = {"clippy", "imbl", "std", "tokio", "tonic", "prost", "http", "rustls", "tower", "axum", "rusqlite", "google", "grpc", "serde", "prost_types",
+           "csv", "rand", "hyper", "bytes"}
+
+
+@functools.cache
+def sources() -> str:
+    files = subprocess.check_output(["git", "ls-files", "*.rs", "*.proto"], cwd=ROOT, text=True).split()
+    return "\n".join((ROOT / file).read_text() for file in files if (ROOT / file).is_file())
+
+
+@functools.cache
+def modules() -> set[str]:
+    files = subprocess.check_output(["git", "ls-files", "*.rs"], cwd=ROOT, text=True).split()
+    return {part for file in files for part in pathlib.Path(file).with_suffix("").parts}
+
+
+@functools.cache
+def packages() -> list[dict]:
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"]
+    return json.loads(subprocess.check_output(command, cwd=ROOT))["packages"]
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def code(text: str) -> list[str]:
+    """What stands between backticks, and the lines of code blocks."""
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.S | re.M)
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    lines = [line for block in blocks for line in block.split("\n")] + re.findall(r"^ {4,}(.+)$", rest, flags=re.M)
+    return lines + re.findall(r"`([^`\n]+)`", rest)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page: str) -> None:
+    path = ROOT / page
+    text = path.read_text()
+    missing = []
+    for target in re.findall(r"\]\((?!https?:|mailto:|\w+::)([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        if not found.exists():
+            missing.append(f"link {target}")
+        elif anchor and found.suffix == ".md" and anchor not in anchors(found):
+            missing.append(f"heading {target}")
+    makefiles = [ROOT / "Makefile", path.parent / "Makefile"]
+    makefiles += (ROOT / "clients").glob("*/Makefile") if page.startswith("clients/") else []
+    makefile = "\n".join(file.read_text() for file in makefiles if file.is_file())
+    names = {target["name"] for package in packages() for target in [package, *package["targets"]]}
+    for piece in code(text):
+        if EXAMPLE.search(piece):
+            continue
+        for found in re.findall(r"(?<![\w/.~-])((?:engine|server|load|clients|tests|docs|proto)/[\w./*-]*\w)", piece):
+            if not list(ROOT.glob(found)) and "target" not in found:
+                missing.append(f"path {found}")
+        for target in re.findall(r"^\s*make (?!-)([a-z][a-z-]*)", piece):
+            if not re.search(rf"^(?:[\w-]+ )*{target}(?: [\w-]+)*:", makefile, flags=re.M):
+                missing.append(f"make {target}")
+        if re.search(r"\bcargo (?:run|test|build|bench)\b", piece) and "peers" not in piece:
+            for option, name in re.findall(r"(-p|--package|--bin|--example|--test|--bench) ([\w-]+)", piece):
+                if name not in names:
+                    missing.append(f"{option} {name}")
+        for symbol in re.findall(r"(?<![\w:/])([a-z_]\w*(?:::\w+)+)", piece if "{" not in piece and ";" not in piece else ""):
+            first, *_, last = symbol.split("::")
+            if first in FOREIGN or page == "docs/migration.md":
+                continue
+            if last.isupper():
+                # The path of a method, which is generated.
+                last = last.title().replace("_", "")
+            known = re.search(rf"\b(?:fn|struct|enum|trait|mod|type|const|static|union|macro_rules!|rpc|service|message) {last}\b", sources())
+            known = known or re.search(rf"^\s*(?:pub use .*)?\b{last}\b\s*(?:[,({{=;]|$)", sources(), flags=re.M) or last in modules()
+            if not known:
+                missing.append(f"symbol {symbol}")
+    assert not missing, sorted(set(missing))
