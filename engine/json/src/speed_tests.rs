@@ -1,5 +1,5 @@
-//! Time per message, compared with prost-reflect. Run with `cargo test --release -p quire-rpc --lib json::speed --
-//! --ignored --nocapture`.
+//! Time per message, compared with prost-reflect. Run with `cargo test --release -p quire-json --lib speed -- --ignored
+//! --nocapture`.
 
 use std::hint::black_box;
 use std::time::Instant;
