@@ -186,8 +186,7 @@ impl Assembler {
         }
         let count = data.len().min(length - self.body.len());
         if self.body.capacity() - self.body.len() < count {
-            // Doubles each time, but never beyond the message's length: any part that the service keeps keeps the whole
-            // buffer.
+            // Doubles each time, but never beyond the message's length: keeping any part keeps the whole buffer.
             let more = self.body.len().max(RESERVE_BYTES_MAX).max(count);
             self.body.reserve_exact(more.min(length - self.body.len()));
         }

@@ -6,7 +6,7 @@
 //! queued jobs are refused, and none is accepted until the store has been reopened and read back.
 //!
 //! In a backlog a job is refused at once if its turn would come too late at the last measured rate, and abandoned jobs
-//! are dropped unrun ([`Admission`]).
+//! are dropped without being run ([`Admission`]).
 //!
 //! A [`Store`] opens, an [`Opened`] commits, and a [`Group`] is what callers use. Each worker has a thread of its own,
 //! so a store may block; an asynchronous driver runs there, on the worker's own runtime. Several workers with

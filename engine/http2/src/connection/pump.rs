@@ -31,7 +31,7 @@ impl Connection {
 
     /// Moves queued bodies to the output; call it before each write.
     pub fn pump(&mut self) {
-        // A stream that ends below frees a slot, which the complete request's key must not change to.
+        // Before a stream ends below and frees a slot: the key already given out names the slot free now.
         self.place();
         while self.output.len() < self.config.output_bytes_target {
             let Some(&index) = self.ready.front() else { break };
