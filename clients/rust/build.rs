@@ -1,4 +1,4 @@
-//! Makes messages and stubs from `proto/`. Keys and values share the buffer a message came in.
+//! Generates messages and stubs from `proto/`. Keys and values share the buffer of their message.
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()

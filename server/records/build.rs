@@ -1,4 +1,4 @@
-//! Makes the messages and the service traits from `proto/`.
+//! Generates the messages and the service traits from `proto/`.
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()

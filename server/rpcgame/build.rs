@@ -1,4 +1,4 @@
-//! Makes the services from `proto/`. Messages of the hot path are read where they lie, by `quire_rpc::messages`.
+//! Generates the services from `proto/`. Messages of the hot path are read in place, by `quire_rpc::messages`.
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()

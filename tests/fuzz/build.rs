@@ -1,4 +1,4 @@
-//! Generates the service that the model of calls asks.
+//! Generates the service for the model of calls.
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::compile(&["echo.proto"], &["../../engine/testing/proto"])

@@ -1,4 +1,4 @@
-//! What a call costs: CPU time of this process while it calls, with the library or with the generated stub alone.
+//! Cost of a call: CPU time of this process while it calls, with the library or with the generated stub alone.
 
 use std::{
     error::Error,
@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 const BOOK: i32 = 53477;
-/// As the library has it.
+/// The library's default.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -51,7 +51,7 @@ fn request(key: Option<Key>) -> Request<ItemNumberRequest> {
     request
 }
 
-/// Of this process, user and system.
+/// CPU time of this process, user and system.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::from_secs(time.tv_sec.unsigned_abs()).as_secs_f64()

@@ -1,4 +1,4 @@
-//! What each request asks of the library.
+//! Library calls for each kind of request.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn wrong(name: &str, value: &Value) -> Error {
     Error::Argument(format!("{name} is {value}"))
 }
 
-/// A text; empty if it is absent.
+/// A text; empty if absent.
 fn text<'a>(request: &'a Value, name: &str) -> Result<&'a str, Error> {
     match &request[name] {
         Value::Null => Ok(""),
@@ -41,12 +41,12 @@ fn text<'a>(request: &'a Value, name: &str) -> Result<&'a str, Error> {
     }
 }
 
-/// Bytes; empty if they are absent.
+/// Bytes; empty if absent.
 fn bytes(request: &Value, name: &str) -> Result<Vec<u8>, Error> {
     STANDARD.decode(text(request, name)?).map_err(|_| wrong(name, &request[name]))
 }
 
-/// A number in the range of its type, if it is there.
+/// An optional number in the range of its type.
 fn number<T: TryFrom<i64>>(request: &Value, name: &str) -> Result<Option<T>, Error> {
     match &request[name] {
         Value::Null => Ok(None),

@@ -1,4 +1,5 @@
-//! By which the conformance suite calls the library: requests and answers in JSON, a line each, 64 at once.
+//! Driver through which the conformance suite calls the library: requests and answers in JSON, one per line, 64
+//! concurrently.
 
 mod bench;
 mod calls;
@@ -14,7 +15,7 @@ use tokio::{
 
 const AT_ONCE_MAX: usize = 64;
 
-/// Where answers go.
+/// Output for answers.
 type Output = Arc<Mutex<tokio::io::Stdout>>;
 
 #[derive(Clone)]
@@ -45,7 +46,7 @@ impl Driver {
     async fn say(&self, mut answer: Value, request: &Value) {
         answer["n"] = request["n"].clone();
         let mut output = self.output.lock().await;
-        // If no one reads the answers, there is no one to tell.
+        // If no one reads the answers, errors cannot be reported either.
         let _ = output.write_all(format!("{answer}\n").as_bytes()).await;
         let _ = output.flush().await;
     }
@@ -100,7 +101,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             drop(place);
         });
     }
-    // All places are free once all answers are given.
+    // All permits are free once all answers are written.
     let _ = places.acquire_many(u32::try_from(AT_ONCE_MAX)?).await?;
     Ok(())
 }

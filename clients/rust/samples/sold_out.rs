@@ -4,7 +4,7 @@
 use quire_client::{Client, Error, Order, Outcome};
 
 const BOOK: i32 = 12498;
-/// The most that one purchase may have.
+/// Largest quantity of one purchase.
 const QUANTITY_MAX: i32 = 1000;
 
 #[tokio::main]
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns how many copies are left.
+/// Returns the number of copies left.
 async fn buy(client: &Client, quantity: i32) -> Result<i32, Error> {
     let purchase = client.buy(Order::of(BOOK).quantity(quantity)).await?;
     let left = purchase.stock_left.unwrap_or_default();

@@ -1,14 +1,14 @@
-//! Where servers are, as people write it. Must not know connections.
+//! Parsing of server addresses.
 
 use std::net::Ipv6Addr;
 
 use crate::error::Error;
 
-/// The port of an address that names none.
+/// Default port.
 const PORT: u16 = 10_086;
 const USUAL: &str = "HOST:PORT, as 127.0.0.1:10086 or [::1]:10086";
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) is_tls: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads addresses with commas between.
+    /// Parses addresses separated by commas.
     pub(crate) fn parse_all(text: &str) -> Result<Vec<Self>, Error> {
         text.split(',').map(Self::parse).collect()
     }
@@ -26,7 +26,7 @@ impl Address {
         Self::read(text).map_err(|want| Error::Argument(format!("'{text}' is no address; it must be {want}")))
     }
 
-    /// An error is what would be right.
+    /// The error describes a valid address.
     fn read(text: &str) -> Result<Self, String> {
         let (is_tls, rest) = match text.split_once("://") {
             None => (false, text),
@@ -61,7 +61,7 @@ impl Address {
     }
 }
 
-/// A name, an IPv4 address, an IPv6 address in brackets, or nothing.
+/// True for a name, an IPv4 address, an IPv6 address in brackets, or an empty string.
 fn is_host(text: &str) -> bool {
     match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),

@@ -1,4 +1,4 @@
-//! Asks the servers until one answers or the time is over, and says how it ended. Must not know any one call.
+//! Attempts of a call: tries the servers until one answers or the time is over, and classifies the failure.
 
 use std::{
     future::Future,
@@ -15,26 +15,26 @@ use crate::{
     lanes::{Lane, Lanes},
 };
 
-/// The pause before the second attempt; it doubles from there.
+/// Pause before the second attempt; doubles with each further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long a call without a deadline waits for a connection or for another attempt.
+/// Time that a call without a deadline waits for a connection or for another attempt.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The part of an attempt that may be spent on connecting, so that an attempt whose time is over was sent.
+/// Share of an attempt that may be spent on connecting, so that an attempt that times out was sent.
 const CONNECT_SHARE: f64 = 0.8;
 
-/// What sending a call twice would do.
+/// Effect of sending a call twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It changes nothing.
+    /// None, as it changes nothing.
     Read,
-    /// A change with a key, which happens once however often it is sent.
+    /// None, as its key makes the change happen once.
     Keyed,
-    /// A change that is sent again only if the server did nothing.
+    /// A second change: it is sent again only if the server did nothing.
     Write,
 }
 
-/// How a call is made unless the caller says otherwise.
+/// Default terms of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     kind: Kind,
@@ -42,12 +42,12 @@ pub(crate) struct Plan {
 }
 
 pub(crate) const READ: Plan = Plan { kind: Kind::Read, timeout: Some(Duration::from_secs(5)) };
-/// A quarter of it is longer than the 5 s that the server waits for a locked file.
+/// A quarter of the timeout exceeds the 5 s that the server waits for a locked file.
 pub(crate) const PURCHASE: Plan = Plan { kind: Kind::Keyed, timeout: Some(Duration::from_secs(30)) };
 pub(crate) const WRITE: Plan = Plan { kind: Kind::Write, timeout: Some(Duration::from_secs(5)) };
 pub(crate) const WATCH: Plan = Plan { kind: Kind::Read, timeout: None };
 
-/// How long and how often to ask.
+/// Time limits and retries of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,
@@ -62,12 +62,12 @@ impl Terms {
     }
 }
 
-/// What an attempt without an answer of the store's has shown.
+/// Conclusion from an attempt without an answer of the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// No connection was ready, or the server is known to have done nothing.
     NotSent,
-    /// The server did nothing because it has too much to do.
+    /// The server is overloaded and did nothing.
     Busy,
     /// The server, or a proxy on the way, may have lost the call.
     Lost,
@@ -84,8 +84,8 @@ fn judge(status: &Status) -> Verdict {
     }
 }
 
-/// Calls until the store answers, as the plan and the terms allow. `in_doubt` is true while the server may have done what
-/// was asked.
+/// Repeats a call until the store answers, as plan and terms allow. `in_doubt` is true while the server may have
+/// executed it.
 pub(crate) async fn ask_noting<'a, A, F>(
     lanes: &'a Lanes,
     terms: &Terms,
@@ -100,7 +100,7 @@ where
     let deadline = terms.deadline(plan, now);
     let mut share = deadline.map(|deadline| deadline.saturating_duration_since(now));
     if plan.kind == Kind::Keyed {
-        // A quarter or more, however many retries are allowed.
+        // At least a quarter, however many retries are allowed.
         share = share.map(|share| share / (terms.retries.min(3) + 1));
     }
     let (mut tries, mut pause, mut doubt) = (0, PAUSE_FIRST, None);
@@ -125,7 +125,7 @@ where
         }
         in_doubt.store(doubt.is_some(), Ordering::Relaxed);
         let may_repeat = match (plan.kind, verdict) {
-            // In doubt only the store's own answer counts, and it is asked for until the deadline.
+            // In doubt only the store's own answer counts, and attempts continue until the deadline.
             (Kind::Keyed, _) if doubt.is_some() => terms.retries > 0,
             (_, Verdict::NotSent | Verdict::Busy) => tries <= terms.retries,
             (Kind::Read, Verdict::Lost) => {
@@ -144,7 +144,7 @@ where
     }
 }
 
-/// As [`ask_noting`], if no one else needs to know of doubts.
+/// Like [`ask_noting`], without reporting doubt.
 pub(crate) async fn ask<'a, A, F>(
     lanes: &'a Lanes,
     terms: &Terms,
@@ -167,12 +167,12 @@ fn ended(kind: Kind, verdict: Verdict, status: &Status, doubt: Option<&Status>) 
     }
 }
 
-/// The fault of a stream that broke after it had begun.
+/// Fault of a stream that broke after it had begun.
 pub(crate) fn broken(status: &Status) -> Error {
     ended(Kind::Read, judge(status), status, None)
 }
 
-/// The pause before the next attempt, in the server's words if it has any; none if it wants no other attempt.
+/// Pause before the next attempt; the server's pushback, if any, takes precedence. None if it forbids another attempt.
 fn pause_before_next(status: &Status, usual: Duration) -> Option<Duration> {
     match status.metadata().get("grpc-retry-pushback-ms") {
         Some(wanted) => wanted.parse().ok().map(Duration::from_millis),
@@ -180,12 +180,12 @@ fn pause_before_next(status: &Status, usual: Duration) -> Option<Duration> {
     }
 }
 
-/// A random factor from 0.8 to 1.2, so that clients that failed together do not all return at once.
+/// Random factor from 0.8 to 1.2, so that clients that failed together do not all return at once.
 fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(0.8 + 0.4 * f64::from(OsRng.next_u32()) / f64::from(u32::MAX))
 }
 
-/// A request that gives up at a time.
+/// A request with a deadline.
 pub(crate) fn within<Q>(message: Q, deadline: Option<Instant>) -> Request<Q> {
     let mut request = Request::new(message);
     if let Some(deadline) = deadline {

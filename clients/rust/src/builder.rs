@@ -1,4 +1,4 @@
-//! How a client is made: where its servers are, which authorities it trusts and what it shows. Must not know calls.
+//! Construction of clients: server addresses, trusted authorities and credentials.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,30 +16,30 @@ use quire_rpc::{
 
 use crate::{address::Address, attempts::Terms, client::Client, error::Error, lanes::Lanes};
 
-/// Time for TCP, TLS and the server's first frame.
+/// Time limit for TCP, TLS and the server's first frame.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(6);
 const RECONNECT_FIRST: Duration = Duration::from_millis(50);
-/// A server that is back is found within this.
+/// A server that is back is found within this time.
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
-/// A connection on which a call waits is pinged after this long without a byte, and the answer may take as long again.
+/// Time without a byte after which a connection with a waiting call is pinged; also the time limit for the answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const RETRIES: u32 = 3;
 
 impl Client {
-    /// A client of the servers at an address, or at several with commas between: `HOST:PORT`, a host, or `:PORT`, with
-    /// `https://` before it for TLS with the system's certificates. It connects with the first call. Must be called within a
-    /// tokio runtime.
+    /// Creates a client of the servers at one or several addresses, separated by commas: `HOST:PORT`, a host, or
+    /// `:PORT`, with `https://` before it for TLS with the system's certificates. It connects on the first call. Must
+    /// be called within a tokio runtime.
     pub fn connect(addresses: &str) -> Result<Self, Error> {
         Self::builder(addresses).connect()
     }
 
-    /// As [`Client::connect`], for what else can be chosen.
+    /// Like [`Client::connect`], with further options.
     pub fn builder(addresses: &str) -> Builder {
         Builder::new(addresses)
     }
 }
 
-/// Puts a [`Client`] together.
+/// Builds a [`Client`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -58,44 +58,44 @@ impl Builder {
         Self { addresses, ca: None, identity: None, token: None, terms, keepalive: KEEPALIVE }
     }
 
-    /// A file of certificates in PEM that vouch for the servers', in place of the system's.
+    /// A PEM file of trusted certificates, replacing the system's.
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca = Some(file.into());
         self
     }
 
-    /// Files in PEM with a certificate, and its private key, to show to a server that asks for one.
+    /// PEM files with a client certificate and its private key, for servers that require one.
     pub fn identity(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.identity = Some((certificate.into(), key.into()));
         self
     }
 
-    /// The token that calls carry; characters of ASCII that can be printed.
+    /// Token sent with calls, in printable ASCII.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// As [`Client::with_timeout`].
+    /// See [`Client::with_timeout`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.terms.timeout = Some(timeout);
         self
     }
 
-    /// As [`Client::with_retries`].
+    /// See [`Client::with_retries`].
     pub fn retries(mut self, retries: u32) -> Self {
         self.terms.retries = retries;
         self
     }
 
-    /// How long a connection on which a call waits may be silent before it is pinged, and how long the answer may take; 10 s
-    /// if nothing is said.
+    /// Time without input after which a connection with a waiting call is pinged, and time limit for the answer; 10 s
+    /// by default.
     pub fn keepalive(mut self, time: Duration) -> Self {
         self.keepalive = time;
         self
     }
 
-    /// The client, which connects with the first call. Must be called within a tokio runtime.
+    /// Creates the client, which connects on the first call. Must be called within a tokio runtime.
     pub fn connect(self) -> Result<Client, Error> {
         let addresses = Address::parse_all(&self.addresses)?;
         let tls = if addresses.iter().any(|address| address.is_tls) { Some(self.tls()?) } else { None };
@@ -146,7 +146,7 @@ impl Builder {
     }
 }
 
-/// The certificates of a file, at least one.
+/// Certificates of a file, at least one.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     read.ok().filter(|found| !found.is_empty()).ok_or_else(|| unreadable(file))

@@ -21,17 +21,17 @@ use crate::{
     },
 };
 
-/// The name by which the server greets.
+/// The client's name in greetings.
 const NAME: &str = "quire client";
-/// Books of a page of a search if the caller does not say: without a number a topic comes whole, in one message.
+/// Default page size of searches: without one a topic is sent whole, in one message.
 const SEARCH_PAGE_SIZE: i32 = 1000;
 
-/// A client of Quire. Clones share the connections; all can be used at the same time, by any task.
+/// A client of Quire. Clones share the connections and can be used concurrently, from any task.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) terms: Terms,
-    /// As requests have it; 0 for the number that the server takes by itself.
+    /// In the form of requests; 0 for the server's default.
     pub(crate) page_size: Result<i32, u32>,
 }
 
@@ -40,35 +40,35 @@ impl Client {
         Self { lanes: Arc::new(lanes), terms, page_size: Ok(0) }
     }
 
-    /// The same client, whose calls have this long, retries and pauses included. Without it a read or a write has 5 s, a
-    /// purchase 30 s, and a watch has no end. Of items in pages, each page has this long.
+    /// Returns a clone whose calls have this time limit, including retries and pauses. By default reads and writes have
+    /// 5 s, purchases 30 s, and watches no limit. For paged items, the limit applies to each page.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { terms: Terms { timeout: Some(timeout), ..self.terms }, ..self.clone() }
     }
 
-    /// The same client, whose calls end at this time, all of them together.
+    /// Returns a clone whose calls all end at this time.
     #[must_use]
     pub fn with_deadline(&self, deadline: Instant) -> Self {
         Self { terms: Terms { deadline: Some(deadline), ..self.terms }, ..self.clone() }
     }
 
-    /// The same client, which sends a call again so often; 3 times if nothing is said. A purchase in doubt is sent until its
-    /// deadline, unless this is 0.
+    /// Returns a clone with this number of retries; 3 by default. A purchase in doubt is sent until its deadline,
+    /// unless this is 0.
     #[must_use]
     pub fn with_retries(&self, retries: u32) -> Self {
         Self { terms: Terms { retries, ..self.terms }, ..self.clone() }
     }
 
-    /// The same client, which asks for pages of at most so many items; without it the server chooses, and a search asks for
-    /// 1,000 books at a time.
+    /// Returns a clone that requests pages of at most this many items; by default the server chooses, and searches use
+    /// 1,000 books.
     #[must_use]
     pub fn with_page_size(&self, items: u32) -> Self {
         let size = i32::try_from(items).ok().filter(|size| *size > 0);
         Self { page_size: size.ok_or(items), ..self.clone() }
     }
 
-    /// The server's greeting: a cheap way to see that it answers.
+    /// The server's greeting: a cheap check that it answers.
     pub async fn ping(&self) -> Result<String, Error> {
         let request = HelloRequest { name: NAME.to_owned() };
         let reply =
@@ -76,7 +76,7 @@ impl Client {
         Ok(reply.hello_message)
     }
 
-    /// The books of a topic, which must match exactly, in the order of their ids.
+    /// Books of a topic, matched exactly, ordered by id.
     pub fn search(&self, topic: &str) -> Items<Book> {
         let (client, topic) = (self.clone(), topic.to_owned());
         Items::of_pages(String::new(), move |token| {
@@ -94,7 +94,7 @@ impl Client {
         ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.search(within(request.clone(), by))).await
     }
 
-    /// The topics in the order of their bytes.
+    /// Topics in byte order.
     pub fn topics(&self) -> Items<Topic> {
         let client = self.clone();
         Items::of_pages(String::new(), move |page_token| {
@@ -107,8 +107,8 @@ impl Client {
         })
     }
 
-    /// The topics whose names are near a text, the nearest first: it differs by case or a few letters, or a word of the
-    /// name begins with it.
+    /// Topics with names near a text, nearest first: they differ in case or a few letters, or a word of the name begins
+    /// with it.
     pub async fn topics_near(&self, text: &str) -> Result<Vec<Topic>, Error> {
         let request = ListTopicsRequest { near: text.to_owned(), ..ListTopicsRequest::default() };
         Ok(self.topics_page(request).await?.topics)
@@ -118,7 +118,7 @@ impl Client {
         ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.list_topics(within(request.clone(), by))).await
     }
 
-    /// A book, if there is one with this id.
+    /// The book with this id, if there is one.
     pub async fn lookup(&self, id: i32) -> Result<Option<Book>, Error> {
         Ok(self.lookup_reply(id).await?.book.map(Book::from))
     }
@@ -129,14 +129,14 @@ impl Client {
         ask(&self.lanes, &self.terms, READ, |lane, by| lane.store.lookup(within(request(), by))).await
     }
 
-    /// Buys copies of a book, once: a purchase without an answer is asked for again with its key until the deadline.
+    /// Buys copies of a book, once: an unanswered purchase is repeated with its key until the deadline.
     ///
-    /// The error is never that the outcome is unknown; that is an [`Outcome`](crate::Outcome).
+    /// An unknown outcome is not an error but an [`Outcome`](crate::Outcome).
     pub async fn buy(&self, order: impl Into<Order>) -> Result<Purchase, Error> {
         self.buy_noting(order.into(), &AtomicBool::new(false)).await
     }
 
-    /// As [`Client::buy`]; `in_doubt` is true while the purchase may have been made.
+    /// Like [`Client::buy`]; `in_doubt` is true while the purchase may have been made.
     pub(crate) async fn buy_noting(&self, order: Order, in_doubt: &AtomicBool) -> Result<Purchase, Error> {
         order.check()?;
         let key = order.key.unwrap_or_else(Key::random);
@@ -154,7 +154,7 @@ impl Client {
         }
     }
 
-    /// The size of pages, as requests have it.
+    /// The page size in the form of requests.
     pub(crate) fn page_size(&self) -> Result<i32, Error> {
         self.page_size
             .map_err(|size| Error::Argument(format!("the page size is {size}; it must be from 1 to {}", i32::MAX)))

@@ -1,36 +1,37 @@
-//! Why a call failed: three kinds of fault, told apart by what the server may have done, and wrong arguments.
+//! Failures of calls: invalid arguments, and three kinds of fault, distinguished by what the server may have done.
 
 use std::fmt;
 
 use quire_rpc::{Code, Status};
 
-/// A call that failed.
+/// A failed call.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing was sent, because an argument is wrong; the text names it and what would be right.
+    /// An invalid argument; nothing was sent. The text names the argument and its valid form.
     #[error("{0}")]
     Argument(String),
-    /// The server understood the call and will not do it.
+    /// The server understood the call and refused it.
     #[error("the server refused: {0}")]
     Refused(Fault),
-    /// Nothing was done, or what was asked changes nothing.
+    /// Nothing was done, or the call changes nothing.
     #[error("no answer from the server: {0}")]
     Unreachable(Fault),
-    /// The server may have done it. Purchases never end so: theirs is [`Outcome::Unknown`](crate::Outcome::Unknown).
+    /// The server may have executed the call. Purchases never fail with it: theirs is
+    /// [`Outcome::Unknown`](crate::Outcome::Unknown).
     #[error("it is not known whether it was done: {0}")]
     OutcomeUnknown(Fault),
 }
 
-/// What is known of a call that failed.
+/// Details of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
     /// gRPC's code.
     pub code: Code,
-    /// The server's message, or the connection's.
+    /// Message of the server or the connection.
     pub message: String,
-    /// Whether the last attempt got as far as being sent.
+    /// True if the last attempt was sent.
     pub is_sent: bool,
 }
 
@@ -51,7 +52,7 @@ impl fmt::Display for Fault {
 }
 
 impl Error {
-    /// What is known of it, unless it is a wrong argument.
+    /// Details of the failure, unless it is an invalid argument.
     pub fn fault(&self) -> Option<&Fault> {
         match self {
             Self::Argument(_) => None,

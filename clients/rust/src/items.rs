@@ -1,5 +1,4 @@
-//! Items that come one after the other: of pages, each asked for when it is needed, or of a stream. Must not know what the
-//! items are.
+//! Sequences of items: from pages, each requested on demand, or from a stream.
 
 use std::{
     fmt,
@@ -15,19 +14,19 @@ use quire_rpc::{Streaming, unfold};
 
 use crate::{attempts::broken, error::Error};
 
-/// Items as the server gives them, to be read with [`Items::try_next`] or as a [`Stream`]. After an error there is no more.
+/// Items from the server, read with [`Items::try_next`] or as a [`Stream`]. An error ends the sequence.
 pub struct Items<T> {
     stream: Pin<Box<dyn Stream<Item = Result<T, Error>> + Send>>,
 }
 
-/// What is left of a page, and where the next one begins.
+/// Rest of a page, and the start of the next one.
 struct Paging<T, P> {
     items: vec::IntoIter<T>,
     next: Option<P>,
 }
 
 impl<T: Send + 'static> Items<T> {
-    /// The items of pages; `fetch` gives a page, and where the next begins if there is one.
+    /// Items from pages; `fetch` returns a page, and the start of the next if there is one.
     pub(crate) fn of_pages<P, F>(first: P, fetch: impl Fn(P) -> F + Send + Sync + Clone + Unpin + 'static) -> Self
     where
         P: Send + 'static,
@@ -51,7 +50,7 @@ impl<T: Send + 'static> Items<T> {
         Self { stream: Box::pin(unfold(start, step)) }
     }
 
-    /// The messages of a stream, each as `read` makes it.
+    /// Messages of a stream, each converted by `read`.
     pub(crate) fn of_stream<M>(messages: Streaming<M>, read: fn(M) -> T) -> Self
     where
         M: quire_rpc::Decode + Send + 'static,
@@ -68,12 +67,12 @@ impl<T: Send + 'static> Items<T> {
 }
 
 impl<T> Items<T> {
-    /// The next item; none at the end.
+    /// Next item; none at the end.
     pub async fn try_next(&mut self) -> Result<Option<T>, Error> {
         self.stream.next().await.transpose()
     }
 
-    /// All items that are left, or the first error.
+    /// All remaining items, or the first error.
     pub async fn all(mut self) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
         while let Some(item) = self.try_next().await? {

@@ -1,4 +1,4 @@
-//! The key of a purchase, which makes it happen once however often it is sent.
+//! Key of a purchase, which makes it happen once however often it is sent.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use rand_core::{OsRng, RngCore as _};
 
 use crate::error::Error;
 
-/// Bytes of a key.
+/// Maximum length of a key.
 const BYTES_MAX: usize = 64;
 
-/// Names a purchase: the store makes it once, however often it is sent with this key.
+/// Idempotency key: the store makes a purchase once, however often it is sent with the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(String);
 
 impl Key {
-    /// 32 random hexadecimal digits, from the system's generator.
+    /// A key of 32 random hexadecimal digits, from the system's generator.
     pub fn random() -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut random = [0; 16];

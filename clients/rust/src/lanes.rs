@@ -1,5 +1,4 @@
-//! Connections to the servers, and which of them the next call takes: in turn, among those that answer.
-//! Must not know calls.
+//! Connections to the servers, used in turn among those that answer.
 
 use std::{
     fmt,
@@ -39,7 +38,7 @@ impl Lane {
     }
 }
 
-/// The servers, which answer alike.
+/// The servers, which are equivalent.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     next: AtomicUsize,
@@ -56,7 +55,7 @@ impl Lanes {
         Self { lanes: channels.into_iter().map(Lane::new).collect(), next: AtomicUsize::new(0) }
     }
 
-    /// The same connections; calls carry this token.
+    /// Clones the connections with a token for their calls.
     pub(crate) fn with_token(&self, token: &str) -> Result<Self, Error> {
         let value = format!("Bearer {token}");
         if value.bytes().any(|byte| !(b' '..=b'~').contains(&byte)) {
@@ -73,7 +72,7 @@ impl Lanes {
         Ok(Self::new(self.lanes.iter().map(with_token).collect()))
     }
 
-    /// The next server on whose connection a call can be sent: it has spoken there. If there is none, waits for the first.
+    /// Next server with a ready connection. If there is none, waits for the first.
     pub(crate) async fn ready(&self, until: Instant) -> Result<&Lane, Status> {
         let count = self.lanes.len();
         let first = if count > 1 { self.next.fetch_add(1, Ordering::Relaxed) % count } else { 0 };

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
-//!
-//! Must not know how a command line looks; that is the module `cli`, with the feature of that name.
+//! Must not depend on the command line; that is the module `cli`, with the feature of that name.
 
 mod address;
 mod attempts;

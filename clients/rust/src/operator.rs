@@ -1,4 +1,4 @@
-//! The calls of operators.
+//! Calls of operators.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::{
     wire::bookstore::{ListRequest, LogEntry, LogRequest, RestockRequest, TailLogRequest, UpdatePriceRequest},
 };
 
-/// What operators may do; made by [`Client::operator`].
+/// Interface for operators, from [`Client::operator`].
 #[derive(Clone, Debug)]
 pub struct Operator {
     client: Client,
 }
 
 impl Client {
-    /// What operators may do, over the same connections.
+    /// Interface for operators, over the same connections.
     pub fn operator(&self, token: &str) -> Result<Operator, Error> {
         let lanes = Arc::new(self.lanes.with_token(token)?);
         Ok(Operator { client: Self { lanes, ..self.clone() } })
     }
 }
 
-/// A price before and after it was changed.
+/// A price before and after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PriceChange {
@@ -40,7 +40,7 @@ pub struct PriceChange {
 }
 
 impl Operator {
-    /// Every book, in the order of ids.
+    /// All books, ordered by id.
     pub fn list(&self) -> Items<Book> {
         let client = self.client.clone();
         Items::of_pages(String::new(), move |page_token| {
@@ -55,7 +55,7 @@ impl Operator {
         })
     }
 
-    /// Raises every book that has fewer copies to `amount`, 20 if nothing is said. Returns how many books were raised.
+    /// Restocks every book with fewer copies to `amount`, 20 by default. Returns the number of restocked books.
     pub async fn restock(&self, amount: impl Into<Option<i32>>) -> Result<i64, Error> {
         let request = RestockRequest { amount: amount.into() };
         let Client { lanes, terms, .. } = &self.client;
@@ -90,7 +90,7 @@ impl Operator {
         })
     }
 
-    /// The transaction log as it grows, oldest first: what is written after an entry, or from now on.
+    /// The growing transaction log, oldest first: entries after `after`, or from now on.
     pub async fn tail_log(&self, after: impl Into<Option<i64>>) -> Result<Items<LogEntry>, Error> {
         let request = TailLogRequest { after_number: after.into() };
         let Client { lanes, terms, .. } = &self.client;

@@ -1,4 +1,4 @@
-//! What is bought, and what came of it.
+//! Orders and their outcomes.
 
 use crate::{
     error::{Error, Fault},
@@ -7,7 +7,7 @@ use crate::{
     wire::bookstore::{BuyBookReply, BuyOutcome},
 };
 
-/// What to buy. The id of a book alone is an order of one copy.
+/// An order. A book's id alone is an order of one copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     pub(crate) id: i32,
@@ -21,14 +21,14 @@ impl Order {
         Self { id, quantity: 1, key: None }
     }
 
-    /// So many copies, all or none.
+    /// Sets the number of copies, all or none.
     #[must_use]
     pub fn quantity(self, quantity: i32) -> Self {
         Self { quantity, ..self }
     }
 
-    /// A key in place of a random one. An order that is sent again, also by another program on another day, buys nothing
-    /// twice if it has the same key.
+    /// Sets a key in place of a random one. An order sent again with the same key, even by another program on another
+    /// day, buys nothing twice.
     #[must_use]
     pub fn key(self, key: Key) -> Self {
         Self { key: Some(key), ..self }
@@ -49,45 +49,45 @@ impl From<i32> for Order {
     }
 }
 
-/// What came of an order.
+/// Result of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "perhaps nothing was bought"]
 pub struct Purchase {
-    /// Whether it was bought, and why not.
+    /// Outcome of the order.
     pub outcome: Outcome,
     /// The key of the purchase.
     pub key: Key,
-    /// Whether this is the answer that an earlier order with the same key had.
+    /// True if this is the answer to an earlier order with the same key.
     pub is_replay: bool,
-    /// Copies left after the purchase, where the store says it.
+    /// Copies left after the purchase, if the store reports it.
     pub stock_left: Option<i32>,
-    /// The store's words.
+    /// Message of the store.
     pub message: String,
-    /// The entry's number in the transaction log, where refusals with a key stand too; 0 if there is none.
+    /// Entry number in the transaction log, which also has refusals with a key; 0 if there is none.
     pub(crate) entry_number: i64,
-    /// As the store named the outcome.
+    /// Outcome as named by the store.
     pub(crate) named: BuyOutcome,
 }
 
-/// Whether copies were bought.
+/// Outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The sale is on disk.
+    /// Bought; the sale is on disk.
     Bought {
         /// The purchase's number in the transaction log.
         number: i64,
     },
     /// No copy is left.
     SoldOut,
-    /// Some copies are left, but fewer than were asked for.
+    /// Fewer copies are left than ordered.
     TooFew,
     /// The store has no book with this id.
     NoSuchBook,
-    /// Nothing was bought, for a reason that this library does not know; the message has it.
+    /// Not bought, for a reason unknown to this library; see the message.
     NotBought,
-    /// It may have been bought: why there was no answer. Send the order again with its key to learn it.
+    /// It may have been bought; the fault is why there was no answer. To find out, send the order again with its key.
     Unknown(Fault),
 }
 

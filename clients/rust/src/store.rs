@@ -8,7 +8,7 @@ use crate::{error::Error, wire::bookstore as wire};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cents(pub i64);
 
-/// With two decimals, as `42.00`.
+/// With two decimals, as in `42.00`.
 impl fmt::Display for Cents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, cents) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
@@ -20,13 +20,13 @@ impl fmt::Display for Cents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Book {
-    /// From 1 up.
+    /// At least 1.
     pub id: i32,
     /// The title.
     pub title: String,
     /// The topic.
     pub topic: String,
-    /// Copies that can be bought.
+    /// Copies in stock.
     pub stock: i32,
     /// The price of a copy.
     pub price: Cents,
@@ -34,7 +34,7 @@ pub struct Book {
 
 impl From<wire::Book> for Book {
     fn from(book: wire::Book) -> Self {
-        // A server that knows no cents sends the fraction alone.
+        // A server without cents only sends the fraction.
         #[expect(clippy::cast_possible_truncation, reason = "a conversion that saturates is right for any fraction")]
         let price = if book.price_cents == 0 { (book.price * 100.0).round() as i64 } else { book.price_cents };
         Self { id: book.id, title: book.title, topic: book.topic, stock: book.stock, price: Cents(price) }

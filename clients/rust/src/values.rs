@@ -1,4 +1,4 @@
-//! The key-value store: its calls, and what they answer.
+//! Calls of the key-value store, and their results.
 
 use std::time::Duration;
 
@@ -16,100 +16,100 @@ use crate::{
     },
 };
 
-/// What a key has.
+/// Value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Value {
     /// The bytes.
     pub value: Bytes,
-    /// Of the write that made it; no other write has the same.
+    /// Version set by the write; unique to it.
     pub version: u64,
-    /// Until the entry expires, if it does.
+    /// Time until the entry expires, if it does.
     pub time_left: Option<Duration>,
 }
 
-/// A key with what it has.
+/// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
     /// The key.
     pub key: Bytes,
-    /// The bytes; empty if only keys were asked for.
+    /// The bytes; empty if only keys were requested.
     pub value: Bytes,
-    /// Of the write that made it.
+    /// Version set by the write.
     pub version: u64,
-    /// Until the entry expires, if it does.
+    /// Time until the entry expires, if it does.
     pub time_left: Option<Duration>,
 }
 
-/// What came of [`Client::create`].
+/// Result of [`Client::create`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Created {
-    /// The entry is there, with this version.
+    /// The entry was created with this version.
     Version(u64),
-    /// The key had an entry before.
+    /// The key already had an entry.
     Exists,
 }
 
-/// What came of [`Client::update`].
+/// Result of [`Client::update`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Updated {
-    /// The entry has this version now.
+    /// The entry now has this version.
     Version(u64),
     /// The key has no entry.
     NoSuchKey,
-    /// The entry has another version than the expected one; the server's message names it.
+    /// The entry has another version than expected; the server's message names it.
     AnotherVersion(String),
 }
 
-/// What came of [`Client::delete`].
+/// Result of [`Client::delete`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deleted {
-    /// There was an entry, and it is gone.
+    /// The entry was deleted.
     Done,
     /// The key had no entry.
     NoSuchKey,
-    /// The entry has another version than the expected one; the server's message names it.
+    /// The entry has another version than expected; the server's message names it.
     AnotherVersion(String),
 }
 
-/// A change that a watch tells.
+/// A change reported by a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The watch has begun: every change after this is told.
+    /// The watch has begun: every later change is reported.
     Started,
-    /// A key was created, or has another value.
+    /// A key was created, or its value changed.
     Put {
         /// The key.
         key: Bytes,
-        /// The value; none if it is too large for an event. [`Client::retrieve`] has it.
+        /// The value; none if too large for an event: use [`Client::retrieve`].
         value: Option<Bytes>,
-        /// Of the change.
+        /// Version of the change.
         version: u64,
     },
     /// A key was deleted.
     Deleted {
         /// The key.
         key: Bytes,
-        /// Of the change.
+        /// Version of the change.
         version: u64,
     },
-    /// The time of an entry was over.
+    /// An entry expired.
     Expired {
         /// The key.
         key: Bytes,
-        /// Of the change.
+        /// Version of the change.
         version: u64,
     },
-    /// A change of a kind that this library does not know.
+    /// A kind of change unknown to this library.
     Other,
 }
 
-/// Keys and values are any bytes. A time to live is from 1 ms; without one the entry stays.
+/// Keys and values are any bytes. A time to live is at least 1 ms; without one the entry stays.
 impl Client {
     /// Sets the value of a new key.
     pub async fn create(
@@ -139,7 +139,7 @@ impl Client {
         Ok(ask(&self.lanes, &self.terms, WRITE, |lane, by| lane.range.put(within(request(), by))).await?.version)
     }
 
-    /// What a key has, if it has an entry.
+    /// The value of a key, if it has an entry.
     pub async fn retrieve(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = bytes(key);
         let request = || RetrieveRequest { key: key.clone(), want_details: true };
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Replaces the value of a key, with `expected_version` only if the entry has that version.
+    /// Replaces the value of a key; with `expected_version`, only if the entry has that version.
     pub async fn update(
         &self,
         key: impl AsRef<[u8]>,
@@ -176,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Removes an entry, with `expected_version` only if it has that version.
+    /// Removes an entry; with `expected_version`, only if it has that version.
     pub async fn delete(&self, key: impl AsRef<[u8]>, expected_version: Option<u64>) -> Result<Deleted, Error> {
         let key = bytes(key);
         let request = || DeleteRequest { key: key.clone(), expected_version, want_details: true };
@@ -188,12 +188,12 @@ impl Client {
         }
     }
 
-    /// The entries whose keys begin with `prefix`, in the order of their keys. Each is as it was when it was read.
+    /// Entries whose keys begin with `prefix`, ordered by key. Each is as it was when it was read.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Items<Entry> {
         self.scan_pages(bytes(prefix), false)
     }
 
-    /// As [`Client::scan`], without the values.
+    /// Like [`Client::scan`], without the values.
     pub fn scan_keys(&self, prefix: impl AsRef<[u8]>) -> Items<Entry> {
         self.scan_pages(bytes(prefix), true)
     }
@@ -227,8 +227,8 @@ impl Client {
         Ok(Some(Entry { key, value, version, time_left: time_to_live_ms.map(Duration::from_millis) }))
     }
 
-    /// Changes of the keys that begin with `prefix`, from now on. The first event says that the watch has begun; without a
-    /// timeout it lasts until it is dropped. A watcher that does not keep up is refused; scan and watch again then.
+    /// Changes of the keys that begin with `prefix`, from now on. The first event marks the beginning; without a
+    /// timeout the watch lasts until it is dropped. A watch that falls behind fails; scan and watch again then.
     pub async fn watch(&self, prefix: impl AsRef<[u8]>) -> Result<Items<Event>, Error> {
         let prefix = bytes(prefix);
         let request = || WatchRequest { prefix: prefix.clone() };
@@ -255,7 +255,7 @@ fn bytes(key: impl AsRef<[u8]>) -> Bytes {
     Bytes::copy_from_slice(key.as_ref())
 }
 
-/// A time to live as requests have it: 0 for none.
+/// A time to live in the form of requests: 0 for none.
 fn milliseconds(time_to_live: Option<Duration>) -> Result<u64, Error> {
     let Some(time) = time_to_live else { return Ok(0) };
     match u64::try_from(time.as_millis()) {

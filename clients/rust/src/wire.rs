@@ -1,4 +1,4 @@
-//! Messages and stubs as `proto/` has them, for what this library leaves out.
+//! Generated messages and stubs of `proto/`, for features that this library lacks.
 
 /// The bookstore.
 pub mod bookstore {

@@ -1,13 +1,13 @@
-//! The text of a service: a trait, the server around it, and the client.
+//! Generates the text of a service: a trait, its server, and its client.
 
 use prost_build::{Method, Service};
 
 pub(crate) struct Generator {
     pub(crate) server: bool,
     pub(crate) client: bool,
-    /// `package.Service.Method` of the methods whose messages stay bytes on the server.
+    /// Methods whose messages stay bytes on the server, as `package.Service.Method`.
     pub(crate) bytes: Vec<String>,
-    /// The file beside the generated ones that has the encoded descriptors.
+    /// File with the encoded descriptors, beside the generated ones.
     pub(crate) descriptors: String,
 }
 
@@ -28,7 +28,7 @@ impl prost_build::ServiceGenerator for Generator {
     }
 }
 
-/// A type as a module below the messages' own names it.
+/// Path of a type as seen from a module inside the messages' own.
 fn outer(path: &str) -> String {
     let absolute = path.starts_with("::") || path.starts_with("crate::") || path.starts_with('(');
     if absolute { path.to_owned() } else { format!("super::{path}") }
@@ -56,7 +56,7 @@ fn full_name(service: &Service) -> String {
     }
 }
 
-/// The contract's comment, and below it what the generator knows.
+/// Doc comment: the contract's comment, followed by the generator's `fact`.
 fn docs(comments: &prost_build::Comments, depth: u8, fact: &str) -> String {
     let mut out = String::new();
     comments.append_with_indent(depth, &mut out);
@@ -67,7 +67,7 @@ fn docs(comments: &prost_build::Comments, depth: u8, fact: &str) -> String {
     out + &format!("{indent}/// {fact}\n")
 }
 
-/// A method's kind and path, as its documentation has them.
+/// Kind and path of a method, for its documentation.
 fn fact(service: &str, method: &Method) -> String {
     let kind = match (method.client_streaming, method.server_streaming) {
         (false, false) => "Unary",
@@ -83,7 +83,7 @@ fn has_side_effects(method: &Method) -> bool {
     method.options.idempotency_level().as_str_name() != "NO_SIDE_EFFECTS"
 }
 
-/// What generated code adds to a method that changes nothing.
+/// Builder call that marks a generated method as free of side effects.
 fn mark(method: &Method) -> &'static str {
     if has_side_effects(method) { "" } else { ".without_side_effects()" }
 }
@@ -159,7 +159,7 @@ fn server(service: &Service, bytes: &[String]) -> String {
     )
 }
 
-/// Request and reply type of a method as its trait has them.
+/// Request and reply type of a method in its trait.
 fn types(method: &Method, is_bytes: bool) -> (String, String) {
     let (input, output) = (outer(&method.input_type), outer(&method.output_type));
     let encoded = || String::from("::quire_rpc::Encoded");
@@ -175,7 +175,7 @@ fn stream_name(method: &Method) -> String {
     format!("{}Stream", method.proto_name)
 }
 
-/// A unary method of bytes has its own form: it may answer at once.
+/// True for unary methods of bytes, whose own form may answer at once.
 fn is_call(method: &Method, is_bytes: bool) -> bool {
     is_bytes && shape(method) == "unary"
 }

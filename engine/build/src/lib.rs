@@ -11,7 +11,7 @@ use generate::Generator;
 use prost_build::Module;
 use prost_types::FileDescriptorSet;
 
-/// What to generate.
+/// Settings of the generator.
 #[derive(Debug)]
 #[must_use]
 pub struct Builder {
@@ -30,34 +30,34 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Whether to generate traits and services; true by default.
+    /// Sets whether traits and services are generated; true by default.
     pub fn server(mut self, server: bool) -> Self {
         self.server = server;
         self
     }
 
-    /// Whether to generate clients; true by default.
+    /// Sets whether clients are generated; true by default.
     pub fn client(mut self, client: bool) -> Self {
         self.client = client;
         self
     }
 
-    /// Has the server's trait hand out a method's messages as bytes: `package.Service.Method`. A unary method then takes a
-    /// `quire_rpc::server::Call`, which it may answer at once; streams carry `quire_rpc::Encoded`.
+    /// Makes the server's trait exchange a method's messages (`package.Service.Method`) as bytes. A unary method then
+    /// takes a `quire_rpc::server::Call`, which it may answer at once; streams carry `quire_rpc::Encoded`.
     pub fn bytes(mut self, method: &str) -> Self {
         self.bytes.push(method.to_owned());
         self
     }
 
-    /// Settings of prost's own generator, such as attributes or `bytes` fields.
+    /// Changes settings of prost's own generator, such as attributes or `bytes` fields.
     pub fn messages(mut self, change: impl FnOnce(&mut prost_build::Config)) -> Self {
         change(&mut self.messages);
         self
     }
 
-    /// Generates into `OUT_DIR` and tells cargo what to watch. Each package becomes a file of its name for
-    /// `quire_rpc::include_proto!`; the descriptors of all files, imported ones too, become a file named after the first
-    /// of `protos`.
+    /// Generates into `OUT_DIR` and makes cargo watch the sources. Each package becomes a file named after it, for
+    /// `quire_rpc::include_proto!`; the descriptors of all files, imported ones too, become a file named after the
+    /// first of `protos`.
     pub fn compile(self, protos: &[impl AsRef<Path>], includes: &[impl AsRef<Path>]) -> io::Result<()> {
         for proto in protos {
             for include in includes {
@@ -88,7 +88,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Refuses a name given to [`bytes`](Self::bytes) that no method has.
+    /// Rejects a name given to [`bytes`](Self::bytes) that matches no method.
     fn check_bytes(&self, files: &FileDescriptorSet) -> io::Result<()> {
         let methods = files.file.iter().flat_map(|file| {
             let services = file.service.iter();
@@ -108,7 +108,7 @@ impl Builder {
 const ALLOW: &str = "#[allow(clippy::all, clippy::pedantic, clippy::nursery, missing_docs, unreachable_pub, \
                      unused_qualifications, dead_code, reason = \"generated\")]\n";
 
-/// The generated text with [`ALLOW`] at every item. (A file to be included cannot begin with `#![allow(…)]`.)
+/// Prefixes every item of the generated text with [`ALLOW`]. (An included file cannot begin with `#![allow(…)]`.)
 fn without_lints(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,5 @@
-//! A bucket of tokens against floods: filled by time and by useful traffic, emptied by what costs us and brings nothing.
+//! Token bucket against floods: refilled by time and by useful traffic, drained by frames that cost us and carry
+//! nothing.
 //!
 //! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
@@ -16,7 +17,7 @@ impl Budget {
         Self { rate, tokens: rate.burst_max, refilled_at_ms: 0 }
     }
 
-    /// Takes one token; false when there is none.
+    /// Takes one token; false if none is left.
     pub(crate) fn spend(&mut self, now_ms: u64) -> bool {
         if self.tokens == 0 {
             self.refill(now_ms);

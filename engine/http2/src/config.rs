@@ -1,13 +1,13 @@
-//! Every limit of a connection, by name.
+//! Limits of a connection.
 //!
 //! Implements: RFC 9113 sections 6.5.2 (settings) and 10.5 (denial-of-service considerations).
 
-/// How often something may happen: a burst, and what comes back each second.
+/// Rate limit: a burst and a refill per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many at once.
+    /// Largest burst.
     pub burst_max: u32,
-    /// How many a second in the long run.
+    /// Long-run rate.
     pub per_second_max: u32,
 }
 
@@ -18,27 +18,27 @@ pub struct Config {
     pub concurrent_streams_max: u32,
     /// Bytes a stream may receive ahead of the application.
     pub stream_window_bytes: u32,
-    /// Bytes all streams together may receive ahead of our reading.
+    /// Bytes all streams together may receive before the connection reads them.
     pub connection_window_bytes: u32,
     /// Largest frame payload we accept; also how much must be buffered to parse it.
     pub frame_bytes_max: u32,
     /// Dynamic table the peer may use for what it sends us.
     pub decoder_table_bytes: u32,
-    /// Dynamic table we use for what we send, if the peer allows as much.
+    /// Dynamic table we use for what we send, capped by what the peer allows.
     pub encoder_table_bytes_max: u32,
-    /// Decoded size of a header list (RFC 9113 section 6.5.2); a larger one is cut and marked.
+    /// Decoded size of a header list (RFC 9113 section 6.5.2); a larger one is truncated and marked.
     pub header_list_bytes_max: u32,
-    /// Encoded size of a header block over all its frames; a larger one ends the connection.
+    /// Encoded size of a header block over all its frames; a larger one closes the connection.
     pub header_block_bytes_max: u32,
-    /// CONTINUATION frames of one header block; more end the connection.
+    /// CONTINUATION frames of one header block; more close the connection.
     pub continuation_frames_max: u32,
-    /// Streams the peer may reset, or make us reset, beyond those it lets finish.
+    /// Streams the peer may reset, or make us reset, beyond those it completes.
     pub resets: Rate,
-    /// Frames that carry nothing (SETTINGS, PING and answers to no PING, PRIORITY, WINDOW_UPDATE, DATA of fewer than
-    /// five bytes that does not end its stream, HEADERS for a stream that was reset, unknown types) beyond those that
-    /// real traffic earns.
+    /// Frames without payload of use (SETTINGS, PING and answers to no PING, PRIORITY, WINDOW_UPDATE, DATA of fewer
+    /// than five bytes that does not end its stream, HEADERS for a stream that was reset, unknown types) beyond what
+    /// useful traffic earns.
     pub control_frames: Rate,
-    /// Output above which bodies wait in their streams, each for its turn.
+    /// Buffered output above which bodies stay queued in their streams.
     pub output_bytes_target: usize,
     /// Time for the preface and first SETTINGS, and for a header block from its first frame to its last.
     pub handshake_ms_max: u64,

@@ -1,10 +1,8 @@
-//! What can go wrong on a connection, in the terms of RFC 9113 section 7.
-//!
-//! Must not know which frame or rule raised it: the reason is a sentence for a log, the code goes on the wire.
+//! Errors of connections and streams, in the terms of RFC 9113 section 7.
 
 use std::fmt;
 
-/// An error code as RST_STREAM and GOAWAY carry it (RFC 9113 section 7). Unknown codes are kept as they came.
+/// Error code of RST_STREAM and GOAWAY (RFC 9113 section 7). Unknown codes are preserved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 
@@ -13,7 +11,7 @@ macro_rules! codes {
         impl ErrorCode {
             $(#[doc = $doc] pub const $name: Self = Self($value);)*
 
-            /// The name the RFC gives the code, or `UNKNOWN`.
+            /// The code's name in the RFC, or `UNKNOWN`.
             pub fn name(self) -> &'static str {
                 match self.0 { $($value => stringify!($name),)* _ => "UNKNOWN" }
             }
@@ -50,13 +48,13 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// The connection is over: a GOAWAY with this code is in the output, flush it and close.
+/// Connection error: a GOAWAY with this code is in the output; flush it and close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionError {
-    /// What the peer is told.
+    /// Error code sent to the peer.
     pub code: ErrorCode,
-    /// What the log is told; also sent as GOAWAY debug data.
+    /// Reason for the log; also sent as GOAWAY debug data.
     pub reason: &'static str,
 }
 
@@ -94,15 +92,15 @@ impl fmt::Display for ConnectionError {
 
 impl std::error::Error for ConnectionError {}
 
-/// Why a command on a stream did nothing.
+/// Reason why a command on a stream did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The stream is gone: it was finished or reset, by either side.
+    /// The stream was finished or reset, by either side.
     Closed,
-    /// The peer allows no further stream now; try when one ends.
+    /// The peer's limit of concurrent streams is reached; retry when one ends.
     TooManyStreams,
-    /// The connection takes no new stream: it drains, failed, or used up its identifiers.
+    /// The connection accepts no new stream: it is draining, failed, or out of identifiers.
     GoingAway,
 }
 

@@ -1,13 +1,13 @@
-//! A header field and what HTTP/2 itself has to know about it (RFC 9113 sections 8.2 and 8.3).
+//! Header fields and HTTP/2's own rules for them (RFC 9113 sections 8.2 and 8.3).
 //!
-//! A field is judged once, when it is decoded; table hits reuse the verdict. Cloning costs a reference count at most.
+//! A field is validated once, when it is decoded; table hits reuse the result. Cloning costs a reference count at most.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::hpack::{ENTRY_OVERHEAD_BYTES, STATIC};
 
-/// What a field is to the message it stands in.
+/// Role of a field in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Method,
@@ -17,9 +17,9 @@ pub(crate) enum Role {
     Status,
     Protocol,
     ContentLength,
-    /// May stand in any message.
+    /// Allowed in any message.
     Regular,
-    /// Makes the message malformed wherever it stands.
+    /// Makes any message malformed.
     Forbidden,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Role {
 enum Bytes {
     /// Position in the static table.
     Static(u8),
-    /// Name and value, one after the other.
+    /// Name and value, concatenated.
     Shared { both: Arc<[u8]>, name_length: u32 },
 }
 
@@ -39,12 +39,12 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field of its own.
+    /// Creates a field.
     pub fn new(name: &[u8], value: &[u8]) -> Self {
         Self::of_pair(&[name, value].concat(), name.len())
     }
 
-    /// As [`Field::new`], of a name and a value that lie behind each other.
+    /// Like [`Field::new`], from a name and a value that are concatenated.
     pub(crate) fn of_pair(both: &[u8], name_length: usize) -> Self {
         let (name, value) = both.split_at(name_length);
         let name_length = u32::try_from(name_length).unwrap_or(u32::MAX);
@@ -56,11 +56,11 @@ impl Field {
     pub(crate) fn from_static(position: usize) -> Self {
         let (name, _) = STATIC[position];
         let position = u8::try_from(position).unwrap_or(u8::MAX);
-        // The static table's values are well-formed, so its names decide.
+        // Values in the static table are well-formed, so only the name matters.
         Self { bytes: Bytes::Static(position), role: role_of(name.as_bytes()) }
     }
 
-    /// The name; lower case if the message passed.
+    /// The name; in lower case if the message is valid.
     #[inline]
     pub fn name(&self) -> &[u8] {
         match &self.bytes {
@@ -78,7 +78,7 @@ impl Field {
         }
     }
 
-    /// Whether name and value are these.
+    /// True if name and value match.
     pub fn is(&self, name: &[u8], value: &[u8]) -> bool {
         self.value() == value && self.name() == name
     }
@@ -88,7 +88,7 @@ impl Field {
         self.role
     }
 
-    /// Size by the measure of RFC 7541 section 4.1 and RFC 9113 section 6.5.2.
+    /// Size as defined by RFC 7541 section 4.1 and RFC 9113 section 6.5.2.
     pub(crate) fn table_bytes(&self) -> usize {
         let text = match &self.bytes {
             Bytes::Static(position) => {
@@ -130,7 +130,7 @@ fn role_of(name: &[u8]) -> Role {
     }
 }
 
-/// RFC 9113 section 8.2.1, narrowed to the tokens of RFC 9110 section 5.6.2 in lower case.
+/// Checks RFC 9113 section 8.2.1, narrowed to the tokens of RFC 9110 section 5.6.2 in lower case.
 fn name_is_legal(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|byte| {

@@ -1,22 +1,20 @@
-//! Frame layout (RFC 9113 sections 4.1 and 6): the nine-byte head, types, flags, padding, and how each is written.
-//!
-//! Must not know about streams' states or windows: only how bytes become frames and frames bytes.
+//! Frame layout (RFC 9113 sections 4.1 and 6): the nine-byte header, types, flags, padding, and their encoding.
 
 use crate::error::{ConnectionError, ErrorCode};
 
-/// What a client says first (RFC 9113 section 3.4).
+/// Client connection preface (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Length of a frame's head.
+/// Length of a frame header.
 pub const HEAD_BYTES: usize = 9;
 
-/// The largest frame payload every endpoint must accept, and the default limit.
+/// Largest frame payload every endpoint must accept, and the default limit.
 pub const FRAME_BYTES_DEFAULT: u32 = 16_384;
 
-/// The largest value SETTINGS_MAX_FRAME_SIZE may have.
+/// Largest value of SETTINGS_MAX_FRAME_SIZE.
 pub const FRAME_BYTES_MAX: u32 = (1 << 24) - 1;
 
-/// The largest flow control window (RFC 9113 section 6.9.1).
+/// Largest flow-control window (RFC 9113 section 6.9.1).
 pub const WINDOW_MAX: u32 = (1 << 31) - 1;
 
 pub(crate) mod kind {
@@ -40,7 +38,7 @@ pub(crate) mod flag {
     pub(crate) const PRIORITY: u8 = 0x20;
 }
 
-/// A frame's head (RFC 9113 section 4.1).
+/// A frame header (RFC 9113 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) length: u32,
@@ -73,7 +71,7 @@ impl Head {
     }
 }
 
-/// Writes a frame whose payload is at hand.
+/// Writes a frame with its payload.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -104,7 +102,7 @@ pub(crate) fn put_goaway(out: &mut Vec<u8>, last_stream: u32, code: ErrorCode, d
     out.extend_from_slice(debug.as_bytes());
 }
 
-/// The payload without its padding (RFC 9113 section 6.1); `head` says whether it has any.
+/// Strips the padding that `head` announces (RFC 9113 section 6.1).
 #[inline]
 pub(crate) fn strip_padding(head: Head, payload: &[u8]) -> Result<&[u8], ConnectionError> {
     if !head.has(flag::PADDED) {
@@ -119,7 +117,7 @@ pub(crate) fn strip_padding(head: Head, payload: &[u8]) -> Result<&[u8], Connect
     }
 }
 
-/// The first four bytes as a number; the caller has checked the length.
+/// First four bytes as a number; the caller has checked the length.
 #[inline]
 pub(crate) fn word(payload: &[u8]) -> Option<u32> {
     payload.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes))

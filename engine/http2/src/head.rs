@@ -1,7 +1,7 @@
-//! A message's head: its fields after validation (RFC 9113 section 8).
+//! Message heads: fields after validation (RFC 9113 section 8).
 //!
-//! Must not know what the message is for. The layer above, which does, can keep what it computed from a head in the
-//! head's memo and finds it there when the same block comes again.
+//! The layer above can store what it computed from a head in the head's memo, and finds it there when the same block
+//! comes again.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use crate::field::{Field, Role};
 
 const ABSENT: u16 = u16::MAX;
 
-/// Which rules a field section must follow.
+/// Kind of field section, which decides the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Request,
@@ -34,7 +34,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Validates; the error is why the message is malformed (RFC 9113 section 8.1.1).
+    /// Validates; the error is the reason why the message is malformed (RFC 9113 section 8.1.1).
     pub(crate) fn new(fields: Vec<Field>, section: Section, oversized: bool) -> Result<Self, &'static str> {
         let mut head = Self {
             fields: Vec::new(),
@@ -59,7 +59,7 @@ impl Head {
         Ok(head)
     }
 
-    /// A request's head that came in other ways than a block of HPACK: the pseudo-header fields first.
+    /// Request head from another source than an HPACK block; pseudo-header fields come first.
     pub fn request(fields: Vec<Field>) -> Result<Self, &'static str> {
         if fields.iter().any(|field| field.role() == Role::Forbidden) {
             return Err("a field that HTTP/2 forbids");
@@ -67,12 +67,12 @@ impl Head {
         Self::new(fields, Section::Request, false)
     }
 
-    /// A response's head that came in other ways than a block of HPACK: `:status` first.
+    /// Response head from another source than an HPACK block; `:status` comes first.
     pub fn response(fields: Vec<Field>) -> Result<Self, &'static str> {
         Self::new(fields, Section::Response, false)
     }
 
-    /// Trailers that came in other ways than a block of HPACK.
+    /// Trailers from another source than an HPACK block.
     pub fn trailers(fields: Vec<Field>) -> Result<Self, &'static str> {
         Self::new(fields, Section::Trailers, false)
     }
@@ -82,7 +82,7 @@ impl Head {
             Role::Regular => return Ok(()),
             Role::ContentLength => return self.take_content_length(field.value()),
             Role::Forbidden => return Err("a field that HTTP/2 forbids"),
-            // Extended CONNECT (RFC 8441) is not offered in our settings.
+            // Our settings do not offer extended CONNECT (RFC 8441).
             Role::Protocol => return Err(":protocol was not offered"),
             Role::Method => &mut self.method,
             Role::Scheme => &mut self.scheme,
@@ -171,34 +171,34 @@ impl Head {
         self.value_at(self.path)
     }
 
-    /// `:status`, of a response.
+    /// `:status` of a response.
     pub fn status_code(&self) -> Option<u16> {
         let value = self.value_at(self.status);
         let three_digits = value.len() == 3 && value.iter().all(u8::is_ascii_digit);
         three_digits.then(|| value.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0')))
     }
 
-    /// `content-length`, if there is one.
+    /// `content-length`, if present.
     pub fn content_length(&self) -> Option<u64> {
         self.content_length
     }
 
-    /// Some fields were dropped because the list was larger than allowed.
+    /// True if fields were dropped because the list was larger than allowed.
     pub fn is_oversized(&self) -> bool {
         self.oversized
     }
 
-    /// Everything but the pseudo-header fields, in the order received.
+    /// All regular fields, in the order received.
     pub fn fields(&self) -> &[Field] {
         &self.fields[usize::from(self.pseudo_count)..]
     }
 
-    /// The first value of a regular field.
+    /// First value of a regular field.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.fields().iter().find(|field| field.name() == name).map(Field::value)
     }
 
-    /// What the layer above made of this head, computed once per distinct head.
+    /// Value that the layer above derived from this head, computed once per distinct head.
     #[inline]
     pub fn memo<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.memo.get_or_init(|| Arc::new(make())).downcast_ref()

@@ -1,6 +1,4 @@
-//! What waits to be written: one contiguous buffer, with large bodies spliced in by reference.
-//!
-//! Must not know about frames; the order of appends is the order on the wire.
+//! Buffered output: one contiguous buffer, with large bodies spliced in by reference, in wire order.
 //!
 //! Implements: RFC 9113 section 4.1 (frames leave whole and in order).
 
@@ -9,7 +7,7 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
-/// Written bytes are cut off the buffer's front when they have grown to this many.
+/// Written bytes are cut off the buffer's front once there are this many.
 const COMPACT_BYTES: usize = 64 * 1024;
 
 /// Bytes for the peer, in order.
@@ -24,25 +22,25 @@ pub struct Output {
 }
 
 impl Output {
-    /// Bytes that wait.
+    /// Number of bytes to write.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written + self.spliced_bytes
     }
 
-    /// Nothing waits.
+    /// True if there is nothing to write.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Everything, when nothing is spliced in: the common case, one plain write.
+    /// The whole output if nothing is spliced in: the common case, one plain write.
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
         self.spliced.is_empty().then(|| &self.bytes[self.written..])
     }
 
-    /// Fills `slices` with what to write next; returns how many were filled.
+    /// Fills `slices` with the next bytes to write; returns how many slices were filled.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut filled = 0;
         let mut position = self.written;
@@ -61,7 +59,7 @@ impl Output {
         filled
     }
 
-    /// `count` bytes were written.
+    /// Removes `count` written bytes.
     pub fn advance(&mut self, mut count: usize) {
         debug_assert!(count <= self.len(), "more was written than waited");
         while let Some((at, segment)) = self.spliced.front_mut() {
@@ -97,19 +95,19 @@ impl Output {
         }
     }
 
-    /// Writes into an empty buffer's memory from now on, if it has none of its own and nothing waits.
+    /// Adopts an empty buffer's memory if this output is empty and has none of its own.
     pub fn borrow(&mut self, buffer: &mut Vec<u8>) {
         if self.is_empty() && self.bytes.capacity() == 0 && buffer.is_empty() {
             self.bytes = std::mem::take(buffer);
         }
     }
 
-    /// Gives its memory away, empty, if nothing waits.
+    /// Returns the output's memory, emptied, if nothing is left to write.
     pub fn give_back(&mut self) -> Option<Vec<u8>> {
         self.is_empty().then(|| std::mem::take(&mut self.bytes))
     }
 
-    /// Gives back memory a burst has left behind; for when the connection is idle.
+    /// Frees memory after a burst; for idle connections.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.bytes = Vec::new();

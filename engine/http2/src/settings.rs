@@ -1,11 +1,9 @@
 //! SETTINGS (RFC 9113 section 6.5): the parameters, their bounds, and their frame.
-//!
-//! Must not know what a changed value does to streams; the connection applies it.
 
 use crate::error::ConnectionError;
 use crate::frame::{FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX, WINDOW_MAX, flag, kind, put};
 
-/// The window every stream and the connection start with until settings change it.
+/// Initial window of every stream and of the connection until settings change it.
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 pub(crate) const TABLE_BYTES_DEFAULT: u32 = 4_096;
 
@@ -16,7 +14,7 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
 const MAX_HEADER_LIST_SIZE: u16 = 6;
 
-/// One endpoint's parameters; the default is what holds before its first SETTINGS frame.
+/// One endpoint's parameters; the default holds until its first SETTINGS frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) header_table_bytes: u32,
@@ -41,7 +39,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Applies the parameters of a frame in their order; unknown ones are ignored.
+    /// Applies a frame's parameters in order; unknown ones are ignored.
     pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
         let (entries, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
@@ -71,7 +69,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Writes a frame that tells everything that differs from the protocol's defaults.
+    /// Writes a SETTINGS frame with all values that differ from the protocol's defaults.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let default = Self::default();
         let mut payload = [0; 36];

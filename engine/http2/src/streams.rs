@@ -1,7 +1,7 @@
-//! The open streams: a slab of recycled slots and a look-up by identifier (RFC 9113 section 5.1).
+//! Open streams: a slab of recycled slots and a look-up by identifier (RFC 9113 section 5.1).
 //!
-//! Identifiers grow, so the live ones nearly always differ in their low bits: a ring of slot numbers answers without
-//! hashing. A stream that outlives its place in the ring moves to a short sorted list. Must not know about frames.
+//! Identifiers grow, so live ones nearly always differ in their low bits: a ring of slot numbers is indexed without
+//! hashing. A stream displaced from the ring moves to a short sorted list.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use crate::hpack::Indexing;
 
 const NONE: u32 = u32::MAX;
 const RING_START: usize = 16;
-/// Frames that cross a stream's end on the wire come soon; this many ends are remembered.
+/// Number of closed streams remembered: frames that cross a stream's end on the wire arrive soon after it.
 const CLOSED_REMEMBERED: usize = 64;
 
-/// A stream as the caller names it: a small dense index it can use for its own table, and the identifier.
+/// A stream as the caller names it: a small dense index for tables of its own, and the identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     pub(crate) index: u32,
@@ -23,7 +23,7 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// The slot's number; reused when the stream is over.
+    /// The slot's number; reused when the stream has ended.
     #[inline]
     pub fn index(self) -> usize {
         self.index as usize
@@ -36,7 +36,7 @@ impl StreamKey {
     }
 }
 
-/// How our side of a stream ends, once its queued bytes are out.
+/// End of our side of a stream, once its queued bytes are sent.
 #[derive(Debug, Default)]
 pub(crate) enum QueuedEnd {
     #[default]
@@ -48,25 +48,25 @@ pub(crate) enum QueuedEnd {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the four are independent; names say more than an enum would")]
 pub(crate) struct Stream {
-    /// 0: the slot is free.
+    /// 0 if the slot is free.
     pub(crate) id: u32,
-    /// The peer ended its side.
+    /// True once the peer has ended its side.
     pub(crate) receive_closed: bool,
-    /// Our side is ended: END_STREAM is in the output.
+    /// True once END_STREAM is in the output.
     pub(crate) send_closed: bool,
-    /// The response's head came (client), or ours went out (server).
+    /// True once the response's head has arrived (client) or been sent (server).
     pub(crate) head_seen: bool,
     pub(crate) receive_window: i64,
-    /// Consumed by the application and not yet told to the peer.
+    /// Bytes consumed by the application and not yet returned by WINDOW_UPDATE.
     pub(crate) unannounced: u32,
     pub(crate) send_window: i64,
     pub(crate) content_left: Option<u64>,
     pub(crate) queue: VecDeque<Bytes>,
     pub(crate) queued_bytes: usize,
     pub(crate) queued_end: QueuedEnd,
-    /// Since when none of the queue was sent.
+    /// Last time bytes of the queue were sent, or the queue began.
     pub(crate) waiting_since_ms: u64,
-    /// The slot stands in the list of streams with something to send.
+    /// True if the slot is in the list of streams with something to send.
     pub(crate) is_ready: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Streams {
     free: Vec<u32>,
     ring: Vec<u32>,
     displaced: Vec<(u32, u32)>,
-    /// Identifier and whether we reset it, by the identifier's low bits.
+    /// Identifier and whether we reset it, indexed by the identifier's low bits.
     closed: [(u32, bool); CLOSED_REMEMBERED],
 }
 
@@ -122,7 +122,7 @@ impl Streams {
         Some(StreamKey { index: self.displaced[position].1, id })
     }
 
-    /// The slot of a key, unless the stream is over.
+    /// The slot of a key, unless the stream has ended.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
         self.slots.get_mut(key.index as usize).filter(|stream| stream.id == key.id)
@@ -133,7 +133,7 @@ impl Streams {
         self.slots.get(key.index as usize).filter(|stream| stream.id == key.id)
     }
 
-    /// The slot's present stream, whatever key it was queued by.
+    /// The slot's current stream, whichever key queued it.
     pub(crate) fn key_at(&self, index: u32) -> Option<StreamKey> {
         let id = self.slots.get(index as usize)?.id;
         (id != 0).then_some(StreamKey { index, id })
@@ -151,7 +151,7 @@ impl Streams {
         self.slots.iter_mut().filter(|stream| stream.id != 0)
     }
 
-    /// The key of the stream that is inserted next, if it has this identifier.
+    /// The key that the next inserted stream will have, if it has this identifier.
     #[inline]
     pub(crate) fn next(&self, id: u32) -> StreamKey {
         let index = self.free.last().copied().unwrap_or_else(|| u32::try_from(self.slots.len()).unwrap_or(NONE));
@@ -188,7 +188,7 @@ impl Streams {
         self.ring[place] = index;
     }
 
-    /// Rebuilds the look-up from the slots, with twice the ring.
+    /// Doubles the ring and rebuilds the look-up from the slots.
     fn grow(&mut self) {
         let size = self.ring.len() * 2;
         self.ring.clear();
@@ -223,7 +223,7 @@ impl Streams {
         self.closed[(id >> 1) as usize % CLOSED_REMEMBERED] = (id, reset_by_us);
     }
 
-    /// Whether the stream was closed lately, and if so whether we reset it.
+    /// For a recently closed stream, whether we reset it.
     pub(crate) fn lately_closed(&self, id: u32) -> Option<bool> {
         let (closed, reset_by_us) = self.closed[(id >> 1) as usize % CLOSED_REMEMBERED];
         (closed == id).then_some(reset_by_us)
@@ -241,7 +241,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Streams come with growing identifiers and go in any order; the look-up agrees with a map.
+        /// Streams open with growing identifiers and close in any order; the look-up agrees with a map.
         #[test]
         fn look_up_agrees_with_a_map(steps in proptest::collection::vec((any::<bool>(), any::<u16>(), 1u32..90), 1..400)) {
             let mut streams = Streams::new();

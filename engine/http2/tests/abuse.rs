@@ -1,4 +1,4 @@
-//! Every limit of `Config`, reached; and the state it leaves behind.
+//! Every limit of `Config` reached, and the state afterwards.
 
 mod support;
 

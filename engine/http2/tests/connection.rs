@@ -1,4 +1,4 @@
-//! The rules of RFC 9113 as a server and a client of ours keep them.
+//! The rules of RFC 9113, kept by our server and our client.
 
 mod support;
 
@@ -358,7 +358,7 @@ fn client_keeps_to_the_servers_stream_limit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// However a legal conversation is cut into reads, the events are the same.
+    /// A legal conversation yields the same events however it is cut into reads.
     #[test]
     fn cuts_of_the_input_do_not_matter(cut in 1usize..40, body in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut bytes = frame(HEADERS, END_HEADERS, 1, GET);
@@ -379,7 +379,7 @@ proptest! {
         prop_assert_eq!(pieces.len(), whole.len());
     }
 
-    /// Nothing that arrives makes it panic, and the output is always whole frames.
+    /// No input causes a panic, and the output always consists of complete frames.
     #[test]
     fn random_frames_never_panic(
         parts in proptest::collection::vec((0u8..12, any::<u8>(), 0u32..8, proptest::collection::vec(any::<u8>(), 0..40)), 0..60)

@@ -1,4 +1,4 @@
-//! Requests that come whole are taken and answered as the same frames are one by one.
+//! Complete requests are received and answered with the same result as frame by frame.
 
 mod support;
 
@@ -14,7 +14,7 @@ const POST: &[u8] = &[0x83, 0x86, 0x84, 0x01, 1, b'h'];
 const POST_OF_3: &[u8] = &[0x83, 0x86, 0x84, 0x01, 1, b'h', 0x0f, 13, 1, b'3'];
 const PADDED: u8 = 8;
 
-/// A server that knows both heads.
+/// A server that has cached both heads.
 fn server(config: Config) -> Peer {
     let mut peer = Peer::server(config);
     for (id, head) in [(1, POST), (3, POST), (5, POST_OF_3), (7, POST_OF_3)] {
@@ -37,7 +37,7 @@ fn trailers(put: Put<'_>) {
     put(b"grpc-status", b"0", Indexing::Insert);
 }
 
-/// The frames that are tried: a head mostly on a new stream, the others on one of the latest, counted back.
+/// Frames under test: HEADERS mostly on a new stream, the others on a recent one, counted back.
 #[derive(Clone, Debug)]
 enum Step {
     Head { is_new: bool, is_long: bool, flags: u8 },
@@ -82,7 +82,7 @@ impl Step {
     }
 }
 
-/// What happened on each stream, and what the server said.
+/// Events of each stream, and the server's output.
 fn outcome(peer: &mut Peer, steps: &[Step], is_whole: bool) -> impl PartialEq + std::fmt::Debug {
     let mut streams: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let mut sent = Vec::new();
@@ -103,7 +103,7 @@ fn outcome(peer: &mut Peer, steps: &[Step], is_whole: bool) -> impl PartialEq + 
                 }
             }
             Err(error) => {
-                // What came before the frame that failed was lost with the answer.
+                // Events before the frame that failed were lost with the error.
                 streams.clear();
                 failure = Some(error.to_string());
             }
@@ -137,7 +137,7 @@ fn whole(ids: impl Iterator<Item = u32> + Clone) -> Vec<u8> {
 
 #[test]
 fn answer_in_one_piece_is_the_answer_piece_by_piece() {
-    // So narrow that the bodies use it up.
+    // So narrow that the bodies exhaust it.
     let config = || Config { connection_window_bytes: 65_535, ..Config::default() };
     let (mut one, mut other) = (server(config()), server(config()));
     let (mut blocks, mut others) = <([CachedBlock; 2], [CachedBlock; 2])>::default();
@@ -245,7 +245,7 @@ fn whole_requests_earn_what_floods_spend() {
     for id in (9..90).step_by(4) {
         let bytes = whole([id].into_iter());
         let stream = peer.connection.receive_whole(&mut &bytes[..], 0, None).expect("it came whole").stream;
-        // Six frames that carry nothing, which is what one request is worth.
+        // Six useless frames, as many as one request earns.
         peer.feed(&frame(PING, 0, 0, &[0; 8]).repeat(6)).unwrap();
         peer.feed(&frame(RST_STREAM, 0, stream.id(), &[0, 0, 0, 8])).unwrap();
         let bytes = whole([id + 2].into_iter());

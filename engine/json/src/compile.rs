@@ -1,4 +1,4 @@
-//! Descriptors become tables. Must not know wire bytes or JSON values.
+//! Compiles descriptors into tables.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::error::Error;
 use super::schema::{Enum, EnumId, Field, Form, Kind, Message, MessageId, Schema, Shape, by_length};
 use super::text;
 
-/// A message of a file, with its full name.
+/// A message with its full name.
 struct Found<'a> {
     name: String,
     descriptor: &'a DescriptorProto,
@@ -27,14 +27,14 @@ struct Collected<'a> {
     names: HashSet<String>,
 }
 
-/// A field that a file adds to a message of another, with its full name.
+/// An extension field with its full name.
 struct Extension<'a> {
     name: String,
     descriptor: &'a FieldDescriptorProto,
     file: &'a FileDescriptorProto,
 }
 
-/// A field as it is declared, with its JSON name and, unless it is an extension, its original one.
+/// A declared field with its JSON name and, unless it is an extension, its original name.
 struct Declared<'a> {
     json_name: String,
     original: Option<&'a str>,
@@ -104,8 +104,8 @@ fn within(scope: &str, name: &str) -> String {
 }
 
 impl Schema {
-    /// `sets`: encoded `FileDescriptorSet`s with their imports. The first definition of a name counts, so the same file
-    /// may come several times.
+    /// Compiles encoded `FileDescriptorSet`s with their imports. The first definition of a name counts, so sets may
+    /// overlap.
     pub fn new<'a>(sets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let decoded = sets.into_iter().map(FileDescriptorSet::decode).collect::<Result<Vec<_>, _>>();
         let sets = decoded.map_err(|error| Error::new(format!("a file descriptor set cannot be read: {error}")))?;
@@ -124,7 +124,7 @@ impl Schema {
 struct Compiler<'a> {
     messages: HashMap<&'a str, (MessageId, &'a DescriptorProto)>,
     enums: HashMap<&'a str, EnumId>,
-    /// By the name of the message that they extend.
+    /// By the full name of the extended message.
     extensions: HashMap<&'a str, Vec<&'a Extension<'a>>>,
 }
 
@@ -240,7 +240,7 @@ fn json_name(field: &FieldDescriptorProto) -> String {
     out
 }
 
-/// An original name is found only where no JSON name is the same.
+/// Look-up by JSON name, and by original name where no JSON name is the same.
 fn by_name(fields: &[(Field, Declared<'_>)]) -> Box<[(Box<str>, u16)]> {
     let mut names = HashMap::new();
     for (index, (_, declared)) in (0..).zip(fields) {
@@ -300,7 +300,7 @@ fn scalar(kind: Type) -> Kind {
         Type::Sfixed64 => Kind::Sfixed64,
         Type::Sint32 => Kind::Sint32,
         Type::Sint64 => Kind::Sint64,
-        // Messages and enums have been taken before.
+        // Messages and enums are handled above.
         Type::Bytes | Type::Group | Type::Message | Type::Enum => Kind::Bytes,
     }
 }
@@ -309,7 +309,7 @@ fn enumeration(descriptor: &EnumDescriptorProto) -> Enum {
     let values = &descriptor.value;
     let quoted = |name: &str| format!("\"{name}\"").into_boxed_str();
     let mut by_number: Vec<_> = values.iter().map(|value| (value.number(), quoted(value.name()))).collect();
-    // Of several names for a number, the first that is declared is written.
+    // Of several names for a number, the first declared is written.
     by_number.sort_by_key(|(number, _)| *number);
     by_number.dedup_by_key(|(number, _)| *number);
     let mut by_name: Vec<_> = values.iter().map(|value| (Box::from(value.name()), value.number())).collect();

@@ -1,8 +1,8 @@
-//! What is wrong with a message or its JSON, and where. Must not know descriptors.
+//! Errors of messages and their JSON, with the path of the field.
 
 use std::fmt;
 
-/// Says where the fault is (a path such as `book.price`), what it is, and what would be right.
+/// An error with the path of the field (such as `book.price`), the fault, and the expected form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -12,7 +12,7 @@ struct Inner {
     text: String,
 }
 
-/// Characters of a caller's text that a message repeats.
+/// Characters of a caller's text that an error quotes.
 const SHOWN_MAX: usize = 40;
 
 impl Error {
@@ -31,19 +31,19 @@ impl Error {
         Self::new(format!("the message has another wire type here than {wanted} needs"))
     }
 
-    /// The fault lies inside the field `name`.
+    /// Prefixes the path with the field `name`.
     #[cold]
     pub(super) fn inside(self, name: &str) -> Self {
         self.before(name)
     }
 
-    /// The fault lies inside the element `index` of a list.
+    /// Prefixes the path with the list index `index`.
     #[cold]
     pub(super) fn inside_element(self, index: usize) -> Self {
         self.before(&format!("[{index}]"))
     }
 
-    /// The fault lies inside the value of a map's `key`.
+    /// Prefixes the path with the map key `key`.
     #[cold]
     pub(super) fn inside_entry(self, key: &str) -> Self {
         self.before(&format!("[\"{}\"]", shown(key)))

@@ -1,11 +1,11 @@
-//! The keys of maps on the wire, as they are sorted and compared. Must not know JSON.
+//! Map keys on the wire, sorted and compared.
 
 use super::error::Error;
 use super::number::{low, wanted};
 use super::schema::Kind;
 use crate::wire::{Fields, Value};
 
-/// A map's key, as it is compared.
+/// A map key for comparison.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key<'a> {
     Number(u64),

@@ -1,5 +1,4 @@
-//! Well-known types whose JSON is one string: the path of a field mask, the name in a type URL, base64. Must not know
-//! tables.
+//! Well-known types whose JSON is one string: field mask paths, type URLs, base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
@@ -11,7 +10,7 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
 const LENIENT_STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const LENIENT_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// Appends bytes in base64, in quotes.
+/// Appends bytes as quoted base64.
 pub(super) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let start = out.len();
@@ -21,19 +20,19 @@ pub(super) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Bytes that a text in base64 means, if it is right.
+/// Length of the bytes that a valid base64 text decodes to.
 pub(super) fn base64_len(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }
 
-/// Appends the bytes that a text in base64 means, in either alphabet, padded or not; false if it is none.
+/// Decodes base64 in either alphabet, padded or not; false if it is invalid.
 pub(super) fn read_base64(text: &str, out: &mut Vec<u8>) -> bool {
     let is_url_safe = text.contains(['-', '_']);
     let engine = if is_url_safe { LENIENT_URL_SAFE } else { LENIENT_STANDARD };
     engine.decode_vec(text, out).is_ok()
 }
 
-/// Appends a field mask's path as JSON has it (`fooBar.baz`); false if it would not be the same path when read again.
+/// Appends a field mask's path in JSON form (`fooBar.baz`); false if it would not read back as the same path.
 pub(super) fn write_path(path: &str, out: &mut String) -> bool {
     let mut letters = path.chars();
     while let Some(letter) = letters.next() {
@@ -49,7 +48,7 @@ pub(super) fn write_path(path: &str, out: &mut String) -> bool {
     true
 }
 
-/// A field mask's path as messages have it (`foo_bar.baz`); None if JSON cannot have this path.
+/// A field mask's path in protobuf form (`foo_bar.baz`); None if it is not valid in JSON.
 pub(super) fn read_path(path: &str) -> Option<String> {
     let mut out = String::with_capacity(path.len() + 4);
     for letter in path.chars() {

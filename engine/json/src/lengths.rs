@@ -1,18 +1,18 @@
-//! Lengths that stand before what they count. Each gets one byte; longer ones get their room in one pass at the end, so
-//! deep nesting moves no byte twice. Must not know messages.
+//! Length prefixes. Each gets one byte; longer ones are widened in one pass at the end, so deep nesting moves no byte
+//! twice.
 
 use crate::wire::{put_varint, varint_len};
 
-/// The lengths that need more than one byte.
+/// The prefixes that need more than one byte.
 #[derive(Debug, Default)]
 pub(super) struct Lengths {
-    /// Place and value of each.
+    /// Position and value of each.
     wide: Vec<(usize, u64)>,
-    /// Bytes that all of them need besides the one they have.
+    /// Bytes that all of them still lack.
     missing: usize,
 }
 
-/// A length that is not known yet.
+/// A length prefix that is not filled in yet.
 #[derive(Debug)]
 pub(super) struct Open {
     at: usize,
@@ -27,7 +27,7 @@ impl Lengths {
         Open { at, missing_before: self.missing }
     }
 
-    /// What was appended since `open` is all that the length counts.
+    /// Fills in the length of everything appended since `open`.
     #[inline]
     pub(super) fn close(&mut self, open: &Open, out: &mut [u8]) {
         let length = out.len() - open.at - 1 + self.missing - open.missing_before;
@@ -40,7 +40,7 @@ impl Lengths {
         }
     }
 
-    /// Puts the long lengths in. Nothing may have been cut off that was closed.
+    /// Widens the long prefixes. `out` must still hold everything that was closed.
     #[inline]
     pub(super) fn finish(self, out: &mut Vec<u8>) {
         if self.missing > 0 {

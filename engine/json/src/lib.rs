@@ -1,13 +1,12 @@
 #![doc = include_str!("../README.md")]
+//! Tables compiled once from descriptors drive both directions, without a message object in between. Time and memory
+//! are linear in the input (lists that need sorting, and groups inside groups, aside). JSON has at most (L + 13) bytes
+//! for each byte of the message, plus 32, where L is the length of the longest JSON name or enum value of the
+//! contracts; a message has at most 8 bytes for each byte of JSON. Must not know HTTP, methods or statuses.
 //!
-//! Tables made once from descriptors drive both ways, and no message object is built in between. Time and memory are
-//! linear in the input (lists that need sorting, and groups inside groups, aside). With L the bytes of the longest JSON
-//! name or enum value of the contracts, JSON has at most (L + 13) bytes for each byte of the message, and 32 more; a
-//! message has at most 8 bytes for each byte of JSON. Must not know HTTP, methods or statuses.
-//!
-//! Implements: protobuf's "`ProtoJSON` Format". Unknown JSON members and unknown enum names are ignored, as
-//! Connect requires. The features of editions are not read: a file of an edition has the defaults of 2023, fields with
-//! presence and packed numbers.
+//! Implements: protobuf's "`ProtoJSON` Format". Unknown JSON members and unknown enum names are ignored, as Connect
+//! requires. Edition features are not read: files of an edition get the defaults of 2023, explicit presence and packed
+//! numbers.
 
 mod compile;
 mod error;
@@ -40,5 +39,5 @@ mod tests;
 #[cfg(test)]
 mod wrong_tests;
 
-/// Levels of messages below the outermost one: protobuf's own decoders stop here as well.
+/// Nesting limit below the outermost message, the same as protobuf's own decoders'.
 const DEPTH_MAX: usize = 100;

@@ -1,16 +1,16 @@
-//! Numbers as JSON writes them, and as the wire has them. Must not know messages.
+//! Numbers in JSON and on the wire.
 
 use super::schema::Kind;
 use crate::wire::Value;
 
-/// The lower half, as protobuf's decoders take a number of 32 bits out of a varint.
+/// Low 32 bits, as protobuf's decoders truncate a varint to a 32-bit number.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the upper half is ignored on purpose")]
 pub(super) fn low(number: u64) -> u32 {
     number as u32
 }
 
-/// A signed number as a varint has it.
+/// A signed number sign-extended for a varint.
 #[inline]
 pub(super) fn varint_of(number: i32) -> u64 {
     i64::from(number).cast_unsigned()
@@ -26,8 +26,8 @@ pub(super) fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// Sign and magnitude of a JSON number that is whole, in any form: `10`, `1.0e1`, `100e-1`. None if it is not
-/// whole or has more than 64 bits.
+/// Sign and magnitude of a JSON number that is whole, in any form: `10`, `1.0e1`, `100e-1`. None if it is not whole or
+/// exceeds 64 bits.
 #[inline]
 fn whole(text: &str) -> Option<(bool, u64)> {
     let (is_negative, digits) = match text.strip_prefix('-') {
@@ -52,10 +52,10 @@ fn whole_decimal(text: &str) -> Option<u64> {
     let Some(first) = digits().position(|digit| digit != b'0') else { return Some(0) };
     let total = before.len() + after.len();
     let last = total - after.bytes().rev().chain(before.bytes().rev()).position(|digit| digit != b'0')?;
-    // An exponent that i64 cannot hold is beyond any number of digits that fits into memory.
+    // An exponent beyond i64 exceeds any number of digits that fits into memory.
     let exponent = exponent.parse::<i64>().ok()?;
     let point = i64::try_from(before.len()).ok()?.checked_add(exponent)?;
-    // The digits from `first` to `last` count; the point stands after `point` of all digits.
+    // Digits `first` to `last` are significant; the point follows `point` of all digits.
     let zeros = usize::try_from(point.checked_sub(i64::try_from(last).ok()?)?).ok()?;
     let mut number = 0u64;
     for digit in digits().take(last).skip(first).map(|digit| digit - b'0').chain(std::iter::repeat_n(0, zeros)) {
@@ -64,7 +64,7 @@ fn whole_decimal(text: &str) -> Option<u64> {
     Some(number)
 }
 
-/// What the wire has for a whole number; None if it is not whole or out of the kind's range.
+/// Wire value of a whole number; None if it is not whole or out of the kind's range.
 #[inline]
 pub(super) fn parse_whole(kind: Kind, text: &str) -> Option<Value<'static>> {
     let (is_negative, magnitude) = whole(text)?;
@@ -87,7 +87,7 @@ pub(super) fn parse_whole(kind: Kind, text: &str) -> Option<Value<'static>> {
     })
 }
 
-/// What the wire has for a floating-point number; None if it is out of the kind's range.
+/// Wire value of a floating-point number; None if it is out of the kind's range.
 #[inline]
 pub(super) fn parse_float(kind: Kind, text: &str) -> Option<Value<'static>> {
     Some(match kind {
@@ -96,7 +96,7 @@ pub(super) fn parse_float(kind: Kind, text: &str) -> Option<Value<'static>> {
     })
 }
 
-/// What the wire has for a floating-point number that JSON writes as a word.
+/// Wire value of a floating-point number that JSON writes as a word, such as `"NaN"`.
 pub(super) fn float_word(kind: Kind, text: &str) -> Option<Value<'static>> {
     let (float, double) = match text {
         "NaN" => (f32::NAN, f64::NAN),
@@ -107,7 +107,7 @@ pub(super) fn float_word(kind: Kind, text: &str) -> Option<Value<'static>> {
     Some(if kind == Kind::Float { Value::Four(float.to_bits()) } else { Value::Eight(double.to_bits()) })
 }
 
-/// What a number of this kind must be.
+/// Description of a valid number of this kind, for errors.
 pub(super) fn wanted(kind: Kind) -> &'static str {
     match kind {
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => "a whole number from -2147483648 to 2147483647",
@@ -125,7 +125,7 @@ pub(super) fn wanted(kind: Kind) -> &'static str {
     }
 }
 
-/// Appends a number in the form of a double or a float; a number without fraction has no point.
+/// Appends a double or a float; a whole number has no point.
 #[inline]
 pub(super) fn write_float<F: zmij::Float>(number: F, out: &mut Vec<u8>) {
     let mut buffer = zmij::Buffer::new();

@@ -1,4 +1,4 @@
-//! prost-reflect as the oracle: random messages mean the same to both, both ways.
+//! prost-reflect as the oracle: it reads and writes random messages with the same meaning.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ fn text(random: &mut fastrand::Rng) -> String {
     (0..random.u8(0..4)).map(|_| SPECIAL[random.usize(0..SPECIAL.len())]).collect()
 }
 
-/// Numbers that `serde_json` reads without a rounding error. Not -0, which prost-reflect drops as a default.
+/// Numbers that `serde_json` reads without rounding errors; not -0, which prost-reflect drops as a default.
 fn double(random: &mut fastrand::Rng) -> f64 {
     match random.u8(0..8) {
         0 => f64::INFINITY,
@@ -89,7 +89,7 @@ fn field(field: &FieldDescriptor, depth: u8, random: &mut fastrand::Rng) -> Valu
     value(&kind, depth, random)
 }
 
-/// The well-known types whose values are not free.
+/// Fills well-known types whose values are restricted.
 fn known(message: &mut DynamicMessage, random: &mut fastrand::Rng) -> bool {
     let nanos = [0, 500_000_000, 1_000, 999_999_999][random.usize(0..4)];
     match message.descriptor().full_name() {
@@ -127,7 +127,7 @@ fn message(descriptor: &MessageDescriptor, depth: u8, random: &mut fastrand::Rng
         return message;
     }
     if descriptor.full_name() == "google.protobuf.Value" {
-        // JSON has no NaN or infinity here.
+        // `Value` cannot hold NaN or infinity in JSON.
         let (name, value) = match random.u8(0..if depth == 0 { 4 } else { 6 }) {
             0 => ("null_value", Value::EnumNumber(0)),
             1 => ("number_value", Value::F64(f64::from(random.i32(..)) / 8.0)),
@@ -156,7 +156,7 @@ fn message(descriptor: &MessageDescriptor, depth: u8, random: &mut fastrand::Rng
     message
 }
 
-/// The same fields, every other one first, behind one that no contract has.
+/// The same fields, every other one first, after an unknown one.
 fn shuffled(message: &DynamicMessage) -> Vec<u8> {
     let mut parts = [vec![0xf8, 0xff, 3, 7], Vec::new()];
     for (index, (field, value)) in message.fields().enumerate() {
@@ -172,7 +172,7 @@ fn shuffled(message: &DynamicMessage) -> Vec<u8> {
     parts.concat()
 }
 
-/// Random messages of each kind: few in a test, more by `JSON_SEEDS`.
+/// Number of random messages of each kind; `JSON_SEEDS` overrides the default.
 fn seeds(usual: u64) -> u64 {
     std::env::var("JSON_SEEDS").map_or(usual, |seeds| seeds.parse().expect("a number"))
 }
@@ -200,12 +200,12 @@ fn random_messages_mean_the_same_to_prost_reflect() {
             let wire = message(&descriptor, 2, random).encode_to_vec();
             let wanted = DynamicMessage::decode(descriptor.clone(), &wire[..]).unwrap();
             let json = write(name, &wire).unwrap_or_else(|error| panic!("{seed} {name}: {error}\n{wanted}"));
-            // What was written means the same message to the oracle.
+            // Our output means the same message to the oracle.
             let mut text = serde_json::Deserializer::from_str(&json);
             let understood = DynamicMessage::deserialize(descriptor.clone(), &mut text)
                 .unwrap_or_else(|error| panic!("{seed} {name}: {error}\n{json}"));
             assert!(understood == wanted, "{seed} {name} {json}\n{understood}\n{wanted}");
-            // What the oracle writes is read as the same message.
+            // The oracle's output is read as the same message.
             let theirs = serde_json::to_string(&wanted).unwrap();
             for json in [&json, &theirs] {
                 let wire = read(name, json).unwrap_or_else(|error| panic!("{seed} {name}: {error}\n{json}"));

@@ -1,10 +1,10 @@
-//! A message as its fields lie on the wire: in order, or out of order and in several pieces. Must not know JSON.
+//! Fields of a message on the wire: in order, or out of order and in several pieces.
 
 use super::error::Error;
 use super::schema::{Field, Message};
 use crate::wire::{Fields, Value};
 
-/// The payloads whose fields make up one message: protobuf merges a message that occurs several times.
+/// Payloads that make up one message: protobuf merges repeated occurrences.
 pub(super) struct Parts<'a> {
     pub(super) first: &'a [u8],
     more: Vec<&'a [u8]>,
@@ -32,7 +32,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The values of a field that follow each other.
+/// Consecutive values of one field.
 pub(super) struct Run<'f, 'a> {
     fields: &'f mut Fields<'a>,
     number: u64,
@@ -59,13 +59,13 @@ impl<'a> Iterator for Run<'_, 'a> {
                 *self.fields = ahead;
                 Some(Ok(value))
             }
-            // The message's own loop meets the next field, or its error, again.
+            // The message's own loop reads the next field, or its error, again.
             _ => None,
         }
     }
 }
 
-/// Whether the fields lie in ascending order, with only lists and maps repeated and one member of each oneof.
+/// True if the fields are in ascending order, only lists and maps repeat, and each oneof has one member.
 #[inline]
 pub(super) fn is_ascending(message: &Message, wire: &[u8]) -> Result<bool, Error> {
     let (mut last, mut oneofs) = (0, 0u64);
@@ -83,7 +83,7 @@ pub(super) fn is_ascending(message: &Message, wire: &[u8]) -> Result<bool, Error
             return Ok(false);
         }
         if let Some(index) = field.and_then(|field| field.oneof) {
-            // Oneofs that share a bit are only taken for out of order.
+            // A shared bit only sends the message down the gathering path.
             let bit = 1 << (index % 64);
             if oneofs & bit != 0 {
                 return Ok(false);
@@ -95,10 +95,10 @@ pub(super) fn is_ascending(message: &Message, wire: &[u8]) -> Result<bool, Error
     Ok(true)
 }
 
-/// The fields' indexes and values, sorted by index, without members of a oneof that a later member replaces.
+/// Indexes and values of the fields, sorted by index, without oneof members that a later member replaces.
 pub(super) fn gather<'a>(message: &Message, parts: &Parts<'a>) -> Result<Vec<(usize, Value<'a>)>, Error> {
     let mut found = Vec::new();
-    // The member that each oneof has, and the place from which its values count.
+    // The last member of each oneof, and the index in `found` from which its values count.
     let mut chosen = vec![(usize::MAX, 0); message.oneofs.len()];
     for field in parts.fields() {
         let (number, value) = field?;

@@ -1,4 +1,4 @@
-//! JSON becomes wire bytes, appended as the text is read. Must not know the wire beyond tags and lengths.
+//! Converts JSON to wire bytes, appended as the text is read.
 
 use super::DEPTH_MAX;
 use super::error::{Error, shown};
@@ -20,7 +20,7 @@ const CLOSE: u64 = 4;
 const FOUR_BYTES: u64 = 5;
 
 impl Schema {
-    /// Appends the message that a JSON text means; after an error `out` is as it was.
+    /// Appends the message that a JSON text encodes; on error `out` is unchanged.
     pub fn read(&self, id: MessageId, json: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let text = std::str::from_utf8(json)
             .map_err(|error| Error::new(format!("the JSON is not valid UTF-8 at byte {}", error.valid_up_to())))?;
@@ -48,7 +48,7 @@ impl Schema {
     }
 }
 
-/// How often the text may be gone over for members `@type` that are not the first.
+/// Limit of reading ahead for `@type` members that do not come first, as a multiple of the text's length.
 const LOOKAHEAD_FACTOR: usize = 4;
 
 struct Reader<'s, 'a, 'o> {
@@ -56,7 +56,7 @@ struct Reader<'s, 'a, 'o> {
     scan: Scanner<'a>,
     out: &'o mut Vec<u8>,
     lengths: Lengths,
-    /// Where the keys of the open maps lie in `out`.
+    /// Ranges in `out` of the keys of open maps.
     keys: Vec<(usize, usize)>,
     /// Bytes that may still be read ahead.
     lookahead: usize,
@@ -71,7 +71,7 @@ impl<'s> Reader<'s, '_, '_> {
             Form::Object => self.object(message, depth),
             Form::Bare => self.field(&message.fields[0], depth),
             Form::Value => {
-                // In the order of the numbers: null, number, string, bool, struct, list.
+                // In field order: null, number, string, bool, struct, list.
                 let index = match self.scan.peek() {
                     Some(b'n') => 0,
                     Some(b'"') => 2,
@@ -113,7 +113,7 @@ impl<'s> Reader<'s, '_, '_> {
         }
     }
 
-    /// The field that a member's name means. Clients mostly send fields in order, so `next` is tried first.
+    /// Field of the next member's name. Clients mostly send fields in order, so `next` is tried first.
     #[inline]
     fn name(&mut self, message: &Message, next: usize) -> Result<Option<usize>, Error> {
         self.scan.peek();
@@ -156,7 +156,7 @@ impl<'s> Reader<'s, '_, '_> {
         }
     }
 
-    /// Appends a field with one value; false if the value is the name of an enum value that is not known.
+    /// Appends a field with one value; false if the value is an unknown enum name.
     #[inline]
     fn single(&mut self, field: &Field, explicit: bool, depth: usize) -> Result<bool, Error> {
         match field.kind {
@@ -272,7 +272,7 @@ impl<'s> Reader<'s, '_, '_> {
         }
     }
 
-    /// The keys of the innermost map must differ.
+    /// Checks that the keys of the innermost map are distinct.
     fn check_keys(&mut self, first: usize) -> Result<(), Error> {
         let out = &self.out;
         let keys = &mut self.keys[first..];
@@ -329,7 +329,7 @@ impl<'s> Reader<'s, '_, '_> {
         }
     }
 
-    /// The member `value` of an `Any` whose message has a JSON form of its own.
+    /// Reads the member `value` of an `Any` whose message has a special JSON form.
     fn any_value(&mut self, id: MessageId, depth: usize) -> Result<(), Error> {
         let mut seen = false;
         self.scan.expect(b'{', "an object")?;
@@ -374,7 +374,7 @@ impl<'s> Reader<'s, '_, '_> {
         put_varint(u64::from(number) << 3 | wire_type, self.out);
     }
 
-    /// Appends a field that is no message.
+    /// Appends a field that is not a message.
     #[inline]
     fn put(&mut self, number: u32, value: Value<'_>) {
         let wire_type = match value {

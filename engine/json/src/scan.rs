@@ -1,10 +1,10 @@
-//! The tokens of a JSON text. Must not know messages.
+//! Tokens of a JSON text.
 
 use super::DEPTH_MAX;
 use super::error::{Error, shown};
 use super::text::{Text, plain_len};
 
-/// A place in a JSON text.
+/// A position in a JSON text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scanner<'a> {
     text: &'a str,
@@ -20,7 +20,7 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
-    /// The next byte that is no white space.
+    /// The next byte after white space.
     #[inline]
     pub(super) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
@@ -40,7 +40,7 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    /// Takes `token` if it comes next; no white space is skipped before it.
+    /// Consumes `token` if it comes next; skips no white space before it.
     #[inline]
     pub(super) fn take_exact(&mut self, token: &str) -> bool {
         let found = self.text.as_bytes().get(self.at..).is_some_and(|rest| rest.starts_with(token.as_bytes()));
@@ -53,7 +53,7 @@ impl<'a> Scanner<'a> {
         if self.take(byte) { Ok(()) } else { Err(self.expected(what)) }
     }
 
-    /// Goes past a comma or `close`; true if it was a comma.
+    /// Consumes a comma or `close`; true if it was a comma.
     #[inline]
     pub(super) fn has_next(&mut self, close: u8) -> Result<bool, Error> {
         match self.peek() {
@@ -73,7 +73,7 @@ impl<'a> Scanner<'a> {
         if self.peek().is_none() { Ok(()) } else { Err(self.expected("the end")) }
     }
 
-    /// An error that names what comes next.
+    /// An error that quotes what comes next.
     #[cold]
     pub(super) fn expected(&mut self, what: &str) -> Error {
         let at = self.at;
@@ -96,7 +96,7 @@ impl<'a> Scanner<'a> {
         Error::new(format!("expected {what}, found {found} at byte {at}"))
     }
 
-    /// A string; the next byte must be its quote.
+    /// Reads a string; the next byte must be its quote.
     #[inline]
     pub(super) fn string(&mut self) -> Result<Text<'a>, Error> {
         let start = self.at + 1;
@@ -120,11 +120,11 @@ impl<'a> Scanner<'a> {
             }
         }
         self.at = end + 1;
-        // A backslash before a character of several bytes leaves `end` inside it; the loop ends at ASCII all the same.
+        // A backslash before a multi-byte character leaves `end` inside it; the loop ends at ASCII all the same.
         Ok(Text { raw: &self.text[start..end], is_escaped })
     }
 
-    /// A number by JSON's grammar, as it is written.
+    /// Reads a number of JSON's grammar, as text.
     #[inline]
     pub(super) fn number(&mut self, what: &str) -> Result<&'a str, Error> {
         self.peek();
@@ -154,7 +154,7 @@ impl<'a> Scanner<'a> {
         Ok(number)
     }
 
-    /// Goes past a value of any kind, which must be right as JSON.
+    /// Skips a value of any kind, which must be valid JSON.
     pub(super) fn skip(&mut self) -> Result<(), Error> {
         // One bit for each open array or object, the innermost lowest; 1 is an object.
         let (mut open, mut depth) = (0u128, 0);
@@ -209,7 +209,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// A member's name and the colon after it.
+    /// Reads a member's name and the colon after it.
     pub(super) fn key(&mut self) -> Result<Text<'a>, Error> {
         if self.peek() != Some(b'"') {
             return Err(self.expected("a member's name in quotes"));

@@ -1,11 +1,11 @@
-//! The tables that drive both directions. Must not know descriptors, wire bytes or JSON text.
+//! Tables that drive both directions.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::error::{Error, shown};
 
-/// All messages of some contracts, ready to be read and written as JSON.
+/// Tables of all messages of some contracts, for reading and writing JSON.
 #[derive(Debug)]
 pub struct Schema {
     pub(super) messages: Box<[Message]>,
@@ -13,20 +13,20 @@ pub struct Schema {
     pub(super) names: HashMap<Box<str>, MessageId>,
 }
 
-/// A message of one [`Schema`].
+/// Identifies a message of one [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageId(pub(super) u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EnumId(pub(super) u32);
 
-/// How a message looks in JSON.
+/// JSON form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Object,
-    /// The value of its only field, without braces: wrappers, `Struct`, `ListValue`, and the entries of maps.
+    /// The bare value of its only field: wrappers, `Struct`, `ListValue`, and map entries.
     Bare,
-    /// `google.protobuf.Value`: the one field that is set, without braces.
+    /// `google.protobuf.Value`: the bare value of the field that is set.
     Value,
     Any,
     Timestamp,
@@ -37,16 +37,16 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) form: Form,
-    /// `Any` wraps the JSON of this message in a member `value`.
+    /// True if `Any` wraps this message's JSON in a member `value`.
     pub(super) is_well_known: bool,
-    /// In the order of their numbers.
+    /// Sorted by number.
     pub(super) fields: Box<[Field]>,
     pub(super) oneofs: Box<[Box<str>]>,
-    /// JSON names and original names, in the order of [`by_length`], with the field's index.
+    /// JSON names and original names with the field's index, ordered by [`by_length`].
     pub(super) by_name: Box<[(Box<str>, u16)]>,
 }
 
-/// What a single value is.
+/// Type of a single value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Double,
@@ -68,36 +68,36 @@ pub(super) enum Kind {
     /// `google.protobuf.NullValue`.
     Null,
     Message(MessageId),
-    /// A message that has no length on the wire, but an end.
+    /// A delimited message: it has an end tag instead of a length.
     Group(MessageId),
 }
 
 impl Kind {
-    /// A varint of this kind has 32 bits that count.
+    /// True for kinds whose varints are truncated to 32 bits.
     #[inline]
     pub(super) fn is_half(self) -> bool {
         matches!(self, Self::Int32 | Self::Uint32 | Self::Sint32 | Self::Enum(_))
     }
 }
 
-/// The order of names that are searched: most differ in their length, which is quick to compare.
+/// Order of searchable names, by length first: most differ in it, and it is quick to compare.
 #[inline]
 pub(super) fn by_length(one: &str, other: &str) -> Ordering {
     one.len().cmp(&other.len()).then_with(|| one.cmp(other))
 }
 
-/// How often a field occurs.
+/// Cardinality of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Single {
-        /// A default value that was set differs from one that was not.
+        /// True if a default value that was set is distinct from an absent one.
         explicit: bool,
     },
     List {
-        /// Written as one block of numbers; both forms are read.
+        /// True if written packed; both forms are read.
         packed: bool,
     },
-    /// The field's kind is the message of an entry, which has the value as its only field; this is the key's kind.
+    /// A map with this kind of key; the field's kind is the entry message, which has the value as its only field.
     Map(Kind),
 }
 
@@ -106,24 +106,24 @@ pub(super) struct Field {
     pub(super) number: u32,
     pub(super) kind: Kind,
     pub(super) shape: Shape,
-    /// JSON `null` is a value of this field and not its absence.
+    /// True if JSON `null` is a value of this field rather than its absence.
     pub(super) takes_null: bool,
     /// Index into the message's oneofs.
     pub(super) oneof: Option<u16>,
-    /// The JSON name as a member begins: `,"name":`.
+    /// JSON name as a member begins: `,"name":`.
     pub(super) member: Box<str>,
 }
 
 #[derive(Debug)]
 pub(super) struct Enum {
-    /// Sorted by number, one name each, in quotes.
+    /// Quoted names sorted by number, one for each number.
     pub(super) by_number: Box<[(i32, Box<str>)]>,
-    /// In the order of [`by_length`], aliases included.
+    /// Ordered by [`by_length`], aliases included.
     pub(super) by_name: Box<[(Box<str>, i32)]>,
 }
 
 impl Schema {
-    /// A message by its full name, such as `package.Message`.
+    /// Finds a message by its full name, such as `package.Message`.
     pub fn message(&self, full_name: &str) -> Option<MessageId> {
         self.names.get(full_name).copied()
     }
@@ -133,7 +133,7 @@ impl Schema {
         &self.messages[id.0 as usize]
     }
 
-    /// The message that a type URL names after its last slash.
+    /// Finds the message that a type URL names after its last slash.
     pub(super) fn resolve(&self, url: &str) -> Result<(MessageId, &Message), Error> {
         let found = url.rsplit_once('/').and_then(|(_, name)| self.message(name));
         let unknown = || Error::new(format!("no contract of this server has the type of \"{}\"", shown(url)));
@@ -160,7 +160,7 @@ impl Field {
         matches!(self.shape, Shape::Single { .. })
     }
 
-    /// The JSON name in quotes.
+    /// The quoted JSON name.
     #[inline]
     pub(super) fn quoted(&self) -> &str {
         &self.member[1..self.member.len() - 1]
@@ -172,7 +172,7 @@ impl Field {
 }
 
 impl Enum {
-    /// The name of `number` in quotes.
+    /// The quoted name of `number`.
     #[inline]
     pub(super) fn quoted(&self, number: i32) -> Option<&str> {
         // Most enums count up from 0.

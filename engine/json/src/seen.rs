@@ -1,4 +1,4 @@
-//! The members that an object had so far. Must not know fields.
+//! Set of the members that an object has had so far.
 
 /// A set of small numbers.
 pub(super) struct Seen {
@@ -13,7 +13,7 @@ impl Seen {
         Self { first: 0, more: vec![0; len.saturating_sub(64).div_ceil(64)] }
     }
 
-    /// False if it is in already.
+    /// Inserts an index; false if it was present.
     #[inline]
     pub(super) fn insert(&mut self, index: usize) -> bool {
         let word = if index < 64 { &mut self.first } else { &mut self.more[index / 64 - 1] };

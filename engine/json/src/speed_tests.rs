@@ -1,5 +1,5 @@
-//! What a message costs, beside prost-reflect. Run with
-//! `cargo test --release -p quire-rpc --lib json::speed -- --ignored --nocapture`.
+//! Time per message, compared with prost-reflect. Run with `cargo test --release -p quire-json --lib speed -- --ignored
+//! --nocapture`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::tests::{DESCRIPTORS, SCHEMA, id, read, write};
 
 const ROUNDS: u32 = 200;
 
-/// Nanoseconds a round, the least of many short tries: other programs disturb few of them.
+/// Nanoseconds per round: the minimum of many short runs, few of which other programs disturb.
 fn nanoseconds(mut round: impl FnMut()) -> f64 {
     let tries = (0..200).map(|_| {
         let start = Instant::now();

@@ -1,11 +1,11 @@
-//! The mapping's examples, both ways.
+//! Examples of the mapping, in both directions.
 
 use super::{Error, MessageId, Schema};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use std::sync::LazyLock;
 
-/// The encoded descriptors of the messages for tests.
+/// Encoded descriptors of the test messages.
 pub(super) static DESCRIPTORS: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
     protox::compile(["kinds.proto"], [proto]).unwrap().encode_to_vec()
@@ -188,7 +188,7 @@ fn fields_out_of_order_are_sorted_merged_and_replaced() {
 fn the_last_member_of_a_oneof_counts() {
     assert_eq!(write("Choice", &[0x10, 1, 0x1a, 1, b'x']).unwrap(), r#"{"text":"x"}"#);
     assert_eq!(write("Choice", &[0x1a, 1, b'x', 0x10, 0]).unwrap(), r#"{"number":0}"#);
-    // Another member between two pieces of a message cuts the first piece off.
+    // Another member between two pieces of a message discards the first piece.
     let cut = [0x22, 2, 0x18, 1, 0x10, 1, 0x22, 2, 0x28, 2];
     assert_eq!(write("Choice", &cut).unwrap(), r#"{"scalars":{"aUint32":2}}"#);
     let whole = [0x22, 2, 0x18, 1, 0x22, 2, 0x28, 2];
@@ -233,10 +233,10 @@ fn a_group_looks_like_a_message() {
     );
     same("Grouped", r#"{"chosen":{"numbers":[1,2]}}"#);
     assert_eq!(read("Grouped", r#"{"inner":{"number":7}}"#).unwrap(), [0x13, 0x18, 7, 0x14]);
-    // Two pieces are merged, and another field may lie between them.
+    // Two pieces are merged, even with another field between them.
     let pieces = [0x13, 0x18, 7, 0x14, 0x0a, 0, 0x13, 0x22, 0, 0x14];
     assert_eq!(write("Grouped", &pieces).unwrap(), r#"{"before":"","inner":{"number":7,"grouped":{}}}"#);
-    // A message with a length is no group, and a group no message.
+    // A message with a length is not a group, and vice versa.
     assert!(write("Grouped", &[0x12, 0]).is_err());
     assert!(write("Grouped", &[0x13, 0x23, 0x24, 0x14]).is_err());
 }

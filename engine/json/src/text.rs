@@ -1,4 +1,4 @@
-//! JSON strings: what must be escaped, and what an escape means. Must not know messages.
+//! JSON strings: escaping and unescaping.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,8 @@ use super::error::Error;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = ONES << 7;
 
-/// A set high bit for each byte that is below 0x20, a quote or a backslash; bits above the first set one may be wrong.
+/// Sets the high bit of each byte that is below 0x20, a quote or a backslash; bits above the first set one may be
+/// wrong.
 #[inline]
 fn special(eight: u64) -> u64 {
     let zero = |word: u64| word.wrapping_sub(ONES) & !word;
@@ -15,7 +16,7 @@ fn special(eight: u64) -> u64 {
     (control | zero(eight ^ (ONES * u64::from(b'"'))) | zero(eight ^ (ONES * u64::from(b'\\')))) & HIGHS
 }
 
-/// Bytes before the first one that a JSON string cannot hold as it is.
+/// Length of the prefix that needs no escaping in JSON.
 #[inline]
 pub(super) fn plain_len(bytes: &[u8]) -> usize {
     let mut len = 0;
@@ -30,7 +31,7 @@ pub(super) fn plain_len(bytes: &[u8]) -> usize {
     len + rest.iter().position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\')).unwrap_or(rest.len())
 }
 
-/// Appends a string in quotes.
+/// Appends a quoted string.
 #[inline]
 pub(super) fn write_quoted(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
@@ -62,7 +63,7 @@ fn write_escape(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// What stands between the quotes of a JSON string.
+/// Raw contents of a JSON string, between the quotes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'a> {
     pub(super) raw: &'a str,
@@ -87,7 +88,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Appends what an escape means and returns what follows it.
+/// Appends the character of an escape and returns the rest.
 fn escape<'a>(text: &'a str, out: &mut String) -> Result<&'a str, Error> {
     let mut letters = text.chars();
     let letter = match letters.next() {

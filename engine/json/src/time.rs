@@ -1,7 +1,7 @@
-//! Timestamps and durations as text. Must not know messages.
+//! Timestamps and durations as text.
 //!
-//! Implements: RFC 3339 as protobuf narrows it; days and dates as in Howard Hinnant's "chrono-Compatible Low-Level Date
-//! Algorithms".
+//! Implements: RFC 3339 as protobuf narrows it; calendar arithmetic as in Howard Hinnant's "chrono-Compatible Low-Level
+//! Date Algorithms".
 
 use super::number::write_whole;
 
@@ -48,7 +48,7 @@ pub(super) fn write_duration(seconds: i64, nanos: i32, out: &mut Vec<u8>) -> boo
     true
 }
 
-/// Three, six or nine digits after a point; nothing for 0.
+/// Appends a point with three, six or nine digits; nothing for 0.
 fn write_nanos(nanos: u32, out: &mut Vec<u8>) {
     if nanos == 0 {
         return;
@@ -79,7 +79,7 @@ fn date(day: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month_of_year <= 2), month_of_year, day_of_year - (153 * month + 2) / 5 + 1)
 }
 
-/// The day since 1970-01-01 of a date of the years from 0 to 9999; None if there is no such date.
+/// Day since 1970-01-01 of a date in years 0 to 9999; None if the date does not exist.
 fn day(year: i64, month: i64, day: i64) -> Option<i64> {
     let year_of_march = year - i64::from(month <= 2);
     let (era, year_of_era) = (year_of_march.div_euclid(400), year_of_march.rem_euclid(400));
@@ -89,19 +89,19 @@ fn day(year: i64, month: i64, day: i64) -> Option<i64> {
     Some(number).filter(|number| date(*number) == (year, month, day))
 }
 
-/// Exactly `len` digits, and what follows them.
+/// Parses exactly `len` digits; returns the rest as well.
 fn digits(text: &str, len: usize) -> Option<(i64, &str)> {
     let (digits, rest) = text.split_at_checked(len)?;
     let right = digits.bytes().all(|digit| digit.is_ascii_digit());
     Some((digits.parse().ok().filter(|_| right)?, rest))
 }
 
-/// A number of `len` digits that is below `bound`, after the character `before`.
+/// Parses a number of `len` digits below `bound`, after the character `before`.
 fn part(text: &str, before: char, len: usize, bound: i64) -> Option<(i64, &str)> {
     digits(text.strip_prefix(before)?, len).filter(|(number, _)| *number < bound)
 }
 
-/// Nanoseconds from up to nine digits after a point, and what follows them; 0 without a point.
+/// Nanoseconds from up to nine digits after a point, and the rest; 0 without a point.
 fn fraction(text: &str) -> Option<(i32, &str)> {
     let Some(after) = text.strip_prefix('.') else { return Some((0, text)) };
     let len = after.bytes().take_while(u8::is_ascii_digit).count();
@@ -110,7 +110,7 @@ fn fraction(text: &str) -> Option<(i32, &str)> {
     Some((i32::try_from(number * scale).ok()?, rest))
 }
 
-/// Seconds from `+01:30` or the like.
+/// Seconds of an offset such as `+01:30`.
 fn offset(text: &str) -> Option<i64> {
     let sign = if text.starts_with('-') { '-' } else { '+' };
     let (hours, rest) = part(text, sign, 2, 24)?;
@@ -119,7 +119,7 @@ fn offset(text: &str) -> Option<i64> {
     rest.is_empty().then_some(if sign == '-' { -seconds } else { seconds })
 }
 
-/// Seconds and nanoseconds of an RFC 3339 time; None if the text is none or the time is out of range.
+/// Seconds and nanoseconds of an RFC 3339 time; None if it is invalid or out of range.
 pub(super) fn parse_timestamp(text: &str) -> Option<(i64, i32)> {
     let (year, rest) = digits(text, 4)?;
     let (month, rest) = part(rest, '-', 2, 13)?;
@@ -133,11 +133,11 @@ pub(super) fn parse_timestamp(text: &str) -> Option<(i64, i32)> {
     Some((seconds, nanos)).filter(|_| TIMESTAMP_SECONDS.contains(&seconds))
 }
 
-/// Seconds and nanoseconds of a text such as `-1.5s`; None if the text is none or the duration is out of range.
+/// Seconds and nanoseconds of a duration such as `-1.5s`; None if it is invalid or out of range.
 pub(super) fn parse_duration(text: &str) -> Option<(i64, i32)> {
     let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let len = rest.bytes().take_while(u8::is_ascii_digit).count();
-    // More digits than a duration in range has, leading zeros aside.
+    // More digits than any duration in range has, leading zeros aside.
     let (seconds, rest) = digits(rest, len).filter(|_| (1..=18).contains(&len))?;
     let (nanos, rest) = fraction(rest)?;
     let right = rest == "s" && seconds.unsigned_abs() <= DURATION_SECONDS_MAX;

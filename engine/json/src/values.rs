@@ -1,4 +1,4 @@
-//! Single JSON values become what the wire has for them. Must not know messages or where a value goes.
+//! Converts single JSON values to wire values.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::scan::Scanner;
 use super::schema::{Kind, Schema};
 use crate::wire::Value;
 
-/// A number, a boolean or an enum value; None for the name of an enum value that is not known.
+/// A number, a boolean or an enum value; None for an unknown enum name.
 #[inline]
 pub(super) fn scalar(schema: &Schema, kind: Kind, scan: &mut Scanner<'_>) -> Result<Option<Value<'static>>, Error> {
     let next = scan.peek();
@@ -39,7 +39,7 @@ fn number(kind: Kind, text: &str) -> Option<Value<'static>> {
     if matches!(kind, Kind::Float | Kind::Double) { parse_float(kind, text) } else { parse_whole(kind, text) }
 }
 
-/// A number in quotes, without white space.
+/// A quoted number, without white space.
 fn quoted(kind: Kind, text: &str) -> Option<Value<'static>> {
     if matches!(kind, Kind::Float | Kind::Double)
         && let Some(value) = float_word(kind, text)
@@ -50,7 +50,7 @@ fn quoted(kind: Kind, text: &str) -> Option<Value<'static>> {
     if found.len() == text.len() { number(kind, found) } else { None }
 }
 
-/// The key of a map, which JSON always has in quotes.
+/// A map key, which JSON always quotes.
 pub(super) fn key(kind: Kind, text: &str) -> Result<Value<'_>, Error> {
     let value = match kind {
         Kind::String => Some(Value::Bytes(text.as_bytes())),

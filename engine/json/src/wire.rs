@@ -1,6 +1,6 @@
-//! Protobuf's wire format, for services that read a message where it lies or write one from where its parts lie.
+//! Protobuf's wire format, for services that read messages in place or write them from parts.
 //!
-//! Field numbers up to 15. Must not know any message.
+//! The writing functions take field numbers up to 15.
 //!
 //! Implements: protobuf's "Encoding".
 
@@ -13,10 +13,10 @@ const OPEN: u8 = 3;
 const CLOSE: u8 = 4;
 const FOUR_BYTES: u8 = 5;
 
-/// Groups inside each other; protobuf's own decoders stop here as well.
+/// Nesting limit of groups, the same as protobuf's own decoders'.
 const GROUPS_MAX: usize = 100;
 
-/// Why bytes are no message.
+/// Decoding error of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -30,27 +30,27 @@ impl std::error::Error for Malformed {}
 
 const CUT: Malformed = Malformed("it ends inside a field");
 
-/// What a field holds, as it lies in the message.
+/// Value of a field, borrowed from the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A varint.
     Number(u64),
-    /// Eight bytes, little-endian.
+    /// A fixed 64-bit value, little-endian.
     Eight(u64),
-    /// Text, bytes, a message or packed numbers.
+    /// A length-delimited value: text, bytes, a message or packed numbers.
     Bytes(&'a [u8]),
     /// The fields of a group.
     Group(&'a [u8]),
-    /// Four bytes, little-endian.
+    /// A fixed 32-bit value, little-endian.
     Four(u32),
 }
 
-/// The fields of an encoded message in the order they lie in; ends after an error.
+/// Iterator over the fields of an encoded message, in order; ends after an error.
 #[derive(Clone, Debug)]
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The fields of `message`.
+    /// Iterates over the fields of `message`.
     #[inline]
     pub fn of(message: &'a [u8]) -> Self {
         Self(message)
@@ -70,14 +70,14 @@ impl<'a> Fields<'a> {
         self.long_varint()
     }
 
-    /// Apart, so that the short form is small enough to be inlined.
+    /// Out of line, so that the short form is small enough to be inlined.
     #[inline(never)]
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for shift in (0..70).step_by(7) {
             let (byte, rest) = self.0.split_first().ok_or(CUT)?;
             self.0 = rest;
-            // The tenth byte has room for one bit; extra bits are ignored, as in protobuf's reference decoder.
+            // The tenth byte holds one bit; extra bits are ignored, as in protobuf's reference decoder.
             number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
             if *byte < 0x80 {
                 return Ok(number);
@@ -93,7 +93,7 @@ impl<'a> Fields<'a> {
         Ok(*bytes)
     }
 
-    /// A field's number and its wire type.
+    /// Reads a tag: field number and wire type.
     #[inline]
     fn key(&mut self) -> Result<(u64, u8), Malformed> {
         let key = self.varint()?;
@@ -110,7 +110,7 @@ impl<'a> Fields<'a> {
         Ok((number, self.value(number, wire_type, GROUPS_MAX)?))
     }
 
-    /// As [`Fields::field`], and nothing comes behind an error.
+    /// Like [`Fields::field`]; an error ends the iteration.
     #[inline(never)]
     fn any_field(&mut self) -> Result<(u64, Value<'a>), Malformed> {
         self.field().inspect_err(|_| self.0 = &[])
@@ -134,7 +134,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// What lies before the end of the group. Apart, as few contracts have groups.
+    /// Reads up to the end of the group. Out of line, as few contracts have groups.
     #[inline(never)]
     fn group(&mut self, group: u64, groups: usize) -> Result<&'a [u8], Malformed> {
         let groups = groups.checked_sub(1).ok_or(Malformed("too many groups lie inside each other"))?;
@@ -154,7 +154,7 @@ impl<'a> Iterator for Fields<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        // Fields up to 15 with a small number or a short text, which is what most are, are read where they are used.
+        // Fields up to 15 with a small number or a short text, the most common, are read inline.
         if let [key @ 8..0x80, number @ 0..0x80, ref rest @ ..] = *self.0 {
             if key & 7 == VARINT {
                 self.0 = rest;
@@ -184,14 +184,14 @@ pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Bytes of a varint: one for each seven bits.
+/// Length of a varint: one byte for each seven bits.
 #[inline]
 pub(crate) fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros();
     bits.div_ceil(7) as usize
 }
 
-/// Appends a number; 0 is left out, as a field without presence wants it.
+/// Appends a number; omits 0, as a field without presence requires.
 #[inline]
 pub fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
     if number != 0 {
@@ -200,33 +200,33 @@ pub fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// What [`put_number`] appends.
+/// Bytes that [`put_number`] appends.
 #[inline]
 pub fn number_len(number: u64) -> usize {
     if number == 0 { 0 } else { 1 + varint_len(number) }
 }
 
-/// Appends what stands before `length` bytes of text, bytes or a message.
+/// Appends the tag and length that precede `length` bytes of text, bytes or a message.
 #[inline]
 pub fn put_length(field: u8, length: usize, out: &mut Vec<u8>) {
     out.push(key(field, LENGTH));
     put_varint(length as u64, out);
 }
 
-/// Text, bytes or a message of `length` bytes, with what stands before it.
+/// Encoded length of a text, bytes or message field of `length` bytes.
 #[inline]
 pub fn delimited_len(length: usize) -> usize {
     1 + varint_len(length as u64) + length
 }
 
-/// Appends text, bytes or a message, even if it is empty.
+/// Appends text, bytes or a message, even if empty.
 #[inline]
 pub fn put_delimited(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
     put_length(field, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
-/// Appends text or bytes. Appends nothing if they are empty, as a field without presence requires.
+/// Appends text or bytes; omits empty ones, as a field without presence requires.
 #[inline]
 pub fn put_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
     if !bytes.is_empty() {
@@ -234,7 +234,7 @@ pub fn put_bytes(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What [`put_bytes`] appends for `length` bytes.
+/// Bytes that [`put_bytes`] appends for `length` bytes.
 #[inline]
 pub fn bytes_len(length: usize) -> usize {
     if length == 0 { 0 } else { delimited_len(length) }
@@ -247,7 +247,7 @@ pub fn put_double(field: u8, number: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends packed numbers of eight bytes. Appends nothing if the list is empty.
+/// Appends packed fixed 64-bit numbers; omits an empty list.
 pub fn put_packed(field: u8, numbers: &[u64], out: &mut Vec<u8>) {
     if !numbers.is_empty() {
         put_length(field, numbers.len() * 8, out);

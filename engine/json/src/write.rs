@@ -1,7 +1,7 @@
-//! Wire bytes become JSON. Must not know JSON's grammar beyond what it writes.
+//! Converts wire bytes to JSON.
 //!
-//! A message whose fields lie in ascending order is written as it lies. Any other message is first gathered: its fields
-//! are listed, sorted, and those that later ones replace are dropped.
+//! A message whose fields are in ascending order is written directly. Any other is gathered first: its fields are
+//! listed and sorted, without those that later ones replace.
 
 use super::DEPTH_MAX;
 use super::error::{Error, shown};
@@ -15,7 +15,7 @@ use super::time::{write_duration, write_timestamp};
 use crate::wire::{Fields, Value};
 
 impl Schema {
-    /// Appends the JSON of an encoded message; after an error `out` is as it was.
+    /// Appends the JSON of an encoded message; on error `out` is unchanged.
     pub fn write(&self, id: MessageId, wire: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         out.reserve(wire.len().saturating_mul(3) + 32);
@@ -29,7 +29,7 @@ struct Writer<'s, 'o> {
     out: &'o mut Vec<u8>,
 }
 
-/// How many levels may still open, and whether fields have names.
+/// Nesting levels left, and whether fields have names.
 #[derive(Clone, Copy)]
 struct Place {
     depth: usize,
@@ -180,7 +180,7 @@ impl<'s> Writer<'s, '_> {
         Ok(())
     }
 
-    /// Entries in the order of their keys; of several with the same key, the last counts.
+    /// Writes entries sorted by key; of duplicate keys the last counts.
     fn map<'a>(
         &mut self,
         field: &Field,
@@ -214,7 +214,7 @@ impl<'s> Writer<'s, '_> {
         Ok(())
     }
 
-    /// A map's key. JSON has every key in quotes.
+    /// Writes a map key, which JSON always quotes.
     fn key(&mut self, kind: Kind, key: Value<'_>, depth: usize) -> Result<(), Error> {
         let start = self.out.len();
         self.out.push(b'"');
@@ -227,7 +227,7 @@ impl<'s> Writer<'s, '_> {
         Ok(())
     }
 
-    /// The value of a field that is not there, where JSON needs one.
+    /// Writes the default of an absent field, where JSON needs a value.
     fn default(&mut self, field: &Field, depth: usize) -> Result<(), Error> {
         let zero = match (field.shape, field.kind) {
             (Shape::Map(_), _) => {

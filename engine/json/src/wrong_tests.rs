@@ -1,4 +1,4 @@
-//! What is refused, and in what words.
+//! Rejected input, and the exact errors.
 
 use prost::Message as _;
 

@@ -1,6 +1,4 @@
-//! Bodies of HTTP requests and answers, those of either version of HTTP and those that others made, as one type.
-//!
-//! Must not know calls.
+//! Bodies of HTTP requests and responses as one type, over either version of HTTP or from another library.
 //!
 //! Implements: RFC 9110 section 6.4 (content), over RFC 9112 and RFC 9113.
 
@@ -18,7 +16,7 @@ use crate::inbox::Inbox;
 /// Any error of a body or a service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body whose type is erased.
+/// A type-erased body.
 type AnyBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>;
 
 enum Inner {
@@ -27,19 +25,19 @@ enum Inner {
     Http1(hyper::body::Incoming),
     /// Of a request over HTTP/2, which has no trailers.
     Http2(Arc<Inbox>),
-    /// Of an answer over HTTP/2, and whether its trailers are still to be read.
+    /// Of a response over HTTP/2; true while its trailers are unread.
     #[cfg(all(feature = "client", feature = "tower"))]
     Answer(Arc<Inbox>, bool),
     Any(AnyBody),
 }
 
-/// The body of an HTTP request or its answer.
+/// The body of an HTTP request or response.
 pub struct Body {
     inner: Inner,
 }
 
 impl Body {
-    /// A body of any other type; one of this type stays as it is.
+    /// Wraps a body of any other type; one of this type is returned unchanged.
     pub fn new<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -71,7 +69,7 @@ impl Body {
     }
 }
 
-/// A body without bytes.
+/// An empty body.
 impl Default for Body {
     fn default() -> Self {
         Self { inner: Inner::Empty }
@@ -147,13 +145,13 @@ impl fmt::Debug for Body {
     }
 }
 
-/// The fields behind an answer; none if there are none.
+/// Trailers of a response; none if it has none.
 #[cfg(all(feature = "client", feature = "tower"))]
 fn trailers(inbox: &Inbox) -> Option<http::HeaderMap> {
     inbox.trailers()?.head().map(|head| fields(head))
 }
 
-/// The fields of a head; those that the `http` crate does not take are left out.
+/// Header fields of a head, without those that the `http` crate rejects.
 #[cfg(all(feature = "client", feature = "tower"))]
 pub(crate) fn fields(head: &quire_http2::Head) -> http::HeaderMap {
     let mut fields = http::HeaderMap::new();
@@ -167,7 +165,7 @@ pub(crate) fn fields(head: &quire_http2::Head) -> http::HeaderMap {
     fields
 }
 
-/// Another's body, whose errors are boxed.
+/// A foreign body with boxed errors.
 struct Erased<B>(Pin<Box<B>>);
 
 impl<B> http_body::Body for Erased<B>

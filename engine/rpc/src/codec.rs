@@ -1,7 +1,6 @@
-//! What stands above the bytes that a call carries: how a message becomes bytes, and how bytes become a message.
+//! Conversion between messages and the bytes that a call carries.
 //!
-//! The one module of the engine that knows prost, whose messages all pass; another codec would have its place here. Must
-//! not know calls, frames or connections.
+//! The only module of the engine that depends on prost; another codec would be added here.
 
 use std::fmt;
 
@@ -10,10 +9,10 @@ use bytes::Bytes;
 use crate::compression::Encoding;
 use crate::status::Status;
 
-/// The bytes of a message as it came, no longer compressed.
+/// The bytes of a received message, decompressed.
 #[derive(Debug)]
 pub enum Payload<'a> {
-    /// Where the connection read them.
+    /// Borrowed from the read buffer.
     Borrowed(&'a [u8]),
     /// In a buffer of exactly their length, because they came in several frames or compressed.
     Owned(Bytes),
@@ -29,7 +28,7 @@ impl Payload<'_> {
         }
     }
 
-    /// The bytes, in memory of their own.
+    /// The bytes, copied if borrowed.
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
@@ -37,7 +36,7 @@ impl Payload<'_> {
         }
     }
 
-    /// The same bytes once more; those of a buffer are shared.
+    /// Clones the payload; a buffer is shared.
     pub(crate) fn again(&self) -> Payload<'_> {
         match self {
             Self::Borrowed(bytes) => Payload::Borrowed(bytes),
@@ -45,7 +44,7 @@ impl Payload<'_> {
         }
     }
 
-    /// Memory that a field of type `Bytes` keeps alive after decoding; 0 if each field has its own.
+    /// Memory that a field of type `Bytes` keeps alive after decoding; 0 if each field owns its memory.
     pub(crate) fn buffer_bytes(&self) -> usize {
         match self {
             Self::Borrowed(_) => 0,
@@ -54,19 +53,19 @@ impl Payload<'_> {
     }
 }
 
-/// What a message's bytes can be read as: prost's messages, [`Encoded`], and types of a service's own.
+/// Types that can be decoded from a message: prost's messages, [`Encoded`], and a service's own types.
 pub trait Decode: Sized {
-    /// Reads a whole message.
+    /// Decodes a complete message.
     fn decode(payload: Payload<'_>) -> Result<Self, Status>;
 }
 
-/// What can be written as a message's bytes: prost's messages, [`Encoded`], and types of a service's own.
+/// Types that can be encoded as a message: prost's messages, [`Encoded`], and a service's own types.
 pub trait Encode: Sized + Send {
-    /// The bytes that [`Encode::encode`] appends.
+    /// Number of bytes that [`Encode::encode`] appends.
     fn encoded_len(&self) -> usize;
-    /// Appends the whole message.
+    /// Appends the complete message.
     fn encode(self, out: &mut Vec<u8>);
-    /// The bytes as they are, if they were written before; else the message back.
+    /// Returns the bytes if they are already encoded, else the message.
     #[inline]
     fn into_encoded(self) -> Result<Encoded, Self> {
         Err(self)
@@ -88,7 +87,7 @@ impl<T: prost::Message + Default> Decode for T {
     }
 }
 
-/// Apart, so that only one copy of the reader is inlined, the one that most messages need.
+/// Out of line, so that only the common reader is inlined.
 #[inline(never)]
 fn decode_owned<T: prost::Message + Default>(bytes: Bytes) -> Result<T, prost::DecodeError> {
     T::decode(bytes)
@@ -111,8 +110,8 @@ impl<T: prost::Message> Encode for T {
     }
 }
 
-/// A message in its encoded form: bytes that were received, or that are sent as they are. Only the application knows
-/// whether they are a valid message.
+/// A message in encoded form: bytes that were received, or are sent unchanged. Only the application knows whether they
+/// are a valid message.
 pub struct Encoded {
     pub(crate) length: usize,
     pub(crate) encoding: Option<Encoding>,
@@ -127,27 +126,27 @@ pub(crate) enum Chunks {
 }
 
 impl Encoded {
-    /// The bytes of a message.
+    /// Encodes a message.
     pub fn of(message: impl Encode) -> Self {
         let mut bytes = Vec::with_capacity(message.encoded_len());
         message.encode(&mut bytes);
         bytes.into()
     }
 
-    /// A message that is made while it is sent, in chunks that together have `length` bytes. A unary method asks for the
-    /// next chunk when there is room for it, so that little of a large answer waits; if the chunks come to less than
-    /// `length`, or more, the call ends with `INTERNAL`. Such a message is not compressed.
+    /// A message generated while it is sent, in chunks of `length` bytes in all. A unary method takes the next chunk
+    /// when there is room, so little of a large response is buffered; if the chunks add up to another length, the call
+    /// ends with `INTERNAL`. Such a message is not compressed.
     pub fn from_chunks(length: usize, chunks: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
         Self { length, encoding: None, chunks: Chunks::Made(Box::new(chunks)) }
     }
 
-    /// The answer of a unary method that is compressed already. The caller must accept the encoding; see
+    /// A compressed response of a unary method. The caller must accept the encoding; see
     /// [`Request::accepts`](crate::Request::accepts).
     pub fn compressed(encoding: Encoding, packed: Bytes) -> Self {
         Self { encoding: Some(encoding), ..packed.into() }
     }
 
-    /// The bytes in one piece, without a copy if they lie so.
+    /// The bytes in one piece, without a copy if they are contiguous.
     pub fn into_bytes(self) -> Bytes {
         match self.chunks {
             Chunks::Whole(bytes) => bytes,
@@ -173,7 +172,7 @@ impl From<Vec<u8>> for Encoded {
     }
 }
 
-/// Parts that together are the message; large ones are sent from where they lie, without a copy.
+/// Parts that together are the message; large ones are sent without a copy.
 impl From<Vec<Bytes>> for Encoded {
     fn from(parts: Vec<Bytes>) -> Self {
         Self { length: parts.iter().map(Bytes::len).sum(), encoding: None, chunks: Chunks::Parts(parts) }

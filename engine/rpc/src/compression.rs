@@ -1,4 +1,4 @@
-//! Message compression (gRPC over HTTP/2, "Message-Encoding"), both ways, with the output bounded.
+//! Message compression (gRPC over HTTP/2, "Message-Encoding") in both directions, with bounded output.
 
 #[cfg(feature = "zstd")]
 use std::cell::RefCell;
@@ -14,21 +14,21 @@ use flate2::{read::ZlibDecoder, write::ZlibEncoder};
 
 use crate::status::Status;
 
-/// Favours speed: the answer is waited for.
+/// Favours speed over size, as the caller waits.
 const ZSTD_LEVEL: i32 = 1;
-/// Windows larger than this are refused: a frame may ask for gigabytes.
+/// Larger windows are refused: a frame may ask for gigabytes.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Of 0 to 11; as fast as gzip, and smaller.
 #[cfg(feature = "brotli")]
 const BROTLI_QUALITY: u32 = 3;
-/// The logarithm of the window: 4 MiB, as large as a message by default.
+/// Base-2 logarithm of the window: 4 MiB, the default message limit.
 #[cfg(feature = "brotli")]
 const BROTLI_WINDOW_LOG: u32 = 22;
-/// What the decoder and the encoder of brotli read and write at once.
+/// Buffer size of brotli's decoder and encoder.
 #[cfg(feature = "brotli")]
 const BROTLI_BUFFER_BYTES: usize = 4096;
 
-/// How messages are compressed.
+/// Compression of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
@@ -44,15 +44,15 @@ pub enum Encoding {
     Snappy,
 }
 
-/// What we can read, as `grpc-accept-encoding` says it.
+/// Encodings we can read, in the form of `grpc-accept-encoding`.
 pub(crate) static ACCEPTED: LazyLock<String> = LazyLock::new(|| accepted(Encoding::BUILT));
 
-/// A set of encodings: those in which a caller reads answers.
+/// Set of encodings that a caller accepts in responses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Accepted(u8);
 
 impl Accepted {
-    /// Those that a list of names has.
+    /// Parses a list of names.
     pub(crate) fn read(names: &[u8]) -> Self {
         let known = names.split(|byte| *byte == b',').filter_map(|name| Encoding::parse(name.trim_ascii()).ok()?);
         Self(known.fold(0, |set, encoding| set | encoding.bit()))
@@ -63,14 +63,14 @@ impl Accepted {
     }
 }
 
-/// As `grpc-accept-encoding` says it.
+/// List in the form of `grpc-accept-encoding`.
 pub(crate) fn accepted(encodings: &[Encoding]) -> String {
     let names = encodings.iter().map(|encoding| encoding.name());
     std::iter::once("identity").chain(names).collect::<Vec<_>>().join(",")
 }
 
 impl Encoding {
-    /// Those that the crate's features bring; another is as unknown as one that we never heard of.
+    /// Encodings enabled by the crate's features; any other counts as unknown.
     pub(crate) const BUILT: &[Self] = &[
         #[cfg(feature = "gzip")]
         Self::Gzip,
@@ -99,7 +99,7 @@ impl Encoding {
         }
     }
 
-    /// `None` for no compression; an error for a name we do not know.
+    /// Parses a name; `None` for no compression, an error for an unknown name.
     pub(crate) fn parse(name: &[u8]) -> Result<Option<Self>, ()> {
         if name == b"identity" {
             return Ok(None);
@@ -152,7 +152,7 @@ impl Encoding {
         }
     }
 
-    /// Decompresses at most `bytes_max`; stops there, however much more the message claims to hold.
+    /// Decompresses at most `bytes_max`, whatever size the message claims.
     pub(crate) fn decompress(self, message: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
         #[cfg(feature = "zstd")]
         if let (Self::Zstd, Some(plain)) = (self, zstd_at_once(message, bytes_max)) {
@@ -188,7 +188,7 @@ impl Encoding {
     }
 }
 
-/// Decompresses a frame that says how much it holds, into exactly so much memory; `None` for any other message.
+/// Decompresses a frame with a declared size into exactly that much memory; `None` for any other message.
 #[cfg(feature = "zstd")]
 fn zstd_at_once(message: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     thread_local! {
@@ -243,7 +243,7 @@ mod tests {
         for encoding in Encoding::BUILT {
             let mut packed = Vec::new();
             encoding.compress(&vec![0; 50_000_000], &mut packed).unwrap();
-            // Snappy says no more than "the same again" for every 64 bytes.
+            // Snappy needs a copy element for every 64 bytes.
             assert!(packed.len() < 5_000_000);
             let status = encoding.decompress(&packed, 1000).unwrap_err();
             assert_eq!(status.code(), Code::ResourceExhausted);

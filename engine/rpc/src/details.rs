@@ -1,4 +1,4 @@
-//! `google.rpc.Status`: an error as machines read it, with messages of any type as its details.
+//! `google.rpc.Status`: a machine-readable error, with messages of any type as its details.
 //!
 //! Implements: google/rpc/status.proto, the "richer error model" of gRPC.
 
@@ -10,10 +10,10 @@ pub struct Details {
     /// The code's number.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// For people.
+    /// Message for people.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// For machines: `google.rpc.BadRequest`, `google.rpc.RetryInfo` and messages of the service's own.
+    /// Details for machines: `google.rpc.BadRequest`, `google.rpc.RetryInfo` and the service's own messages.
     #[prost(message, repeated, tag = "3")]
     pub details: Vec<Any>,
 }

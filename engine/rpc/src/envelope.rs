@@ -1,4 +1,4 @@
-//! What goes around a message: [`Request`] and [`Response`].
+//! [`Request`] and [`Response`]: messages with their metadata and context.
 //!
 //! Implements: gRPC over HTTP/2, "Call-Definition" and "Custom-Metadata".
 
@@ -14,24 +14,24 @@ use crate::compression::{Accepted, Encoding};
 use crate::metadata::Metadata;
 use crate::protocol::Codec;
 
-/// Who is at the other end of a connection.
+/// The remote end of a connection.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Peer {
     /// The address, if the transport has one.
     pub address: Option<SocketAddr>,
-    /// Certificates the client proved to own (mutual TLS), its own first, in DER.
+    /// Client certificates verified by mutual TLS, the client's own first, in DER.
     pub certificates: Vec<Bytes>,
 }
 
-/// A message, or a stream of them, on its way to a method.
+/// A message, or a stream of messages, sent to a method.
 #[derive(Debug)]
 pub struct Request<T> {
     message: T,
     envelope: Envelope,
 }
 
-/// All of a request but its message.
+/// Everything in a request but its message.
 #[derive(Debug, Default)]
 struct Envelope {
     metadata: Metadata,
@@ -40,22 +40,22 @@ struct Envelope {
     accepted: Accepted,
     is_safe_to_retry: bool,
     waits_for_ready: bool,
-    /// Apart, since nearly no call has any: a request is moved often.
+    /// Boxed, since few calls have options and requests are moved often.
     options: Option<Box<Options>>,
     extensions: Extensions,
 }
 
-/// How a call's messages are compressed.
+/// Compression of a call's messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Compression {
     #[default]
     OfChannel,
     Off,
-    /// Those of at least so many bytes.
+    /// Messages of at least this many bytes.
     On(Encoding, usize),
 }
 
-/// What a call has in place of its channel's settings, and what one with a large message has besides.
+/// Overrides of the channel's settings, and the buffer of a large message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
     buffer_bytes: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Options {
 }
 
 impl<T> Request<T> {
-    /// Without metadata or deadline.
+    /// Creates a request without metadata or deadline.
     pub fn new(message: T) -> Self {
         Self { message, envelope: Envelope::default() }
     }
@@ -79,7 +79,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Whether the caller reads answers that are compressed so; on the server only.
+    /// True if the caller accepts responses in this encoding; on the server only.
     pub fn accepts(&self, encoding: Encoding) -> bool {
         self.envelope.accepted.has(encoding)
     }
@@ -89,71 +89,70 @@ impl<T> Request<T> {
         &self.message
     }
 
-    /// The message, to change.
+    /// The message, mutable.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.message
     }
 
-    /// The message alone.
+    /// Returns the message alone.
     pub fn into_inner(self) -> T {
         self.message
     }
 
-    /// The message, and what was around it.
+    /// Splits off the message.
     pub(crate) fn split(self) -> (T, Request<()>) {
         (self.message, Request { message: (), envelope: self.envelope })
     }
 
-    /// Names and values beside the message.
+    /// The request's metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.envelope.metadata
     }
 
-    /// As [`Request::metadata`], to add to.
+    /// The request's metadata, mutable.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.envelope.metadata
     }
 
-    /// When the caller gives up.
+    /// Time when the caller gives up.
     pub fn deadline(&self) -> Option<Instant> {
         self.envelope.deadline
     }
 
-    /// Gives up after this long, from now. The server is told up to a hundredth more; see [`Request::set_deadline`].
+    /// Gives up after this long, from now. The server is sent up to 1% more; see [`Request::set_deadline`].
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.envelope.deadline = Instant::now().checked_add(timeout);
     }
 
-    /// Gives up at this time. The server is told how long that is in three digits, rounded up, so that calls with the same
+    /// Gives up at this time. The timeout sent to the server is rounded up to three digits, so that calls with the same
     /// timeout have the same head.
     pub fn set_deadline(&mut self, deadline: Instant) {
         self.envelope.deadline = Some(deadline);
     }
 
-    /// Says that doing the call twice does what doing it once does: it only reads, or carries an idempotency key.
-    /// Only such calls are tried again by the channel's retry policy.
+    /// Declares that repeating the call is harmless: it only reads, or carries an idempotency key. Only such calls are
+    /// retried by the channel's retry policy.
     pub fn set_safe_to_retry(&mut self, safe: bool) {
         self.envelope.is_safe_to_retry = safe;
     }
 
-    /// Waits for a connection instead of failing while the server cannot be reached.
+    /// Waits for a connection instead of failing while the server is unreachable.
     pub fn set_wait_for_ready(&mut self, wait: bool) {
         self.envelope.waits_for_ready = wait;
     }
 
-    /// Compresses the call's messages of at least so many bytes, or none, in place of what the channel's settings say.
+    /// Compresses messages of at least this many bytes, or none, overriding the channel's settings.
     pub fn set_compression(&mut self, compression: Option<(Encoding, usize)>) {
         let on = |(encoding, bytes_min)| Compression::On(encoding, bytes_min);
         self.options_mut().compression = compression.map_or(Compression::Off, on);
     }
 
-    /// Reads messages of up to so many bytes in the call's answer, after decompression too, in place of what the
-    /// channel's settings say.
+    /// Limits messages of the response, also after decompression, overriding the channel's settings.
     pub fn set_message_bytes_max(&mut self, bytes_max: usize) {
         self.options_mut().message_bytes_max = Some(bytes_max);
     }
 
-    /// Makes the call in this codec, not in the one of the channel's settings.
+    /// Makes the call in this codec, overriding the channel's settings.
     pub fn set_codec(&mut self, codec: Codec) {
         self.options_mut().codec = Some(codec);
     }
@@ -175,7 +174,7 @@ impl<T> Request<T> {
         &self.envelope.extensions
     }
 
-    /// As [`Request::extensions`], to add to.
+    /// Like [`Request::extensions`], mutable.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.envelope.extensions
     }
@@ -194,12 +193,12 @@ impl<T> Request<T> {
         self.envelope.waits_for_ready
     }
 
-    /// Who calls; on the server only.
+    /// The caller; on the server only.
     pub fn peer(&self) -> Option<&Peer> {
         self.envelope.peer.as_deref()
     }
 
-    /// As [`Request::peer`]; all calls of a connection share one, which lives as long as the connection or a call of it.
+    /// Like [`Request::peer`]; shared by all calls of a connection, and alive as long as the connection or one of them.
     pub fn shared_peer(&self) -> Option<&Arc<Peer>> {
         self.envelope.peer.as_ref()
     }
@@ -209,19 +208,19 @@ impl<T> Request<T> {
         self.envelope.peer.as_ref().and_then(|peer| peer.address)
     }
 
-    /// Bytes of memory that any field of type `Bytes` keeps alive, because the fields share the buffer that the message
-    /// came in; 0 if each field has its own memory. On the server only, for services that keep a field.
+    /// Memory, in bytes, that any field of type `Bytes` keeps alive because it shares the message's buffer; 0 if each
+    /// field owns its memory. On the server only, for services that keep a field.
     pub fn buffer_bytes(&self) -> usize {
         self.options().map_or(0, |options| options.buffer_bytes)
     }
 
-    /// The same around another message.
+    /// Replaces the message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Request<U> {
         Request { message: change(self.message), envelope: self.envelope }
     }
 }
 
-/// A message, or a stream of them, on its way back.
+/// A message, or a stream of messages, sent back.
 #[derive(Debug)]
 pub struct Response<T> {
     message: T,
@@ -229,7 +228,7 @@ pub struct Response<T> {
     trailers: Metadata,
 }
 
-/// What a [`Response`] consists of.
+/// The parts of a [`Response`].
 pub(crate) struct ResponseParts<T> {
     pub(crate) message: T,
     pub(crate) metadata: Metadata,
@@ -237,7 +236,7 @@ pub(crate) struct ResponseParts<T> {
 }
 
 impl<T> Response<T> {
-    /// Without metadata.
+    /// Creates a response without metadata.
     pub fn new(message: T) -> Self {
         Self { message, metadata: Metadata::new(), trailers: Metadata::new() }
     }
@@ -251,32 +250,32 @@ impl<T> Response<T> {
         &self.message
     }
 
-    /// The message, to change.
+    /// The message, mutable.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.message
     }
 
-    /// The message alone.
+    /// Returns the message alone.
     pub fn into_inner(self) -> T {
         self.message
     }
 
-    /// Names and values sent before the message.
+    /// Leading metadata, sent before the message.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// As [`Response::metadata`], to add to.
+    /// Like [`Response::metadata`], mutable.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.metadata
     }
 
-    /// Names and values sent after the last message. A client's are here when the call was unary.
+    /// Trailing metadata, sent after the last message. On a client, only for unary calls.
     pub fn trailers(&self) -> &Metadata {
         &self.trailers
     }
 
-    /// As [`Response::trailers`], to add to.
+    /// Like [`Response::trailers`], mutable.
     pub fn trailers_mut(&mut self) -> &mut Metadata {
         &mut self.trailers
     }
@@ -286,7 +285,7 @@ impl<T> Response<T> {
         ResponseParts { message, metadata, trailers }
     }
 
-    /// The same around another message.
+    /// Replaces the message.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Response<U> {
         let Self { message, metadata, trailers } = self;
         Response { message: change(message), metadata, trailers }

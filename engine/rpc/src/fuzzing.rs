@@ -1,19 +1,19 @@
-//! What the fuzz targets need of private modules; no part of the interface. Must not know how inputs are made.
+//! Access to private modules for the fuzz targets; not part of the public interface.
 
 use crate::message::Assembler;
 
-/// What stands around messages in a body.
+/// Framing of messages in a body.
 #[derive(Clone, Copy, Debug)]
 pub enum Framing {
-    /// Five bytes before each.
+    /// A prefix of five bytes before each.
     Envelopes,
-    /// The same in base64.
+    /// Envelopes in base64.
     Text,
     /// The body is the message.
     Whole,
 }
 
-/// The messages of a body that comes in pieces of `piece_bytes`, each with its flag for compression; or why it is none.
+/// Messages of a body fed in pieces of `piece_bytes`, each with its compressed flag; or the error.
 pub fn messages(
     framing: Framing,
     body: &[u8],

@@ -1,4 +1,4 @@
-//! The health service (gRPC's "Health Checking Protocol"): whether a server, or a service of it, serves.
+//! The health service (gRPC's "Health Checking Protocol"): the serving status of a server and its services.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -16,19 +16,19 @@ pub use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::status::Status;
 use crate::unfold::unfold;
 
-/// Services beyond this many are not watched before they are registered: strangers choose those names.
+/// Limit of watched services that are not registered: clients choose those names.
 const UNREGISTERED_MAX: usize = 1_000;
 
 type Statuses = HashMap<String, watch::Sender<ServingStatus>>;
 
-/// Says how the services are; clones speak for the same server.
+/// Sets the serving status of services; clones share the server's state.
 #[derive(Clone, Debug, Default)]
 pub struct HealthReporter {
     statuses: Arc<Mutex<Statuses>>,
 }
 
 impl HealthReporter {
-    /// A reporter that says the server as a whole serves, and the service to add to the server.
+    /// Creates a reporter with the server as a whole serving, and the service to add to the server.
     pub fn new() -> (Self, HealthServer<HealthService>) {
         let reporter = Self::default();
         reporter.set_serving("", true);
@@ -39,13 +39,13 @@ impl HealthReporter {
         self.statuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on `service` (empty: the server) serves, or does not.
+    /// Sets the status of `service` (empty: the server).
     pub fn set_serving(&self, service: &str, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         self.lock().entry(service.to_owned()).or_insert_with(|| watch::Sender::new(status)).send_replace(status);
     }
 
-    /// Says a last time that nothing serves, and ends every watch, so that a drain does not wait for them.
+    /// Reports everything as not serving, and ends every watch, so that a drain does not wait for them.
     pub fn shutdown(&self) {
         for (_, sender) in self.lock().drain() {
             sender.send_replace(ServingStatus::NotServing);

@@ -1,8 +1,4 @@
-//! A tower service of HTTP whose types are erased.
-//!
-//! Must not know what the service answers, nor connections.
-//!
-//! Implements: no specification.
+//! Type-erased tower HTTP services.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,15 +8,15 @@ use tower_service::Service;
 
 use crate::body::{Body, BoxError};
 
-/// The answer to a request, later.
+/// Future of a response.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, BoxError>> + Send>>;
 
-/// A tower service whose types are erased.
+/// A type-erased tower service.
 pub(crate) trait HttpService: Send + Sync {
     fn call(&self, request: http::Request<Body>) -> Answering;
 }
 
-/// Among a request's extensions: a connection counts the call already.
+/// Request extension: a connection already counts the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted;
 

@@ -1,10 +1,10 @@
-//! Messages on their way from a connection to their reader.
+//! Received messages between a connection and their reader.
 //!
-//! The reader may live in the connection's own task or in any other. What it has not read holds the stream's window
-//! back, so a slow reader stops its own stream and no other.
+//! The reader may run in the connection's own task or in any other. Unread bytes keep the stream's window closed, so a
+//! slow reader stalls only its own stream.
 //!
-//! Short messages lie behind each other in a buffer, which the reader takes whole: a lock and a buffer for many messages,
-//! not for each. Must not know what a message is read as.
+//! Short messages are concatenated in a buffer, which the reader takes whole: one lock and one buffer for many
+//! messages.
 //!
 //! Implements: RFC 9113 section 5.2 (flow control), towards the application.
 
@@ -19,12 +19,12 @@ use crate::message::{Framed, PREFIX_BYTES};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// Memory of a buffer that the reader has emptied and that is used again; a larger one is freed.
+/// Largest emptied buffer that is kept for reuse; larger ones are freed.
 const SPARE_BYTES_MAX: usize = 4 * 1024;
 
-/// What the reader takes at once.
+/// Unit that the reader takes at once.
 pub(crate) enum Chunk {
-    /// Short messages, each behind its prefix.
+    /// Short messages, each after its prefix.
     Run(Vec<u8>),
     Message(Framed<Bytes>),
 }
@@ -32,20 +32,20 @@ pub(crate) enum Chunk {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Chunk>,
-    /// Bytes of the queue and of the run that the reader has.
+    /// Bytes of the queue and of the run that the reader holds.
     unread_bytes: usize,
-    /// For the next run.
+    /// Buffer for the next run.
     spare: Vec<u8>,
-    /// Trailers, or why the messages stopped.
+    /// Trailers, or the failure that stopped the messages.
     end: Option<Result<Metadata, Status>>,
     reader: Option<Waker>,
-    /// The connection holds the window back until the queue is short again.
+    /// True while the connection keeps the window closed, until the queue is short again.
     is_stalled: bool,
-    /// The reader is gone.
+    /// True once the reader is gone.
     is_abandoned: bool,
 }
 
-/// The connection's end and the reader's end of a stream of messages.
+/// Queue of a stream's messages, shared by connection and reader.
 pub(crate) struct Inbox {
     state: Mutex<State>,
     /// Wakes the connection for this call.
@@ -62,7 +62,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a message over. Returns whether the reader is the connection's own call, which then must be polled.
+    /// Queues a message. Returns whether the reader is the connection's own call, which then must be polled.
     pub(crate) fn push(&self, message: Framed<Bytes>) -> bool {
         let mut state = self.lock();
         if !state.is_abandoned {
@@ -72,7 +72,7 @@ impl Inbox {
         self.notify(state)
     }
 
-    /// As [`Inbox::push`], with whole messages that lie behind each other, each behind its prefix.
+    /// Like [`Inbox::push`], for concatenated messages, each after its prefix.
     pub(crate) fn push_run(&self, messages: &[u8]) -> bool {
         let mut state = self.lock();
         if !state.is_abandoned {
@@ -88,7 +88,7 @@ impl Inbox {
         self.notify(state)
     }
 
-    /// No more messages come. Later calls are ignored.
+    /// Ends the messages; later calls are ignored.
     pub(crate) fn end(&self, end: Result<Metadata, Status>) -> bool {
         let mut state = self.lock();
         state.end.get_or_insert(end);
@@ -108,7 +108,7 @@ impl Inbox {
         }
     }
 
-    /// Whether the queue is long, so that the window should stay closed; if so the reader will wake the connection.
+    /// True if the queue is long, so that the window should stay closed; the reader then wakes the connection.
     pub(crate) fn stall(&self) -> bool {
         let mut state = self.lock();
         state.is_stalled = state.unread_bytes >= self.unread_bytes_max && !state.is_abandoned;
@@ -123,7 +123,7 @@ impl Inbox {
         self.lock().is_abandoned
     }
 
-    /// The next chunk of a body that is not cut into messages.
+    /// Next chunk of an unframed body.
     pub(crate) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Option<Status>>> {
         self.poll_chunk(&mut Run::default(), cx).map_ok(|chunk| match chunk {
             Chunk::Run(run) => {
@@ -134,7 +134,7 @@ impl Inbox {
         })
     }
 
-    /// The next chunk. Takes back `read`, which the reader has read to its end.
+    /// Next chunk. Takes back `read`, which the reader has finished.
     pub(crate) fn poll_chunk(&self, read: &mut Run, cx: &mut Context<'_>) -> Poll<Result<Chunk, Option<Status>>> {
         let mut state = self.lock();
         state.unread_bytes -= read.bytes.len();
@@ -167,7 +167,7 @@ impl Inbox {
         polled
     }
 
-    /// Whether nothing is left to read, and the end was good.
+    /// True if everything was read and the stream ended without failure.
     pub(crate) fn is_read_to_end(&self) -> bool {
         let state = self.lock();
         state.queue.is_empty() && matches!(state.end, Some(Ok(_)))
@@ -194,7 +194,7 @@ impl Inbox {
     }
 }
 
-/// Messages that the reader has taken, each behind its prefix; `at` is where the next one begins.
+/// Messages taken by the reader, each after its prefix; `at` is the start of the next.
 #[derive(Default)]
 pub(crate) struct Run {
     bytes: Vec<u8>,
@@ -206,13 +206,13 @@ impl Run {
         Self { bytes, at: 0 }
     }
 
-    /// The message at a place.
+    /// The message in a range.
     #[inline]
     pub(crate) fn message(&self, bytes: Range<usize>) -> &[u8] {
         &self.bytes[bytes]
     }
 
-    /// Where the next message lies.
+    /// Location of the next message.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Place> {
         let (&[flag, ref length @ ..], rest) = self.bytes.get(self.at..)?.split_first_chunk::<PREFIX_BYTES>()?;
@@ -222,7 +222,7 @@ impl Run {
         Some(Place::Run { compressed: flag == 1, bytes: start..self.at })
     }
 
-    /// Where the next message lies, if it is not compressed.
+    /// Location of the next message, if it is not compressed.
     #[inline]
     pub(crate) fn next_plain(&mut self) -> Option<Range<usize>> {
         let prefix = self.bytes.get(self.at..)?.first_chunk::<PREFIX_BYTES>()?;
@@ -233,7 +233,7 @@ impl Run {
     }
 }
 
-/// A message that was taken out of the inbox.
+/// A message taken out of the inbox.
 pub(crate) enum Place {
     Run { compressed: bool, bytes: Range<usize> },
     Message(Framed<Bytes>),

@@ -1,19 +1,15 @@
-//! What looks at every call before it is made or answered: credentials, limits, ids for traces.
-//!
-//! Must not know messages: they are not decoded yet, or not encoded.
-//!
-//! Implements: no specification.
+//! Interceptors: inspect every call before it is made or handled, for credentials, limits or trace ids.
 
 use crate::envelope::Request;
 use crate::status::Status;
 
-/// Looks at a call's metadata, deadline and peer, changes them, or refuses the call. Functions of these arguments are
+/// Inspects a call's metadata, deadline and peer, changes them, or rejects the call. Functions of these arguments are
 /// interceptors too.
 ///
-/// On a server it runs in the connection's task, so it must be quick and must not block. What it finds out goes to the
-/// handler in [`Request::extensions_mut`].
+/// On a server it runs in the connection's task, so it must be quick and must not block. Results for the handler go
+/// into [`Request::extensions_mut`].
 pub trait Interceptor: Send + Sync + 'static {
-    /// `method` is `/package.Service/Method`. With an error the call ends there.
+    /// `method` is `/package.Service/Method`. An error ends the call.
     fn intercept(&self, method: &str, request: &mut Request<()>) -> Result<(), Status>;
 }
 

@@ -1,7 +1,7 @@
-//! Reads and writes of a connection, the same for both sides: whole batches in, whole batches out.
+//! Reads and writes of a connection, in batches, for both sides.
 //!
-//! The read buffer belongs to the thread, not to the connection: ten thousand idle connections hold none. What a read
-//! leaves over, part of a frame, is kept until the next.
+//! The read buffer belongs to the thread, not to the connection: ten thousand idle connections hold none. An incomplete
+//! frame is kept until the next read.
 //!
 //! Implements: RFC 9113 section 4 leaves reads and writes to us.
 
@@ -13,23 +13,23 @@ use std::task::{Context, Poll};
 use quire_http2::{HEAD_BYTES, Output};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Room for a read; more would only be worth it if the kernel's buffer were larger.
+/// Size of a read; more would only help with a larger kernel buffer.
 const READ_BYTES: usize = 64 * 1024;
 /// Segments of one vectored write.
 const SLICES_MAX: usize = 32;
-/// What a thread keeps for the answers of its connections.
+/// Largest write buffer that a thread keeps.
 const WRITE_BYTES_MAX: usize = 256 * 1024;
-/// A kept buffer beyond this is given back when it is empty.
+/// Kept input buffers above this are freed when empty.
 const KEEP_BYTES_MAX: usize = 4 * 1024;
 
 thread_local! {
-    /// Taken for the time of a read, so that a handler which reads another connection in the meantime gets its own.
+    /// Taken for the duration of a read, so that a handler which reads another connection meanwhile gets its own.
     static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 thread_local! {
-    /// What connections write their answers into, one after the other: it stays in the processor's cache, and a connection
-    /// that has nothing to write holds no buffer.
+    /// Buffer that connections write into in turn: it stays in the processor's cache, and a connection without output
+    /// holds no buffer.
     static WRITE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -40,7 +40,8 @@ pub(crate) fn lend(output: &mut Output) {
     WRITE_BUFFER.set(buffer);
 }
 
-/// Takes the buffer back from a connection that has written all. Of two the thread keeps the larger, up to a bound.
+/// Takes the buffer back from a connection that has written everything. Of two the thread keeps the larger, up to a
+/// limit.
 pub(crate) fn give_back(output: &mut Output) {
     let Some(buffer) = output.give_back() else { return };
     let kept = WRITE_BUFFER.take();
@@ -48,19 +49,19 @@ pub(crate) fn give_back(output: &mut Output) {
     WRITE_BUFFER.set(if is_better { buffer } else { kept });
 }
 
-/// Bytes that were read and are not yet a whole frame.
+/// Bytes read that do not form a complete frame yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inlet {
     left: Vec<u8>,
 }
 
 impl Inlet {
-    /// Starts with bytes that were read to find out the protocol.
+    /// Starts with bytes that were read to detect the protocol.
     pub(crate) fn new(left: Vec<u8>) -> Self {
         Self { left }
     }
 
-    /// Reads once and hands all there is to `take`, which leaves what is no whole frame. `Ok(0)` is the end.
+    /// Reads once and passes all bytes to `take`, which leaves an incomplete frame. `Ok(0)` is the end.
     pub(crate) fn poll_read<T: AsyncRead + Unpin, E>(
         &mut self,
         io: &mut T,
@@ -88,7 +89,7 @@ impl Inlet {
         result
     }
 
-    /// Hands over what was read before the first read of this inlet.
+    /// Passes on bytes that were read before this inlet's first read.
     pub(crate) fn begin<E>(&mut self, take: impl FnOnce(&mut &[u8]) -> Result<(), E>) -> Result<(), E> {
         let left = std::mem::take(&mut self.left);
         let mut input = &left[..];
@@ -97,7 +98,7 @@ impl Inlet {
         taken
     }
 
-    /// Bytes that wait for the rest of their frame, or for the connection's next turn.
+    /// Bytes held for the rest of their frame, or for the connection's next turn.
     #[cfg(feature = "server")]
     pub(crate) fn held_bytes(&self) -> usize {
         self.left.len()
@@ -112,7 +113,7 @@ impl Inlet {
     }
 }
 
-/// Writes until all is written or the transport takes no more; returns how much it took.
+/// Writes until done or the transport blocks; returns the number of bytes written.
 pub(crate) fn poll_write<T: AsyncWrite + Unpin>(
     io: &mut T,
     cx: &mut Context<'_>,

@@ -69,8 +69,8 @@ pub use streaming::Streaming;
 pub use tokio_rustls::rustls;
 pub use unfold::{Unfold, unfold};
 
-/// The code that `quire_rpc_build` made of a package, in the module that calls this: messages, services, clients, and
-/// `DESCRIPTORS`, the contracts. The name of a contract without a package is empty.
+/// Includes the code that `quire_rpc_build` generated from a package in the calling module: messages, services,
+/// clients, and the contracts as `DESCRIPTORS`. The name of a contract without a package is empty.
 ///
 /// ```
 /// pub mod hello {

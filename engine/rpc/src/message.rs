@@ -1,6 +1,6 @@
-//! Messages out of a body and into it: behind a prefix (gRPC over HTTP/2, "Length-Prefixed-Message"), in base64, or whole.
+//! Framing of messages in bodies: with a prefix (gRPC over HTTP/2, "Length-Prefixed-Message"), in base64, or bare.
 //!
-//! A message that lies whole in one DATA frame is handed out where it lies, without a copy.
+//! A message that lies within one DATA frame is returned in place, without a copy.
 
 use bytes::Bytes;
 
@@ -10,14 +10,14 @@ use crate::protocol::Framing;
 use crate::status::Status;
 use crate::text::Decoded;
 
-/// The compressed flag and the length.
+/// Compressed flag and length.
 pub(crate) const PREFIX_BYTES: usize = 5;
-/// A claimed length is believed only so far; beyond, memory follows the bytes that really come.
+/// Limit of memory reserved for a declared length; beyond it, memory grows with the received bytes.
 const RESERVE_BYTES_MAX: usize = 64 * 1024;
-/// A message that is cheaper to copy than to give memory of its own.
+/// Largest message that is cheaper to copy than to allocate separately.
 const SHORT_BYTES_MAX: usize = 1024;
 
-/// A message as it came.
+/// A message with its compressed flag.
 #[derive(Debug)]
 pub(crate) struct Framed<T> {
     pub(crate) compressed: bool,
@@ -25,34 +25,34 @@ pub(crate) struct Framed<T> {
 }
 
 impl Framed<Payload<'_>> {
-    /// The same once more; the bytes of a buffer are shared.
+    /// Clones the message; a buffer is shared.
     pub(crate) fn again(&self) -> Framed<Payload<'_>> {
         Framed { compressed: self.compressed, bytes: self.bytes.again() }
     }
 }
 
-/// What came of a message so far.
+/// Assembles messages from received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     prefix: [u8; PREFIX_BYTES],
     prefix_length: usize,
     body: Vec<u8>,
-    /// Set if the messages come in base64.
+    /// Set if the body is in base64.
     text: Option<Box<Decoded>>,
-    /// The body is one message; [`Assembler::whole`] has it at the end.
+    /// True if the body is one message, which [`Assembler::whole`] returns at the end.
     is_whole: bool,
-    /// The body has no messages: what comes of it at once counts as one.
+    /// True if the body is unframed: each received piece counts as a message.
     is_chunked: bool,
-    /// Set if the messages' bytes are not wanted: those of the unfinished one are counted here and not kept.
+    /// Set to discard messages: the bytes of the unfinished one, counted and not kept.
     unread_bytes: Option<usize>,
-    /// The flag of the envelope that ends the stream; 0 if no envelope does.
+    /// Flag of the envelope that ends the stream; 0 if there is none.
     end_flag: u8,
-    /// The envelope that ends the stream has begun.
+    /// True once the envelope that ends the stream has begun.
     is_ending: bool,
 }
 
 impl Assembler {
-    /// Messages as a protocol frames them.
+    /// Assembler for a framing.
     #[inline]
     pub(crate) fn of(framing: Framing) -> Self {
         match framing {
@@ -62,29 +62,29 @@ impl Assembler {
         }
     }
 
-    /// Bytes as they come.
+    /// Assembler for an unframed body.
     pub(crate) fn chunks() -> Self {
         Self { is_whole: true, is_chunked: true, ..Self::default() }
     }
 
-    /// Messages come out empty, and nothing is held for them.
+    /// Makes messages come out empty, without buffering them.
     pub(crate) fn unread(self) -> Self {
         Self { unread_bytes: Some(0), ..self }
     }
 
-    /// An envelope with this flag ends the stream.
+    /// Sets the flag of the envelope that ends the stream.
     #[inline]
     pub(crate) fn ended_by(self, end_flag: u8) -> Self {
         Self { end_flag, ..self }
     }
 
-    /// Whether the envelope that came out last is the one that ends the stream.
+    /// True if the last envelope returned ends the stream.
     #[inline]
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending
     }
 
-    /// Takes bytes off `data` until a message is whole; `None` when `data` is used up first.
+    /// Takes bytes off `data` until a message is complete; `None` if `data` is used up first.
     #[inline]
     pub(crate) fn next<'a>(
         &mut self,
@@ -107,7 +107,7 @@ impl Assembler {
         self.gather(data, bytes_max)
     }
 
-    /// Takes the short messages off `data` that lie there whole before anything else, each with its prefix; often none.
+    /// Takes the complete short messages at the start of `data`, each with its prefix; often none.
     #[inline]
     pub(crate) fn run<'a>(&self, data: &mut &'a [u8], bytes_max: usize) -> &'a [u8] {
         if self.is_whole || self.text.is_some() || self.unread_bytes.is_some() || self.prefix_length > 0 {
@@ -150,12 +150,12 @@ impl Assembler {
         Ok(Some(Framed { compressed, bytes: Payload::Owned(message) }))
     }
 
-    /// The message that the body was, at the body's end.
+    /// Returns the body as a message, at its end.
     pub(crate) fn whole(&mut self) -> Option<Bytes> {
         self.is_whole.then(|| std::mem::take(&mut self.body).into())
     }
 
-    /// Whether the body is the message.
+    /// True if the body is one message.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
@@ -186,7 +186,7 @@ impl Assembler {
         }
         let count = data.len().min(length - self.body.len());
         if self.body.capacity() - self.body.len() < count {
-            // Twice as much each time, but never more than the message has: a part that the service keeps keeps all.
+            // Doubles each time, but never beyond the message's length: keeping any part keeps the whole buffer.
             let more = self.body.len().max(RESERVE_BYTES_MAX).max(count);
             self.body.reserve_exact(more.min(length - self.body.len()));
         }
@@ -200,7 +200,7 @@ impl Assembler {
         Ok(Some(Framed { compressed, bytes: Payload::Owned(body.into()) }))
     }
 
-    /// The compressed flag and the length; notes that the stream's end has begun.
+    /// Parses compressed flag and length; records that the stream's end has begun.
     #[inline]
     fn read_prefix(&mut self, prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, usize), Status> {
         let [flags, length @ ..] = prefix;
@@ -212,7 +212,7 @@ impl Assembler {
         read_length(prefix, bytes_max)
     }
 
-    /// Nothing is half received: the stream may end here.
+    /// True if no message is incomplete: the stream may end here.
     pub(crate) fn is_empty(&self) -> bool {
         self.prefix_length == 0 && self.text.as_ref().is_none_or(|text| text.is_empty())
     }
@@ -236,7 +236,7 @@ fn read_length(prefix: [u8; PREFIX_BYTES], bytes_max: usize) -> Result<(bool, us
     }
 }
 
-/// Appends a message with its prefix, compressed if that is asked for and makes it shorter.
+/// Appends a message with its prefix, compressed if requested and shorter that way.
 #[inline]
 pub(crate) fn encode<T: Encode>(message: T, compress: Option<(Encoding, usize)>, out: &mut Vec<u8>) {
     let start = out.len();
@@ -245,7 +245,7 @@ pub(crate) fn encode<T: Encode>(message: T, compress: Option<(Encoding, usize)>,
     seal(out, start, compress);
 }
 
-/// What stands before a message of this length.
+/// Prefix of a message of this length.
 #[inline]
 pub(crate) fn prefix(length: usize, compressed: bool) -> [u8; PREFIX_BYTES] {
     let mut prefix = [compressed.into(); PREFIX_BYTES];
@@ -253,7 +253,7 @@ pub(crate) fn prefix(length: usize, compressed: bool) -> [u8; PREFIX_BYTES] {
     prefix
 }
 
-/// Fills the prefix in before the bytes from `start` on.
+/// Fills in the prefix of the bytes from `start` on.
 #[inline]
 pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
     let body = start + PREFIX_BYTES;
@@ -265,7 +265,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, 
     out[start..body].copy_from_slice(&prefix);
 }
 
-/// Compresses the bytes from `body` on if that makes them fewer; apart, since most messages are sent as they are.
+/// Compresses the bytes from `body` on if that shortens them; out of line, since most messages are not compressed.
 #[inline(never)]
 fn pack(out: &mut Vec<u8>, body: usize, encoding: Encoding) -> bool {
     let mut packed = Vec::new();
@@ -277,8 +277,8 @@ fn pack(out: &mut Vec<u8>, body: usize, encoding: Encoding) -> bool {
     is_shorter
 }
 
-/// As [`seal`], for a body that is one message: at the length that the settings name it is compressed even if that makes
-/// it longer, because its head says so of the whole body.
+/// Like [`seal`], for a body of one message: from the configured length on it is compressed even if that lengthens it,
+/// because the head declares the encoding of the whole body.
 pub(crate) fn seal_whole(out: &mut Vec<u8>, start: usize, compress: Option<(Encoding, usize)>) {
     let body = start + PREFIX_BYTES;
     let mut packed = Vec::new();

@@ -1,6 +1,6 @@
 //! Metadata of a call (gRPC over HTTP/2, "Custom-Metadata"): names with text or, for names that end in `-bin`, bytes.
 //!
-//! Received metadata is a view of the head it came in; it is copied only to be changed.
+//! Received metadata is a view of its head; it is copied only to be changed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use quire_http2::{Field, Head};
 
-/// Unpadded when written, either when read, as the protocol asks.
+/// Writes without padding and reads either form, as the protocol requires.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Why an entry was not taken.
+/// Reason why an entry was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// Names are lower case letters, digits, `_`, `-` and `.`, and not the protocol's own.
+    /// Names are lower-case letters, digits, `_`, `-` and `.`, and not reserved by the protocol.
     Name,
-    /// Text is printable ASCII without blanks at its ends; other values need a name that ends in `-bin`.
+    /// Text is printable ASCII without leading or trailing blanks; other values need a name that ends in `-bin`.
     Value,
 }
 
@@ -37,20 +37,20 @@ impl fmt::Display for MetadataError {
 
 impl std::error::Error for MetadataError {}
 
-/// Names and values beside a message, in their order; a name may come more than once.
+/// Ordered names and values beside a message; a name may occur more than once.
 #[derive(Clone, Default)]
 pub struct Metadata {
     received: Option<Arc<Head>>,
-    /// Apart, since most have none.
+    /// Boxed, since most have none.
     added: Option<Box<Added>>,
 }
 
-/// Fields in wire form: bytes are base64 already.
+/// Fields in wire form: bytes in base64.
 #[derive(Clone, Default)]
 struct Added(Vec<Field>);
 
 impl Metadata {
-    /// None.
+    /// Creates empty metadata.
     pub fn new() -> Self {
         Self::default()
     }
@@ -59,7 +59,7 @@ impl Metadata {
         Self { received: Some(head), added: None }
     }
 
-    /// Fields in wire form, the protocol's own left out.
+    /// Metadata of fields in wire form, without the reserved ones.
     pub(crate) fn of(fields: impl Iterator<Item = Field>) -> Self {
         Self::added(fields.filter(|field| !is_reserved(field.name())).collect())
     }
@@ -72,31 +72,31 @@ impl Metadata {
         &mut self.added.get_or_insert_default().0
     }
 
-    /// The block that this is a view of.
+    /// The received head that this is a view of.
     #[cfg(feature = "tower")]
     pub(crate) fn head(&self) -> Option<&Arc<Head>> {
         self.received.as_ref()
     }
 
-    /// The status of the HTTP answer whose head this is.
+    /// Status of the HTTP response that this is a view of.
     #[cfg(feature = "client")]
     pub(crate) fn http_status(&self) -> Option<u16> {
         self.received.as_ref().and_then(|head| head.status_code())
     }
 
-    /// Entries in wire form, the protocol's own left out.
+    /// Entries in wire form, without the reserved ones.
     pub(crate) fn wire(&self) -> impl Iterator<Item = &Field> {
         let received = self.received.iter().flat_map(|head| head.fields()).filter(|field| !is_reserved(field.name()));
         received.chain(self.added.iter().flat_map(|added| &added.0))
     }
 
-    /// Names and values as text, in order; values of `-bin` names as the base64 they travel in.
+    /// Names and values as text, in order; values of `-bin` names in base64.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.wire().filter_map(|f| Some((std::str::from_utf8(f.name()).ok()?, std::str::from_utf8(f.value()).ok()?)))
     }
 
-    /// Whether both are the very same received block, so that what was read off one holds for the other. False says
-    /// nothing.
+    /// True if both are the same received block, so that values parsed from one hold for the other. False does not
+    /// imply that they differ.
     pub fn is_same_block(&self, other: &Self) -> bool {
         match (&self.received, &other.received) {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) && self.added.is_none() && other.added.is_none(),
@@ -104,23 +104,23 @@ impl Metadata {
         }
     }
 
-    /// The first text of a name.
+    /// First text value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         let field = self.wire().find(|field| field.name() == name.as_bytes())?;
         std::str::from_utf8(field.value()).ok()
     }
 
-    /// Every text of a name.
+    /// All text values of a name.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.values(name).filter_map(|value| std::str::from_utf8(value).ok())
     }
 
-    /// The first bytes of a `-bin` name.
+    /// First value of a `-bin` name.
     pub fn get_bin(&self, name: &str) -> Option<Vec<u8>> {
         self.get_all_bin(name).next()
     }
 
-    /// Every value of a `-bin` name; those that are no base64 are left out.
+    /// All values of a `-bin` name, without invalid base64.
     pub fn get_all_bin<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Vec<u8>> + 'a {
         let parts = self.values(name).flat_map(|value| value.split(|byte| *byte == b','));
         parts.filter_map(|part| BASE64.decode(part.trim_ascii()).ok())
@@ -130,7 +130,7 @@ impl Metadata {
         self.wire().filter(move |field| field.name() == name.as_bytes()).map(Field::value)
     }
 
-    /// Adds a text.
+    /// Appends a text value.
     pub fn append(&mut self, name: &str, value: &str) -> Result<(), MetadataError> {
         check_name(name)?;
         let legal = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim_ascii() == value;
@@ -141,7 +141,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Adds bytes, under a name that ends in `-bin`.
+    /// Appends a bytes value, for a name that ends in `-bin`.
     pub fn append_bin(&mut self, name: &str, value: &[u8]) -> Result<(), MetadataError> {
         check_name(name)?;
         if !name.ends_with("-bin") {
@@ -151,32 +151,32 @@ impl Metadata {
         Ok(())
     }
 
-    /// Adds bytes that are in base64 already, under a name that ends in `-bin`.
+    /// Appends a value in base64, for a name that ends in `-bin`.
     pub fn append_encoded(&mut self, name: &str, base64: &str) -> Result<(), MetadataError> {
         let bytes = decode_bytes(base64.as_bytes()).ok_or(MetadataError::Value)?;
         self.append_bin(name, &bytes)
     }
 
-    /// Replaces every value of a name by one text.
+    /// Replaces all values of a name by one text value.
     pub fn insert(&mut self, name: &str, value: &str) -> Result<(), MetadataError> {
         self.remove(name);
         self.append(name, value)
     }
 
-    /// Replaces every value of a `-bin` name by one.
+    /// Replaces all values of a `-bin` name by one.
     pub fn insert_bin(&mut self, name: &str, value: &[u8]) -> Result<(), MetadataError> {
         self.remove(name);
         self.append_bin(name, value)
     }
 
-    /// Removes every value of a name.
+    /// Removes all values of a name.
     pub fn remove(&mut self, name: &str) {
         let kept = self.wire().filter(|field| field.name() != name.as_bytes()).cloned().collect();
         self.added = Self::added(kept).added;
         self.received = None;
     }
 
-    /// Adds everything of another.
+    /// Appends all entries of `other`.
     pub fn extend(&mut self, other: &Self) {
         let fields: Vec<Field> = other.wire().cloned().collect();
         if !fields.is_empty() {
@@ -184,7 +184,7 @@ impl Metadata {
         }
     }
 
-    /// Nothing in it.
+    /// True if there are no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.added.is_none() && (self.received.is_none() || self.wire().next().is_none())
@@ -210,7 +210,7 @@ fn check_name(name: &str) -> Result<(), MetadataError> {
     if legal && !name.is_empty() && !is_reserved(name.as_bytes()) { Ok(()) } else { Err(MetadataError::Name) }
 }
 
-/// What the protocol itself sends, and what HTTP/2 forbids.
+/// True for names that the protocol itself sends, or HTTP/2 forbids.
 fn is_reserved(name: &[u8]) -> bool {
     const FOR_SERVICES: [&[u8]; 4] =
         [b"grpc-trace-bin", b"grpc-tags-bin", b"grpc-previous-rpc-attempts", b"grpc-retry-pushback-ms"];

@@ -1,4 +1,5 @@
-//! The reflection service (gRPC's "Server Reflection Protocol"), v1 and v1alpha, from the contracts of a server's services.
+//! The reflection service (gRPC's "Server Reflection Protocol"), v1 and v1alpha, over the contracts of a server's
+//! services.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -22,7 +23,7 @@ use crate::status::{Code, Status};
 use crate::streaming::Streaming;
 use crate::unfold::unfold;
 
-/// A `FileDescriptorSet` whose files stay encoded, so that options we do not know survive.
+/// A `FileDescriptorSet` whose files stay encoded, to preserve unknown options.
 #[derive(Clone, PartialEq, Message)]
 struct EncodedFiles {
     #[prost(bytes = "bytes", repeated, tag = "1")]
@@ -34,16 +35,16 @@ struct File {
     dependencies: Vec<String>,
 }
 
-/// Answers from the contracts of one server.
+/// Serves the contracts of one server.
 struct Reflection {
     contracts: Contracts,
-    /// Made at the first request, when all services have been added.
+    /// Built at the first request, when all services have been added.
     tables: OnceLock<Result<Tables, Status>>,
 }
 
 impl Builder {
-    /// Adds the reflection service in both versions, v1 and v1alpha. It shows the contracts of all services of this
-    /// server, whether they are added before or after it.
+    /// Adds the reflection service in both versions, v1 and v1alpha. It serves the contracts of all services of this
+    /// server, added before or after it.
     pub fn reflection(self) -> Self {
         let reflection = Reflection { contracts: self.contracts(), tables: OnceLock::new() };
         let server = ServerReflectionServer::new(Arc::new(reflection));
@@ -52,7 +53,7 @@ impl Builder {
     }
 }
 
-/// The service under one of its names. It has no contract, so that it does not show itself.
+/// The service under one of its names. It has no contract, so it does not list itself.
 struct Version {
     name: &'static str,
     server: ServerReflectionServer<Arc<Reflection>>,
@@ -71,7 +72,7 @@ impl Service for Version {
 #[derive(Default)]
 struct Tables {
     files: HashMap<String, File>,
-    /// File of each full name.
+    /// File of each fully qualified name.
     symbols: HashMap<String, String>,
     /// File of each extension, by extended type and number.
     extensions: HashMap<(String, i32), String>,
@@ -164,7 +165,7 @@ impl Tables {
         }
     }
 
-    /// A file and everything it needs, itself first.
+    /// A file and its transitive imports, itself first.
     fn file(&self, name: &str) -> Result<MessageResponse, Status> {
         let mut wanted = vec![name];
         let mut seen = BTreeSet::from([name]);

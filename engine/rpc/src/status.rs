@@ -1,6 +1,6 @@
-//! The outcome of a call: a code, a message, details and metadata (gRPC over HTTP/2, "Status" and "Responses").
+//! Outcome of a call: code, message, details and metadata (gRPC over HTTP/2, "Status" and "Responses").
 //!
-//! Must not know which side it is on. The wire form of the message is percent-encoding, of the details base64.
+//! On the wire the message is percent-encoded and the details are base64.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,21 +12,21 @@ use crate::metadata::Metadata;
 
 macro_rules! codes {
     ($($name:ident = $value:literal $text:literal $doc:literal;)*) => {
-        /// The closed list of outcomes a call can have.
+        /// Status codes of calls.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Code { $(#[doc = $doc] $name = $value,)* }
 
         impl Code {
-            /// Every code, in the order of their numbers.
+            /// All codes, in numerical order.
             pub const ALL: [Self; 17] = [$(Self::$name,)*];
 
-            /// The code of a number; numbers without a name are `Unknown`.
+            /// Code of a number; unknown numbers are `Unknown`.
             pub fn from_number(number: u32) -> Self {
                 match number { $($value => Self::$name,)* _ => Self::Unknown }
             }
 
-            /// The name as the protocol documents write it.
+            /// Name in the protocol documents.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -87,7 +87,7 @@ codes! {
 }
 
 impl Code {
-    /// The name in Connect's errors: gRPC's in lower case, and `canceled` with one `l`.
+    /// Name in Connect's errors: gRPC's in lower case, and `canceled` with one `l`.
     pub fn connect_name(self) -> String {
         match self {
             Self::Cancelled => "canceled".to_owned(),
@@ -95,7 +95,7 @@ impl Code {
         }
     }
 
-    /// The HTTP status of a call that ends so over Connect.
+    /// HTTP status over Connect.
     pub fn http_status(self) -> u16 {
         match self {
             Self::Ok => 200,
@@ -114,11 +114,11 @@ impl Code {
     }
 }
 
-/// How far a failed call is known to have come.
+/// Progress of a failed call, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reach {
-    /// The server may have acted on the call; it did not say.
+    /// The server may have acted on the call, but did not answer.
     #[default]
     Unanswered,
     /// The server has done nothing: the call was not sent, or was refused before it began.
@@ -127,11 +127,11 @@ pub enum Reach {
     Answered,
 }
 
-/// A call that failed, or the trailing word of one that did not.
+/// Result of a call: code, message and details.
 #[derive(Clone)]
 pub struct Status(Box<Parts>);
 
-/// What a status says; apart, so that results which hold a status or a small message are small.
+/// Fields of a status; boxed, so that results which hold a status or a small message are small.
 #[derive(Clone)]
 struct Parts {
     code: Code,
@@ -142,7 +142,7 @@ struct Parts {
 }
 
 impl Status {
-    /// A status without details.
+    /// Creates a status without details.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self::with_details(code, message, Bytes::new())
     }
@@ -152,43 +152,43 @@ impl Status {
         Self::new(Code::Ok, "")
     }
 
-    /// With an encoded `google.rpc.Status` that machines can read.
+    /// Creates a status with an encoded, machine-readable `google.rpc.Status`.
     pub fn with_details(code: Code, message: impl Into<Cow<'static, str>>, details: Bytes) -> Self {
         let message = message.into();
         Self(Box::new(Parts { code, reach: Reach::default(), message, details, metadata: Metadata::new() }))
     }
 
-    /// The outcome.
+    /// The code.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// The status in an error or among its causes, if there is one.
+    /// The status in an error or among its causes, if any.
     #[cfg(any(feature = "http1", feature = "tower"))]
     pub(crate) fn in_error(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut causes = std::iter::successors(Some(error), |error| (*error).source());
         causes.find_map(|error| error.downcast_ref::<Self>()).cloned()
     }
 
-    /// What a call fails with whose layer failed: the status in the error, or gRPC's code for errors of other kinds.
+    /// Status of a call whose layer failed: that in the error, or gRPC's code for other kinds of errors.
     #[cfg(feature = "tower")]
     pub(crate) fn of_layer(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::in_error(error).unwrap_or_else(|| Self::unknown(error.to_string()))
     }
 
-    /// How far the call came, for its caller.
+    /// Progress of the call, for its caller.
     pub fn reach(&self) -> Reach {
         self.0.reach
     }
 
-    /// The same with another reach.
+    /// Sets the progress of the call.
     #[must_use]
     pub fn with_reach(mut self, reach: Reach) -> Self {
         self.0.reach = reach;
         self
     }
 
-    /// For people.
+    /// Message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -198,17 +198,17 @@ impl Status {
         &self.0.details
     }
 
-    /// What the trailers hold besides the status.
+    /// Trailing metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.0.metadata
     }
 
-    /// As [`Status::metadata`], to add to.
+    /// Like [`Status::metadata`], mutable.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.0.metadata
     }
 
-    /// What the reset of a stream means to its call (gRPC over HTTP/2, "HTTP2 Transport Mapping", "Errors").
+    /// Status for a reset stream (gRPC over HTTP/2, "HTTP2 Transport Mapping", "Errors").
     pub(crate) fn from_reset(code: ErrorCode) -> Self {
         let outcome = match code {
             ErrorCode::REFUSED_STREAM => Code::Unavailable,
@@ -220,7 +220,7 @@ impl Status {
         Self::new(outcome, format!("the stream was reset: {code}"))
     }
 
-    /// What an HTTP status means when there is no gRPC status (gRPC's "HTTP to gRPC Status Code Mapping").
+    /// Status for an HTTP response without a gRPC status (gRPC's "HTTP to gRPC Status Code Mapping").
     pub(crate) fn from_http(http_status: u16) -> Self {
         let outcome = match http_status {
             400 => Code::Internal,
@@ -250,7 +250,7 @@ impl std::error::Error for Status {}
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Percent-encodes a message for `grpc-message`; borrowed when nothing needs it.
+/// Percent-encodes a message for `grpc-message`; borrowed if nothing needs encoding.
 pub(crate) fn encode_message(message: &str) -> Cow<'_, [u8]> {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'%';
     let trims = message.starts_with(' ') || message.ends_with(' ');
@@ -259,7 +259,7 @@ pub(crate) fn encode_message(message: &str) -> Cow<'_, [u8]> {
     }
     let mut out = Vec::with_capacity(message.len() * 3);
     for byte in message.as_bytes() {
-        // A blank at either end would make the field illegal, so all are encoded once one is there.
+        // A leading or trailing blank would make the field illegal; then all blanks are encoded.
         if plain(byte) && !(trims && *byte == b' ') {
             out.push(*byte);
         } else {
@@ -269,7 +269,7 @@ pub(crate) fn encode_message(message: &str) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The opposite; what is no valid escape stays as it came.
+/// Percent-decodes a message; invalid escapes are kept.
 pub(crate) fn decode_message(value: &[u8]) -> String {
     let digit =
         |byte: Option<&u8>| byte.and_then(|byte| (*byte as char).to_digit(16)).and_then(|d| u8::try_from(d).ok());

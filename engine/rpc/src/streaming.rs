@@ -1,8 +1,4 @@
-//! Messages as their reader takes them: [`Streaming`].
-//!
-//! Must not know where they come from.
-//!
-//! Implements: no specification.
+//! The reader's view of messages: [`Streaming`].
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -28,7 +24,7 @@ pub struct Streaming<T> {
     run: Run,
     reading: Reading,
     failed: bool,
-    /// When the caller gives up; on the client only.
+    /// The caller's deadline; on the client only.
     deadline: Option<Pin<Box<Sleep>>>,
     message: PhantomData<fn() -> T>,
 }
@@ -42,7 +38,7 @@ impl<T> Streaming<T> {
         self.deadline = Some(Box::pin(sleep_until(deadline)));
     }
 
-    /// The next message; `None` after the last. Dropping the stream tells the other side to stop.
+    /// Next message; `None` after the last. Dropping the stream cancels it.
     pub async fn message(&mut self) -> Result<Option<T>, Status>
     where
         T: Decode,
@@ -50,7 +46,7 @@ impl<T> Streaming<T> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await.transpose()
     }
 
-    /// As [`Streaming::message`], in its bytes, where they lie: nothing is copied or allocated for a short message.
+    /// Like [`Streaming::message`], as bytes in place: short messages are not copied or allocated.
     pub async fn payload(&mut self) -> Result<Option<Payload<'_>>, Status> {
         if let Some(bytes) = self.plain() {
             return Ok(Some(Payload::Borrowed(self.run.message(bytes))));
@@ -59,12 +55,12 @@ impl<T> Streaming<T> {
         self.open(place).map(Some)
     }
 
-    /// What came after the last message; `None` before the end.
+    /// Trailing metadata; `None` before the end.
     pub fn trailers(&self) -> Option<Metadata> {
         self.inbox.trailers()
     }
 
-    /// Where the next message lies, if it was read together with those before it and is protobuf as it is: most are.
+    /// Location of the next message, if it is in the current run as plain protobuf: most are.
     #[inline]
     fn plain(&mut self) -> Option<Range<usize>> {
         if self.failed || self.reading.json.is_some() { None } else { self.run.next_plain() }
@@ -101,7 +97,7 @@ impl<T> Streaming<T> {
         }
     }
 
-    /// Nothing is read after a failure.
+    /// Fails the stream: nothing is read after this.
     fn fail<U>(&mut self, status: Status) -> Poll<Result<U, Status>> {
         self.failed = true;
         Poll::Ready(Err(status))
@@ -183,7 +179,7 @@ mod tests {
         Framed { compressed: false, bytes: Bytes::from_static(bytes) }
     }
 
-    /// The message that is there now.
+    /// The message that is available now.
     fn now(messages: &mut Streaming<Encoded>) -> Poll<Option<Vec<u8>>> {
         let mut cx = Context::from_waker(Waker::noop());
         let next = pin!(messages.payload()).poll(&mut cx);

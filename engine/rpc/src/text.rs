@@ -1,6 +1,4 @@
-//! Envelopes in base64, as gRPC-Web's text form has them: decoded as they come, cut off whole.
-//!
-//! Must not know what a message is.
+//! Base64 envelopes of gRPC-Web's text form: decoded as they arrive.
 //!
 //! Implements: gRPC-Web, "application/grpc-web-text"; RFC 4648 section 4.
 
@@ -10,10 +8,10 @@ use bytes::{Bytes, BytesMut};
 
 use crate::status::Status;
 
-/// Letters that stand for three bytes.
+/// Letters that encode three bytes.
 const QUAD: usize = 4;
 
-/// What was decoded and not yet taken.
+/// Decoded bytes that were not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     bytes: BytesMut,
@@ -23,7 +21,7 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// Decodes all of `data`. A body may be several pieces, each padded for itself.
+    /// Decodes all of `data`. A body may consist of several pieces, each padded.
     pub(crate) fn push(&mut self, data: &[u8]) -> Result<(), Status> {
         self.bytes.reserve(data.len() / QUAD * 3);
         for letter in data {

@@ -5,7 +5,7 @@ use std::time::Duration;
 const DIGITS_MAX: usize = 8;
 const VALUE_MAX: u128 = 99_999_999;
 
-/// The time a caller allows; `None` when the text is not one.
+/// Parses a timeout; `None` if invalid.
 pub(crate) fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit) {
@@ -23,15 +23,16 @@ pub(crate) fn parse(value: &[u8]) -> Option<Duration> {
     })
 }
 
-/// What a server is told: three digits and zeros, rounded up, since it must not give up before its caller does. Calls with the
-/// same timeout then say the same, though each has lost some microseconds of it, and their heads need not be coded anew.
+/// Timeout sent to a server: rounded up to three digits, since the server must not give up before its caller. Calls
+/// with the same timeout then send the same value, though each has used up some microseconds, so their heads can be
+/// cached.
 pub(crate) fn told(timeout: Duration) -> Duration {
     let nanos = timeout.as_nanos();
     let step = 10_u128.pow(nanos.checked_ilog10().unwrap_or(0).saturating_sub(2));
     u64::try_from(nanos.div_ceil(step) * step).map_or(timeout, Duration::from_nanos)
 }
 
-/// The finest unit whose number fits in eight digits, rounded up.
+/// Formats with the finest unit whose number fits in eight digits, rounded up.
 pub(crate) fn format(timeout: Duration) -> String {
     let nanos = timeout.as_nanos();
     let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];

@@ -1,8 +1,6 @@
-//! How the bytes of a call's messages are read: decompressed, and out of JSON if the call is in JSON.
+//! Decoding of a call's messages: decompression, and conversion from JSON.
 //!
-//! Handlers see protobuf alone. Must not know calls or connections.
-//!
-//! Implements: no specification; `compression` and `json` do.
+//! Handlers only see protobuf.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +12,7 @@ use crate::message::Framed;
 use crate::status::Status;
 use quire_json::{MessageId, Schema};
 
-/// A type of messages that a call has in JSON.
+/// A message type of a call in JSON.
 #[derive(Clone)]
 pub(crate) struct Json {
     pub(crate) schema: Arc<Schema>,
@@ -22,14 +20,14 @@ pub(crate) struct Json {
 }
 
 impl Json {
-    /// Appends a message, given in protobuf, as JSON.
+    /// Appends an encoded message as JSON.
     pub(crate) fn write(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
         self.schema
             .write(self.message, message, out)
             .map_err(|error| Status::internal(format!("the message cannot be written as JSON: {error}")))
     }
 
-    /// Reads a message in JSON into protobuf.
+    /// Converts a JSON message to protobuf.
     pub(crate) fn read(&self, json: &[u8]) -> Result<Vec<u8>, Status> {
         let mut message = Vec::with_capacity(json.len());
         match self.schema.read(self.message, json, &mut message) {
@@ -45,7 +43,7 @@ impl std::fmt::Debug for Json {
     }
 }
 
-/// The methods of an encoded `FileDescriptorSet`: path, type of requests, type of answers. Empty if it cannot be read.
+/// Methods of an encoded `FileDescriptorSet`: path, request type, response type. Empty if it is invalid.
 pub(crate) fn methods(contract: &[u8]) -> Vec<(String, String, String)> {
     let mut methods = Vec::new();
     let set = <FileDescriptorSet as prost::Message>::decode(contract).unwrap_or_default();
@@ -62,8 +60,8 @@ pub(crate) fn methods(contract: &[u8]) -> Vec<(String, String, String)> {
     methods
 }
 
-/// The types of requests and answers of a method of a contract; `None` if it has no such method. The schema of a
-/// contract is made once.
+/// Request and response types of a contract's method; `None` if there is no such method. The schema of a contract is
+/// built once.
 pub(crate) fn json_of(contract: &'static [u8], path: &str) -> Option<(Json, Json)> {
     static SCHEMAS: Mutex<Vec<(&'static [u8], Arc<Schema>)>> = Mutex::new(Vec::new());
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +79,7 @@ pub(crate) fn json_of(contract: &'static [u8], path: &str) -> Option<(Json, Json
     json(&request).zip(json(&answer))
 }
 
-/// How the messages of a call are read.
+/// Decodes the messages of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) encoding: Option<Encoding>,
@@ -90,13 +88,13 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Whether the message's bytes are protobuf as they came.
+    /// True if the received bytes are plain protobuf.
     #[inline]
     pub(crate) fn is_open<T>(&self, message: &Framed<T>) -> bool {
         !message.compressed && self.json.is_none()
     }
 
-    /// A message's bytes in protobuf, decompressed if its flag says so.
+    /// The message in protobuf, decompressed if its flag is set.
     #[inline]
     pub(crate) fn open<'a>(&self, message: Framed<Payload<'a>>) -> Result<Payload<'a>, Status> {
         let plain = match self.encoding {
@@ -112,7 +110,7 @@ impl Reading {
             None => Ok(plain),
             Some(json) => {
                 let message = json.read(plain.as_slice())?;
-                // Some lists take more room in protobuf than in JSON.
+                // Some lists are longer in protobuf than in JSON.
                 if message.len() > self.message_bytes_max {
                     return Err(too_large(message.len(), self.message_bytes_max));
                 }
@@ -121,7 +119,7 @@ impl Reading {
         }
     }
 
-    /// Reads a message as it came.
+    /// Decodes a received message.
     #[inline]
     pub(crate) fn decode<T: Decode>(&self, message: Framed<Payload<'_>>) -> Result<T, Status> {
         T::decode(self.open(message)?)

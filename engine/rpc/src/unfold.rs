@@ -1,6 +1,4 @@
-//! Streams made of an async function, for methods that answer with a stream and for calls that send one.
-//!
-//! Implements: no specification.
+//! Streams made of async functions, for streaming responses and requests.
 
 use std::fmt;
 use std::future::Future;
@@ -9,15 +7,15 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
-/// What [`unfold`] returns.
+/// Stream returned by [`unfold`].
 pub struct Unfold<F, Fut> {
     step: F,
-    /// Empty after the end. The box is used again for each step.
+    /// Empty after the end. The box is reused for each step.
     running: Pin<Box<Option<Fut>>>,
 }
 
-/// A stream that calls `step` with a state for each item; `step` returns the item and the next state, or `None` at the
-/// end. It allocates once, however many items there are.
+/// Creates a stream that calls `step` with the state for each item; `step` returns the item and the next state, or
+/// `None` at the end. Allocates once, however many items there are.
 ///
 /// ```
 /// use quire_rpc::{Status, Stream, unfold};

@@ -1,9 +1,7 @@
-//! Which of a connection's calls are to be polled.
+//! Set of a connection's calls that must be polled.
 //!
 //! Each call has a waker that sets its bit and wakes the connection's task; a hundred calls that become ready together
-//! wake the task once. Must not know what a call is.
-//!
-//! Implements: no specification.
+//! wake the task once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,18 +21,18 @@ impl WakeSet {
         Arc::new(Self { words, task: AtomicWaker::new() })
     }
 
-    /// The task to wake; must come before [`WakeSet::take`] in every poll.
+    /// Registers the task to wake; must precede [`WakeSet::take`] in every poll.
     pub(crate) fn register(&self, task: &Waker) {
         self.task.register(task);
     }
 
-    /// Wakes from now on only mark, until a task is registered again.
+    /// Makes wakes only mark, until a task is registered again.
     #[cfg(feature = "http1")]
     pub(crate) fn unregister(&self) {
         self.task.take();
     }
 
-    /// A waker of the call in slot `index`.
+    /// Creates the waker of slot `index`.
     pub(crate) fn waker(self: &Arc<Self>, index: usize) -> Waker {
         Waker::from(Arc::new(CallWaker { set: Arc::clone(self), index }))
     }
@@ -46,7 +44,7 @@ impl WakeSet {
         }
     }
 
-    /// Calls `poll` with each marked slot, and unmarks it first.
+    /// Calls `poll` with each marked slot, after unmarking it.
     pub(crate) fn take(&self, mut poll: impl FnMut(usize)) {
         for (number, word) in self.words.iter().enumerate() {
             if word.load(Ordering::Relaxed) == 0 {

@@ -1,4 +1,4 @@
-//! connectrpc's `ConformanceService`: does what each request defines, and tells what it saw.
+//! connectrpc's `ConformanceService`: does what each request defines, and returns what it received.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -90,13 +90,13 @@ async fn unary(
 
 type Responses = Pin<Box<dyn Stream<Item = Result<StreamResponse, Status>> + Send>>;
 
-/// The rest of a defined stream.
+/// The remaining steps of a defined stream.
 struct Script {
     data: VecDeque<Vec<u8>>,
     delay: Duration,
     error: Option<Error>,
     trailers: Vec<Header>,
-    /// Told with the first response, or with the error if there is none.
+    /// Sent with the first response, or with the error if there is none.
     info: Option<RequestInfo>,
     failed: bool,
 }

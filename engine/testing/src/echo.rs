@@ -1,4 +1,4 @@
-//! The echo service: every shape of method, with delays and failures on demand.
+//! The echo service: every kind of method, with delays and failures on demand.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use quire_rpc::{Code, Encoded, Request, Response, Status, Stream, Streaming};
 use crate::proto::Message;
 use crate::proto::echo_server::Echo;
 
-/// Says what it is told.
+/// Echoes its requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EchoService;
 
@@ -22,7 +22,7 @@ fn check(message: &Message) -> Result<(), Status> {
     }
 }
 
-/// The same message, some times.
+/// A stream of the same message, repeated.
 #[derive(Debug)]
 pub struct Repeat {
     message: Message,

@@ -1,6 +1,6 @@
-//! Test services: one of every shape, and a server around it.
+//! Test services with every kind of method, and a server for them.
 //!
-//! Must not be used by the product: nothing here is bounded or checked as a service for strangers must be.
+//! Not for production: nothing here is bounded or validated as a service for untrusted clients must be.
 
 mod conformance;
 mod echo;

@@ -1,4 +1,4 @@
-//! An HTTP service that answers everything with a line of text and what it was sent.
+//! An HTTP service that answers every request with a line of text and the request's body.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -13,7 +13,7 @@ use quire_rpc::Body;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainHttp;
 
-/// A body that is at hand.
+/// A body from memory.
 #[derive(Debug)]
 pub struct Text(Option<Bytes>);
 

@@ -1,4 +1,4 @@
-//! Peers that misbehave: each is stopped, the others notice nothing, and memory stays under a stated bound.
+//! Misbehaving peers: each is stopped, the others are not affected, and memory stays under a stated bound.
 //!
 //! The flood limits themselves are tested to the frame in `http2/tests/abuse.rs`; here whole servers are attacked.
 
@@ -11,7 +11,7 @@ use support::{Running, call_head, frame, greeting, resident_bytes, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What an attack may add to this process, client side included.
+/// Limit of what an attack may add to this process, client side included.
 const GROWTH_BYTES_MAX: usize = 48 * 1024 * 1024;
 
 async fn connect(server: &Running) -> TcpStream {
@@ -20,7 +20,7 @@ async fn connect(server: &Running) -> TcpStream {
     stream
 }
 
-/// Writes until the server hangs up; returns what it said.
+/// Writes until the server closes the connection; returns the server's bytes.
 async fn attack(server: &Running, bytes: &[u8], rounds: usize) -> Vec<u8> {
     let (mut reader, mut writer) = connect(server).await.into_split();
     let bytes = bytes.to_vec();
@@ -45,7 +45,7 @@ async fn attack(server: &Running, bytes: &[u8], rounds: usize) -> Vec<u8> {
     said
 }
 
-/// Whether the last thing said is a GOAWAY with this code.
+/// True if the last frame is a GOAWAY with this code.
 fn went_away_with(said: &[u8], code: u8) -> bool {
     said.windows(17).any(|window| window[3] == 7 && window[13..17] == [0, 0, 0, code])
 }
@@ -134,12 +134,12 @@ async fn churn_in_the_header_table_costs_no_memory_and_no_call() {
     let before = resident_bytes();
     let reading = tokio::spawn(async move { while reader.read(&mut [0; 4096]).await.is_ok_and(|count| count > 0) {} });
     for number in 0..CALLS {
-        // A literal to be remembered, of nearly the table's size and new each time, throws all others out.
+        // A new indexed literal of nearly the table's size each time evicts all other entries.
         let value = format!("{number:03000}");
         let head = [&call_head("Call")[..], &[0x40, 1, b'x', 0x7f, 0xb9, 0x16], value.as_bytes()].concat();
         writer.write_all(&frame(1, 5, number * 2 + 1, &head)).await.unwrap();
     }
-    // Each has no message and so is refused by itself.
+    // Each lacks its message and so is refused individually.
     server.counts.until(|counts| counts.get("/testing.Echo/Call UNIMPLEMENTED") == u64::from(CALLS)).await;
     client.call(text("x")).await.unwrap();
     let growth = resident_bytes().saturating_sub(before);
@@ -217,7 +217,7 @@ async fn headers_over_the_limit_are_refused_with_a_status() {
 
 #[tokio::test]
 async fn idle_connections_hold_little() {
-    // Half of what a process may usually open; both ends are in this one.
+    // Half of a process's usual limit; both ends are in this one.
     const CONNECTIONS: usize = 400;
     let server = Running::new(Limits::default()).await;
     let client = server.client().await;

@@ -1,8 +1,7 @@
-//! A unary call that answers at once allocates nothing, once the connection is warm.
+//! A unary call that answers at once allocates nothing on a warm connection.
 //!
-//! Counting needs an allocator, an allocator needs `unsafe`, and ours has none: the counter comes from a crate. It
-//! counts what every thread does, so this process has one: the harness of other tests keeps a thread that allocates now
-//! and then.
+//! A counting allocator needs `unsafe`, which our code must not have, so the counter comes from a crate. It counts all
+//! threads, so this process holds one test: other tests' harness keeps a thread that allocates now and then.
 
 use std::alloc::System;
 use std::future::pending;
@@ -19,7 +18,7 @@ use tokio::runtime::Builder;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Answers with numbers, so that the messages themselves need no memory.
+/// Replies with numbers, so that the messages themselves need no memory.
 struct Numbers;
 
 impl Echo for Numbers {
@@ -61,7 +60,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A head that goes into the table the first time and is four indexes afterwards.
+/// A request head that is inserted into the table the first time and is four indexes afterwards.
 fn head(path: &str, first: bool) -> Vec<u8> {
     if !first {
         return vec![0x83, 0x86, 0xbf, 0xbe];
@@ -70,13 +69,13 @@ fn head(path: &str, first: bool) -> Vec<u8> {
     [&[0x83, 0x86, 0x44, u8::try_from(path.len()).unwrap()][..], path.as_bytes(), &content_type].concat()
 }
 
-/// Makes the calls, each when the one before is answered.
+/// Makes the calls one after another.
 async fn calls(io: &mut DuplexStream, requests: &[Vec<u8>]) {
     let mut buffer = [0; 4096];
     for request in requests {
         io.write_all(request).await.unwrap();
         let mut seen = 0;
-        // Head, message and trailers of a warm connection come to 11, 16 and 10 bytes.
+        // Head, message and trailers on a warm connection are 11, 16 and 10 bytes.
         while seen < 30 {
             seen += io.read(&mut buffer).await.unwrap();
         }
@@ -100,7 +99,7 @@ async fn check(path: &str) {
     let mut greeting = [0; 1024];
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     let _ = io.read(&mut greeting).await.unwrap();
-    // A thread makes its list of tasks that gave way once.
+    // A thread allocates its list of yielded tasks once.
     tokio::task::yield_now().await;
     let (warm, counted) = (requests(path, 0..100), requests(path, 100..1100));
     calls(&mut io, &warm).await;

@@ -1,6 +1,6 @@
-//! Judges written by others: h2spec, grpc-go's interoperability client and server, connectconformance.
+//! Third-party judges: h2spec, grpc-go's interoperability client and server, connectconformance.
 //!
-//! They run only when asked for (`cargo test -p rpc-testing --test judges -- --ignored`), with the folder they are
+//! They run only on request (`cargo test -p rpc-testing --test judges -- --ignored`), with the folder they are
 //! installed in named by `ENGINE_TOOLS`:
 //!
 //! ```text
@@ -33,7 +33,7 @@ fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// A server in a process of its own; ended when it is dropped.
+/// A server process; killed on drop.
 struct Process(Child);
 
 impl Process {
@@ -109,9 +109,9 @@ fn grpc_go_client_is_content_with_our_server() {
     }
 }
 
-/// Errors of the suite's own HTTP/1.1 server, which may read a request's body after it has answered.
+/// Errors of the suite's own HTTP/1.1 server, which may read a request's body after its response.
 const RACES: [&str; 1] = ["http: invalid Read on closed Body"];
-/// Most runs, alone, of a case that met one of [`RACES`].
+/// Reruns allowed, alone, for a case that met one of [`RACES`].
 const RUNS_AGAIN: usize = 3;
 
 #[expect(clippy::print_stdout, reason = "the report counts what was run again")]
@@ -138,7 +138,7 @@ fn connectconformance(mode: &str, program: &str) {
     }
 }
 
-/// The cases that a report names as failed, each with whether one of [`RACES`] is the error.
+/// Failed cases of a report, each with whether its error is one of [`RACES`].
 fn failed_cases(report: &str) -> Vec<(&str, bool)> {
     let failures = report.split("FAILED: ").skip(1);
     failures
@@ -232,7 +232,7 @@ async fn streaming_cases(client: &TestServiceClient) -> Result<(), Status> {
         payload: Some(body(10)),
         ..StreamingOutputCallRequest::default()
     };
-    // The server's head comes with its first answer, so the first request must be on its way.
+    // The server's head comes with its first response, so the first request must be sent before.
     sender.send(request(wanted[0])).await.unwrap();
     let mut replies = client.full_duplex_call(requests).await?.into_inner();
     for (turn, expected) in wanted.into_iter().enumerate() {

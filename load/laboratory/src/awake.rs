@@ -1,7 +1,7 @@
-//! Keeps cores awake, for experiments that would otherwise measure how long an idle core takes to wake up: the host
-//! takes an idle core from a virtual machine, and needs a tenth of a millisecond or more to give it back.
+//! Keeps cores busy, for experiments that would otherwise measure the wake-up time of idle cores: the host takes an
+//! idle core from a virtual machine, and needs 0.1 ms or more to return it.
 //!
-//! Must not slow down what is measured: its threads have the lowest priority.
+//! Its threads have the lowest priority, so as not to slow down what is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use std::thread::{self, JoinHandle};
 
 use crate::server::on_core;
 
-/// The lowest priority: about a hundredth of an ordinary thread's share of a core.
+/// Lowest priority: about 1% of an ordinary thread's share of a core.
 const NICE: i32 = 19;
 
-/// Cores kept awake until it is dropped.
+/// Cores kept busy until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Awake {
     over: Arc<AtomicBool>,
@@ -20,13 +20,13 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// Keeps these cores awake.
+    /// Keeps these cores busy.
     pub(crate) fn keep(cores: impl IntoIterator<Item = usize>) -> std::io::Result<Self> {
         let mut awake = Self { over: Arc::default(), threads: Vec::new() };
         for core in cores {
             let over = Arc::clone(&awake.over);
             let spin = move || {
-                // With ordinary priority it would take half of the core.
+                // At ordinary priority it would take half of the core.
                 if rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE).is_err() {
                     return;
                 }

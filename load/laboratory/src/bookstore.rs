@@ -1,8 +1,8 @@
-//! The bookstore's evaluation: purchases and searches one after another, from 10 and from 100 clients, and from 1 to
-//! 20 clients, with stock for a fifth of the purchases and with plenty.
+//! The bookstore's evaluation: purchases and searches sequentially, from 10 and from 100 clients, and from 1 to 20
+//! clients, with stock for a fifth of the purchases and with plenty.
 //!
-//! Three servers are measured: Quire as it is (purchases committed in groups, searches from memory), Quire with both
-//! of these switched off (a transaction a purchase, searches from the database), and the classic design of `load/peers/`.
+//! Three servers are measured: Quire (group commit, in-memory searches), Quire without both (one transaction per
+//! purchase, searches in the database), and the classic design of `load/peers/`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::server::{Server, named};
 /// The subjects, in the order of every table.
 const SUBJECTS: [&str; 3] = ["quire", "quire_each", "classic"];
 const NAMES: [&str; 3] = ["Quire", "Quire, each from the database", "classic design"];
-/// The settings of Quire with both optimisations off.
+/// Settings that turn both optimisations of Quire off.
 const EACH: [&str; 2] = ["ledger.commit=each", "catalogue.reads=database"];
 /// Requests of the published experiments.
 const REQUESTS: u64 = 5_000;
@@ -35,19 +35,19 @@ const REQUESTS: u64 = 5_000;
 const STOCK: u32 = 1_000;
 /// More copies than all runs sell.
 const PLENTY: i32 = 2_000_000_000;
-/// The book of the sample catalogue that every client buys, and its topic.
+/// Book of the sample catalogue that every client buys, and its topic.
 const BOOK: i32 = 53_477;
 const TOPIC: &str = "distributed systems";
-/// How long a point of the curve over the number of clients is measured, and a load with calls in flight.
+/// Duration of a point of the curve over the number of clients, and of a load with several calls in flight.
 const POINT: Duration = Duration::from_secs(1);
-/// The numbers of clients of the curve.
+/// Numbers of clients of the curve.
 const CURVE: RangeInclusive<usize> = 1..=20;
-/// The published numbers of clients.
+/// Published numbers of clients.
 const CLIENTS: [(&str, usize); 3] = [("sequential", 1), ("10", 10), ("100", 100)];
-/// A run in which nearly every request fails measures nothing.
+/// Highest share of failed requests: beyond it a run measures nothing.
 const FAILED_SHARE_MAX: f64 = 0.99;
 
-/// The published questions with the loads that answer them and, where one was published, the milliseconds a request.
+/// Published questions, their loads and, where published, milliseconds per request.
 const QUESTIONS: [(&str, &str, Option<f64>); 6] = [
     ("buy_sequential", "How long does a purchase take, one after another?", Some(0.464_93)),
     ("search_sequential", "How long does a search take, one after another?", Some(0.499_25)),
@@ -85,18 +85,18 @@ struct Load {
     end: End,
 }
 
-/// The beginning of every reply: to decode the rest would cost the client more than some servers spend.
+/// The first field of every reply: decoding the rest would cost the client more than some servers spend.
 #[derive(Clone, PartialEq, Message)]
 struct Outcome {
     #[prost(bool, tag = "1")]
     success: bool,
 }
 
-/// Endings of a call that was answered, by whether the answer tells success.
+/// Outcomes of an answered call, by the answer's success flag.
 const DONE: u16 = 0;
 const REFUSED: u16 = 1;
 
-/// The loads of the published questions, those beyond them, and the curve.
+/// Loads of the published questions, further ones, and the curve.
 fn loads() -> Vec<(String, Load)> {
     let of_method = |(name, method)| {
         let load = move |clients, in_flight, end| Load { method, clients, in_flight, end };
@@ -112,10 +112,10 @@ fn point_name(method: &str, clients: usize) -> String {
     format!("{method}_{clients}_clients")
 }
 
-/// Starts the servers, measures, and says what was found.
+/// Starts the servers, measures, and returns the findings.
 pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let loads = loads();
-    // A counted load takes a server from a tenth of a second to five.
+    // A counted load takes a server from 0.1 to 5 s.
     let runs = (CLIENTS.len() + loads.len()) * SUBJECTS.len() * lab.options.rounds;
     lab.progress.expect(runs, POINT + POINT / 4);
     for round in lab.rounds() {
@@ -131,7 +131,7 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     findings(&lab.results)
 }
 
-/// With the published stock: each server starts on an empty folder, so that each has as many copies to sell.
+/// Loads with the published stock: each server starts on an empty folder, so all have equal stock.
 fn limited_stock(lab: &mut Lab, round: usize, name: &str, clients: usize) -> anyhow::Result<()> {
     let servers = start(lab)?;
     let load = Load { method: Method::Buy, clients, in_flight: 1, end: End::Count(REQUESTS) };
@@ -277,7 +277,7 @@ fn limited(results: &Results) -> Table {
     table("Stock for a fifth of the purchases", heads, rows)
 }
 
-/// When each request of ten clients finished, in the first round.
+/// Completion times of ten clients' requests in the first round.
 fn finishes(results: &Results, subject: &str, name: &str) -> Chart {
     let finishes = results.of("buy_10", subject).next().map_or(&[][..], |one| &one.seen.finishes);
     let series = (0..10).map(|client| {

@@ -1,7 +1,6 @@
-//! What every experiment makes of its results: cells, cards and charts of a page, files of rows, named figures.
+//! Results of experiments: cells, cards and charts of a page, CSV files, named figures.
 //!
-//! A figure's key is its load, its subject and its name, joined; the page and the summary use the same keys. Must not
-//! know what is measured.
+//! A figure's key joins its load, subject and name; page and summary use the same keys.
 
 use bench::report::origin;
 use bench::report::page::{Banner, Card, Page, Table, Tone, Value};
@@ -10,22 +9,22 @@ use bench::stats::interval::Interval;
 
 use crate::results::{Measured, Results};
 
-/// What an experiment found.
+/// Findings of an experiment.
 pub struct Findings {
-    /// The page to read.
+    /// The report page.
     pub page: Page,
-    /// Files of rows, by name.
+    /// CSV files, by name.
     pub csvs: Vec<(&'static str, String)>,
     /// Named figures.
     pub summary: Summary,
 }
 
-/// The beginning of an experiment's page.
+/// Begins an experiment's page.
 pub fn page(title: &str) -> Page {
     Page::new(title).origin(origin::here_and_now())
 }
 
-/// A warning across the page, if there are reasons for it.
+/// Adds a warning across the page if there are reasons.
 pub fn warning(page: Page, key: &str, title: &str, words: &str, reasons: Vec<String>) -> Page {
     if reasons.is_empty() {
         return page;
@@ -33,27 +32,27 @@ pub fn warning(page: Page, key: &str, title: &str, words: &str, reasons: Vec<Str
     page.banner(Banner::new(Tone::Warning, [key, title, words], reasons))
 }
 
-/// How a figure is written.
+/// Formats a figure.
 pub type Show = fn(f64) -> String;
 
-/// With so many digits after the point.
+/// Formats with a fixed number of digits after the point.
 pub fn fixed<const DIGITS: usize>(figure: f64) -> String {
     format!("{figure:.DIGITS$}")
 }
 
-/// The key of a figure.
+/// Key of a figure.
 pub fn key(load: &str, subject: &str, figure: &str) -> String {
     let parts = [load, subject, figure].into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("_")
 }
 
-/// A figure's cell; blank if it is not a number.
+/// Cell of a figure; blank if it is not a number.
 pub fn value(key: impl Into<String>, figure: f64, show: Show) -> Value {
     if figure.is_nan() { Value::text("") } else { Value::figure(key, figure, show(figure)) }
 }
 
 impl Results {
-    /// The median of a figure.
+    /// Cell with the median of a figure.
     pub fn cell(&self, load: &str, subject: &str, figure: &str, show: Show) -> Value {
         if self.of(load, subject).next().is_none() {
             return Value::text("missing");
@@ -61,18 +60,18 @@ impl Results {
         value(key(load, subject, figure), self.median(load, subject, figure), show)
     }
 
-    /// The medians of several figures.
+    /// Cells with the medians of several figures.
     pub fn cells(&self, load: &str, subject: &str, figures: &[(&str, Show)]) -> Vec<Value> {
         figures.iter().map(|(figure, show)| self.cell(load, subject, figure, *show)).collect()
     }
 }
 
-/// A row that begins with words.
+/// A row that begins with text.
 pub fn row<'a>(words: impl IntoIterator<Item = &'a str>, cells: impl IntoIterator<Item = Value>) -> Vec<Value> {
     words.into_iter().map(Value::text).chain(cells).collect()
 }
 
-/// A table whose first column has words and whose others have numbers.
+/// A table with text in its first column and numbers in the others.
 pub fn table<'a>(
     caption: &str,
     heads: impl IntoIterator<Item = &'a str>,
@@ -81,7 +80,7 @@ pub fn table<'a>(
     rows.into_iter().fold(Table::of_numbers(caption, heads), Table::row)
 }
 
-/// The cells of a ratio: the estimate, and its interval.
+/// Cells of a ratio: estimate and interval.
 pub fn ratio_cells(key: String, ratio: Option<Interval>) -> [Value; 2] {
     match ratio {
         Some(Interval { estimate, low, high }) => {
@@ -101,7 +100,7 @@ pub fn card(name: &str, value: Value, note: impl Into<String>) -> Card {
 pub struct Summary(Vec<(String, f64)>);
 
 impl Summary {
-    /// Adds a figure, unless it was not measured.
+    /// Adds a figure, if measured.
     pub fn add(&mut self, key: impl Into<String>, figure: f64) {
         if !figure.is_nan() {
             self.0.push((key.into(), figure));
@@ -125,13 +124,13 @@ impl Summary {
         }
     }
 
-    /// All of them.
+    /// All figures.
     pub fn figures(&self) -> &[(String, f64)] {
         &self.0
     }
 }
 
-/// The columns of a file of runs.
+/// Columns of a CSV file of runs.
 pub const RUN_COLUMNS: [&str; 14] = [
     "load",
     "server=subject",
@@ -149,8 +148,8 @@ pub const RUN_COLUMNS: [&str; 14] = [
     "doubts",
 ];
 
-/// A row a run. A column is the name of a figure, or `load`, `subject`, `round` or `doubts`; before a `=` stands its
-/// head, if that differs.
+/// One row per run. A column is a figure's name, or `load`, `subject`, `round` or `doubts`; a different heading
+/// precedes it with `=`.
 pub fn runs_csv<'a>(runs: impl IntoIterator<Item = &'a Measured>, columns: &[&str]) -> anyhow::Result<String> {
     let columns: Vec<_> = columns.iter().map(|column| column.split_once('=').unwrap_or((column, column))).collect();
     let cell = |one: &Measured, column: &str| match column {
@@ -166,7 +165,7 @@ pub fn runs_csv<'a>(runs: impl IntoIterator<Item = &'a Measured>, columns: &[&st
     csv(columns.iter().map(|(head, _)| *head), rows)
 }
 
-/// A row a request, of the runs that kept every finish.
+/// One row per request, for runs that kept every completion.
 pub fn requests_csv(results: &Results) -> anyhow::Result<String> {
     let heads = ["load", "server", "round", "client", "turn", "finished_seconds", "response_us"];
     let rows = results.all().iter().flat_map(|one| {

@@ -1,7 +1,7 @@
-//! Starts servers, puts loads to subjects in turns, and keeps every run.
+//! Starts servers, runs loads on subjects in turns, and keeps all runs.
 //!
-//! In each round every load is put to every subject, the subjects in an order drawn anew: what else the machine does
-//! then falls on all of them alike, and a round is a pair for the statistics. Must not know what the subjects are.
+//! Each round runs every load on every subject, in a new random order: other activity of the machine then affects all
+//! alike, and a round is a pair for the statistics.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::progress::Progress;
 use crate::results::{Observed, Results};
 use crate::server::Server;
 
-/// The services of `quire` that take a port; an experiment switches on only the one that it measures.
+/// Services of `quire` that take a port; an experiment enables only the one that it measures.
 const WITH_PORTS: [&str; 3] = ["kv", "rpcgame", "tasks"];
 
 /// What an experiment is given.
@@ -61,40 +61,40 @@ fn beside(program: &str) -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name(program)
 }
 
-/// A folder of the project, looked for upwards from this program.
+/// A folder of the project, searched upwards from this program.
 fn above(below: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     let below = Path::new(below);
     own.ancestors().map(|folder| folder.join(below)).find(|folder| folder.is_dir()).unwrap_or_else(|| below.to_owned())
 }
 
-/// The core of the servers and that of the clients; none on a machine with a single core.
+/// Cores of servers and clients; none on a single-core machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Cores {
-    /// Of the servers.
+    /// Core of the servers.
     pub server: Option<usize>,
-    /// Of the clients.
+    /// Core of the clients.
     pub client: Option<usize>,
 }
 
-/// An experiment under way.
+/// A running experiment.
 #[derive(Debug)]
 pub struct Lab {
-    /// What it was given.
+    /// Its options.
     pub options: Options,
-    /// The cores to pin servers and clients to.
+    /// Cores to pin servers and clients to.
     pub cores: Cores,
-    /// Prints how far it is.
+    /// Progress output.
     pub progress: Progress,
     /// Every run so far.
     pub results: Results,
-    /// What could not be measured, and why.
+    /// Missing measurements, with reasons.
     pub missing: Vec<String>,
-    /// What the peers say of their versions.
+    /// Versions of the peers.
     pub versions: Vec<String>,
-    /// Draws the order of subjects.
+    /// Random order of subjects.
     pub orders: Orders,
-    /// Removed when the experiment is over.
+    /// Removed when the experiment ends.
     folder: TempDir,
 }
 
@@ -112,12 +112,12 @@ impl Lab {
         Ok(Self { options, cores, progress, results, missing, versions, orders, folder })
     }
 
-    /// A folder for data, with an absolute path.
+    /// Folder for data, as an absolute path.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The rounds' numbers.
+    /// Round numbers.
     pub fn rounds(&self) -> Range<usize> {
         0..self.options.rounds
     }
@@ -127,7 +127,7 @@ impl Lab {
         let others = WITH_PORTS.iter().filter(|other| **other != service).map(|other| format!("{other}.enabled=false"));
         let mut command = Command::new(&self.options.quire);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(self.new_folder(name)?);
-        // Loads of large answers hold more than a server that is open to strangers should.
+        // Loads of large answers need more than a server open to untrusted clients should allow.
         command.args(["--set", "limits.buffer_bytes=4 GiB"]);
         for setting in others.chain(settings.iter().map(|&setting| setting.to_owned())) {
             command.args(["--set", &setting]);
@@ -149,13 +149,13 @@ impl Lab {
         Server::start(name, &mut command)
     }
 
-    /// An empty folder within the folder for data.
+    /// Creates an empty folder within the data folder.
     pub fn new_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
         let made = tempfile::Builder::new().prefix(name).tempdir_in(self.folder()).context("no folder for a server")?;
         Ok(made.keep())
     }
 
-    /// Makes one run and keeps it. Without a time of its own it should take the mean of all steps.
+    /// Makes one run and keeps it. Without a time of its own, the mean of all steps is expected.
     pub fn step(
         &mut self,
         round: usize,
@@ -169,14 +169,14 @@ impl Lab {
         self.progress.begin(words.join(", "), should_take);
         let seen = measure()?;
         let [rate, seconds, p50] = ["per_second", "seconds", "p50_us"].map(|name| seen.figure(name));
-        // A load generator written by others may not tell the times of requests.
+        // A third-party load generator may not report latencies.
         let p50 = if p50 > 0.0 { format!(", p50 {p50:.0} µs") } else { String::new() };
         self.progress.end(&format!("{rate:.0} a second over {seconds:.1} s{p50}"));
         self.results.push(load, subject, round, seen);
         Ok(())
     }
 
-    /// Puts each load to each subject in turn. The caller has announced as many steps as that makes.
+    /// Runs each load on each subject in turn. The caller has announced these steps.
     pub fn in_turns<L>(
         &mut self,
         round: usize,
@@ -193,7 +193,7 @@ impl Lab {
     }
 }
 
-/// A closed loop: each connection keeps so many requests in flight.
+/// A closed loop: each connection keeps `in_flight` requests in flight.
 pub fn closed(connections: usize, in_flight: usize, end: End) -> Plan {
     Plan {
         pace: Pace::Closed { ramp_up: Duration::ZERO },
@@ -221,8 +221,8 @@ pub fn prepare(workload: &impl Workload, plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a server. `warm_up` is a run before, which does not count. If the plan has a warm-up instead, the server's CPU
-/// time includes it and is scaled to the measured time. At most this share of the requests may fail.
+/// Loads a server. `warm_up` is a preceding run that does not count. If the plan has a warm-up instead, the server's
+/// CPU time includes it and is scaled to the measured time. At most this share of the requests may fail.
 pub fn measure(
     server: &Server,
     workload: &impl Workload,

@@ -1,8 +1,8 @@
-//! Repeats published experiments: each is a module that starts the servers it needs, loads them in turns, and shows
-//! its figures beside the published ones.
+//! Reproduces published experiments: each is a module that starts its servers, loads them in turns, and shows its
+//! figures beside the published ones.
 //!
-//! A further experiment is a module with a function from [`Lab`] to [`Findings`], and a line in [`EXPERIMENTS`]. Must not
-//! know how a load is made or timed: the load generator does.
+//! To add an experiment, write a module with a function from [`Lab`] to [`Findings`], and a line in [`EXPERIMENTS`].
+//! Must not know how a load is made or timed: the load generator does.
 
 mod awake;
 mod bookstore;
@@ -29,7 +29,7 @@ use crate::lab::{Lab, Options};
 /// A published experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
     /// Runs it.
     pub run: fn(&mut Lab) -> anyhow::Result<Findings>,
@@ -46,8 +46,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "clients", run: clients::run },
 ];
 
-/// Runs an experiment and writes what it found: `index.html`, `summary.json` and the files of rows. It writes nothing
-/// until everything is measured, so that half a report cannot be taken for a whole one.
+/// Runs an experiment and writes its findings: `index.html`, `summary.json` and CSV files. Writes nothing until
+/// everything is measured, so that a partial report cannot be mistaken for a complete one.
 pub fn reproduce(experiment: &Experiment, out: &Path, options: Options) -> anyhow::Result<Summary> {
     let mut lab = Lab::open(out, options)?;
     let Findings { page, csvs, summary } = (experiment.run)(&mut lab)?;

@@ -1,6 +1,4 @@
-//! Measures how fast this machine's loopback carries bytes: the limit of every answer that is sent over it.
-//!
-//! Must not know what is measured beside it.
+//! Throughput of this machine's loopback: the limit of every answer that is sent over it.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bench::report::units;
 
-/// Bytes of a write and of a read: larger ones are no faster, and do not fit into the processor's cache.
+/// Size of a write and of a read: larger ones are no faster, and do not fit into the processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Bytes a second over one connection with a thread at each end, as the receiver counts them.
+/// Bytes per second over one connection with a thread at each end, counted by the receiver.
 pub(super) fn bytes_per_second(duration: Duration) -> io::Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! `quire-laboratory`: which experiment, with which programs, into which folder.
+//! The program `quire-laboratory`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

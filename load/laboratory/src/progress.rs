@@ -1,6 +1,4 @@
-//! Tells on standard error what an experiment does, how much of it is done, and how long it will still take.
-//!
-//! Must not know what is measured.
+//! Progress of an experiment on standard error: the current step, the share done, and the time left.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,11 +13,11 @@ struct State {
     steps: usize,
     /// Steps that have begun, including the current one.
     begun: usize,
-    /// Time that all steps should take.
+    /// Expected time of all steps.
     expected: Duration,
-    /// Time that the steps that have ended should have taken.
+    /// Expected time of the finished steps.
     ended: Duration,
-    /// The current step and the time that it should take.
+    /// The current step and its expected time.
     current: (String, Duration),
 }
 
@@ -28,19 +26,19 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Announces further steps; each should take this long.
+    /// Announces further steps, each with this expected time.
     pub fn expect(&self, steps: usize, each: Duration) {
         let mut state = self.lock();
         state.steps += steps;
         state.expected += each * u32::try_from(steps).unwrap_or(u32::MAX);
     }
 
-    /// Begins a step. Without a time of its own it should take the mean of all.
+    /// Begins a step. Without a time of its own, the mean of all is expected.
     pub fn begin(&self, what: impl Into<String>, should_take: Option<Duration>) {
         eprintln!("{}", self.lock().begin(what.into(), should_take, Instant::now()));
     }
 
-    /// Ends the step, with what was found.
+    /// Ends the step, with its result.
     pub fn end(&self, found: &str) {
         eprintln!("{}", self.lock().end(found));
     }
@@ -66,14 +64,14 @@ impl State {
         format!("[{} of {}]", self.begun, self.steps.max(self.begun))
     }
 
-    /// How long the remaining steps should take, at the pace of those that have ended.
+    /// Expected time of the remaining steps, at the pace of the finished ones.
     fn left(&self, elapsed: Duration) -> Duration {
         let left = self.expected.saturating_sub(self.ended);
         if self.ended.is_zero() { left } else { left.mul_f64(elapsed.as_secs_f64() / self.ended.as_secs_f64()) }
     }
 }
 
-/// In seconds, or from two minutes on in minutes.
+/// Formats in seconds, or from two minutes on in minutes.
 fn seconds(time: Duration) -> String {
     let whole = time.as_secs_f64().ceil();
     if whole < 120.0 { format!("{whole:.0} s") } else { format!("{:.0} min", (whole / 60.0).round()) }

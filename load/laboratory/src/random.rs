@@ -1,14 +1,14 @@
-//! Draws that the same seed repeats. Must not know what they are for.
+//! Reproducible random draws.
 
 use rand_core::RngCore as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A number below `count`; the remainder prefers some by one part in 2^64 / `count`.
+/// A number below `count`; the remainder biases some by one part in 2^64 / `count`.
 pub(crate) fn below(random: &mut Xoshiro256PlusPlus, count: usize) -> usize {
     usize::try_from(random.next_u64() % count.max(1) as u64).unwrap_or(0)
 }
 
-/// A whole number of an exponential distribution with this mean.
+/// An integer of an exponential distribution with this mean.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,6 +1,4 @@
-//! What was measured: each run as named figures, and what the runs of one load on one subject say together.
-//!
-//! Must not know what is measured, nor how it is shown.
+//! Measurements: each run as named figures, and statistics over the runs of one load on one subject.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,28 +11,27 @@ use bench::stats::interval::{self, Interval};
 /// Confidence of every interval that an experiment states.
 const CONFIDENCE: f64 = 0.95;
 
-/// Doubtful runs that are named for each reason; the file of runs has all of them.
+/// Doubtful runs named for each reason; the CSV of runs has all of them.
 const DOUBTS_NAMED: usize = 8;
 
-/// What was seen in one run.
+/// Measurements of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     figures: BTreeMap<String, f64>,
-    /// The end of every request; empty if only a sample was kept.
+    /// Completion of every request; empty if only a sample was kept.
     pub finishes: Vec<Finish>,
-    /// Why the figures are not to be believed.
+    /// Reasons to doubt the figures.
     pub doubts: Vec<String>,
 }
 
 impl Observed {
-    /// These figures, by name; a name ends with its unit.
+    /// Creates a run from figures by name; a name ends with its unit.
     pub fn new<'a>(figures: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
         let figures = figures.into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect();
         Self { figures, ..Self::default() }
     }
 
-    /// The figures of a load generator's run, its endings by their labels, and the CPU time that the server's process
-    /// spent meanwhile.
+    /// Figures of a load generator's run: its outcomes by label, and the CPU time of the server's process.
     pub fn of_run(run: &Run, server_cpu: Duration) -> Self {
         let completed = float(run.completed.max(1));
         let quantile = |share| run.response.quantile_us(share);
@@ -45,7 +42,7 @@ impl Observed {
             ("failed", float(run.errors)),
             ("seconds", run.seconds),
             ("per_second", run.rate),
-            // The run's time shared out over its requests, as published figures state it.
+            // The run's time divided by its requests, as published figures state it.
             ("ms", 1e3 / run.rate),
             ("mean_us", run.response.mean_us()),
             ("p50_us", quantile(0.5)),
@@ -54,12 +51,12 @@ impl Observed {
             ("p999_us", quantile(0.999)),
             ("first_byte_us", run.first_byte.quantile_us(0.5)),
             ("first_byte_p99_us", run.first_byte.quantile_us(0.99)),
-            // As the sockets carried them.
+            // As carried by the sockets.
             ("bytes_a_request", bytes),
             ("bytes_per_second", run.rate * bytes),
             ("megabytes", bytes / 1e6),
             ("cpu_us", server_cpu.as_secs_f64() * 1e6 / completed),
-            // The share of the time in which the server's process was on a core.
+            // Share of the time in which the server's process was on a core.
             ("busy", server_cpu.as_secs_f64() / run.seconds.max(1e-9)),
             ("client_cpu_us", run.client_cpu_seconds * 1e6 / completed),
             ("client_busy_max", run.client_busy_max),
@@ -72,14 +69,14 @@ impl Observed {
         observed
     }
 
-    /// With another figure.
+    /// Adds a figure.
     #[must_use]
     pub fn with(mut self, name: &str, figure: f64) -> Self {
         self.figures.insert(name.to_owned(), figure);
         self
     }
 
-    /// A figure; NaN if it was not measured. Every time in microseconds is also there in milliseconds.
+    /// A figure; NaN if it was not measured. Every time in microseconds also exists in milliseconds.
     pub fn figure(&self, name: &str) -> f64 {
         let direct = self.figures.get(name).copied();
         let scaled = || self.figures.get(&format!("{}_us", name.strip_suffix("_ms")?)).map(|us| us / 1e3);
@@ -94,13 +91,13 @@ pub struct Measured {
     pub load: String,
     /// Name of the subject.
     pub subject: &'static str,
-    /// From 0.
+    /// Round number, from 0.
     pub round: usize,
-    /// What was seen.
+    /// The measurements.
     pub seen: Observed,
 }
 
-/// Runs, in the order in which they were made.
+/// Runs, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     measured: Vec<Measured>,
@@ -117,7 +114,7 @@ impl Results {
         &self.measured
     }
 
-    /// The runs of a load on a subject, by round.
+    /// Runs of a load on a subject, by round.
     pub fn of<'a>(&'a self, load: &'a str, subject: &'a str) -> impl Iterator<Item = &'a Measured> {
         self.measured.iter().filter(move |one| one.subject == subject && one.load == load)
     }
@@ -127,28 +124,28 @@ impl Results {
         self.of(load, subject).map(|one| one.seen.figure(figure)).collect()
     }
 
-    /// The median of a figure; NaN if the load was not put to the subject.
+    /// Median of a figure; NaN if the load was not run on the subject.
     pub fn median(&self, load: &str, subject: &str, figure: &str) -> f64 {
         interval::median(&self.figures(load, subject, figure))
     }
 
-    /// How many times the rate of `other` the rate of `subject` is, paired by round; none with fewer than two rounds.
+    /// Ratio of the rate of `subject` to that of `other`, paired by round; none with fewer than two rounds.
     pub fn ratio(&self, load: &str, subject: &str, other: &str) -> Option<Interval> {
         self.ratio_of("per_second", load, subject, other)
     }
 
-    /// As [`Results::ratio`], of any figure.
+    /// Like [`Results::ratio`], for any figure.
     pub fn ratio_of(&self, figure: &str, load: &str, subject: &str, other: &str) -> Option<Interval> {
         let figures = |subject| self.figures(load, subject, figure);
         interval::paired_ratio(&figures(other), &figures(subject), CONFIDENCE)
     }
 
-    /// Why runs are not to be believed: each reason once, with the runs that it concerns.
+    /// Reasons to doubt runs, each once, with the affected runs.
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = BTreeMap::<&str, Vec<String>>::new();
         for one in &self.measured {
             for reason in &one.seen.doubts {
-                // The figures in a reason differ from run to run, the words do not.
+                // Figures in a reason differ from run to run; the text before them does not.
                 let kind = reason.split(':').next().unwrap_or(reason);
                 let kind = kind.trim_start_matches(|letter: char| !letter.is_alphabetic()).trim_start_matches("of ");
                 doubts.entry(kind).or_default().push(format!("{} of {}", one.load, one.subject));

@@ -1,8 +1,8 @@
 //! The RPC game over every transport: one call at a time and with a window, as published, and over the stream and the
-//! lean protocol; beside them a client and a server written with gRPC C++, where these were built.
+//! lean protocol; compared with a client and a server in gRPC C++, if built.
 //!
-//! Each server has one core and the driver another. Every game's checksums, from both of its ends, must be those that
-//! this module computes apart from them.
+//! Each server has one core and the driver another. Both ends' checksums of every game must match those that this
+//! module computes independently.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,32 +26,32 @@ use crate::random::{below, exponential};
 use crate::results::{Observed, Results};
 use crate::server::{Server, on_core};
 
-/// Lines of the input, and the mean length of their names: those of the published input.
+/// Lines of the input and the mean length of their names, as published.
 const LINES: usize = 120;
 const NAME_BYTES_MEAN: f64 = 341.0;
-/// Messages of the games in which every subject plays the same, to be compared by their checksums.
+/// Messages of the games that every subject plays identically, for comparison of checksums.
 const SAME_MESSAGES: u64 = 100_000;
 /// Far longer than any game takes.
 const TIMEOUT: Duration = Duration::from_mins(5);
 /// Windows of the curve, each a power of four.
 const WINDOWS: [u64; 7] = [16, 64, 256, 1024, 4096, 16_384, 65_536];
-/// Messages of a game of the curve for each message of its window: a small window is slow.
+/// Messages of a game of the curve per message of its window: a small window is slow.
 const CURVE_WINDOWS: u64 = 2000;
-/// About how long a game takes.
+/// Approximate duration of a game.
 const GAME: Duration = Duration::from_secs(2);
 
 /// A client with its server.
 #[derive(Clone, Copy, Debug)]
 struct Subject {
-    /// For programs.
+    /// Name in keys.
     name: &'static str,
-    /// For people.
+    /// Name for people.
     title: &'static str,
     transport: Transport,
-    /// Messages sent and not yet answered; 1 is a call at a time.
+    /// Messages in flight; 1 is a call at a time.
     window: u64,
     messages: u64,
-    /// Messages a second, where some were published.
+    /// Published messages per second, if any.
     published: Option<f64>,
 }
 
@@ -66,7 +66,7 @@ const fn subject(
     Subject { name, title, transport, window, messages, published }
 }
 
-/// In the order of every table.
+/// Subjects of Quire, in the order of every table.
 const OURS: [Subject; 4] = [
     subject("unary", "a call at a time", Transport::Unary, 1, SAME_MESSAGES, Some(4396.0)),
     subject("windowed", "calls, 1,024 in flight", Transport::Windowed, 1024, 2_000_000, Some(33_148.0)),
@@ -78,9 +78,9 @@ const PEERS: [Subject; 2] = [
     subject("cpp_unary", "gRPC C++, a call at a time", Transport::Unary, 1, SAME_MESSAGES, None),
     subject("cpp_windowed", "gRPC C++, 1,024 in flight", Transport::Windowed, 1024, SAME_MESSAGES, None),
 ];
-/// Ours and the peer's that are compared.
+/// Subjects of Quire and of the peer that are compared.
 const PAIRS: [(Subject, Subject); 2] = [(OURS[0], PEERS[0]), (OURS[1], PEERS[1])];
-/// Those that have a window, and so a curve.
+/// Subjects with a window, and so a curve.
 const CURVED: [&str; 3] = ["windowed", "stream", "lean"];
 
 const GAMES: [&str; 8] = [
@@ -94,7 +94,7 @@ const GAMES: [&str; 8] = [
     "driver_cpu_us_a_message=driver_cpu_us",
 ];
 
-/// Starts the servers, plays, and says what was found.
+/// Starts the servers, plays, and returns the findings.
 pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let arena = Arena::open(lab)?;
     if arena.peer.is_none() {
@@ -143,7 +143,7 @@ struct Peer {
     client: PathBuf,
 }
 
-/// A game's time, its client's checksums, and its client's CPU time, which is not known of a peer.
+/// A game's time, and its client's checksums and CPU time, which is unknown for a peer.
 type Played = (Duration, Sums, Option<Duration>);
 
 impl Arena {
@@ -218,7 +218,7 @@ impl Arena {
     }
 }
 
-/// The time and the client's checksums in the output of the gRPC C++ client, which fails if its ends differ.
+/// Time and checksums in the output of the gRPC C++ client, which fails if its ends differ.
 fn parse_output(said: &str) -> Option<(Duration, Sums)> {
     let sums = said.lines().find_map(|line| line.strip_prefix("client's checksums: client "))?;
     let (client, server) = sums.split_once(", server ")?;
@@ -227,7 +227,7 @@ fn parse_output(said: &str) -> Option<(Duration, Sums)> {
     Some((Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?, sums))
 }
 
-/// The checksums of a game of so many messages.
+/// Checksums of a game of `messages` messages.
 fn expected(input: &Input, messages: u64) -> Sums {
     let hashes: Vec<u64> = input.pairs().iter().map(|pair| hash(&pair.name)).collect();
     let (mut client, mut server) = (Checksum::default(), Checksum::default());

@@ -1,6 +1,4 @@
-//! Starts servers on ports that the system chooses, reads the addresses that they print, and ends them.
-//!
-//! Must not know what is measured.
+//! Starts servers on ports chosen by the system, parses the addresses that they print, and ends them.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,29 +12,29 @@ use bench::cores::pin_to;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// How long a server may take to listen, and to end.
+/// Time limit for a server to listen, and to end.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running server; ended when dropped.
+/// A running server; ended on drop.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// Its listening address.
     pub address: SocketAddr,
     name: String,
-    /// The lines that it printed before it listened.
+    /// Lines printed before it listened.
     said: Vec<String>,
 }
 
 impl Server {
-    /// Starts a program and waits until it says `listening` with its address, on either of its outputs.
+    /// Starts a program and waits until it prints `listening` with its address, on either output.
     pub fn start(name: &str, command: &mut Command) -> anyhow::Result<Self> {
         let (mut server, lines) = Self::spawn(name, command)?;
         server.address = server.wait_for_address(&lines)?;
         Ok(server)
     }
 
-    /// Starts a program that was told where to listen, and waits until it does.
+    /// Starts a program with a given address, and waits until it listens there.
     pub fn start_at(name: &str, command: &mut Command, address: SocketAddr) -> anyhow::Result<Self> {
         let (mut server, lines) = Self::spawn(name, command)?;
         server.address = address;
@@ -101,14 +99,14 @@ impl Server {
         }
     }
 
-    /// An address that it printed before it listened: the first one after `key` in the line with `words`.
+    /// An address printed before it listened: the first one after `key` in the line with `words`.
     pub fn told(&self, words: &str, key: &str) -> anyhow::Result<SocketAddr> {
         let line = self.said.iter().find(|line| line.contains(words));
         let told = line.and_then(|line| line.split_once(key)).and_then(|(_, rest)| address_in(rest));
         told.ok_or_else(|| anyhow!("{} printed no address after {key:?} in a line with {words:?}", self.name))
     }
 
-    /// Pins all threads that it has to one core; threads that they start later inherit the core.
+    /// Pins all its threads to one core; threads started later inherit the core.
     pub fn pin_to(&self, core: usize) -> anyhow::Result<()> {
         let mut cores = CpuSet::new();
         cores.set(core);
@@ -125,7 +123,7 @@ impl Server {
     pub fn cpu(&self) -> anyhow::Result<Duration> {
         let path = format!("/proc/{}/stat", self.child.id());
         let text = std::fs::read_to_string(&path).with_context(|| format!("{} has ended", self.name))?;
-        // The name in parentheses may hold spaces; user and system time are the 12th and 13th field after it.
+        // The name in parentheses may contain spaces; user and system time are the 12th and 13th field after it.
         let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
@@ -163,10 +161,9 @@ pub fn named<'a>(servers: &'a [Server], name: &str) -> &'a Server {
     servers.iter().find(|server| server.name == name).expect("an experiment measures the servers that it started")
 }
 
-/// Runs something on one core; the processes that it starts stay there. Without a core it runs wherever the system
-/// puts it.
+/// Runs `start` on one core; its child processes stay there. Without a core it runs anywhere.
 pub fn on_core<R>(core: Option<usize>, start: impl FnOnce() -> R) -> R {
-    // A process inherits the cores of the thread that starts it. If pinning is not allowed, nothing is pinned.
+    // A process inherits the cores of the thread that starts it. If pinning is not permitted, nothing is pinned.
     let before = core.and_then(|core| {
         let before = sched_getaffinity(None).ok()?;
         pin_to(core).ok()?;
@@ -179,13 +176,13 @@ pub fn on_core<R>(core: Option<usize>, start: impl FnOnce() -> R) -> R {
     started
 }
 
-/// An address of this machine that was free a moment ago, for programs that do not print the one they choose.
+/// A recently free address of this machine, for programs that do not print the one they choose.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
     Ok(listener.local_addr()?)
 }
 
-/// The first address in a line, with any text around it.
+/// First address in a line, with any text around it.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let is_part = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ':' | '[' | ']');
     line.split(|letter: char| !is_part(letter)).find_map(|word| word.trim_end_matches(['.', ':']).parse().ok())

@@ -1,8 +1,8 @@
-//! The task server's evaluation: 40 clients that ask 20 tasks each, every reply the seed of the next request, at four
-//! levels from no concurrency at all to concurrent tasks whose results are cached; then the same once more on the
-//! server with the full cache, beside a server that only answers, servers on one core and the client on another.
+//! The task server's evaluation: 40 clients with 20 tasks each, every reply the seed of the next request, at four
+//! levels from no concurrency to concurrent tasks with cached results; then again on the server with the full cache,
+//! compared with a server that only answers, with servers on one core and the client on another.
 //!
-//! Every level starts on a server that has computed nothing, and every reply is checked against what is computed here.
+//! Every level starts on a server with an empty cache, and results are checked against a local computation.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -24,19 +24,19 @@ use crate::server::{Server, on_core};
 
 /// The published client.
 const PLAN: Plan = Plan { clients: 40, requests: 20, seed: 1 };
-/// What the published client prints on any server.
+/// Output of the published client, on any server.
 const SUM: u64 = 3802;
 /// Warm runs of a round on each of the two servers, after the first.
 const WARM_RUNS: usize = 200;
-/// About how long they take together.
+/// Approximate total duration.
 const WARM_SHOULD_TAKE: Duration = Duration::from_secs(4);
 
 /// A step of the published table.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// For programs.
+    /// Name in keys.
     name: &'static str,
-    /// For people.
+    /// Name for people.
     title: &'static str,
     /// As published, on 12 cores; nearly all of it is spent asleep, on any machine.
     published_seconds: f64,
@@ -81,12 +81,12 @@ const LEVELS: [Level; 4] = [
     },
 ];
 
-/// Subjects of warm runs: the server's second run ever, its further ones, and a server that only answers.
+/// Subjects of warm runs: the server's second run, its further ones, and a server that only answers.
 const SECOND: &str = "second";
 const QUIRE: &str = "quire";
 const FLOOR: &str = "floor";
 
-/// The rows of the table of warm runs: title, key, subject, and which part of the time.
+/// Rows of the table of warm runs: title, key, subject, and part of the time.
 const WARM_ROWS: [(&str, &str, &str, &str); 5] = [
     ("the second run", "second", SECOND, "elapsed_ms"),
     ("further runs", "warm", QUIRE, "elapsed_ms"),
@@ -99,13 +99,13 @@ const RUNS: [&str; 7] =
     ["level=subject", "round", "seconds", "connecting_seconds", "bound_seconds", "sum", "server_cpu_ms=cpu_ms"];
 const WARM: [&str; 4] = ["answering=subject", "round", "elapsed_us", "connecting_us"];
 
-/// The client: asks all chains and checks every client's last reply.
+/// The client: runs all chains and checks every client's last reply.
 struct Client {
     runtime: Runtime,
     forecast: Forecast,
 }
 
-/// Starts the servers, measures, and says what was found.
+/// Starts the servers, measures, and returns the findings.
 pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
     let client = Client { runtime, forecast: Forecast::new(PLAN) };
@@ -133,7 +133,7 @@ impl Level {
 }
 
 impl Client {
-    /// A level on a new server, and with the cache the warm runs after it.
+    /// Measures a level on a new server, and with the cache the warm runs after it.
     fn measure(
         &self,
         lab: &mut Lab,
@@ -297,7 +297,7 @@ fn levels(cold: &Results) -> Table {
     table("The published levels", heads, rows)
 }
 
-/// The least, the value that a tenth is below, the median, and the value that nine tenths are below.
+/// Minimum, 10th percentile, median and 90th percentile.
 fn spread(warm: &Results, subject: &str, part: &str) -> [(&'static str, f64); 4] {
     let times = sorted(warm, subject, part);
     let at = |tenths: usize| times.get(times.len() * tenths / 10).copied().unwrap_or(f64::NAN);

@@ -1,4 +1,4 @@
-//! Makes the messages of the arena's contract.
+//! Generates the messages of the arena's contract.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=../arena");

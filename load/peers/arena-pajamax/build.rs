@@ -1,4 +1,4 @@
-//! Makes the messages and the service trait from the arena's contract, without `protoc`.
+//! Generates the messages and the service trait from the arena's contract, without `protoc`.
 
 use std::{env, error::Error, fs, path::PathBuf};
 

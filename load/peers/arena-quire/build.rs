@@ -1,4 +1,4 @@
-//! Generates the service twice: with messages, and with the methods that are worth it as bytes.
+//! Generates the service twice: with messages, and with bytes for the methods that benefit.
 
 use std::{env, fs, io, path::PathBuf};
 

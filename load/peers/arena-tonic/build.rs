@@ -1,4 +1,4 @@
-//! Makes the messages and the service trait from the arena's contract; bytes are shared, not copied.
+//! Generates the messages and the service trait from the arena's contract; bytes are shared, not copied.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(["../arena/benchmark.proto"], ["../arena"])?;

@@ -1,4 +1,4 @@
-//! Makes the messages, the service traits and, for the test, a client from the shared contract.
+//! Generates the messages, the service traits and, for the test, a client from the shared contract.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(["../../../proto/bookstore.proto"], ["../../../proto"])?;

@@ -1,6 +1,6 @@
-//! Reads from memory: a lookup, a search by the number of books found, and loading a million books.
+//! In-memory reads: a lookup, searches by number of hits, and loading a million books.
 //!
-//! `cargo bench -p bookstore --bench catalogue`; `cargo test --benches` runs each once on fewer books.
+//! `cargo bench -p benches --bench catalogue`; `cargo test --benches` runs each once on fewer books.
 
 use std::{hint::black_box, path::Path, time::Duration};
 
@@ -10,12 +10,12 @@ use futures_util::FutureExt as _;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256StarStar;
 
-/// Books in the catalogue: a million when it is measured.
+/// Books in the catalogue: a million when measured.
 fn rows() -> u64 {
     if std::env::args().any(|argument| argument == "--bench") { 1_000_000 } else { 2_000 }
 }
 
-/// A read from memory never waits.
+/// Result of a read from memory, which never waits.
 fn now<T>(read: impl Future<Output = Result<T, Fault>>) -> T {
     read.now_or_never().expect("an answer at once").expect("no fault")
 }
@@ -49,7 +49,7 @@ fn catalogue(criterion: &mut Criterion) {
             break;
         }
     }
-    // In random order, but read in sequence, so that no time is spent on finding out which book is next.
+    // In random order, but read in sequence, so that choosing the next book costs no time.
     let mut shuffled = ids.clone();
     for place in (1..shuffled.len()).rev() {
         let other = random.next_u64() % (place as u64 + 1);

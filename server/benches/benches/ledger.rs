@@ -1,7 +1,7 @@
-//! Durable purchases a second: group commit against a transaction each, by how many purchases wait.
+//! Durable purchases per second: group commit against one transaction each, by purchases in flight.
 //!
-//! `cargo bench -p bookstore --bench ledger`, pinned to one core (`taskset -c 0`) for the figures in the
-//! notebook; `cargo test --benches` runs each once. The store is on the disk that holds the build.
+//! `cargo bench -p benches --bench ledger`, pinned to one core (`taskset -c 0`) for the figures in the notebook;
+//! `cargo test --benches` runs each once. The store is on the disk that holds the build.
 
 use std::{
     path::Path,
@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const WAITING: [u32; 5] = [1, 8, 32, 128, 512];
 
-/// Keeps `waiting` purchases waiting until `count` were answered.
+/// Keeps `waiting` purchases in flight until `count` were answered.
 fn buy(
     runtime: &Runtime,
     store: &Bookstore,
@@ -62,7 +62,7 @@ fn ledger(criterion: &mut Criterion) {
                 Bookstore::open(&folder.path().join("bookstore.db"), settings, Metrics::default()).expect("a store");
             runtime.block_on(store.restock(i64::from(i32::MAX))).expect("stock");
             let mut keys = keyed.then(|| Xoshiro256StarStar::seed_from_u64(1));
-            // A sample is some rounds of `waiting` purchases, so that a slow way is not measured for minutes.
+            // A sample is some rounds of `waiting` purchases, so that a slow configuration does not run for minutes.
             group.throughput(Throughput::Elements(waiting.into()));
             group.bench_function(BenchmarkId::from_parameter(waiting), |bencher| {
                 bencher

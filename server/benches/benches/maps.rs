@@ -1,7 +1,7 @@
-//! The concurrent maps there are to choose from, at what the service asks of one: reads of small entries, writes that
-//! look before they put, and both at once from two threads.
+//! Candidate concurrent maps under the service's load: reads of small entries, conditional writes, and both at once
+//! from two threads.
 //!
-//! `cargo bench -p kv --bench maps`; `cargo test --benches` runs each once on fewer keys.
+//! `cargo bench -p benches --bench maps`; `cargo test --benches` runs each once on fewer keys.
 
 use std::{
     hint::black_box,
@@ -22,7 +22,7 @@ struct Entry {
     _expires_at_ms: u64,
 }
 
-/// Keys in the map: a million when it is measured.
+/// Keys in the map: a million when measured.
 fn keys() -> usize {
     if std::env::args().any(|argument| argument == "--bench") { 1_000_000 } else { 1000 }
 }
@@ -37,7 +37,7 @@ fn entry() -> Entry {
 
 trait Map: Send + Sync {
     fn read(&self, key: &[u8]) -> u64;
-    /// Replaces what is there, knowing its version, as one step.
+    /// Replaces an entry, with its version known, in one atomic step.
     fn update(&self, key: Key, entry: Entry);
 }
 
@@ -99,7 +99,7 @@ fn all() -> [(&'static str, Arc<dyn Map>); 3] {
     maps
 }
 
-/// Reads and, one time in five, writes; returns how long it took.
+/// Reads and, one time in five, writes; returns the duration.
 fn mixed(map: &dyn Map, keys: &[Key], rounds: u64) -> Duration {
     let start = Instant::now();
     for (round, key) in (0..rounds).zip(keys.iter().cycle()) {

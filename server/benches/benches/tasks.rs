@@ -1,4 +1,4 @@
-//! The CPU-bound task by its length, and the cut of bytes into lines.
+//! The CPU-bound task by its length, and splitting bytes into lines.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use tasks::{
     work::{MULTIPLES, Workspace},
 };
 
-/// A seed whose task lasts so many times the shortest.
+/// A seed whose task lasts `multiple` times the shortest.
 fn seed_of(multiple: usize) -> u64 {
     let first = |seed| Xoshiro256StarStar::seed_from_u64(seed).next_u64() % 16;
     let lasts = |seed: &u64| usize::try_from(first(*seed)).is_ok_and(|draw| MULTIPLES[draw] == multiple);

@@ -1,6 +1,6 @@
-//! Takes the answers of a batch to the runtimes where they are awaited: one message a runtime, whose dispatcher task then
+//! Delivers the answers of a batch to the runtimes that await them: one message per runtime, whose dispatcher task then
 //! wakes the callers from inside. If the worker woke each caller, each would cost a system call, and on a shared core a
-//! switch of threads. Must not know what an answer says.
+//! thread switch.
 
 use std::{
     cell::Cell,
@@ -12,22 +12,22 @@ use tokio::{
     sync::mpsc,
 };
 
-/// The place of a caller's dispatcher; `None` for a caller outside any runtime, which is woken by the worker.
+/// Index of a caller's dispatcher; `None` for a caller outside any runtime, which the worker wakes.
 ///
-/// A place that another runtime has taken over in the meantime does no harm: its dispatcher wakes the caller as well.
+/// An index that another runtime has since taken over is harmless: its dispatcher wakes the caller as well.
 pub(crate) type Home = Option<usize>;
 
 type Delivery = Box<dyn FnOnce() + Send>;
 
-/// Every runtime's dispatcher. The channels are unbounded, because there are never more answers in them than callers
-/// that wait. Shared by the whole process, as runtimes are.
+/// Dispatchers of all runtimes. The channels are unbounded, but hold at most one answer per waiting caller. Shared by
+/// the whole process, as runtimes are.
 static DISPATCHERS: RwLock<Vec<(Id, mpsc::UnboundedSender<Delivery>)>> = RwLock::new(Vec::new());
 
 thread_local! {
     static HERE: Cell<Option<(Id, usize)>> = const { Cell::new(None) };
 }
 
-/// The dispatcher of the runtime that this thread works for, started when it is first needed.
+/// The dispatcher of this thread's runtime, started on first use.
 pub(crate) fn here() -> Home {
     let runtime = Handle::try_current().ok()?;
     if let Some((id, place)) = HERE.get()
@@ -61,14 +61,14 @@ fn place_of(runtime: &Handle) -> usize {
     dispatchers.len() - 1
 }
 
-/// Calls `deliver` at a home, or here if its runtime has ended.
+/// Calls `deliver` on the caller's dispatcher, or here if its runtime has ended.
 pub(crate) fn dispatch(home: Home, deliver: impl FnOnce() + Send + 'static) {
     if let Err(undelivered) = send(home, Box::new(deliver)) {
         undelivered();
     }
 }
 
-/// Hands it back if there is no dispatcher. Runs nothing itself: what a caller's waker does must not happen under the lock.
+/// Returns the delivery if there is no dispatcher. Runs nothing itself: a caller's waker must not run under the lock.
 fn send(home: Home, deliver: Delivery) -> Result<(), Delivery> {
     let dispatchers = DISPATCHERS.read().unwrap_or_else(PoisonError::into_inner);
     match home.and_then(|place| dispatchers.get(place)) {

@@ -1,27 +1,26 @@
-//! Why a caller gets no answer from the store.
+//! Reasons why a caller gets no answer from the store.
 
 use std::time::Duration;
 
-/// What a caller is told in place of an answer.
+/// Failure of a job, returned instead of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// As many jobs wait as may; nothing was done.
+    /// The queue is full; the job was not run.
     #[error("as many jobs wait as may: nothing was done")]
     Full,
-    /// More jobs come than the store commits: this one would be committed after its deadline, or would wait for too long;
-    /// nothing was done.
+    /// Overload: the job would be committed after its deadline or wait too long; it was not run.
     #[error("more jobs come than the store commits: nothing was done, another try is worth it in {retry_after:?}")]
     Overloaded {
-        /// When another try is worth it.
+        /// Delay after which to retry.
         retry_after: Duration,
     },
-    /// The store failed and has not been read back yet; nothing was done.
+    /// The store failed and has not been read back yet; the job was not run.
     #[error("the store is being read back after a failure: nothing was done")]
     Recovering,
-    /// The group takes no more jobs; nothing was done.
+    /// The group is closing; the job was not run.
     #[error("the store is closing: nothing was done")]
     Closing,
-    /// The store failed while it committed; reading it back tells whether the job was done.
+    /// The store failed during the commit; reading it back shows whether the job was done.
     #[error("the store failed while it committed: the outcome is unknown")]
     OutcomeUnknown,
 }

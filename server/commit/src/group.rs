@@ -1,4 +1,4 @@
-//! The callers' end: jobs go in, answers come out after the commit.
+//! The callers' interface: submit a job, await its answer after the commit.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use crate::{
     store::{Limits, Session, Shared, Store},
 };
 
-/// Workers and the queue that they share. Closing or dropping it ends them after what is queued.
+/// Workers and their shared queue. Closing or dropping it ends them once the queued jobs are done.
 pub struct Group<S: Store> {
     shared: Arc<Shared<S>>,
     /// Disconnected when all workers have ended.
@@ -29,7 +29,7 @@ impl<S: Store> std::fmt::Debug for Group<S> {
 }
 
 impl<S: Store> Group<S> {
-    /// Starts a worker for each store, on a thread that is named `name` and a number.
+    /// Starts a worker for each store, on threads named `name` and a number.
     pub fn start(name: &str, limits: Limits, stores: impl IntoIterator<Item = S>) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(limits));
         let (ending, ended) = mpsc::channel();
@@ -45,8 +45,8 @@ impl<S: Store> Group<S> {
         Ok(group)
     }
 
-    /// Queues a job at once, or refuses it; the answer follows its commit. A caller that drops the future gives the job up:
-    /// it is not done unless its commit has begun.
+    /// Queues a job at once, or refuses it; the answer follows its commit. Dropping the future cancels the job unless
+    /// its commit has begun.
     pub fn commit(&self, job: S::Job) -> impl Future<Output = Result<S::Answer, Failure>> + Send + use<S> {
         let deadline = S::deadline(&job);
         let (pending, answer) = Pending::new(job, deadline);
@@ -57,18 +57,18 @@ impl<S: Store> Group<S> {
         }
     }
 
-    /// Jobs that wait.
+    /// Number of queued jobs.
     pub fn queued(&self) -> usize {
         self.shared.queue.len()
     }
 
-    /// Whether jobs are taken: false from a failure until the store has been read back.
+    /// True while jobs are accepted: false from a failure until the store has been read back.
     pub fn healthy(&self) -> watch::Receiver<bool> {
         self.shared.queue.healthy()
     }
 
-    /// Takes no more jobs, and waits until those queued are committed and the stores are closed. False if that takes
-    /// longer than `timeout`; what was answered is committed even then. Blocks.
+    /// Rejects new jobs, and waits until queued ones are committed and the stores are closed. False if that takes
+    /// longer than `timeout`; jobs answered by then are committed. Blocks.
     pub fn close(&self, timeout: Duration) -> bool {
         self.shared.queue.close();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,16 +1,16 @@
-//! Group commit (`DeWitt` et al., 1984), for any store: callers put jobs into a bounded queue, a worker commits all that
-//! wait as one batch, and each caller gets its answer after the commit. The next batch collects meanwhile; there is no
-//! timer.
+//! Group commit (`DeWitt` et al., 1984) for any store: callers put jobs into a bounded queue, a worker commits all
+//! waiting jobs as one batch, and each caller gets its answer after the commit. Meanwhile the next batch collects,
+//! without a timer.
 //!
-//! When a commit fails, no one knows what the store holds. The callers of that batch are told that their outcome is
-//! unknown, queued jobs are refused, and nothing is taken until the store has been opened again and read back.
+//! After a failed commit the store's contents are unknown: the callers of that batch get [`Failure::OutcomeUnknown`],
+//! queued jobs are refused, and none is accepted until the store has been reopened and read back.
 //!
-//! In a backlog a job is refused at once if its turn would come too late at the rate that was measured last, and jobs
-//! without a caller are dropped before work ([`Admission`]).
+//! In a backlog a job is refused at once if its turn would come too late at the last measured rate, and abandoned jobs
+//! are dropped without being run ([`Admission`]).
 //!
-//! A [`Store`] opens, an [`Opened`] commits, and a [`Group`] is what callers use. Each worker has a thread of its own, so
-//! a store may block; one whose driver is asynchronous runs it there, on a runtime of the worker. Several workers with
-//! [`Limits::batch`] at 1 are the classic pool of connections.
+//! A [`Store`] opens, an [`Opened`] commits, and a [`Group`] is what callers use. Each worker has a thread of its own,
+//! so a store may block; an asynchronous driver runs there, on the worker's own runtime. Several workers with
+//! [`Limits::batch`] at 1 act as a classic connection pool.
 //!
 //! Must not know what a job does, nor where a store keeps it.
 //!

@@ -1,4 +1,4 @@
-//! Jobs with the callers that wait for them, and answers on their way. Must not know when an answer is true.
+//! Jobs with their waiting callers, and answers in transit.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::{
 
 pub(crate) type Answered<A> = Result<A, Failure>;
 
-/// A job and its caller. If it is dropped without an answer, the caller is told that the outcome is unknown.
+/// A job and its caller. Dropped without an answer, it reports an unknown outcome to the caller.
 #[derive(Debug)]
 pub struct Pending<J, A> {
-    /// What the caller wants done.
+    /// The job to do.
     pub job: J,
     reply: oneshot::Sender<Answered<A>>,
     home: Home,
@@ -38,7 +38,7 @@ impl<J, A> Pending<J, A> {
         (Self { job, reply, home: dispatcher::here(), deadline }, answer)
     }
 
-    /// Whether the caller gave up, as at the end of its deadline. It is not charged for what has not begun.
+    /// True if the caller gave up, for example at its deadline; it is not charged for a job that has not begun.
     pub fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
     }
@@ -49,7 +49,7 @@ impl<J, A> Pending<J, A> {
     }
 }
 
-/// The answers of a batch, sent together after it.
+/// Answers of a batch, sent together after it.
 #[derive(Debug)]
 pub struct Answers<A> {
     by_home: Vec<(Home, Vec<Ready<A>>)>,
@@ -66,7 +66,7 @@ impl<A: Send + 'static> Answers<A> {
         Self { by_home: Vec::new() }
     }
 
-    /// Answers a job. What the answer says must be on disk.
+    /// Answers a job. Everything the answer reports must be on disk.
     pub fn add<J>(&mut self, pending: Pending<J, A>, answer: A) {
         let Pending { reply, home, .. } = pending;
         let ready = Ready { reply, answer };

@@ -1,8 +1,7 @@
-//! The bounded queue in front of the workers: bounded by a number, and in a backlog by time ([`Admission`]). Must not know
-//! what a job is.
+//! The workers' queue, bounded by length, and in a backlog by time ([`Admission`]).
 //!
-//! A caller pays one short lock. A worker takes all that waits under one lock and is woken only when it sleeps, so that
-//! no caller makes a system call under load.
+//! A caller pays one short lock. A worker takes all waiting jobs under one lock and is woken only when asleep, so
+//! callers make no system call under load.
 
 use std::{
     collections::VecDeque,
@@ -16,16 +15,16 @@ use tokio::sync::watch;
 
 use crate::{admission::Admission, failure::Failure};
 
-/// What the queue must know of a job.
+/// Properties of a job that the queue needs.
 pub(crate) trait Waiting {
-    /// When its caller gives up.
+    /// Time when its caller gives up.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Whether its caller has given up, or will have by `due`.
+    /// True if its caller has given up, or will have by `due`.
     fn is_late(&self, due: Instant) -> bool;
 }
 
-/// What a worker gets.
+/// Result of taking jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// At least one job.
@@ -101,8 +100,8 @@ impl<T: Waiting> Queue<T> {
         Ok(())
     }
 
-    /// Moves jobs into `batch`, which is empty, after waiting up to `timeout` for the first: at most `jobs_max`, and no
-    /// more once they have `bytes_max` bytes. Those that come too late are moved into `late`.
+    /// Moves jobs into the empty `batch`, waiting up to `timeout` for the first: at most `jobs_max`, and none beyond
+    /// `bytes_max` bytes. Jobs that are too late go into `late`.
     pub(crate) fn take(
         &self,
         batch: &mut VecDeque<T>,
@@ -118,9 +117,9 @@ impl<T: Waiting> Queue<T> {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.sleepers -= 1;
             if !state.jobs.is_empty() && jobs_max > 1 {
-                // Jobs come in bursts. On a shared core the worker, woken by the first job of a burst, has taken the
-                // core from the caller that sends the rest. This lets the caller finish, and costs nothing on a core
-                // that the worker has for itself.
+                // Jobs come in bursts. On a shared core the worker, woken by a burst's first job, has taken the core
+                // from the caller that sends the rest. Yielding lets the caller finish, and costs nothing on a core of
+                // the worker's own.
                 drop(state);
                 thread::yield_now();
                 state = self.lock();
@@ -148,14 +147,14 @@ impl<T: Waiting> Queue<T> {
         Taken::Jobs
     }
 
-    /// Like [`Queue::take`], for jobs that are added to those taken last. Waits for nothing.
+    /// Like [`Queue::take`], for jobs added to those taken last. Does not wait.
     pub(crate) fn take_more(&self, batch: &mut VecDeque<T>, late: &mut Vec<T>, jobs_max: usize, bytes_max: usize) {
         let (mut state, now) = (self.lock(), (self.clock)());
         let left = self.pop(&mut state, now, (batch, late), (jobs_max, bytes_max));
         state.admission.added(now, batch.len(), left);
     }
 
-    /// Puts jobs that were taken in front of those that wait.
+    /// Returns taken jobs to the front of the queue.
     pub(crate) fn put_back(&self, jobs: Vec<T>) {
         let mut state = self.lock();
         for job in jobs.into_iter().rev() {
@@ -164,7 +163,7 @@ impl<T: Waiting> Queue<T> {
         }
     }
 
-    /// Moves jobs one by one; returns how many are left.
+    /// Moves jobs one by one; returns the number left.
     fn pop(
         &self,
         state: &mut State<T>,
@@ -180,7 +179,7 @@ impl<T: Waiting> Queue<T> {
         {
             let job_bytes = (self.bytes_of)(&job);
             state.bytes -= job_bytes;
-            // A place in the batch is not spent on it.
+            // Late jobs use up no room in the batch.
             if job.is_late(due) {
                 late.push(job);
             } else {
@@ -191,7 +190,7 @@ impl<T: Waiting> Queue<T> {
         state.jobs.len()
     }
 
-    /// Refuses jobs until [`Queue::resume`] was called as often; returns those that wait.
+    /// Refuses jobs until [`Queue::resume`] was called as often; returns the waiting ones.
     pub(crate) fn suspend(&self) -> VecDeque<T> {
         let mut state = self.lock();
         state.suspensions += 1;
@@ -208,13 +207,13 @@ impl<T: Waiting> Queue<T> {
         }
     }
 
-    /// Takes no more jobs; those that wait can still be taken.
+    /// Rejects new jobs; waiting ones can still be taken.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the queue is closed or `timeout` is over; true if it is closed.
+    /// Waits until the queue is closed or `timeout` expires; true if it is closed.
     pub(crate) fn closed_within(&self, timeout: Duration) -> bool {
         let waited = self.changed.wait_timeout_while(self.lock(), timeout, |now| !now.closed);
         waited.unwrap_or_else(PoisonError::into_inner).0.closed

@@ -1,5 +1,5 @@
-//! Overload in simulated time: callers in an open loop, a store that needs 20 ms for a batch of 7, and the queue between
-//! them. Must not sleep.
+//! Simulated overload: open-loop callers, a store that needs 20 ms for a batch of 7, and the queue between them. Must
+//! not sleep.
 
 use std::{
     cell::Cell,
@@ -14,7 +14,7 @@ use crate::{
 
 const SYNC: Duration = Duration::from_millis(20);
 const BATCH: usize = 7;
-/// Jobs a second that the store commits.
+/// Jobs per second that the store commits.
 const CAPACITY: u32 = 350;
 const DEADLINE: Duration = Duration::from_secs(1);
 
@@ -22,7 +22,7 @@ thread_local! {
     static NOW: Cell<Instant> = Cell::new(Instant::now());
 }
 
-/// A caller that has gone when its deadline has passed.
+/// A caller that leaves at its deadline.
 struct Caller {
     asked_at: Instant,
     deadline: Option<Instant>,
@@ -41,7 +41,7 @@ impl Waiting for Caller {
 #[derive(Debug, Default)]
 struct Outcome {
     in_time: u32,
-    /// Committed for a caller that had gone.
+    /// Committed after the caller had left.
     in_vain: u32,
     refused: u32,
     /// Dropped after waiting.
@@ -63,7 +63,7 @@ impl Simulation {
         Self { queue, batch_max, busy_until: None, at_work: VecDeque::new() }
     }
 
-    /// Commits until `end`, a batch each [`SYNC`].
+    /// Commits a batch each [`SYNC`] until `end`.
     fn work(&mut self, end: Instant, outcome: &mut Outcome) {
         loop {
             if let Some(done_at) = self.busy_until {
@@ -90,7 +90,7 @@ impl Simulation {
         }
     }
 
-    /// Callers come evenly for `time`.
+    /// Sends jobs at an even rate for `time`.
     fn load(&mut self, per_second: u32, time: Duration, patience: Option<Duration>) -> Outcome {
         let mut outcome = Outcome::default();
         let start = NOW.get();
@@ -152,7 +152,7 @@ fn callers_without_a_deadline_wait_two_seconds_at_most_once_the_queue_stands() {
 #[test]
 fn a_burst_as_long_as_the_queue_is_taken_whole_if_the_store_commits_it_in_time() {
     let mut store = Simulation::new(1024);
-    // Small batches before the burst say nothing of how fast the store can be.
+    // Small batches before the burst do not reveal the store's capacity.
     store.load(40, Duration::from_secs(2), Some(DEADLINE));
     for _ in 0..3 {
         let mut burst = store.load(16_384 * 1000, Duration::from_millis(1), Some(DEADLINE));

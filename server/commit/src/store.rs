@@ -1,5 +1,4 @@
-//! What a store must do, and the worker that serves it: batch after batch, and recovery after a failure. Must not know
-//! callers.
+//! The store interface, and the worker that drives it: batch after batch, and recovery after a failure.
 
 use std::{
     collections::VecDeque,
@@ -14,20 +13,20 @@ use crate::{
     queue::{Queue, Taken},
 };
 
-/// How long to wait before the store is opened again: after the first failure, and at the most.
+/// Pause before the store is reopened after its first failure, and the longest pause.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Bounds of a group.
+/// Limits of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Jobs that may wait.
+    /// Maximum number of queued jobs.
     pub queued: usize,
-    /// Jobs in one batch at the most; at least 1.
+    /// Maximum number of jobs in a batch; at least 1.
     pub batch: usize,
-    /// Bytes at which a batch takes no further job; see [`Store::bytes`].
+    /// Bytes at which a batch accepts no further job; see [`Store::bytes`].
     pub batch_bytes: usize,
-    /// How long a worker sleeps without a job before it looks after its store; [`Duration::MAX`]: as long as it takes.
+    /// Time without a job after which a worker calls [`Opened::tend`]; [`Duration::MAX`] for never.
     pub idle: Duration,
 }
 
@@ -37,53 +36,53 @@ impl Default for Limits {
     }
 }
 
-/// Jobs to commit together; none is abandoned, and at least one is there.
+/// Jobs to commit together: at least one, none abandoned.
 pub type Batch<S> = Vec<Pending<<S as Store>::Job, <S as Store>::Answer>>;
 
 /// A store that a worker can open.
 pub trait Store: Sized + Send + 'static {
     /// Something to commit.
     type Job: Send + 'static;
-    /// What a caller gets when its job is committed; also a refusal that the store decided on.
+    /// Result of a committed job; may also be a refusal decided by the store.
     type Answer: Send + 'static;
-    /// Why the store cannot be trusted any more.
+    /// Error after which the store cannot be trusted.
     type Error;
 
     /// Opens the store, lets the session serve it, and closes it. Called again after each failure.
     fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), Self::Error>;
 
-    /// Takes note of an error of [`Store::open`]; `failures` counts those since the store last took jobs, this one
-    /// included.
+    /// Reports an error of [`Store::open`]; `failures` counts those since the store last accepted jobs, including this
+    /// one.
     fn failed(&mut self, error: &Self::Error, failures: u32);
 
-    /// Bytes that a job brings to a batch, about.
+    /// Approximate bytes that a job adds to a batch.
     fn bytes(_job: &Self::Job) -> usize {
         0
     }
 
-    /// When the job's caller gives up. A job that cannot be committed by then is refused, if the group knows.
+    /// Time when the job's caller gives up. A job known to miss it is refused.
     fn deadline(_job: &Self::Job) -> Option<Instant> {
         None
     }
 }
 
-/// A store that is open. After an error it is given up and opened again.
+/// An open store. After an error it is discarded and opened again.
 pub trait Opened<S: Store> {
-    /// After a failure: makes sure that the store can be written, and finds out what it holds.
+    /// Called after a failure: verifies that the store is writable, and reads what it holds.
     fn read_back(&mut self) -> Result<(), S::Error>;
 
-    /// Commits a batch, and answers those jobs whose outcome is certain. The callers of jobs that it drops are told that
-    /// their outcome is unknown.
+    /// Commits a batch, and answers the jobs whose outcome is certain. Jobs dropped unanswered get
+    /// [`Failure::OutcomeUnknown`].
     fn commit(&mut self, batch: Batch<S>, answers: &mut Answers<S::Answer>) -> Result<(), S::Error>;
 
-    /// What the store does beside batches: called after each batch, when its callers have their answers, and when no job
-    /// came for [`Limits::idle`]. True if there is more to do at once.
+    /// Background work, called after each batch once its callers have their answers, and after [`Limits::idle`] without
+    /// a job. True if there is more to do at once.
     fn tend(&mut self, _is_idle: bool, _answers: &mut Answers<S::Answer>) -> Result<bool, S::Error> {
         Ok(false)
     }
 }
 
-/// What callers and workers share.
+/// State shared by callers and workers.
 pub(crate) struct Shared<S: Store> {
     pub(crate) queue: Queue<Pending<S::Job, S::Answer>>,
     limits: Limits,
@@ -95,7 +94,7 @@ impl<S: Store> Shared<S> {
     }
 }
 
-/// The jobs that wait, for a store that adds to a batch while it works on it.
+/// The queued jobs, for a store that extends a batch while working on it.
 pub struct Queued<'a, S: Store> {
     shared: &'a Shared<S>,
 }
@@ -107,17 +106,17 @@ impl<S: Store> std::fmt::Debug for Queued<'_, S> {
 }
 
 impl<S: Store> Queued<'_, S> {
-    /// How many there are.
+    /// Number of queued jobs.
     pub fn len(&self) -> usize {
         self.shared.queue.len()
     }
 
-    /// Whether there are none.
+    /// True if no job is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds jobs to a batch, within the group's limits. Waits for nothing.
+    /// Adds jobs to a batch, within the group's limits. Does not wait.
     pub fn take_into(&self, batch: &mut Batch<S>) {
         let Limits { batch: jobs_max, batch_bytes, .. } = self.shared.limits;
         let bytes: usize = batch.iter().map(|pending| S::bytes(&pending.job)).sum();
@@ -128,7 +127,7 @@ impl<S: Store> Queued<'_, S> {
         batch.extend(taken);
     }
 
-    /// Puts jobs that cannot be done with this batch in front of those that wait.
+    /// Returns jobs that do not fit this batch to the front of the queue.
     pub fn put_back(&self, jobs: Batch<S>) {
         self.shared.queue.put_back(jobs);
     }
@@ -140,10 +139,10 @@ fn refuse_late<J, A>(late: &mut Vec<Pending<J, A>>) {
     }
 }
 
-/// A worker's turn with its store.
+/// A worker's use of its open store.
 pub struct Session<'a, S: Store> {
     shared: &'a Shared<S>,
-    /// Since the store last took jobs.
+    /// Failures since the store last accepted jobs.
     failures: u32,
     suspended: bool,
 }
@@ -155,7 +154,7 @@ impl<S: Store> std::fmt::Debug for Session<'_, S> {
 }
 
 impl<'a, S: Store> Session<'a, S> {
-    /// Works until the group is closed and all that was queued is done.
+    /// Works until the group is closed and all queued jobs are done.
     pub(crate) fn run(shared: &'a Shared<S>, mut store: S) {
         let mut session = Self { shared, failures: 0, suspended: false };
         while let Err(error) = store.open(&mut session) {
@@ -169,13 +168,13 @@ impl<'a, S: Store> Session<'a, S> {
         }
     }
 
-    /// What waits; the store is given what it is to commit.
+    /// The queued jobs, for a store that takes more than it is given.
     pub fn queued(&self) -> Queued<'a, S> {
         Queued { shared: self.shared }
     }
 
-    /// Commits batch after batch until the group is closed, after a failure with reading back first. A store that is open
-    /// calls it once.
+    /// Commits batch after batch until the group is closed, after a failure reading back first. Called once by a store
+    /// when it is open.
     pub fn serve(&mut self, store: &mut impl Opened<S>) -> Result<(), S::Error> {
         let served = self.read_back(store).and_then(|()| self.commit_batches(store));
         if served.is_err() {
@@ -228,7 +227,7 @@ impl<'a, S: Store> Session<'a, S> {
 
 impl<S: Store> Drop for Session<'_, S> {
     fn drop(&mut self) {
-        // No one would serve the queue.
+        // Otherwise no one would serve the queue.
         if thread::panicking() {
             self.suspend();
         }

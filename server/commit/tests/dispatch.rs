@@ -1,4 +1,4 @@
-//! Where answers cross to: the callers of a runtime are woken by a task on its own thread, all of a batch at once.
+//! Delivery of answers: the callers of a runtime are woken by a task on its own thread, all of a batch at once.
 
 use std::{
     convert::Infallible,
@@ -14,7 +14,7 @@ use std::{
 
 use commit::{Answers, Batch, Group, Limits, Opened, Session, Store};
 
-/// Answers a batch once it has all the jobs it waits for.
+/// Answers a batch once all its expected jobs have arrived.
 struct Gathering {
     jobs: usize,
     waiting: Batch<Gathering>,
@@ -54,7 +54,7 @@ impl Opened<Gathering> for Gathering {
     }
 }
 
-/// Tells the thread that wakes it.
+/// A waker that reports the thread it runs on.
 struct Telling(Sender<ThreadId>);
 
 impl Wake for Telling {

@@ -1,5 +1,5 @@
-//! What a group promises, put to it with a store that does as it is told: no acknowledged job is lost, no caller is told
-//! yes or no after a failed commit, and nothing is taken on until the store has been read back.
+//! A group's guarantees, checked with a scripted store: no acknowledged job is lost, no caller gets a definite answer
+//! after a failed commit, and no job is accepted until the store has been read back.
 
 use std::{
     collections::HashSet,
@@ -15,7 +15,7 @@ use tokio::{runtime::Runtime, task::JoinHandle};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// What the store is about to do; it waits for a [`Step`] then.
+/// The store's next operation; it waits for a [`Step`].
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     Open,
@@ -25,11 +25,11 @@ enum Event {
 
 enum Step {
     Succeed,
-    /// A commit that fails may have reached the disk.
+    /// A failed commit may have reached the disk.
     Fail {
         on_disk: bool,
     },
-    /// Adds to the batch what waits, puts the last jobs of it back, and waits for another step.
+    /// Adds the queued jobs to the batch, returns the last ones, and waits for another step.
     Add {
         put_back: usize,
     },
@@ -56,7 +56,7 @@ impl Simulated {
 }
 
 impl Step {
-    /// Whether it reached the disk.
+    /// Ok or Err, each with whether it reached the disk.
     fn done(self) -> Result<bool, bool> {
         match self {
             Self::Succeed => Ok(true),
@@ -66,7 +66,7 @@ impl Step {
     }
 }
 
-/// One that is open.
+/// An opened [`Simulated`].
 struct OpenSimulated<'a> {
     store: &'a mut Simulated,
     queued: Queued<'a, Simulated>,
@@ -126,7 +126,7 @@ impl Opened<Simulated> for OpenSimulated<'_> {
     }
 }
 
-/// A group over simulated stores, and the strings to pull.
+/// A group over simulated stores, with their controls.
 struct Stage {
     group: Arc<Group<Simulated>>,
     disk: Arc<Mutex<Vec<u32>>>,
@@ -136,7 +136,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// One worker, whose store is open.
+    /// A group with one worker, whose store is open.
     fn new(limits: Limits) -> Self {
         let stage = Self::with_workers(limits, 1);
         stage.expect(&Event::Open, Step::Succeed);
@@ -171,7 +171,7 @@ impl Stage {
         self.runtime.spawn(async move { group.commit(job).await })
     }
 
-    /// Sends jobs that have to wait, in order.
+    /// Queues jobs in order; all have to wait.
     fn queue(&self, jobs: &[u32]) -> Vec<JoinHandle<Result<u32, Failure>>> {
         let mut waiting = Vec::new();
         for job in jobs {
@@ -256,7 +256,7 @@ fn nothing_is_taken_on_until_the_store_was_read_back() {
     let first = stage.send(1);
     stage.expect(&Event::Commit(vec![1]), Step::Fail { on_disk: false });
     assert_eq!(stage.answers(vec![first]), [Err(Failure::OutcomeUnknown)]);
-    // It cannot be opened, then not be read, and then all is well.
+    // Opening fails, then reading back, and then all is well.
     stage.expect(&Event::Open, Step::Fail { on_disk: false });
     stage.expect(&Event::Open, Step::Succeed);
     stage.expect(&Event::ReadBack, Step::Fail { on_disk: false });

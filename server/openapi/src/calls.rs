@@ -1,4 +1,4 @@
-//! Methods as paths, and what a call that failed looks like. Must not know how messages become schemas.
+//! Methods as paths, and the form of failed calls.
 //!
 //! Implements: Connect's "Unary-Request", "Unary-Get-Request" and "Error Codes".
 
@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{contracts::Service, schema::Schemas};
 
-/// What the document says of methods.
+/// The document's part about methods.
 pub(crate) struct Calls {
     pub(crate) paths: Map<String, Value>,
-    /// The services, in their order, with the methods that stream.
+    /// The services, in order, with their streaming methods.
     pub(crate) tags: Vec<Value>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn of(services: &[&Service], schemas: &mut Schemas<'_>) -> Calls {
     calls
 }
 
-/// A method that streams. Its bodies are envelopes around JSON, which no schema describes.
+/// A streaming method. Its bodies are envelopes around JSON, which no schema describes.
 fn stream(path: &str, method: &MethodDescriptorProto, comment: &str, schemas: &mut Schemas<'_>) -> Value {
     json!({
         "path": path,
@@ -88,7 +88,7 @@ fn operations(service: &Service, method: &MethodDescriptorProto, comment: &str, 
     json!({ "get": get, "post": post })
 }
 
-/// The comment's first sentence; the method's name if it has no comment.
+/// The comment's first sentence, or the method's name without one.
 fn summary(method: &MethodDescriptorProto, comment: &str) -> String {
     match comment.split_inclusive(". ").next() {
         Some(first) if !first.trim().is_empty() => first.trim().to_owned(),
@@ -96,7 +96,7 @@ fn summary(method: &MethodDescriptorProto, comment: &str) -> String {
     }
 }
 
-/// The HTTP statuses of calls that failed, each with its codes.
+/// HTTP statuses of failed calls, each with its codes.
 fn statuses() -> BTreeMap<u16, Vec<Code>> {
     let mut statuses: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for code in Code::ALL.into_iter().filter(|code| *code != Code::Ok) {
@@ -105,7 +105,7 @@ fn statuses() -> BTreeMap<u16, Vec<Code>> {
     statuses
 }
 
-/// Responses and schemas of calls that failed.
+/// Responses and schemas of failed calls.
 pub(crate) fn components() -> Value {
     let schema = json!({ "$ref": "#/components/schemas/connect.Error" });
     let mut responses = Map::new();

@@ -1,4 +1,4 @@
-//! Contracts by the names of their messages, enums and services, each with its comments. Must not know JSON.
+//! Contracts by the names of their messages, enums and services, each with its comments.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use quire_rpc::prost_types::{
     SourceCodeInfo,
 };
 
-/// The fields of descriptors by whose numbers comments name their places.
+/// Field numbers in descriptors, which form the paths of comments.
 mod place {
     pub(super) const FILE_MESSAGE: i32 = 4;
     pub(super) const FILE_ENUM: i32 = 5;
@@ -21,9 +21,9 @@ mod place {
 
 type Comments = HashMap<Vec<i32>, String>;
 
-/// A part of a contract.
+/// An element of a contract.
 pub(crate) struct Item<T> {
-    /// With its package.
+    /// Fully qualified.
     pub(crate) name: String,
     pub(crate) descriptor: T,
     comments: Rc<Comments>,
@@ -35,12 +35,12 @@ pub(crate) type Enum = Item<EnumDescriptorProto>;
 pub(crate) type Service = Item<ServiceDescriptorProto>;
 
 impl<T> Item<T> {
-    /// Empty if there is none.
+    /// The comment; empty if there is none.
     pub(crate) fn comment(&self) -> &str {
         self.comments.get(&self.path).map_or("", String::as_str)
     }
 
-    /// The comment of a field, a value or a method, by its place in the contract.
+    /// Comment of a field, a value or a method, by its index in the element.
     pub(crate) fn comment_of(&self, place: usize) -> &str {
         let path = at(&self.path, place::ITEM, place);
         self.comments.get(&path).map_or("", String::as_str)
@@ -125,7 +125,7 @@ fn comments(info: SourceCodeInfo) -> Comments {
     comments
 }
 
-/// A comment without its line breaks; an empty line stays one.
+/// Joins a comment's lines, keeping blank lines.
 fn paragraphs(comment: &str) -> String {
     let lines: Vec<&str> = comment.trim().lines().map(str::trim).collect();
     lines.split(|line| line.is_empty()).map(|paragraph| paragraph.join(" ")).collect::<Vec<_>>().join("\n\n")

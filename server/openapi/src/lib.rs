@@ -1,5 +1,5 @@
-//! The `OpenAPI` document of a server: each method of its services as Connect answers it in JSON, and what the services
-//! say of their own HTTP paths. Must not know any service, nor how anything is served.
+//! The `OpenAPI` document of a server: each method of its services in Connect's JSON form, and the services' own HTTP
+//! paths. Must not know any service, nor how anything is served.
 //!
 //! Implements: `OpenAPI` 3.1.1; schemas are JSON Schema 2020-12.
 
@@ -16,7 +16,7 @@ use self::{
     schema::Schemas,
 };
 
-/// A page that shows the document at `/openapi.json` and makes its calls.
+/// A page that shows the document at `/openapi.json` and can make its calls.
 pub const PAGE: &str = include_str!("page.html");
 
 const ABOUT: &str = "Every method answers a POST in JSON. A method that changes nothing answers a GET as well, which \
@@ -26,8 +26,8 @@ JSON is protobuf's: a 64-bit integer is a string, bytes are in base64, an enum's
 its default value is left out. A reader accepts `null` and unknown members as well, and ignores them. The header \
 `connect-timeout-ms` is a deadline.";
 
-/// The document of these services; `sets` are encoded `FileDescriptorSet`s that hold their contracts. A service that no
-/// set holds is left out.
+/// Builds the document of these services; `sets` are encoded `FileDescriptorSet`s with their contracts. Services that
+/// are in no set are omitted.
 pub fn document(title: &str, version: &str, sets: &[&[u8]], services: &[String]) -> Result<Value, DecodeError> {
     let contracts = Contracts::read(sets)?;
     let mut schemas = Schemas::new(&contracts);
@@ -50,7 +50,7 @@ pub fn document(title: &str, version: &str, sets: &[&[u8]], services: &[String])
     }))
 }
 
-/// Adds what `part` has to `document`: the members of objects and the items of arrays. Other values of the document stay.
+/// Merges `part` into `document`: members of objects and items of arrays. Other values of the document are kept.
 pub fn add(document: &mut Value, part: &Value) {
     match (document, part) {
         (Value::Object(all), Value::Object(more)) => {

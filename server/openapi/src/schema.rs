@@ -1,6 +1,6 @@
-//! Messages and enums as JSON Schema. Must not know services.
+//! Messages and enums as JSON Schema.
 //!
-//! Implements: protobuf's "`ProtoJSON` Format", as a writer should write it.
+//! Implements: protobuf's "`ProtoJSON` Format", as recommended for writers.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::contracts::{Contracts, Enum, Message};
 
-/// The schemas that a document needs: those referred to, and those that they refer to.
+/// Schemas that a document needs: those it refers to, directly or indirectly.
 pub(crate) struct Schemas<'a> {
     contracts: &'a Contracts,
     referred: BTreeSet<String>,
@@ -23,7 +23,7 @@ impl<'a> Schemas<'a> {
         Self { contracts, referred: BTreeSet::new() }
     }
 
-    /// The schema of a message or an enum by its name, which may begin with a dot.
+    /// Reference to the schema of a message or an enum by its name, with or without a leading dot.
     pub(crate) fn refer(&mut self, name: &str) -> Value {
         let name = name.trim_start_matches('.');
         if let Some(known) = well_known(name) {
@@ -33,7 +33,7 @@ impl<'a> Schemas<'a> {
         json!({ "$ref": format!("#/components/schemas/{name}") })
     }
 
-    /// All that was referred to.
+    /// All schemas referred to.
     pub(crate) fn into_components(mut self) -> Map<String, Value> {
         let mut components = Map::new();
         while let Some(name) = self.referred.iter().find(|name| !components.contains_key(*name)).cloned() {
@@ -85,7 +85,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// At most one field of a oneof is there; `None` for the oneof behind an `optional`.
+/// Allows at most one field of a oneof; `None` for the synthetic oneof of an `optional`.
 fn choice(message: &Message, place: usize) -> Option<Value> {
     let place = i32::try_from(place).ok();
     let fields = message.descriptor.field.iter().filter(|field| field.oneof_index == place && !field.proto3_optional());
@@ -130,14 +130,14 @@ fn scalar(scalar: Type) -> Value {
     }
 }
 
-/// Whole groups of four characters.
+/// Padded groups of four characters.
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$";
 
 fn float(format: &str) -> Value {
     json!({ "anyOf": [{ "type": "number", "format": format }, { "enum": ["NaN", "Infinity", "-Infinity"] }] })
 }
 
-/// The messages that JSON writes in a way of their own.
+/// Schemas of messages with a special JSON form.
 fn well_known(name: &str) -> Option<Value> {
     Some(match name.strip_prefix("google.protobuf.")? {
         "Timestamp" => json!({ "type": "string", "format": "date-time" }),

@@ -1,4 +1,4 @@
-//! A contract with every kind of field, and what its document says.
+//! A contract with every kind of field, and its document.
 
 use openapi::{add, document};
 use protox::Compiler;

@@ -1,5 +1,4 @@
-//! An answer: bytes that are shared with the table where many lie together, and gathered where they lie scattered.
-//! Must not know what the bytes mean.
+//! Answers: bytes shared with the table where rows are contiguous, and copied where they are scattered.
 
 use bytes::Bytes;
 
@@ -9,10 +8,10 @@ use crate::{
     table::{Encoded, Place},
 };
 
-/// Rows that lie together and have this many bytes are sent from where they lie. Fewer are copied into one piece: a write
-/// of many small pieces costs more than copying them within the cache.
+/// Minimum size of a contiguous run of rows sent without copying. Shorter ones are copied together: a write of many
+/// small pieces costs more than copying them within the cache.
 const SHARE_BYTES: usize = 32 << 10;
-/// About the most bytes of a piece that is sent from where it lies.
+/// Approximate maximum size of a piece sent without copying.
 const RUN_BYTES: usize = 1 << 20;
 /// Copied rows are sent at this size.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -30,16 +29,16 @@ pub(crate) struct Answer {
 
 #[derive(Clone, Debug)]
 enum Body {
-    /// Rows that lie ready in this form.
+    /// Pre-encoded rows in this form.
     Rows(Selection, Format),
     Whole(Bytes),
 }
 
-/// What stands around the rows: given their bytes, their number, and how many match.
+/// Makes head and tail around the rows, from their bytes, their number, and the number of matches.
 pub(crate) type Frame = fn(usize, usize, usize) -> (Bytes, Bytes);
 
 impl Answer {
-    /// An answer of rows that lie ready; `None` if they do not.
+    /// An answer of pre-encoded rows; `None` if they are not encoded in this form.
     pub(crate) fn of_ready(selection: Selection, format: Format, frame: Frame) -> Option<Self> {
         selection.table().encoded(format)?;
         let (rows, matching) = (selection.rows().len(), selection.matching());
@@ -65,7 +64,7 @@ impl Answer {
         self.matching
     }
 
-    /// Whether its rows have to be collected from several places.
+    /// True if its rows must be collected from several places.
     pub(crate) fn is_scattered(&self) -> bool {
         let Body::Rows(selection, _) = &self.body else { return false };
         match selection.rows() {
@@ -87,7 +86,7 @@ impl Answer {
     }
 }
 
-/// What stands around the rows, and the bytes of it all.
+/// Head and tail around the rows, and the total length.
 pub(crate) fn framed(selection: &Selection, format: Format, frame: Frame) -> (Bytes, Bytes, usize) {
     let (table, rows) = (selection.table(), selection.rows());
     let all: usize = rows.iter().map(|row| table.row_bytes(*row, format)).sum();
@@ -115,7 +114,7 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// What the rows from the next one on have in one place.
+    /// The contiguous run from the next row on.
     fn run(&mut self, encoded: &Encoded, rows: &[u32], format: Format) -> Option<Place> {
         if let Some(waiting) = self.waiting.take() {
             return Some(waiting);
@@ -134,7 +133,7 @@ impl Chunks {
         Some(run)
     }
 
-    /// Adds rows to `chunk` until it is full, or until rows come that are better shared.
+    /// Copies rows to `chunk` until it is full, or until a run follows that is better shared.
     fn gather(&mut self, selection: &Selection, format: Format, chunk: &mut Vec<u8>) -> Option<Bytes> {
         let encoded = selection.table().encoded(format)?;
         while chunk.len() < CHUNK_BYTES {
@@ -206,7 +205,7 @@ mod tests {
         Answer::of_ready(Selection::indexed(Arc::new(table), column, &query), format, frame).unwrap()
     }
 
-    /// What the rows are, one by one.
+    /// The rows, encoded one by one.
     fn plain(answer: &Answer) -> Vec<u8> {
         let Body::Rows(selection, format) = &answer.body else { panic!("rows that lie ready") };
         let mut bytes = b"<".to_vec();

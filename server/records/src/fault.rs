@@ -1,51 +1,51 @@
-//! Why a query is not answered. Must not know any transport's codes.
+//! Failures of queries.
 
 use std::time::Duration;
 
-/// What a caller is told.
+/// Reason why a query is not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// No file is loaded.
     #[error("the server has no records: name a CSV file with the setting records.csv and start it again")]
     NoFile,
-    /// The query is malformed; the text says what would be right.
+    /// The query is malformed; the text describes the valid form.
     #[error("{0}")]
     Invalid(String),
     /// The file has no such column.
     #[error("there is no column '{wanted}'; the columns are {columns}")]
     NoColumn {
-        /// As asked.
+        /// The requested name.
         wanted: String,
-        /// All names, as a list to read.
+        /// All names, as a readable list.
         columns: String,
     },
-    /// The answer is too large to be one.
+    /// The answer exceeds the limit.
     #[error(
         "the answer has {bytes} bytes in {rows} rows, and the server's limit records.answer_bytes is {at}: \
          ask for pages with offset and limit, for a smaller result_size, or for a stream with \
          RecordStreamService/StreamRecords"
     )]
     AnswerBytes {
-        /// Of the answer.
+        /// Length of the answer.
         bytes: usize,
-        /// Of the answer.
+        /// Rows of the answer.
         rows: usize,
         /// The limit.
         at: usize,
     },
-    /// Too many queries wait.
+    /// The queue is full.
     #[error("the server's limit records.jobs_queued is {at}: try again after a pause")]
     Busy {
         /// The limit.
         at: usize,
     },
-    /// More queries come than the server answers, and this one would wait for too long.
+    /// Overload: the query would wait too long.
     #[error(
         "more queries come than the server answers, and this one would wait too long: try again in {} ms",
         retry_after.as_millis()
     )]
     Overloaded {
-        /// When another try is worth it.
+        /// Delay after which to retry.
         retry_after: Duration,
     },
     /// A job ended without an answer.

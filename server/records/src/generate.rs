@@ -1,7 +1,6 @@
-//! A city's made-up parking tickets of any number, the same for the same seed on every machine. Must not know where
-//! they go.
+//! Generator of any number of fictitious parking tickets of a city; equal seeds give equal tickets on every machine.
 //!
-//! The columns are as mixed as a real file's: numbers that occur once, codes of two letters, names that a few hundred
+//! The columns are as varied as a real file's: numbers that occur once, codes of two letters, names that a few hundred
 //! rows share, notes with commas, quotes and line ends.
 
 mod words;
@@ -41,17 +40,17 @@ pub const COLUMNS: [&str; 21] = [
     "notes",
 ];
 
-/// The value of `locations1` whose share is known.
+/// The value of `locations1` with a known share of rows.
 pub const KNOWN_STREET: &str = "Jacobs";
-/// One row of each so many has it.
+/// Number of rows per occurrence of [`KNOWN_STREET`].
 pub const KNOWN_STREET_EVERY: u64 = 200;
 
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 const FIRST_SUMMONS: u64 = 1_400_000_000;
 
-/// Writes the header and `rows` tickets. Of each [`KNOWN_STREET_EVERY`] rows one, drawn again each time, has
-/// [`KNOWN_STREET`] in the column `locations1`, and no other row has.
+/// Writes the header and `rows` tickets. In each block of [`KNOWN_STREET_EVERY`] rows a random one has [`KNOWN_STREET`]
+/// in the column `locations1`, and no other row has.
 pub fn tickets(out: impl io::Write, rows: u64, seed: u64) -> io::Result<()> {
     let mut random = Random(Xoshiro256StarStar::seed_from_u64(seed));
     let mut out = csv::WriterBuilder::new().buffer_capacity(BUFFER_BYTES).from_writer(out);
@@ -79,7 +78,7 @@ fn ticket(
 ) -> csv::Result<()> {
     let mut made = |out: &mut csv::Writer<_>, text: std::fmt::Arguments<'_>| {
         scratch.clear();
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = scratch.write_fmt(text);
         out.write_field(&scratch)
     };
@@ -149,7 +148,7 @@ fn days_of(year: u64, month: u64) -> u64 {
 struct Random(Xoshiro256StarStar);
 
 impl Random {
-    /// A number below `bound`, which is small, so the bias of a remainder is too.
+    /// A number below `bound`, which is small, so the remainder's bias is too.
     fn number(&mut self, bound: u64) -> u64 {
         self.0.next_u64() % bound.max(1)
     }
@@ -158,7 +157,7 @@ impl Random {
         usize::try_from(self.number(u64::try_from(bound).unwrap_or(u64::MAX))).unwrap_or(0)
     }
 
-    /// As [`Self::below`], the small ones more often, as few streets have most of the tickets.
+    /// Like [`Self::below`], favouring small numbers, as few streets have most of the tickets.
     fn low(&mut self, bound: usize) -> usize {
         self.below(bound).min(self.below(bound))
     }

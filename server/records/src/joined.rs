@@ -1,26 +1,26 @@
-//! A cache of answers of scattered rows, each joined into one piece. Must not know callers.
+//! Cache of answers of scattered rows, each joined into one piece.
 //!
-//! Five thousand rows on as many pages of memory cost more to collect than to send. The first caller of an answer gets
-//! its rows as they are collected; for the second caller they are joined, and the cache holds the result.
+//! Five thousand rows on as many pages of memory cost more to collect than to send. An answer's first caller gets its
+//! rows as they are collected; for the second they are joined and cached.
 
 use bytes::Bytes;
 use quick_cache::{Weighter, sync::Cache};
 
 use crate::{answer::Answer, packing::Identity};
 
-/// About what an entry costs beside its bytes.
+/// Approximate overhead of an entry.
 const ENTRY_BYTES: usize = 200;
-/// Collecting smaller answers takes little of a request's time.
+/// Minimum size: collecting smaller answers takes little of a request's time.
 const BYTES_MIN: usize = 64 << 10;
-/// One answer takes at most this share of the memory: an eighth.
+/// One answer takes at most this fraction of the memory: an eighth.
 const SHARE_MAX: usize = 8;
 
-/// What the cache has of an answer.
+/// State of an answer in the cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// No caller has asked lately.
+    /// Not requested recently.
     New,
-    /// A caller has asked.
+    /// Requested once.
     Asked,
     /// The answer in one piece.
     Whole(Bytes),
@@ -35,10 +35,10 @@ impl Weighter<Identity, Option<Bytes>> for ByBytes {
     }
 }
 
-/// The answers.
+/// The cached answers.
 #[derive(Debug)]
 pub(crate) struct Joined {
-    /// Without bytes if the answer was asked for once.
+    /// `None` for an answer that was requested once.
     cache: Cache<Identity, Option<Bytes>, ByBytes>,
     bytes_max: usize,
 }
@@ -54,12 +54,12 @@ impl Joined {
         self.cache.weight()
     }
 
-    /// Whether such an answer is joined at all.
+    /// True if such an answer is worth joining.
     pub(crate) fn takes(&self, answer: &Answer) -> bool {
         (BYTES_MIN..=self.bytes_max / SHARE_MAX).contains(&answer.len()) && answer.is_scattered()
     }
 
-    /// What the cache has of an answer that is asked for now.
+    /// Returns an answer's state in the cache, and records the request.
     pub(crate) fn asked(&self, identity: &Identity) -> Known {
         match self.cache.get(identity) {
             Some(Some(whole)) => Known::Whole(whole),

@@ -1,8 +1,8 @@
 //! Equality queries on the columns of a CSV file.
 //!
 //! A file is loaded once: its columns by distinct values, each value's rows listed, and each row encoded in every form
-//! that answers have. An answer then is a list of places in those encoded rows. [`grpc`] and [`rest`] speak to clients.
-//! Nothing here opens a socket, reads a configuration file or prints.
+//! of answers. An answer is then a list of slices of those encoded rows. [`grpc`] and [`rest`] serve clients. Nothing
+//! here opens a socket, reads a configuration file or prints.
 
 mod answer;
 mod encode;

@@ -1,4 +1,4 @@
-//! What the service shows on the page of metrics. Must not know how the page is served.
+//! The service's part of the metrics page.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use hosting::metrics::Page;
 
 use crate::records::Levels;
 
-/// Writes the levels.
+/// Writes the gauges.
 pub(crate) fn write(page: &mut Page<'_>, levels: &Levels) -> fmt::Result {
     page.gauge("records_rows", "Rows of the records' file", levels.rows)?;
     page.gauge("records_bytes", "Memory of the loaded file, as records.total_bytes counts it", levels.bytes)?;

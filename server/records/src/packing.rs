@@ -1,4 +1,4 @@
-//! A cache of compressed answers. Must not know callers.
+//! Cache of compressed answers.
 
 use std::{hash::Hasher as _, io::Write as _, ops::Range, sync::Arc};
 
@@ -12,10 +12,10 @@ use crate::{answer::Answer, fault::Fault};
 /// A fast level: the caller waits.
 #[cfg(feature = "zstd")]
 const ZSTD_LEVEL: i32 = 1;
-/// About what an entry costs beside its bytes.
+/// Approximate overhead of an entry.
 const ENTRY_BYTES: usize = 200;
 
-/// A way of compressing.
+/// A compression method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Coding {
     /// RFC 1952.
@@ -42,7 +42,7 @@ impl Coding {
     }
 }
 
-/// Answers with the same identity have the same bytes.
+/// Identity of an answer: equal identities have equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub version: u64,
@@ -75,7 +75,7 @@ impl Weighter<(Identity, Coding), Bytes> for ByBytes {
     }
 }
 
-/// Compressed answers.
+/// Cached compressed answers.
 #[derive(Debug)]
 pub(crate) struct Packed(Cache<(Identity, Coding), Bytes, ByBytes>);
 
@@ -90,7 +90,7 @@ impl Packed {
         self.0.weight()
     }
 
-    /// The cached answer; or the one that another caller is compressing; or that of `pack`.
+    /// Returns the cached answer, or the one that another caller is compressing, or that of `pack`.
     pub(crate) async fn get_or_pack(
         &self,
         identity: Identity,
@@ -101,7 +101,7 @@ impl Packed {
     }
 }
 
-/// Compresses. Blocks.
+/// Compresses an answer. Blocks.
 pub(crate) fn pack(answer: Answer, coding: Coding) -> Bytes {
     let out = Vec::with_capacity(answer.len() / 4);
     let packed = match coding {

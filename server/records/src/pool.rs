@@ -1,5 +1,5 @@
-//! Runs work that would block an I/O thread on other threads, a bounded number at once. What waits is bounded by a number,
-//! and in a backlog by time ([`Admission`]). Must not know what the work is.
+//! Thread pool for work that would block I/O threads, with bounded concurrency. Its queue is bounded by length, and in
+//! a backlog by time ([`Admission`]).
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::fault::Fault;
 
-/// The bounds.
+/// The limits.
 #[derive(Debug)]
 pub(crate) struct Pool {
     permits: Arc<Semaphore>,
@@ -23,7 +23,7 @@ pub(crate) struct Pool {
     admission: Mutex<Admission>,
 }
 
-/// A place in the queue; given back when it is dropped.
+/// A place in the queue, released on drop.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -50,8 +50,8 @@ impl Pool {
         self.waiting.load(Relaxed)
     }
 
-    /// Runs `job` in its turn. A caller that gives up leaves the queue; one whose turn would come after its `deadline` is
-    /// refused.
+    /// Runs `job` in its turn. A caller that gives up leaves the queue; one whose turn would come after its `deadline`
+    /// is refused.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         deadline: Option<Instant>,
@@ -72,7 +72,7 @@ impl Pool {
         };
         self.begin(deadline)?;
         let work = move || {
-            // The work holds it, because it goes on if its caller leaves.
+            // Held by the job, because it continues if its caller leaves.
             let _permit = permit;
             job()
         };
@@ -82,7 +82,7 @@ impl Pool {
         })
     }
 
-    /// Notes that a job's turn has come, and refuses one that has missed its deadline.
+    /// Records that a job's turn has come; refuses a job that has missed its deadline.
     fn begin(&self, deadline: Option<Instant>) -> Result<(), Fault> {
         let (now, mut admission) = (now(), self.admission());
         let is_late = deadline.is_some_and(|deadline| deadline <= admission.due(now));
@@ -91,7 +91,7 @@ impl Pool {
     }
 }
 
-/// Stands still in tests that pause it.
+/// Tokio's time, which tests can pause.
 fn now() -> Instant {
     tokio::time::Instant::now().into()
 }
@@ -137,7 +137,8 @@ mod tests {
         let soon = || Some(now() + Duration::from_secs(1));
         let mut queries: VecDeque<_> = (0..60).map(|_| run(None)).collect();
         for _ in 0..10 {
-            // Before a rate is known nothing is refused; then it is 20 queries a second, and half a second is ten of them.
+            // Before a rate is known nothing is refused; then it is 20 queries per second, so half a second is ten of
+            // them.
             tokio::time::advance(Duration::from_millis(50)).await;
             let (end, query) = queries.pop_front().unwrap();
             drop(end);

@@ -1,4 +1,4 @@
-//! A query, and which of the matching rows are answered. Must not know how rows are found.
+//! A query, and the part of the matching rows that is returned.
 
 use crate::fault::Fault;
 
@@ -7,18 +7,18 @@ use crate::fault::Fault;
 pub struct Query {
     /// A column's name.
     pub column: String,
-    /// The value that a row must have there.
+    /// The required value.
     pub value: String,
-    /// The share of the matching rows to answer, from 0 to 1; all if it is absent.
+    /// Share of the matching rows to return, from 0 to 1; all if absent.
     pub share: Option<f64>,
-    /// Rows left out at the start of that share.
+    /// Rows skipped at the start of that share.
     pub offset: u64,
-    /// Rows answered then; all if it is absent.
+    /// Rows returned at most; all if absent.
     pub limit: Option<u64>,
 }
 
 impl Query {
-    /// Refuses a query that no file can answer.
+    /// Rejects a query that is invalid for any file.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         if let Some(share) = self.share
             && !(0.0..=1.0).contains(&share)
@@ -28,7 +28,7 @@ impl Query {
         Ok(())
     }
 
-    /// The part of `matching` rows that is answered.
+    /// The part of `matching` rows that is returned.
     pub(crate) fn part_of(&self, matching: usize) -> std::ops::Range<usize> {
         let end = self.share.map_or(matching, |share| share_of(matching, share));
         let start = usize::try_from(self.offset).unwrap_or(usize::MAX).min(end);

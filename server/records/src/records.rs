@@ -1,5 +1,4 @@
-//! The service: one state of the file at a time, queries against it, and its replacement by the next. Must not know any
-//! transport.
+//! The service: the current state of the file, queries against it, and reloads.
 
 use std::{
     ops::Range,
@@ -27,29 +26,29 @@ use crate::{
     table::Table,
 };
 
-/// Answers with more rows are composed on the threads for jobs.
+/// Answers with more rows are composed on the job threads.
 const ROWS_AT_ONCE_MAX: usize = 16_384;
 
-/// What an answer looks like.
+/// Format of an answer.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Differs from other shapes'.
+    /// Unique name.
     pub name: &'static str,
     pub format: Format,
-    /// What stands around rows that lie ready.
+    /// Head and tail around pre-encoded rows.
     pub frame: Frame,
-    /// Makes the whole answer from the columns.
+    /// Encodes the whole answer from the columns.
     pub each: fn(&Selection) -> Vec<u8>,
 }
 
-/// An answer and what it is the answer to.
+/// An answer and its identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub answer: Answer,
     pub identity: Identity,
 }
 
-/// What the service holds and has done.
+/// State and counts of the service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Levels {
     /// Rows of the file.
@@ -62,11 +61,11 @@ pub struct Levels {
     pub kept_bytes: u64,
     /// Queries that wait for a thread.
     pub jobs_queued: usize,
-    /// Times the file was read again.
+    /// Number of reloads.
     pub reloads: u64,
-    /// Times that failed.
+    /// Number of failed reloads.
     pub reload_failures: u64,
-    /// REST answers, by whether they were of the status class 2xx or 3xx.
+    /// Number of REST answers of status class 2xx or 3xx, and of the others.
     pub rest_answers: [u64; 2],
 }
 
@@ -83,11 +82,11 @@ struct Inner {
     rest_answered: AtomicU64,
 }
 
-/// The records of a file; clones are the same service.
+/// The records of a file; clones share the service.
 #[derive(Clone, Debug)]
 pub struct Records {
     inner: Arc<Inner>,
-    /// When the caller of this handle's queries gives up.
+    /// Deadline of this handle's queries.
     deadline: Option<Instant>,
 }
 
@@ -116,13 +115,13 @@ impl Records {
         Self { inner, deadline: None }
     }
 
-    /// A handle for a caller that gives up at `deadline`: a query that would wait for longer is refused.
+    /// Returns a handle with a deadline: queries that would wait longer are refused.
     pub(crate) fn until(&self, deadline: Option<Instant>) -> Self {
         Self { inner: Arc::clone(&self.inner), deadline }
     }
 
-    /// Loads the file again, and answers from it once it is loaded whole. If that fails, the last one is served. Blocks
-    /// while it loads.
+    /// Reloads the file, and serves it once it is complete. If that fails, the previous one is served. Blocks while it
+    /// loads.
     pub fn reload(&self) -> Result<(), LoadError> {
         let Some(path) = &self.inner.settings.csv else { return Ok(()) };
         match load::file(path, &self.inner.settings) {
@@ -139,12 +138,12 @@ impl Records {
         }
     }
 
-    /// Whether there is a file.
+    /// True if a file is loaded.
     pub fn is_loaded(&self) -> bool {
         self.inner.table.load().is_some()
     }
 
-    /// What the service holds and has done.
+    /// State and counts of the service.
     pub fn levels(&self) -> Levels {
         let table = self.inner.table.load();
         Levels {
@@ -174,7 +173,7 @@ impl Records {
         table.as_ref().map(|table| table.names().map(String::from).collect())
     }
 
-    /// The file as it is now, and which column is asked for.
+    /// The current file, and the queried column.
     fn locate(&self, query: &Query) -> Result<(Arc<Table>, usize), Fault> {
         let table = self.inner.table.load_full().ok_or(Fault::NoFile)?;
         query.check()?;
@@ -254,7 +253,7 @@ impl Records {
         let answer = if self.is_ready(selection.table(), shape.format) {
             Answer::of_ready(selection, shape.format, shape.frame).ok_or(Fault::Failed)?
         } else {
-            // Refused before it is made if the values alone are too many bytes: they are all in the answer.
+            // Refused before encoding if the values alone exceed the limit: all of them are in the answer.
             if value_bytes(&selection, at) > at {
                 within(framed(&selection, shape.format, shape.frame).2)?;
             }
@@ -264,7 +263,7 @@ impl Records {
         Ok(Found { answer, identity })
     }
 
-    /// The answer's message or page for some rows of a selection, for a stream.
+    /// A message or page with some rows of a selection, for a stream.
     pub(crate) async fn part(
         &self,
         selection: &Selection,
@@ -291,7 +290,7 @@ impl Records {
             Known::Whole(whole) => whole,
             Known::Asked => {
                 let scattered = answer.clone();
-                // Without a thread for it the rows are collected as they are sent.
+                // If no thread is free the rows are collected while they are sent.
                 let Ok(whole) = self.inner.pool.run(self.deadline, move || scattered.collected()).await else {
                     return found;
                 };
@@ -302,7 +301,7 @@ impl Records {
         Found { answer: Answer::whole(whole, answer.rows(), answer.matching()), identity: identity.clone() }
     }
 
-    /// Whether answers of this size are worth compressing.
+    /// True if answers of this size are worth compressing.
     pub(crate) fn packs(&self, bytes: usize) -> bool {
         self.inner.settings.compress && bytes >= self.inner.settings.limits.compress_bytes_min
     }
@@ -315,7 +314,7 @@ impl Records {
     }
 }
 
-/// Bytes of the rows' values, counted until they are more than `enough`.
+/// Bytes of the rows' values, counted until they exceed `enough`.
 fn value_bytes(selection: &Selection, enough: usize) -> usize {
     let mut bytes = 0;
     for row in selection.rows() {

@@ -1,4 +1,4 @@
-//! The rows of an answer, found in the table in one of three ways. Must not know forms.
+//! The rows of an answer, found in the table in one of three ways.
 
 use std::{ops::Range, sync::Arc, thread};
 
@@ -8,7 +8,7 @@ use crate::{
     table::{Column, Table},
 };
 
-/// A thread of a parallel scan has at least this many rows: comparing fewer takes less time than starting a thread.
+/// Minimum number of rows per thread of a parallel scan: comparing fewer takes less time than starting a thread.
 const ROWS_PER_THREAD_MIN: usize = 10_000;
 
 /// Rows of one state of the file, in its order.
@@ -22,7 +22,7 @@ pub(crate) struct Selection {
 
 #[derive(Clone, Debug)]
 enum Found {
-    /// By a value of this column, whose list has them from here on.
+    /// Rows from `start` in this column's list by value.
     Listed {
         column: usize,
         start: usize,
@@ -31,14 +31,14 @@ enum Found {
 }
 
 impl Selection {
-    /// Looks the value up.
+    /// Finds the rows by index.
     pub(crate) fn indexed(table: Arc<Table>, column: usize, query: &Query) -> Self {
         let place = table.columns()[column].place_of(&query.value);
         let part = query.part_of(place.len());
         Self { found: Found::Listed { column, start: place.start }, part, matching: place.len(), table }
     }
 
-    /// Finds the rows in the given way.
+    /// Finds the rows by the method `scan`.
     pub(crate) fn find(table: Arc<Table>, column: usize, query: &Query, scan: Scan, threads: usize) -> Self {
         let rows = match scan {
             Scan::Indexed => return Self::indexed(table, column, query),
@@ -49,12 +49,12 @@ impl Selection {
         Self { table, found: Found::Scanned(rows.into()), part, matching }
     }
 
-    /// How many rows match.
+    /// Number of matching rows.
     pub(crate) fn matching(&self) -> usize {
         self.matching
     }
 
-    /// The rows to answer.
+    /// Rows of the answer.
     pub(crate) fn rows(&self) -> &[u32] {
         match &self.found {
             Found::Listed { column, start } => {
@@ -72,7 +72,7 @@ impl Selection {
         &self.table
     }
 
-    /// The same with fewer rows, counted from its first.
+    /// A part of the rows, counted from the first.
     pub(crate) fn slice(&self, part: Range<usize>) -> Self {
         let start = self.part.start;
         Self { part: start + part.start..start + part.end, ..self.clone() }

@@ -1,4 +1,4 @@
-//! The record queries as a service of a server: opened, served and loaded again. Must not hold a rule.
+//! The record queries as a hosted service: opened, served and reloaded. Must not hold a rule.
 
 use hosting::{Error, Host, Open, Pending, Service, Site, access::Scope, metrics};
 use quire_rpc::server::Builder;
@@ -46,12 +46,12 @@ impl Service for RecordsService {
         rest::site(self.records.clone())
     }
 
-    /// Without a file every query is refused.
+    /// Unhealthy without a file: every query is refused.
     fn healthy(&self) -> watch::Receiver<bool> {
         watch::channel(self.records.is_loaded()).1
     }
 
-    /// The last file is served until the next one is loaded, and if that fails.
+    /// Reloads the file; the previous one is served meanwhile, and if that fails.
     fn reload(&self) -> Pending<'_, ()> {
         let records = self.records.clone();
         Box::pin(async move {

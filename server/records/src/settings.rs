@@ -1,32 +1,32 @@
-//! The settings `records.…`: the file, ways of working and limits. Must not know where their values come from.
+//! The settings `records.…`: the file, modes and limits.
 
 use std::path::PathBuf;
 
 use hosting::{Reader, Refused};
 
-/// How rows are found.
+/// Method of finding rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scan {
-    /// Every row's value is compared, one after the other: the classic way, to compare with.
+    /// Compares every row's value, sequentially: the classic way, for comparison.
     Sequential,
-    /// As sequential, with the rows shared out to threads.
+    /// Like sequential, divided among threads.
     Parallel,
-    /// The value is looked up, and its rows are listed there.
+    /// Looks the value up in an index of rows.
     #[default]
     Indexed,
 }
 
-/// When rows are encoded.
+/// Time of encoding rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encode {
-    /// For each answer: the classic way, to compare with.
+    /// For each answer: the classic way, for comparison.
     Each,
-    /// When the file is read; an answer consists of what lies ready.
+    /// When the file is loaded; answers consist of pre-encoded rows.
     #[default]
     Once,
 }
 
-/// The forms in which rows lie ready. The others are encoded for each answer.
+/// Forms in which rows are pre-encoded. The others are encoded for each answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// For `GetRecord` and `StreamRecords`.
@@ -37,26 +37,26 @@ pub struct Keep {
     pub text: bool,
 }
 
-/// How the service works.
+/// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The file; without one every query is refused.
     pub csv: Option<PathBuf>,
-    /// How rows are found.
+    /// Method of finding rows.
     pub scan: Scan,
-    /// When rows are encoded.
+    /// Time of encoding rows.
     pub encode: Encode,
-    /// What lies ready, where `encode` is [`Encode::Once`].
+    /// Pre-encoded forms, if `encode` is [`Encode::Once`].
     pub keep: Keep,
-    /// Whether answers are compressed for callers that accept it.
+    /// True to compress answers for callers that accept it.
     pub compress: bool,
     /// Threads that share one parallel scan.
     pub scan_threads: usize,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// Bounds on what the service holds and on what one request may ask.
+/// Limits of the service's memory and of a request.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Columns of the file.
@@ -65,7 +65,7 @@ pub struct Limits {
     pub rows: usize,
     /// Bytes in a field.
     pub field_bytes: usize,
-    /// Bytes in a row, as they are in the file.
+    /// Bytes in a row, as in the file.
     pub row_bytes: usize,
     /// Memory of one loaded file; a reload holds two.
     pub total_bytes: usize,
@@ -73,13 +73,13 @@ pub struct Limits {
     pub answer_bytes: usize,
     /// Bytes of rows in a message of a stream; a message holds at least one row.
     pub page_bytes: usize,
-    /// Smaller answers are sent as they are.
+    /// Minimum size of answers to compress.
     pub compress_bytes_min: usize,
     /// Memory of the cache of compressed answers; 0 for none.
     pub cache_bytes: usize,
     /// Memory of the cache of answers in one piece; 0 for none. No answer takes more than an eighth of it.
     pub kept_bytes: usize,
-    /// Scans, encodings and compressions at once.
+    /// Concurrent scans, encodings and compressions.
     pub jobs: usize,
     /// Queries that may wait for those.
     pub jobs_queued: usize,
@@ -88,10 +88,10 @@ pub struct Limits {
 /// Rows are numbered in 32 bits, with a number to spare.
 const ROWS_MAX: u64 = u32::MAX as u64 - 1;
 
-/// A row in any form is measured in 32 bits, and no form has more than six times its bytes.
+/// Row lengths are 32 bits, and no form has more than six times the row's bytes in the file.
 const ROW_BYTES_MAX: u64 = 256 << 20;
 
-/// A message's length is 32 bits, and clients take half of that at most.
+/// A message's length is 32 bits, and clients accept half of that at most.
 const ANSWER_BYTES_MAX: u64 = (2 << 30) - 1;
 
 impl hosting::Settings for Settings {

@@ -1,4 +1,4 @@
-//! XXH3 with 64 bits and seed 0: of one name, and over everything that passed. Must not know what is hashed.
+//! XXH3 with 64 bits and seed 0: of single names, and over all messages or values of a game.
 //!
 //! Algorithm: XXH3 of the xxHash specification, <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
 
@@ -13,7 +13,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// XXH3-64 over all bytes that were added, however they were cut.
+/// Incremental XXH3-64; independent of how bytes are split.
 #[derive(Clone, Default)]
 pub struct Checksum {
     state: XxHash3_64,
@@ -32,34 +32,34 @@ impl Checksum {
         self.state.write(bytes);
     }
 
-    /// Adds a number as 8 bytes, least significant first.
+    /// Adds a number as 8 bytes, little-endian.
     #[inline]
     pub fn add_number(&mut self, number: u64) {
         self.add(&number.to_le_bytes());
     }
 
-    /// The hash of all that was added.
+    /// The hash of everything added.
     pub fn value(&self) -> u64 {
         self.state.finish()
     }
 
-    /// Forgets all that was added.
+    /// Resets the checksum.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// The two checksums of a game, as one side has them.
+/// One side's two checksums of a game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// Over what the client says: each name and count.
+    /// Checksum over the client's messages: each name and count.
     pub client: u64,
-    /// Over what the server says: each value.
+    /// Checksum over the server's values.
     pub server: u64,
 }
 
 impl Sums {
-    /// Those of a game without a message.
+    /// Checksums of a game without messages.
     pub fn of_nothing() -> Self {
         let empty = hash(&[]);
         Self { client: empty, server: empty }

@@ -1,28 +1,27 @@
-//! What happened, counted for metrics: refusals by reason, and the lean connections with their ends.
-//! Must not know how numbers are shown.
+//! Counts for metrics: refusals by reason, and lean connections with their ends.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::refusal::Refusal;
 
-/// Why a lean connection was closed; the names that metrics and logs have for it.
+/// Reason for the end of a lean connection, as named in metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeanEnd {
-    /// By the client.
+    /// Closed by the client.
     Client,
     /// The socket failed.
     Broken,
-    /// The client took nothing for too long.
+    /// The client read nothing for too long.
     Unread,
-    /// It was one too many.
+    /// The limit of connections was reached.
     Superfluous,
-    /// Bytes that are no frame, or a frame that may not come now.
+    /// An invalid frame, or one that is not allowed now.
     Malformed,
-    /// No token, or one that does not admit to games.
+    /// A missing token, or one that does not permit games.
     Denied,
-    /// No version that both sides speak.
+    /// No common version.
     Version,
-    /// More than a limit allows.
+    /// A limit was exceeded.
     Limit,
     /// A serial that is not the next.
     Serial,
@@ -60,7 +59,7 @@ impl LeanEnd {
     }
 }
 
-/// Numbers that only grow, but for the connections that are open.
+/// Counters, and the number of open connections.
 #[derive(Debug, Default)]
 pub struct Counts {
     refusals: [AtomicU64; Refusal::NAMES.len()],
@@ -70,12 +69,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Messages and calls that were refused over gRPC, by reason.
+    /// Refused messages and calls over gRPC, by reason.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::NAMES.into_iter().zip(self.refusals.iter().map(|count| count.load(Relaxed)))
     }
 
-    /// Lean connections that were closed, by reason.
+    /// Closed lean connections, by reason.
     pub fn lean_ends(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LeanEnd::NAMES.into_iter().zip(self.lean_ends.iter().map(|count| count.load(Relaxed)))
     }
@@ -90,7 +89,7 @@ impl Counts {
         self.lean_connections.load(Relaxed)
     }
 
-    /// Counts a refusal and hands it on.
+    /// Counts a refusal and returns it.
     pub(crate) fn refused(&self, refusal: Refusal) -> Refusal {
         self.refusals[refusal.place()].fetch_add(1, Relaxed);
         refusal

@@ -1,25 +1,25 @@
-//! The rules: messages are handled in the order of their serials, and everything handled is hashed.
+//! Rules of the game: messages are handled in the order of their serials, and everything handled is hashed.
 //!
-//! Knows neither who sends a message nor how, and waits for nothing: what comes too early is kept until its turn, and
-//! its caller is told through [`Answer`].
+//! Independent of callers and transports, and never blocks: early messages are kept until their turn, and their caller
+//! is notified through [`Answer`].
 
 use std::collections::BTreeMap;
 
 use crate::checksum::{Checksum, Sums, hash};
 use crate::refusal::Refusal;
 
-/// How the outcome of a message that had to wait reaches its caller.
+/// Reports the outcome of a waiting message to its caller.
 pub trait Answer {
-    /// The message was handled, or its turn has come, or it will not.
+    /// Called when the message was handled, its turn has come, or it is refused.
     fn tell(self, outcome: Result<u64, Refusal>);
 }
 
-/// What waits for its turn.
+/// An entry that waits for its turn.
 #[derive(Debug)]
 enum Early<A> {
-    /// A whole message; it is handled as soon as all before it are.
+    /// A whole message; handled as soon as all before it are.
     Message { name: Box<[u8]>, count: u64, answer: A },
-    /// A caller that has messages from this serial on and keeps them until then.
+    /// A caller that keeps its messages, from this serial on, until their turn.
     Turn { answer: A },
 }
 
@@ -33,10 +33,10 @@ impl<A> Early<A> {
     }
 }
 
-/// What a message that waits costs beside its name: its place in the map and the means to answer.
+/// Cost of a waiting message besides its name: its entry in the map and the means to answer.
 pub const EARLY_BYTES: usize = 256;
 
-/// One game after another, of one group of callers.
+/// Consecutive games of one group of callers.
 #[derive(Debug)]
 pub struct Game<A> {
     /// Messages handled.
@@ -44,7 +44,7 @@ pub struct Game<A> {
     client: Checksum,
     server: Checksum,
     early: BTreeMap<u64, (u64, Early<A>)>,
-    /// Tells entries apart that had the same serial at different times.
+    /// Distinguishes entries that had the same serial at different times.
     tickets: u64,
 }
 
@@ -60,7 +60,7 @@ impl<A> Default for Game<A> {
     }
 }
 
-/// How a message stands.
+/// Turn of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It is the next.
@@ -69,36 +69,36 @@ pub enum Turn {
     Later,
 }
 
-/// A message that waits, for [`Game::forget`].
+/// Handle to a waiting message, for [`Game::forget`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     serial: u64,
     number: u64,
 }
 
-/// The value of a message: `hash` is that of its name, `handled` the number of messages before.
+/// Value of a message: `hash` is that of its name, `handled` the number of messages before.
 #[inline]
 pub const fn value(hash: u64, count: u64, handled: u64) -> u64 {
     hash.wrapping_add(count).wrapping_add(handled)
 }
 
 impl<A: Answer> Game<A> {
-    /// The serial of the message that comes next.
+    /// The serial of the next message.
     pub fn next(&self) -> u64 {
         self.handled + 1
     }
 
-    /// Messages that wait.
+    /// Number of waiting messages.
     pub fn waiting(&self) -> usize {
         self.early.len()
     }
 
-    /// Bytes that waiting messages cost.
+    /// Memory cost of waiting messages, in bytes.
     pub fn waiting_bytes(&self) -> usize {
         self.early.values().map(|(_, early)| early.bytes()).sum()
     }
 
-    /// Whether a message may come now, has to wait, or is refused.
+    /// Checks whether a message may come now or has to wait; fails if it is refused.
     #[inline]
     pub fn turn(&self, serial: u64, window_messages: u64) -> Result<Turn, Refusal> {
         let next = self.next();
@@ -117,13 +117,13 @@ impl<A: Answer> Game<A> {
         Ok(Turn::Later)
     }
 
-    /// Handles the next message and returns its value. [`Game::turn`] said that it is the next.
+    /// Handles the next message and returns its value. Requires [`Turn::Now`].
     #[inline]
     pub fn handle(&mut self, name: &[u8], count: u64) -> u64 {
         self.handle_hashed(hash(name), name, count)
     }
 
-    /// As [`Game::handle`], for a name whose hash is known.
+    /// Like [`Game::handle`], for a name whose hash is known.
     #[inline]
     pub fn handle_hashed(&mut self, hash: u64, name: &[u8], count: u64) -> u64 {
         let value = value(hash, count, self.handled);
@@ -134,12 +134,12 @@ impl<A: Answer> Game<A> {
         value
     }
 
-    /// Keeps a message until its turn. [`Game::turn`] said that it has to wait.
+    /// Keeps a message until its turn. Requires [`Turn::Later`].
     pub fn keep(&mut self, serial: u64, name: &[u8], count: u64, answer: A) -> Ticket {
         self.put(serial, Early::Message { name: name.into(), count, answer })
     }
 
-    /// As [`Game::keep`], for a caller that keeps the messages.
+    /// Like [`Game::keep`], for a caller that keeps the messages.
     pub fn keep_turn(&mut self, serial: u64, answer: A) -> Ticket {
         self.put(serial, Early::Turn { answer })
     }
@@ -150,7 +150,7 @@ impl<A: Answer> Game<A> {
         Ticket { serial, number: self.tickets }
     }
 
-    /// Drops a message that waits, if it still does; returns the bytes it cost.
+    /// Drops a message if it still waits; returns the bytes it cost.
     pub fn forget(&mut self, ticket: Ticket) -> usize {
         match self.early.get(&ticket.serial) {
             Some((number, early)) if *number == ticket.number => {
@@ -162,7 +162,7 @@ impl<A: Answer> Game<A> {
         }
     }
 
-    /// Handles what waited for the messages handled last; returns the bytes it cost.
+    /// Handles entries that waited for the last messages; returns the bytes they cost.
     #[inline]
     pub fn catch_up(&mut self) -> usize {
         if self.early.is_empty() { 0 } else { self.catch_up_slowly() }
@@ -176,7 +176,7 @@ impl<A: Answer> Game<A> {
             let (_, early) = first.remove();
             bytes += early.bytes();
             match early {
-                // Its turn is over: another message with this serial came while it waited for nothing but to run.
+                // Superseded: another message with this serial came while this one only waited to run.
                 Early::Message { answer, .. } | Early::Turn { answer } if serial <= self.handled => {
                     answer.tell(Err(Refusal::Duplicate { serial, next: self.next() }));
                 }
@@ -194,7 +194,7 @@ impl<A: Answer> Game<A> {
         bytes
     }
 
-    /// The checksums of all that was handled.
+    /// The checksums of everything handled.
     pub fn sums(&self) -> Sums {
         Sums { client: self.client.value(), server: self.server.value() }
     }
@@ -204,7 +204,7 @@ impl<A: Answer> Game<A> {
         self.handled
     }
 
-    /// Ends the game and begins the next. What waits is refused; the bytes it cost are returned.
+    /// Ends the game and begins the next. Waiting entries are refused; returns the bytes they cost.
     pub fn end(&mut self) -> (Sums, usize) {
         let (sums, missing) = (self.sums(), self.next());
         let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! The RPC game: numbered messages, handled in order, hashed at both ends.
 //!
-//! [`game`] holds the rules and [`Games`] tells games apart; [`grpc`] and [`lean`] speak to clients, and [`driver`] is
-//! the client. Must not read a configuration, print, or choose an address.
+//! [`game`] has the rules, [`Games`] keeps games by group, [`grpc`] and [`lean`] serve clients, and [`driver`] is the
+//! client. Must not read a configuration, print, or choose an address.
 
 mod checksum;
 pub mod counts;

@@ -1,4 +1,4 @@
-//! What the game shows on the page of metrics. Must not know how the page is served.
+//! The game's part of the metrics page.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use hosting::metrics::Page;
 
 use crate::registry::Games;
 
-/// Writes the counts and the levels.
+/// Writes counters and gauges.
 pub(crate) fn write(page: &mut Page<'_>, games: &Games) -> fmt::Result {
     let counts = games.counts();
     let help = "Messages and calls of the RPC game refused over gRPC, by reason";

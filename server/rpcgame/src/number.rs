@@ -1,8 +1,8 @@
-//! Decimal numbers as callers write them. Must not know what a number is for.
+//! Decimal numbers in text.
 
 use std::fmt;
 
-/// Why text is no number.
+/// Reason why text is not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberFault {
     /// No digit at all.
@@ -23,10 +23,10 @@ impl fmt::Display for NumberFault {
     }
 }
 
-/// Digits that every `u64` of so many can hold.
+/// Number of digits that always fit a `u64`.
 const SAFE_DIGITS: usize = 19;
 
-/// Reads digits and nothing else; zeros in front change nothing.
+/// Parses digits only; leading zeros are allowed.
 #[inline]
 pub(crate) fn parse(text: &[u8]) -> Result<u64, NumberFault> {
     if text.is_empty() {
@@ -42,7 +42,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<u64, NumberFault> {
         let digit = digit(*byte)?;
         match number.checked_mul(10).and_then(|number| number.checked_add(digit)) {
             Some(larger) => number = larger,
-            // What follows may still be no digit at all, which is the worse fault.
+            // A later character may not be a digit, which is the worse fault.
             None => fits = false,
         }
     }
@@ -55,7 +55,7 @@ fn digit(byte: u8) -> Result<u64, NumberFault> {
     if digit < 10 { Ok(digit.into()) } else { Err(NumberFault::NoDigit) }
 }
 
-/// Room for the longest `u64`.
+/// Digits of the longest `u64`.
 pub(crate) const DIGITS_MAX: usize = 20;
 
 /// Writes a number's digits to the end of `room` and returns them.

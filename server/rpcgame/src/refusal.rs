@@ -1,11 +1,11 @@
-//! Everything that can be refused, in words that name it. Must not know how a transport says it.
+//! Everything that can be refused, with its error text.
 
 use crate::number::NumberFault;
 
-/// A number of a message.
+/// A numeric field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The message's place in the game.
+    /// The message's position in the game.
     Serial,
     /// The number beside its name.
     Count,
@@ -20,15 +20,15 @@ impl std::fmt::Display for Field {
     }
 }
 
-/// Why a message was not handled. The game goes on after each of them.
+/// Reason why a message was not handled. The game continues after each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A number that is none.
+    /// An invalid number.
     #[error("the {field} {fault}: it must be digits only, for a number below 2^64")]
     Number {
-        /// Which one.
+        /// The field.
         field: Field,
-        /// What is wrong with it.
+        /// The fault.
         fault: NumberFault,
     },
     /// Serials begin at 1.
@@ -37,12 +37,12 @@ pub enum Refusal {
     /// The serial was handled already, or another message with it waits.
     #[error("serial {serial} came before: each serial comes once in a game, and the next is {next}")]
     Duplicate {
-        /// The serial that came again.
+        /// The repeated serial.
         serial: u64,
-        /// The first one that is not there yet.
+        /// The first serial that has not come yet.
         next: u64,
     },
-    /// A name that has to be text and is not.
+    /// A name that must be UTF-8 and is not.
     #[error(
         "the name is not UTF-8: this transport takes text only; RPCGameStream and the lean protocol take any bytes"
     )]
@@ -50,15 +50,15 @@ pub enum Refusal {
     /// A name over the limit.
     #[error("the name has {bytes} bytes: name_bytes_max is {bytes_max}")]
     NameTooLong {
-        /// What it has.
+        /// Its length.
         bytes: usize,
-        /// What it may have.
+        /// The limit.
         bytes_max: usize,
     },
-    /// A message that is none of the contract's.
+    /// Not a message of the contract.
     #[error("the message cannot be read: {0}")]
     Malformed(&'static str),
-    /// Names and counts of a frame do not pair up.
+    /// Names and counts of a frame differ in number.
     #[error("the frame has {names} names and {counts} counts: it must have as many of one as of the other")]
     Unpaired {
         /// Names in the frame.
@@ -66,34 +66,34 @@ pub enum Refusal {
         /// Counts in the frame.
         counts: usize,
     },
-    /// So far ahead that it is not worth waiting for what is missing.
+    /// Too far ahead of the missing serial.
     #[error(
         "serial {missing} is missing, and serial {serial} is {window_messages} or more ahead of it: window_messages"
     )]
     TooFarAhead {
-        /// The serial that was refused.
+        /// The refused serial.
         serial: u64,
-        /// The one it would have to wait for.
+        /// The serial it would have to wait for.
         missing: u64,
-        /// How far ahead a message may be.
+        /// Limit of the distance.
         window_messages: u64,
     },
-    /// What waits already, in all games, leaves no room.
+    /// Waiting messages of all games leave no room.
     #[error(
         "serial {missing} is missing, and there is no room for more to wait for it: waiting_bytes_max is {bytes_max}"
     )]
     NoRoomToWait {
-        /// The serial that is missing.
+        /// The missing serial.
         missing: u64,
-        /// Bytes that may wait.
+        /// Limit of waiting bytes.
         bytes_max: usize,
     },
-    /// It waited, and what it waited for did not come.
+    /// The serial that it waited for did not come.
     #[error("serial {missing} is missing: it did not come within {wait_ms} ms; send it, then the others again")]
     Missing {
-        /// The serial that did not come.
+        /// The missing serial.
         missing: u64,
-        /// How long it was waited for.
+        /// Waiting time.
         wait_ms: u64,
     },
     /// The game ended while the message waited.
@@ -102,21 +102,21 @@ pub enum Refusal {
         /// The serial that was missing at the end.
         missing: u64,
     },
-    /// One game more than allowed, or than the client's share of them.
+    /// The limit of games, or the client's share of it, was reached.
     #[error(
         "the server's limit rpcgame.games is {games_max}: end a game with Done or try again later; a client gets three \
          quarters of what others leave"
     )]
     TooManyGames {
-        /// How many there may be.
+        /// The limit.
         games_max: usize,
     },
-    /// The name of a game itself.
+    /// A game's name over the limit.
     #[error("the game's name has {bytes} bytes: it must have from 1 to {bytes_max}")]
     GameName {
-        /// What it has.
+        /// Its length.
         bytes: usize,
-        /// What it may have.
+        /// The limit.
         bytes_max: usize,
     },
 }
@@ -139,7 +139,7 @@ impl Refusal {
         "game name",
     ];
 
-    /// The place of its reason among [`Self::NAMES`].
+    /// Index of its reason in [`Self::NAMES`].
     pub(crate) const fn place(&self) -> usize {
         match self {
             Self::Number { .. } => 0,

@@ -1,5 +1,5 @@
-//! The game as a service of a server: on the main port, on a port of its own, and by the lean protocol on a third.
-//! Must not hold a rule.
+//! The game as a hosted service: on the main port, on its own gRPC port, and by the lean protocol on a third. Must not
+//! hold a rule.
 
 use std::{future, net::SocketAddr};
 
@@ -22,13 +22,13 @@ use crate::{
     settings::{LeanLimits, PORT_CONNECTIONS, Settings},
 };
 
-/// Calls at once on a connection to the game's own port, where windows are wide.
+/// Concurrent calls on a connection to the game's own port, where windows are wide.
 const CALLS_PER_CONNECTION: u32 = 4096;
 /// A stream's window on that port: frames of many messages are the usual traffic.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// The games, and the ports they are played on.
+/// The games, and their ports.
 #[derive(Debug)]
 pub struct RpcGameService {
     games: Games,
@@ -45,7 +45,7 @@ impl Open for RpcGameService {
     const SCOPE: Scope = Scope::Play;
     const ENABLED: Option<&'static str> = Some("rpcgame.enabled");
 
-    /// Takes the ports.
+    /// Binds the ports.
     async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
         let Settings { listen, lean_listen, once, games, lean: mut lean_limits } = settings;
         let connections = &mut lean_limits.connections_max;

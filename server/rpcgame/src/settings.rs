@@ -1,107 +1,106 @@
-//! The settings `rpcgame.…`: ports, and what games and lean connections are allowed. Must not know where their values
-//! come from.
+//! The settings `rpcgame.…`: ports, and limits of games and lean connections.
 
 use std::time::Duration;
 
 use hosting::{Port, Reader, Refused};
 
-/// The usual port for gRPC beside the main port.
+/// Default port for gRPC beside the main port.
 pub const PORT: u16 = 29381;
 
-/// The usual port for the lean protocol.
+/// Default port for the lean protocol.
 pub const LEAN_PORT: u16 = 29382;
 
-/// How the game is served.
+/// Settings of the game.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For gRPC, beside the main port.
+    /// Port for gRPC, beside the main port.
     pub listen: Option<Port>,
-    /// For the lean protocol.
+    /// Port for the lean protocol.
     pub lean_listen: Option<Port>,
-    /// The server stops when the first game has ended.
+    /// True to stop the server when the first game has ended.
     pub once: bool,
-    /// What games are allowed.
+    /// Limits of games.
     pub games: GameLimits,
-    /// What lean clients are allowed.
+    /// Limits of lean clients.
     pub lean: LeanLimits,
 }
 
-/// Which callers play one game together when they name none.
+/// Grouping of callers into games, unless they name one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Those of one connection.
+    /// By connection.
     Connection,
-    /// Those of one address, however many connections it has.
+    /// By address, with all its connections.
     Address,
-    /// All.
+    /// All callers play one game.
     Server,
 }
 
-/// What games are allowed.
+/// Limits of games.
 #[derive(Clone, Debug)]
 pub struct GameLimits {
-    /// Which callers play together.
+    /// Grouping of callers.
     pub group: Group,
-    /// How far ahead of the next serial a message may be and wait.
+    /// Maximum distance of a waiting message from the next serial.
     pub window_messages: u64,
-    /// How long a message waits for those before it.
+    /// Time that a message waits for those before it.
     pub wait: Duration,
-    /// What the waiting messages of all games cost together.
+    /// Memory of all games' waiting messages.
     pub waiting_bytes_max: usize,
-    /// The longest name of a message.
+    /// Maximum length of a message's name.
     pub name_bytes_max: usize,
-    /// Games at once.
+    /// Concurrent games.
     pub games_max: usize,
-    /// A game in which nothing happens ends after this time.
+    /// Idle time after which a game ends.
     pub idle: Duration,
 }
 
-/// What lean clients are allowed.
+/// Limits of lean clients.
 #[derive(Clone, Debug)]
 pub struct LeanLimits {
-    /// Connections at once; the server tells further ones and closes them.
+    /// Concurrent connections; further ones get an error and are closed.
     pub connections_max: usize,
-    /// The server closes a connection on which no frame is finished for so long.
+    /// Time without a complete frame after which the server closes a connection.
     pub idle: Duration,
-    /// The server closes a connection whose client takes no bytes for so long.
+    /// Time limit for a client to accept output.
     pub write_timeout: Duration,
     /// Limits of each connection.
     pub session: SessionLimits,
 }
 
-/// What a lean connection may have the server hold.
+/// Limits of a lean connection's memory.
 #[derive(Clone, Debug)]
 pub struct SessionLimits {
-    /// Messages without an answer on its way; eight bytes each are held for a client that does not read.
+    /// Unanswered messages; eight bytes each are held for a client that does not read.
     pub window_messages: u64,
-    /// The body of a frame; so much of an unfinished one is held.
+    /// Length of a frame's body, and so of an unfinished one that is held.
     pub frame_bytes_max: usize,
-    /// A name.
+    /// Length of a name.
     pub name_bytes_max: usize,
-    /// The table of names.
+    /// Limits of the table of names.
     pub table: TableLimits,
 }
 
-/// The size of a table of names.
+/// Size of a table of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableLimits {
-    /// Names in it.
+    /// Number of names.
     pub names_max: usize,
-    /// Their bytes, with [`ENTRY_BYTES`](crate::lean::ENTRY_BYTES) for each.
+    /// Total length of the names, plus [`ENTRY_BYTES`](crate::lean::ENTRY_BYTES) for each.
     pub bytes_max: usize,
 }
 
-/// Where a client closes a frame.
+/// Size at which a client closes a frame.
 pub const FRAME_BYTES_TARGET: usize = 16 * 1024;
 
-/// What a frame must hold beside a name of the greatest length: a client closes a frame when it has
-/// [`FRAME_BYTES_TARGET`], and the last name may be as long as any.
+/// Room of a frame besides a name of maximum length: a client closes a frame at [`FRAME_BYTES_TARGET`], and the last
+/// name may have any length.
 pub(crate) const FRAME_BYTES_BESIDE_NAME: usize = FRAME_BYTES_TARGET + 64;
 
-/// What bounds the connections of the port for gRPC, in logs.
+/// Name in logs of the limit of connections at the gRPC port.
 pub(crate) const PORT_CONNECTIONS: &str = "limits.connections, at rpcgame.listen,";
 
-/// The longest that a client may take no bytes.
+/// Time limit for a client to accept output.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl hosting::Settings for Settings {

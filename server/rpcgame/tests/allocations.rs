@@ -1,8 +1,8 @@
-//! A message that comes in order allocates nothing, by a call of its own or by a lean frame, once all is warm.
+//! A message in order allocates nothing, by its own call or by a lean frame, once connections are warm.
 //!
-//! Counting needs an allocator, an allocator needs `unsafe`, and ours has none: the counter comes from a crate. It
-//! counts what every thread does, so this process has one: the harness of other tests keeps a thread that notes
-//! each test it has begun, with four allocations that come when the scheduler lets it run.
+//! A counting allocator needs `unsafe`, which our code must not have, so the counter comes from a crate. It counts all
+//! threads, so this process holds one test: other tests' harness keeps a thread that records each test it has begun,
+//! with four allocations at a time of the scheduler's choice.
 
 use std::alloc::System;
 use std::future::pending;
@@ -29,7 +29,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A head that goes into the table the first time and is four indexes afterwards.
+/// A request head that is inserted into the table the first time and is four indexes afterwards.
 fn head(is_first: bool) -> Vec<u8> {
     if !is_first {
         return vec![0x83, 0x86, 0xbf, 0xbe];
@@ -51,13 +51,13 @@ fn requests(serials: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     serials.map(request).collect()
 }
 
-/// Makes the calls, each when the one before is answered.
+/// Makes the calls one after another.
 async fn calls(io: &mut DuplexStream, requests: &[Vec<u8>]) {
     let mut buffer = [0; 4096];
     for request in requests {
         io.write_all(request).await.unwrap();
         let mut seen = 0;
-        // Head and trailers of a warm connection come to 11 and 10 bytes, and a message to 16 or more.
+        // Head and trailers on a warm connection are 11 and 10 bytes, and a message 16 or more.
         while seen < 37 {
             seen += io.read(&mut buffer).await.unwrap();
         }
@@ -69,7 +69,7 @@ fn main() {
 }
 
 async fn a_message_in_order_allocates_nothing() {
-    // A thread makes its list of tasks that gave way once.
+    // A thread allocates its list of yielded tasks once.
     tokio::task::yield_now().await;
     let service = GameService::new(Games::new(GameLimits::default()));
     let server = Server::builder().add_service(RpcGameServer::new(service)).build();
@@ -89,7 +89,7 @@ async fn a_message_in_order_allocates_nothing() {
     whole_games().await;
 }
 
-/// Both ends of many connections, the last frame of each cut or garbage: what they held goes with them.
+/// Both ends of many connections, the last frame of each truncated or garbage: their memory is freed with them.
 fn lean_ends_hold_nothing() {
     let table = TableLimits { names_max: 16, bytes_max: 1000 };
     let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages: 256, table };
@@ -120,7 +120,7 @@ fn lean_ends_hold_nothing() {
 /// Messages of a whole game.
 const MESSAGES: u64 = 100_000;
 
-/// Both ends over sockets, with connecting and the end, as the driver plays: so many allocations a message at the most.
+/// Both ends over sockets, including connecting and the end, as the driver plays: a limit of allocations per message.
 async fn whole_games() {
     let games = Games::new(GameLimits::default());
     let server = Server::builder()

@@ -1,9 +1,8 @@
-//! Results by task, a bounded number of them, and one computation for equal tasks in flight. Must not know how a result
-//! is computed.
+//! A bounded cache of results by task; equal tasks in flight are computed once.
 
 use crate::{fault::Fault, task::Task};
 
-/// The results.
+/// Cached results.
 ///
 /// Keys are hashed with a secret, because callers choose them.
 #[derive(Debug)]
@@ -18,8 +17,8 @@ impl Cache {
         self.0.get(&task)
     }
 
-    /// The cached result; or that of an equal task in flight, as soon as it is ready; or else that of `compute`. If the
-    /// computing caller gives up, a waiting one takes over.
+    /// Returns the cached result, or that of an equal task in flight once it is ready, or else that of `compute`. If
+    /// the computing caller gives up, a waiting one takes over.
     pub(crate) async fn get_or_compute(
         &self,
         task: Task,

@@ -1,8 +1,8 @@
-//! A client that asks chains of tasks, each with the last reply as its seed, and the shortest time that such chains
-//! can take on any server. Must not know the server.
+//! Client for chains of tasks, in which each reply is the seed of the next task, and the shortest time they can take on
+//! any server.
 //!
-//! The draws are those of a published experiment, so that its figures can be compared: `ChaCha20` seeded with the
-//! seed plus the client's number; a drawn u8 is the first seed; each request's type is a drawn usize modulo 2.
+//! Draws are those of a published experiment, for comparable figures: `ChaCha20` seeded with the seed plus the client's
+//! number; a drawn u8 is the first seed; each request's type is a drawn usize modulo 2.
 
 use std::{
     cell::Cell,
@@ -30,36 +30,36 @@ use crate::{
     work::Workspace,
 };
 
-/// Chains to ask.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Clients, each with a connection and a chain.
     pub clients: u64,
     /// Requests in a chain.
     pub requests: u64,
-    /// The same seed makes the same chains.
+    /// Random seed; equal seeds give equal chains.
     pub seed: u64,
 }
 
-/// How the chains ended.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The last reply to each client; its first seed if it asks nothing.
+    /// Last reply to each client; its first seed if the chain is empty.
     pub last: Vec<u8>,
-    /// The part of `elapsed` until the last client was connected. Each client asks as soon as it is connected.
+    /// Part of `elapsed` until the last client was connected. Each client begins as soon as it is connected.
     pub connecting: Duration,
-    /// From the first connection to the last reply.
+    /// Time from the first connection to the last reply.
     pub elapsed: Duration,
 }
 
 impl Outcome {
-    /// What the published client prints.
+    /// Sum that the published client prints.
     pub fn sum(&self) -> u64 {
         self.last.iter().copied().map(u64::from).sum()
     }
 }
 
-/// Why chains failed.
+/// Failure of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
     /// No server answers.
@@ -68,21 +68,21 @@ pub enum ChainError {
     /// The connection failed.
     #[error("client {client}, request {request}: {error}")]
     Broken {
-        /// Counted from 0.
+        /// Client number, from 0.
         client: u64,
-        /// Counted from 0.
+        /// Request number, from 0.
         request: u64,
-        /// What happened.
+        /// The underlying error.
         error: io::Error,
     },
     /// The server closed the connection, or sent more than one byte.
     #[error("client {client}, request {request}: the server sent {bytes} bytes; a reply is one byte")]
     Reply {
-        /// Counted from 0.
+        /// Client number, from 0.
         client: u64,
-        /// Counted from 0.
+        /// Request number, from 0.
         request: u64,
-        /// 0 if the connection was closed.
+        /// Bytes received; 0 if the connection was closed.
         bytes: usize,
     },
 }
@@ -106,7 +106,7 @@ impl Chain {
     }
 }
 
-/// Asks all chains of a server at the same time.
+/// Runs all chains against a server concurrently.
 pub async fn run(address: SocketAddr, plan: Plan) -> Result<Outcome, ChainError> {
     let connect = async || {
         let stream = TcpStream::connect(address).await?;
@@ -116,7 +116,7 @@ pub async fn run(address: SocketAddr, plan: Plan) -> Result<Outcome, ChainError>
     run_on(connect, plan, &Cell::new(0)).await
 }
 
-/// As [`run`], on any connections, with the replies that have come so far in `replies`.
+/// Like [`run`], on any connections; `replies` counts the replies so far.
 pub async fn run_on<C, F, S>(connect: C, plan: Plan, replies: &Cell<u64>) -> Result<Outcome, ChainError>
 where
     C: Fn() -> F,
@@ -139,7 +139,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut chain = Chain::new(plan, client);
-    // Larger than a reply, because a read that fills it would be followed by one that finds nothing.
+    // Larger than a reply: a read that fills its buffer would be followed by one that finds nothing.
     let mut reply = [0; 16];
     for request in 0..plan.requests {
         let broken = |error| ChainError::Broken { client, request, error };
@@ -156,17 +156,17 @@ where
     Ok(chain.last)
 }
 
-/// The results of chains, computed without a server, and how long their waits take.
+/// Results of chains, computed without a server, and the duration of their waits.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     plan: Plan,
     chains: Vec<Vec<(Task, Duration)>>,
-    /// The last reply to each client.
+    /// Last reply to each client.
     pub last: Vec<u8>,
 }
 
 impl Forecast {
-    /// Computes every result here.
+    /// Computes all results locally.
     pub fn new(plan: Plan) -> Self {
         let mut workspace = Workspace::default();
         let mut known = HashMap::new();
@@ -192,7 +192,7 @@ impl Forecast {
         Self { plan, chains, last }
     }
 
-    /// The shortest time that a server which has computed nothing yet can take, with processors that take no time.
+    /// Lower bound of the time on a server with an empty cache and infinitely fast processors.
     pub fn bound(&self, concurrency: Concurrency, cache: bool) -> Duration {
         let steps = || self.chains.iter().flatten();
         let total = |chain: &Vec<(Task, Duration)>| chain.iter().map(|(_, wait)| *wait).sum::<Duration>();
@@ -204,12 +204,12 @@ impl Forecast {
         }
     }
 
-    /// Simulates the chains in the order of time. The first client that asks for a task waits for all of it; a client that
-    /// asks while it runs waits for the rest; a client that asks later does not wait.
+    /// Simulates the chains in time order. The first client to request a task waits its full duration; a client that
+    /// requests it meanwhile waits for the rest; later clients do not wait.
     fn longest_chain_of_first_waits(&self) -> Duration {
         let mut ends = HashMap::new();
         let mut longest = Duration::ZERO;
-        // The client whose next request comes first is at the top.
+        // The client with the earliest next request is on top.
         let mut next: BinaryHeap<_> = (0..self.chains.len()).map(|client| Reverse((Duration::ZERO, client))).collect();
         let mut asked = vec![0; self.chains.len()];
         while let Some(Reverse((now, client))) = next.pop() {

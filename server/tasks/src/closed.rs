@@ -1,21 +1,21 @@
-//! Why a connection ended, for logs and metrics. Must not know what a connection does.
+//! Reasons for the end of a connection, for logs and metrics.
 
 use crate::line::BadLine;
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 #[derive(Debug)]
 pub(crate) enum Closed {
-    /// The client sends no more and has its replies.
+    /// The client has ended its side and received its replies.
     Finished,
-    /// A line that is no task.
+    /// An invalid line.
     BadLine(BadLine),
-    /// No token, or one that does not admit to tasks.
+    /// A missing token, or one that does not permit tasks.
     Denied(String),
-    /// Nothing was asked for too long.
+    /// No request for too long.
     Idle,
     /// Replies were left unread for too long.
     Unread,
-    /// The server stops; what was in flight has been answered.
+    /// The server stops; requests in flight have been answered.
     Drained,
     /// The connection failed.
     Broken(std::io::Error),
@@ -24,7 +24,7 @@ pub(crate) enum Closed {
 }
 
 impl Closed {
-    /// The name it has in metrics, and in logs beside its details.
+    /// Name in metrics and logs.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Finished => "finished",
@@ -38,7 +38,7 @@ impl Closed {
         }
     }
 
-    /// What there is to say beyond the name.
+    /// Details beyond the name.
     pub(crate) fn details(&self) -> Option<&dyn std::fmt::Display> {
         match self {
             Self::BadLine(bad) => Some(bad),

@@ -1,8 +1,7 @@
-//! One client: reads its lines, lets their tasks run, and writes replies in the order of the requests. Must not know
-//! how a task is run, nor what else the server serves.
+//! One client connection: reads lines, runs their tasks, and writes replies in request order.
 //!
-//! A connection is one task of the runtime and owns its requests, so that they end with it. Everything it holds is
-//! bounded: the bytes of one read, the requests in flight, and the replies that the client has not taken.
+//! A connection is one task of the runtime and owns its requests, so they end with it. Everything it holds is bounded:
+//! one read, the requests in flight, and the unread replies.
 
 use std::{
     mem::MaybeUninit,
@@ -30,20 +29,20 @@ use crate::{
     task::Task,
 };
 
-/// Bytes taken from a socket at once, and so the most that waits to be cut into lines.
+/// Size of a read, and so the limit of bytes not yet split into lines.
 const READ_BYTES: usize = 8192;
 
-/// Replies in bytes that may wait for the client to take them; then no more requests are read.
+/// Bytes of unread replies above which no more requests are read.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// How long the server discards what a client still sends after the last reply. If it closed the connection at once, the
-/// system would tell the client of an error, and the client might never see the replies.
+/// Time that the server discards input after the last reply. Closing at once would make the system report an error to
+/// the client, which might then never see the replies.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How a request ends.
+/// Result of a request.
 enum Answer {
     Result(Form, u8),
-    /// Why there is no result, in text.
+    /// An error, for the text form.
     Error(BadLine),
     Failed(Form, Fault),
 }
@@ -63,7 +62,7 @@ where
     let mut timer = pin!(sleep_until(connection.active_at + connection.runner.limits.idle));
     let mut stopped = pin!(stop.wait_for(|stop| *stop));
     std::future::poll_fn(|context| {
-        // An error means that the sender is gone, which is the end as well.
+        // An error means that the sender is gone, which ends the connection too.
         if connection.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
             connection.end(Closed::Drained);
         }
@@ -72,7 +71,7 @@ where
                 return Poll::Ready(closed);
             }
             let Some(deadline) = connection.deadline() else { return Poll::Pending };
-            // A deadline mostly moves away; the timer follows when it expires, not with every request.
+            // Deadlines mostly move later; the timer follows when it expires, not with every request.
             if timer.deadline() > deadline {
                 timer.as_mut().reset(deadline);
             }
@@ -91,22 +90,22 @@ struct Connection<S> {
     runner: Arc<Runner>,
     lines: Lines,
     form: Form,
-    /// Whose turns its tasks take.
+    /// Client that its tasks are scheduled for.
     client: Client,
-    /// A credential is asked for before the first task.
+    /// Pending authentication, before the first task.
     asked: Option<Box<(Gate, Peer)>>,
-    /// Bytes that were read and not yet cut into lines.
+    /// Bytes read and not yet split into lines.
     input: Vec<u8>,
-    /// Requests whose reply is not due yet, oldest first, each with its place until the reply is written.
+    /// Unanswered requests, oldest first, each with its slot until the reply is written.
     waiting: FuturesOrdered<BoxFuture<'static, (Answer, Place)>>,
-    /// Replies, of which the first `written` bytes have left.
+    /// Replies; the first `written` bytes have been sent.
     output: Vec<u8>,
     written: usize,
-    /// Set when no more is read; the reason to give once everything has been answered.
+    /// Set once no more is read: the reason to report when everything has been answered.
     ending: Option<Closed>,
-    /// Set when the last reply has left and what still comes is discarded.
+    /// Set once the last reply is sent: input is discarded until then.
     lingering_until: Option<Instant>,
-    /// When the client last asked or took something.
+    /// Last time the client sent a request or read replies.
     active_at: Instant,
 }
 
@@ -143,8 +142,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if self.waiting.is_empty() && self.output.is_empty() {
                     return self.poll_close(context);
                 }
-                // Something wakes this task: a request in flight, or room for replies. Requests that were added
-                // since the answers were collected have not been asked yet.
+                // This task is woken by a request in flight, or by room for replies. Requests added since answers were
+                // collected have not been polled yet.
                 if self.waiting.is_empty() || !self.collect_answers(context) {
                     return Poll::Pending;
                 }
@@ -161,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The deadline; `None` while tasks run.
+    /// Time at which the connection times out; `None` while tasks run.
     fn deadline(&self) -> Option<Instant> {
         let limits = &self.runner.limits;
         match self.lingering_until {
@@ -172,7 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The deadline is over: why the connection ends.
+    /// Returns the reason for the timeout.
     fn time_out(&mut self) -> Closed {
         match self.lingering_until {
             Some(_) => self.take_reason(),
@@ -185,22 +184,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.ending.take().unwrap_or(Closed::Finished)
     }
 
-    /// From here on nothing more is read. The first reason counts.
+    /// Stops reading. The first reason counts.
     fn end(&mut self, reason: Closed) {
         self.input = Vec::new();
         self.ending.get_or_insert(reason);
     }
 
-    /// Whether another request may wait. A connection without room has a request that waits or a reply to be taken, and
-    /// either wakes this task.
+    /// True if another request may wait. A connection without room has a waiting request or an unread reply, and either
+    /// wakes this task.
     fn has_room(&self) -> bool {
         self.waiting.len() < self.runner.in_flight_max
             && self.output.len() < OUTPUT_BYTES_MAX
             && self.runner.places.has_room(self.waiting.is_empty())
     }
 
-    /// Reads once, if the last input is used up and there is room for more. It is pending without room, too: what makes
-    /// room wakes this task.
+    /// Reads once, if the last input is used up and there is room. Pending without room, too: whatever makes room wakes
+    /// this task.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if !(self.input.is_empty() && self.has_room()) {
             return Poll::Pending;
@@ -218,14 +217,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut bytes = read.filled();
         self.cut(&mut bytes);
-        // Only what is left is stored, so that a quiet connection holds no buffer.
+        // Only the remainder is stored, so that a quiet connection holds no buffer.
         if self.ending.is_none() {
             self.input.extend_from_slice(bytes);
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Continues with what an earlier read left.
+    /// Continues with the remainder of an earlier read.
     fn take_lines(&mut self) {
         if self.input.is_empty() || !self.has_room() {
             return;
@@ -240,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn cut(&mut self, bytes: &mut &[u8]) {
         while self.ending.is_none() && self.has_room() {
-            // Room comes first, because a line cannot be put back and another thread may take the room.
+            // Room is checked first, because a line cannot be put back and another thread may take the room.
             let Some(place) = self.runner.places.take(self.waiting.is_empty()) else { break };
             let Some(line) = self.lines.next(bytes) else { break };
             self.active_at = Instant::now();
@@ -286,14 +285,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let runner = Arc::clone(&self.runner);
         let client = self.client.clone();
         let run = async move {
-            // A byte cannot say that a task is refused: there its reply waits.
+            // The byte form has no way to report a refusal, so its replies wait.
             let done = runner.run(task, &client, form == Form::Text).await;
             (done.map_or_else(|fault| Answer::Failed(form, fault), |result| Answer::Result(form, result)), place)
         };
         self.waiting.push_back(run.boxed());
     }
 
-    /// Gives an answer that is ready, after those to earlier requests.
+    /// Queues a ready answer behind those to earlier requests.
     fn answer(&mut self, answer: Answer, place: Place) {
         if self.waiting.is_empty() {
             self.write(answer);
@@ -302,8 +301,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Moves the answers that are due to the output, even if that is full: other connections may wait for the same
-    /// results. Returns whether there were some.
+    /// Moves due answers to the output, even if that is full: other connections may wait for the same results. Returns
+    /// whether there were any.
     fn collect_answers(&mut self, context: &mut Context<'_>) -> bool {
         let mut some = false;
         while let Poll::Ready(Some((answer, _place))) = self.waiting.poll_next_unpin(context) {
@@ -332,7 +331,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Writes as much as the client takes.
+    /// Writes as much as the client accepts.
     fn poll_write(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
         while self.written < self.output.len() {
             let rest = &self.output[self.written..];
@@ -344,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.active_at = Instant::now();
         }
         self.written = 0;
-        // A burst's memory is given back; that of an ordinary reply is kept for the next.
+        // Frees a burst's memory; an ordinary reply's is kept for the next.
         if self.output.capacity() > 64 {
             self.output = Vec::new();
         } else {
@@ -353,7 +352,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Everything has been answered.
+    /// Ends the connection after everything has been answered.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Closed> {
         if matches!(self.ending, Some(Closed::Finished)) {
             return Poll::Ready(self.take_reason());
@@ -367,14 +366,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Discards what still comes, until the client closes the connection or the time is over.
+    /// Discards input until the client closes the connection or the time is over.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<Closed> {
         loop {
             let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
             let mut read = ReadBuf::uninit(&mut space);
             match Pin::new(&mut self.stream).poll_read(context, &mut read) {
                 Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
-                // A server that stops does not wait for idle clients.
+                // A stopping server does not wait for idle clients.
                 Poll::Pending if !matches!(self.ending, Some(Closed::Drained)) => return Poll::Pending,
                 _ => return Poll::Ready(self.take_reason()),
             }

@@ -1,4 +1,4 @@
-//! CPU-bound tasks on separate threads. Must not know what a cache is, nor whose turn it is.
+//! CPU-bound tasks on separate threads.
 
 use std::{
     cell::RefCell,
@@ -13,16 +13,16 @@ use tokio::runtime::Handle;
 use crate::{fault::Fault, turns::Turn, work::Workspace};
 
 thread_local! {
-    /// Reused from task to task; freed with the thread, which ends when it has been idle for a while.
+    /// Reused across tasks; freed with the thread, which ends after being idle for a while.
     static WORKSPACE: RefCell<Workspace> = RefCell::default();
 }
 
-/// The result of the task with this seed, in the memory of the thread.
+/// Computes the task with this seed, in the thread's workspace.
 pub(crate) fn run(seed: u64) -> u8 {
     WORKSPACE.with_borrow_mut(|workspace| workspace.run(seed))
 }
 
-/// The threads, which belong to a runtime's pool for blocking work.
+/// Threads of a runtime's pool for blocking work.
 #[derive(Debug)]
 pub(crate) struct Cpu {
     threads: Handle,
@@ -30,7 +30,7 @@ pub(crate) struct Cpu {
     work: fn(u64) -> u8,
 }
 
-/// Tasks that run on the threads.
+/// Number of CPU tasks running.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     now: AtomicU64,
@@ -38,12 +38,12 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// How many run.
+    /// Current number.
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// How many ever ran at the same time.
+    /// Peak number.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
@@ -59,12 +59,13 @@ impl Load {
 }
 
 impl Cpu {
-    /// `work` is what a task does on its thread.
+    /// `work` is the computation of a task.
     pub(crate) const fn new(threads: Handle, load: Arc<Load>, work: fn(u64) -> u8) -> Self {
         Self { threads, load, work }
     }
 
-    /// Waits for the result. The turn travels with the work, so that the pool never holds more than may run.
+    /// Runs a task and awaits its result. The turn travels with the work, so the pool never holds more tasks than may
+    /// run.
     pub(crate) async fn run(&self, turn: Turn, seed: u64) -> Result<u8, Fault> {
         let (load, work) = (Arc::clone(&self.load), self.work);
         let work = move || {
@@ -92,14 +93,14 @@ mod tests {
     use super::*;
     use crate::turns::Turns;
 
-    /// As many as may run, by the default setting.
+    /// The default limit.
     const TASKS_MAX: usize = 40;
 
-    /// Tasks that have come, and their threads.
+    /// Threads of the tasks that have started.
     static CAME: Mutex<Vec<ThreadId>> = Mutex::new(Vec::new());
     static ALL_ARE_THERE: Condvar = Condvar::new();
 
-    /// Ends only when as many run as may.
+    /// Returns once all permitted tasks run.
     fn together(_: u64) -> u8 {
         let mut came = CAME.lock().expect("no task panics");
         came.push(thread::current().id());

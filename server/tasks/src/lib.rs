@@ -1,8 +1,8 @@
 //! Tasks over TCP lines: CPU-bound and I/O-bound work whose results are pure functions of a type and a seed.
 //!
-//! The way of a request: [`line`] turns bytes into a [`Task`]; a connection looks for its result in the cache and
-//! otherwise runs it, CPU work on separate threads and I/O work as a timer; replies leave in the order of their requests.
-//! [`chain`] is a client that asks chains of requests and computes the shortest time they can take.
+//! Path of a request: [`line`] parses bytes into a [`Task`]; a connection looks up its result in the cache or else runs
+//! it, CPU work on separate threads and I/O work as a timer; replies are sent in request order. [`chain`] is a client
+//! for chains of requests, and computes the shortest time they can take.
 
 pub mod chain;
 pub mod line;

@@ -1,33 +1,33 @@
 //! The line protocol without sockets: bytes in, requests out; and replies as bytes.
 //!
 //! A line is `<type>:<seed>` in UTF-8. Unicode white space around it is ignored, and so is everything between the first
-//! and the last of its `:`-separated fields; a single field is both. However the bytes are cut into reads, the lines are
-//! the same. Must not know what a result is or where bytes come from.
+//! and the last of its `:`-separated fields; a single field is both. Lines do not depend on how bytes are split into
+//! reads.
 
 use std::fmt;
 
 use crate::task::{Kind, Task};
 
-/// What a client shows before its first task where a credential is asked for.
+/// Prefix of a client's credential, sent before its first task if required.
 const TOKEN: &str = "TOKEN ";
 
-/// Asks for text replies.
+/// Requests text replies.
 const HELLO: &str = "HELLO 2";
 
-/// A line that has arrived.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A task to run.
     Task(Task),
-    /// The client wants text replies from here on.
+    /// Switches to text replies.
     Hello,
-    /// A credential; no answer, and nothing to do where none is asked for.
+    /// A credential; never answered, and ignored if none is required.
     Token(String),
-    /// Not a task.
+    /// An invalid line.
     Bad(BadLine),
 }
 
-/// Why a line is not a task.
+/// Reason why a line is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// The first field is not a type.
@@ -36,19 +36,19 @@ pub enum BadLine {
     /// The last field is not a seed.
     #[error("the seed is {0}; it must be a whole number from 0 to 18446744073709551615, as in 0:42")]
     Seed(Quoted),
-    /// It is not UTF-8.
+    /// The line is not UTF-8.
     #[error("the line {0} is not UTF-8; it must be a type and a seed, as in 0:42")]
     NotText(Quoted),
-    /// It is longer than the limit.
+    /// The line exceeds the limit.
     #[error("the line is longer than {0} bytes; it must be a type and a seed, as in 0:42")]
     Long(usize),
 }
 
 impl BadLine {
-    /// Every reason's name, for metrics that show them all from the start.
+    /// Names of all reasons, for metrics that show them from the start.
     pub const NAMES: [&'static str; 4] = ["type", "seed", "long", "not text"];
 
-    /// The place of its reason among [`Self::NAMES`].
+    /// Index of its reason in [`Self::NAMES`].
     pub(crate) const fn place(&self) -> usize {
         match self {
             Self::Type(_) => 0,
@@ -59,12 +59,12 @@ impl BadLine {
     }
 }
 
-/// A part of what was sent, shortened and made printable in one line.
+/// Excerpt of received text, shortened and escaped to one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quoted(String);
 
 impl Quoted {
-    /// How much is quoted back, in bytes of what was sent.
+    /// Limit of an excerpt, in received bytes.
     const BYTES_MAX: usize = 32;
 
     fn new(bytes: &[u8]) -> Self {
@@ -80,7 +80,7 @@ impl fmt::Display for Quoted {
     }
 }
 
-/// Reads one line, with or without its end.
+/// Parses one line, with or without its end.
 pub fn parse(line: &[u8]) -> Line {
     let Ok(text) = str::from_utf8(line) else { return Line::Bad(BadLine::NotText(Quoted::new(line))) };
     let text = text.trim();
@@ -93,7 +93,7 @@ pub fn parse(line: &[u8]) -> Line {
     // Both exist in any line: splitting gives at least one field.
     let first = text.split(':').next().unwrap_or_default();
     let last = text.rsplit(':').next().unwrap_or_default();
-    // A number may have a plus and zeros before it.
+    // A number may have a plus and leading zeros.
     let kind = first.parse().ok().and_then(Kind::from_number);
     match (kind, last.parse()) {
         (Some(kind), Ok(seed)) => Line::Task(Task::new(kind, seed)),
@@ -102,22 +102,22 @@ pub fn parse(line: &[u8]) -> Line {
     }
 }
 
-/// Cuts bytes into lines; holds only the part of a line whose end has not come.
+/// Splits bytes into lines; buffers only an incomplete line.
 #[derive(Debug)]
 pub struct Lines {
     part: Vec<u8>,
     line_bytes_max: usize,
-    /// The rest of a line that is too long is being skipped.
+    /// True while the rest of an overlong line is skipped.
     skipping: bool,
 }
 
 impl Lines {
-    /// Lines have at most `line_bytes_max` bytes before their end.
+    /// Limits lines to `line_bytes_max` bytes before their end.
     pub const fn new(line_bytes_max: usize) -> Self {
         Self { part: Vec::new(), line_bytes_max, skipping: false }
     }
 
-    /// Takes the next line off `input`. Returns `None` if more bytes are needed; then all of `input` has been taken.
+    /// Takes the next line off `input`. `None` if more bytes are needed; then `input` is empty.
     pub fn next(&mut self, input: &mut &[u8]) -> Option<Line> {
         while !input.is_empty() {
             let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
@@ -137,19 +137,19 @@ impl Lines {
                 return Some(parse(line));
             }
             self.part.extend_from_slice(line);
-            // The memory is given back, so that a client that waits for its reply costs no more than a silent one.
+            // Frees the memory, so that a client waiting for its reply costs no more than a silent one.
             return Some(parse(&std::mem::take(&mut self.part)));
         }
         None
     }
 
-    /// The unfinished line at the end of the input.
+    /// Returns an unfinished line at the end of the input.
     pub fn finish(&mut self) -> Option<Line> {
         let part = std::mem::take(&mut self.part);
         (!part.is_empty()).then(|| parse(&part))
     }
 
-    /// Stores the beginning of a line, unless it is too long already.
+    /// Buffers the beginning of a line, unless it is too long.
     fn store(&mut self, rest: &[u8]) -> Option<Line> {
         if self.skipping {
             return None;
@@ -164,7 +164,7 @@ impl Lines {
     }
 }
 
-/// How a client wants its replies.
+/// Reply format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// A byte for each result.
@@ -184,7 +184,7 @@ impl Form {
     }
 }
 
-/// Appends why a request has no result, in text.
+/// Appends an error in text form.
 pub fn write_error(reason: &impl fmt::Display, into: &mut Vec<u8>) {
     write_line(into, format_args!("ERR {reason}"));
 }

@@ -1,4 +1,4 @@
-//! What the task server counts. Must not know how the numbers are served.
+//! Metrics of the task server.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use prometheus_client::{
 
 use crate::{cpu::Load, line::BadLine, task::Kind};
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// With its own computation.
+    /// Computed.
     Computed,
-    /// With that of an equal request at the same time.
+    /// Shared with an equal request in flight.
     Shared,
-    /// With a cached result.
+    /// Served from the cache.
     Cached,
-    /// Its client had gone.
+    /// Dropped: its client had gone.
     Dropped,
-    /// Its turn would have come too late.
+    /// Refused: its turn would have come too late.
     Refused,
 }
 
@@ -29,17 +29,17 @@ impl Outcome {
     const NAMES: [&'static str; 5] = ["computed", "shared", "cached", "dropped", "refused"];
 }
 
-/// Why a connection was closed; the names that metrics and logs have for it.
+/// Reasons for closing a connection, as named in metrics and logs.
 pub(crate) const CLOSED: [&str; 8] =
     ["finished", "bad line", "denied", "idle", "unread", "drained", "broken", "stopped"];
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// The server's counters; handles to what [`Metrics::register`] put into a registry. Clones count together.
+/// The server's counters, registered by [`Metrics::register`]. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Counters>);
 
-/// One counter for each combination of labels, so that counting looks nothing up.
+/// One counter for each combination of labels, so that counting needs no look-up.
 #[derive(Debug)]
 struct Counters {
     requests: [[Counter; Outcome::NAMES.len()]; Kind::ALL.len()],
@@ -52,7 +52,7 @@ struct Counters {
 }
 
 impl Metrics {
-    /// Shows counters in `registry`, including those that are 0.
+    /// Registers all counters in `registry`; those at 0 are shown too.
     pub fn register(registry: &mut Registry) -> Self {
         let requests = Family::<[(&'static str, &'static str); 2], Counter>::default();
         let bad_lines = Family::<Labels, Counter>::default();
@@ -86,7 +86,7 @@ impl Metrics {
         Self(Arc::new(counters))
     }
 
-    /// Of the CPU threads.
+    /// Load of the CPU threads.
     pub(crate) fn cpu(&self) -> &Arc<Load> {
         &self.0.cpu
     }
@@ -116,7 +116,7 @@ impl Metrics {
     }
 }
 
-/// A request in flight, and how it ended.
+/// A request in flight, and its outcome.
 pub(crate) struct Request<'m> {
     metrics: &'m Metrics,
     kind: Kind,

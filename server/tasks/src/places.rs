@@ -1,29 +1,29 @@
-//! How many requests may wait in the whole server: each connection has one place, and all connections share the others.
+//! Limit of waiting requests in the whole server: one slot for each connection, and a shared pool of further ones.
 //!
-//! A connection that gets no place has a request that waits already, and its answer wakes the connection. So a place that
-//! is given back wakes no one, and no connection starves. Must not know what a request is.
+//! A connection that gets no slot already has a waiting request, whose answer wakes it. So a released slot need not
+//! wake anyone, and no connection starves.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The places that all connections share.
+/// The shared pool of slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     taken: Arc<AtomicUsize>,
     most: usize,
 }
 
-/// Where a request waits; given back when dropped.
+/// Slot of a waiting request; released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// `None` for the connection's own.
+    /// `None` for the connection's own slot.
     shared: Option<Arc<AtomicUsize>>,
 }
 
 impl Place {
-    /// The connection's own.
+    /// The connection's own slot.
     pub(crate) const OWN: Self = Self { shared: None };
 }
 
@@ -32,17 +32,17 @@ impl Places {
         Self { taken: Arc::default(), most }
     }
 
-    /// Whether a connection may have another request wait; `is_first` if none of its requests does.
+    /// True if a connection may have another waiting request; `is_first` if it has none yet.
     pub(crate) fn has_room(&self, is_first: bool) -> bool {
         is_first || self.taken.load(Ordering::Relaxed) < self.most
     }
 
-    /// A place, if there is one.
+    /// Takes a slot, if there is one.
     pub(crate) fn take(&self, is_first: bool) -> Option<Place> {
         if is_first {
             return Some(Place::OWN);
         }
-        // Only the count itself is shared, so no other memory has to be seen in any order.
+        // Relaxed, since the count guards no other memory.
         let more = |taken: usize| (taken < self.most).then_some(taken + 1);
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.is_ok().then(|| Place { shared: Some(Arc::clone(&self.taken)) })

@@ -1,5 +1,4 @@
-//! Decides when a task runs: at once, in its client's turn, after an equal task, or after everything before it. Must not know how requests
-//! arrive and replies leave.
+//! Schedules tasks: at once, in their client's turn, after an equal task, or strictly one after another.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -26,14 +25,14 @@ use crate::{
 pub(crate) struct Runner {
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
-    /// Requests of one connection that may wait for their reply.
+    /// Limit of unanswered requests on one connection.
     pub(crate) in_flight_max: usize,
-    /// Room for the requests that wait, of all connections.
+    /// Slots for waiting requests of all connections.
     pub(crate) places: Places,
     cache: Option<Cache>,
     cpu: Cpu,
     turns: Turns,
-    /// The permit of the only task that runs, if one runs after another.
+    /// Permit to run, if tasks run one after another.
     alone: Option<Semaphore>,
 }
 
@@ -53,25 +52,27 @@ impl Runner {
         }
     }
 
-    /// A cached result.
+    /// Returns a cached result.
     pub(crate) fn known(&self, task: Task) -> Option<u8> {
         let result = self.cache.as_ref()?.get(task)?;
         self.metrics.answered(task.kind, Outcome::Cached);
         Some(result)
     }
 
-    /// The result, when the client has had its turn. With `refusing`, a CPU task whose turn would come too late is refused.
+    /// Runs a task in its client's turn. With `refusing`, a CPU task whose turn would come too late is refused.
     pub(crate) async fn run(&self, task: Task, client: &Client, refusing: bool) -> Result<u8, Fault> {
         let mut request = self.metrics.request(task.kind);
         if refusing && task.kind == Kind::Cpu {
             self.turns.admit(client).map_err(Fault::Overloaded).inspect_err(|_| request.outcome = Outcome::Refused)?;
         }
-        // Before the cache: a request that waited for others while others wait for its result would block them all.
+        // Acquired before the cache: a request that waited for others while others waited for its result would deadlock
+        // them.
         let _alone = match &self.alone {
             Some(alone) => Some(alone.acquire().await.map_err(|_| Fault::Stopped)?),
             None => None,
         };
-        // Before the cache as well: the result would come in the turn of another client, which may have many before it.
+        // Before the cache as well: otherwise the result would come in another client's turn, which may have many
+        // before it.
         let turn = if task.kind == Kind::Cpu { Some(self.turns.take(client).await?) } else { None };
         let turn = Mutex::new(turn);
         let taken = || turn.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -86,7 +87,7 @@ impl Runner {
                 match poll!(&mut computed) {
                     Poll::Ready(result) => result,
                     Poll::Pending => {
-                        // An equal task runs already: another one can use this turn.
+                        // An equal task already runs: another one can use this turn.
                         drop(taken());
                         computed.await
                     }

@@ -1,5 +1,5 @@
-//! Accepts clients, a bounded number of them, and waits for them to end when the server stops. The listener, the threads
-//! and the signal to stop come from the caller. Must not know the line protocol.
+//! Accept loop for a bounded number of clients, and graceful shutdown. The caller provides the listener, the threads
+//! and the stop signal.
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{closed::Closed, connection, metrics::Metrics, runner::Runner, settings::Settings, socket::prepare};
 
-/// The longest that a TLS handshake may take.
+/// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause after an error of the system, as when too many files are open.
+/// Pause after a system error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The task server; clones share results and limits.
@@ -29,12 +29,12 @@ pub struct Server {
     runner: Arc<Runner>,
     connections: Arc<Semaphore>,
     gate: Option<Gate>,
-    /// Set if only TLS is spoken.
+    /// Set if TLS is required.
     tls: Option<Arc<ServerConfig>>,
 }
 
 impl Server {
-    /// `cpu_threads` is the runtime in whose pool for blocking work CPU-bound tasks run.
+    /// `cpu_threads` is the runtime whose pool for blocking work runs CPU-bound tasks.
     pub fn new(settings: &Settings, metrics: Metrics, cpu_threads: Handle) -> Self {
         let connections_max = settings.limits.connections.min(Semaphore::MAX_PERMITS);
         Self {
@@ -45,13 +45,13 @@ impl Server {
         }
     }
 
-    /// Asks clients for what `gate` asks, and speaks TLS if `tls` is there.
+    /// Requires the credentials that `gate` asks for, and TLS if `tls` is set.
     #[must_use]
     pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
         Self { gate: Some(gate).filter(Gate::asks), tls, ..self }
     }
 
-    /// Serves on the current thread until `stop` turns true; then accepts no more, answers what is in flight, and
+    /// Serves on the current thread until `stop` turns true; then accepts no more, answers requests in flight, and
     /// returns. Several threads may serve clones of one listener.
     pub async fn serve(&self, listener: TcpListener, stop: watch::Receiver<bool>) {
         let mut open = JoinSet::new();
@@ -98,7 +98,7 @@ impl Server {
                 let asked = self.asked(address, Vec::new());
                 self.serve_one(stream, address, Client::at(Some(address.ip())), asked, stop).await;
             }
-            // In a box: a connection in clear has no room for TLS.
+            // Boxed: plain connections need no room for TLS.
             Some(tls) => Box::pin(self.begin_tls(TlsAcceptor::from(tls), stream, address, stop)).await,
         }
     }
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// What a client is asked for, and what is known of it.
+    /// Authentication required of a client, and its known identity.
     fn asked(&self, address: SocketAddr, certificates: Vec<Vec<u8>>) -> Option<Box<(Gate, Peer)>> {
         let gate = self.gate.clone()?;
         let mut peer = Peer::default();
@@ -124,7 +124,7 @@ impl Server {
         Some(Box::new((gate, peer)))
     }
 
-    /// Serves one client on any connection; returns why it ended, as metrics name it.
+    /// Serves one client on any connection; returns the reason for its end, as named in metrics.
     pub async fn talk<S>(&self, stream: S, peer: impl Display, stop: watch::Receiver<bool>) -> &'static str
     where
         S: AsyncRead + AsyncWrite + Unpin,

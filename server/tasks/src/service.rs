@@ -1,4 +1,4 @@
-//! The task server as a service: its port, its threads and its end. Must not know the line protocol.
+//! The task server as a hosted service: port, threads and shutdown.
 
 use std::{io, net::SocketAddr, thread};
 
@@ -31,7 +31,7 @@ impl Open for TasksService {
     const IS_ON_MAIN_PORT: bool = false;
     const ENABLED: Option<&'static str> = Some("tasks.enabled");
 
-    /// Takes the port.
+    /// Binds the port.
     async fn open(mut settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
         let connections = &mut settings.limits.connections;
         *connections = host.connections.granted("tasks.connections", *connections);
@@ -47,8 +47,8 @@ impl Service for TasksService {
         address.map(|address| (address, "tasks, a line each; `quire tasks` asks them")).into_iter().collect()
     }
 
-    /// Serves on separate threads. CPU-bound tasks run in the first one's pool for blocking work, which starts
-    /// threads as they are needed and ends idle ones.
+    /// Serves on separate threads. CPU-bound tasks run in the first one's pool for blocking work, which starts threads
+    /// on demand and ends idle ones.
     fn start(&mut self, serving: &mut Serving) -> Result<(), Error> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let address = listener.local_addr()?;
@@ -76,7 +76,7 @@ impl Service for TasksService {
     }
 }
 
-/// Serves on a thread; the receiver ends when every client of it has its answers.
+/// Serves on a thread; the receiver ends once all its clients have their answers.
 fn serve(
     number: usize,
     runtime: Runtime,
@@ -92,7 +92,7 @@ fn serve(
                 Err(error) => tracing::error!(%error, "a thread of the task server cannot listen"),
             }
         });
-        // Comes first, because the runtime may wait for a task whose caller is gone.
+        // Dropped first, because the runtime may wait for a task whose caller is gone.
         drop(ended);
         runtime.shutdown_background();
     };

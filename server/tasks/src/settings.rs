@@ -1,58 +1,57 @@
-//! The settings `tasks.…`: the port, modes and limits. Must not know where their values come from.
+//! The settings `tasks.…`: the port, modes and limits.
 
 use std::time::Duration;
 
 use hosting::{Port, Reader, Refused};
 
-/// The usual port.
+/// Default port.
 pub const PORT: u16 = 8080;
 
-/// What may run at the same time.
+/// Concurrency of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
-    /// Every request, as soon as it arrives.
+    /// Every request runs as soon as it arrives.
     #[default]
     Task,
-    /// One request of each client at a time: to compare with.
+    /// One request of each client at a time, for comparison.
     Client,
-    /// One request at a time in the whole server: to compare with.
+    /// One request at a time in the whole server, for comparison.
     None,
 }
 
-/// How tasks are run.
+/// Settings of the task server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Where clients connect.
+    /// Listening port.
     pub listen: Port,
     /// Threads that serve connections.
     pub threads: usize,
-    /// What may run at the same time.
+    /// Concurrency of tasks.
     pub concurrency: Concurrency,
-    /// Whether results are cached, and equal requests in flight computed once.
+    /// True to cache results and compute equal requests in flight once.
     pub cache: bool,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// Bounds on what the server holds and on what clients may ask.
+/// Limits of the server's memory and of clients' requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Cached results.
     pub cache_entries: usize,
-    /// CPU-bound tasks at a time, each on a thread.
+    /// Concurrent CPU-bound tasks, each on a thread.
     pub cpu_tasks: usize,
     /// Open connections.
     pub connections: usize,
-    /// Requests of one connection that wait for their reply; then no more are read from it.
+    /// Unanswered requests of one connection above which no more are read from it.
     pub in_flight: usize,
-    /// Requests of all connections together that wait for their reply, beside one of each connection; then each has
-    /// one at a time.
+    /// Unanswered requests of all connections, beyond one of each; at the limit each connection has one at a time.
     pub waiting: usize,
     /// Bytes in a line.
     pub line_bytes: usize,
-    /// How long a connection without requests in flight may be silent.
+    /// Idle time limit of a connection without requests in flight.
     pub idle: Duration,
-    /// How long a client may leave replies unread.
+    /// Time limit for reading replies.
     pub unread: Duration,
 }
 

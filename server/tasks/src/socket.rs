@@ -1,9 +1,9 @@
-//! Socket options of both ends. Must not know what is sent.
+//! Socket options of both ends.
 
 use tokio::net::TcpStream;
 
-/// For small messages that answer each other: a message does not wait for more bytes, and the next message acknowledges
-/// the last one instead of a separate packet.
+/// Optimises for small messages that answer each other: no delay for more bytes, and acknowledgements sent with the
+/// next message.
 pub(crate) fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_quickack(false)

@@ -1,11 +1,11 @@
-//! What a task is, and what of its result takes no time to compute. Must not know how tasks are run.
+//! Tasks, and the parts of their results that need no computation.
 
 use std::time::Duration;
 
 use rand::Rng as _;
 use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng as _};
 
-/// The longest that an I/O-bound task waits.
+/// Longest wait of an I/O-bound task.
 pub const WAIT_MS_MAX: usize = 2000;
 
 /// The resource that a task uses.
@@ -21,7 +21,7 @@ impl Kind {
     /// Every kind, in the order of their numbers on the wire.
     pub const ALL: [Self; 2] = [Self::Cpu, Self::Io];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -29,12 +29,12 @@ impl Kind {
         }
     }
 
-    /// The kind with this number on the wire.
+    /// Kind with this number on the wire.
     pub fn from_number(number: usize) -> Option<Self> {
         Self::ALL.get(number).copied()
     }
 
-    /// Its number on the wire.
+    /// Number on the wire.
     pub const fn number(self) -> usize {
         self as usize
     }
@@ -45,17 +45,17 @@ impl Kind {
 pub struct Task {
     /// The resource that it uses.
     pub kind: Kind,
-    /// The only input of its result.
+    /// Only input of its result.
     pub seed: u64,
 }
 
 impl Task {
-    /// A task of this kind.
+    /// Creates a task.
     pub const fn new(kind: Kind, seed: u64) -> Self {
         Self { kind, seed }
     }
 
-    /// How long it waits without a processor.
+    /// Time that it waits without using a processor.
     pub fn wait(self) -> Duration {
         match self.kind {
             Kind::Cpu => Duration::ZERO,
@@ -67,9 +67,9 @@ impl Task {
 /// An I/O-bound task: both draws are known before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// How long it takes.
+    /// Duration.
     pub wait: Duration,
-    /// Its result.
+    /// Result.
     pub result: u8,
 }
 

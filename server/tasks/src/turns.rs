@@ -1,8 +1,9 @@
-//! Turns for a bounded number of tasks, shared fairly: while tasks wait, each client has one turn in a round, however many
-//! tasks another has waiting. Must not know what a task does.
+//! Fair scheduling of a bounded number of concurrent tasks: while tasks wait, each client gets one turn per round,
+//! however many tasks another has queued.
 //!
-//! This is fair queueing (Nagle, RFC 970) with tasks in place of packets. A waiting task has a round: the one after its
-//! client's last waiting task, or the next round if the client has none. Turns are given by round, then in the order of arrival.
+//! This is fair queueing (Nagle, RFC 970) with tasks in place of packets. A waiting task belongs to the round after its
+//! client's last waiting task, or to the next round if the client has none. Turns are granted by round, then in order
+//! of arrival.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,10 +17,10 @@ use tokio::sync::oneshot;
 
 use crate::fault::Fault;
 
-/// A round, then a number that grows with each arrival.
+/// A round, then an arrival number.
 type Place = (u64, u64);
 
-/// The tasks of one client that wait.
+/// The waiting tasks of one client.
 #[derive(Debug)]
 struct Queue {
     last_round: u64,
@@ -67,19 +68,19 @@ impl State {
         turn
     }
 
-    /// Tasks that have their turn before another one of this client.
+    /// Number of tasks that would run before another one of this client.
     fn before(&self, client: &Client) -> usize {
         let own = self.queues.get(client).map_or(0, |queue| queue.tasks);
         self.queues.values().map(|queue| queue.tasks.min(own + 1)).sum()
     }
 }
 
-/// The turns; clones share them.
+/// The scheduler; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns(Arc<Mutex<State>>);
 
 impl Turns {
-    /// So many tasks at once.
+    /// Allows `tasks_max` concurrent tasks.
     pub(crate) fn new(tasks_max: usize) -> Self {
         Self(Arc::new(Mutex::new(State { free: tasks_max, ..State::default() })))
     }
@@ -88,8 +89,8 @@ impl Turns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a task of this client would have its turn soon enough to be worth its wait; if not, the time after which
-    /// another try is.
+    /// Admits a task of this client if its turn would come soon enough; otherwise returns the delay after which to
+    /// retry.
     pub(crate) fn admit(&self, client: &Client) -> Result<(), Duration> {
         let mut state = self.lock();
         if !state.admission.is_standing() {
@@ -99,7 +100,7 @@ impl Turns {
         state.admission.admit(Instant::now(), before, is_idle, None)
     }
 
-    /// Waits for a turn. A task that is dropped meanwhile leaves the queue.
+    /// Waits for a turn. A task dropped meanwhile leaves the queue.
     pub(crate) async fn take(&self, client: &Client) -> Result<Turn, Fault> {
         let (place, given) = {
             let mut state = self.lock();
@@ -113,7 +114,7 @@ impl Turns {
         given.await.map_err(|_| Fault::Stopped)
     }
 
-    /// A task has ended: the next one has its turn.
+    /// Passes the turn of a finished task to the next.
     fn give_back(&self) {
         loop {
             let mut state = self.lock();
@@ -124,14 +125,14 @@ impl Turns {
             drop(state);
             match next.send(Turn(Some(self.clone()))) {
                 Ok(()) => return,
-                // The task has just gone. The loop gives its turn to the next; dropping it would come back to here.
+                // The task has just gone. The loop gives its turn to the next; dropping it would recurse.
                 Err(mut turn) => turn.0 = None,
             }
         }
     }
 }
 
-/// A task's place in the queue, left when it is dropped.
+/// A task's position in the queue; it leaves the queue on drop.
 struct Queued<'a> {
     turns: &'a Turns,
     place: Place,
@@ -143,7 +144,7 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// The right to run a task; given back when it is dropped.
+/// Permit to run a task; released on drop.
 #[derive(Debug)]
 pub(crate) struct Turn(Option<Turns>);
 
@@ -165,7 +166,7 @@ mod tests {
         Client::at(Some([10, 0, 0, last].into()))
     }
 
-    /// A task that has asked for its turn.
+    /// A task waiting for its turn.
     fn waiting(turns: &Turns, last: u8) -> BoxFuture<'static, Turn> {
         let turns = turns.clone();
         let mut task = async move { turns.take(&client(last)).await.expect("a turn") }.boxed();
@@ -199,7 +200,7 @@ mod tests {
         let [gone, given, last] = [1, 2, 3].map(|number| waiting(&turns, number));
         drop(gone);
         drop(running);
-        // Its turn is given, and it never looked.
+        // Its turn was granted, and it never looked.
         drop(given);
         assert!(last.now_or_never().is_some());
         assert_eq!(turns.lock().free, 1);

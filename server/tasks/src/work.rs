@@ -1,14 +1,14 @@
-//! The CPU-bound task, as fast as its definition allows. Must not know callers or threads.
+//! Fast implementation of the CPU-bound task.
 //!
-//! By definition each round adds a drawn byte to a byte of a zeroed MiB, at a drawn place shifted by `dep`, and adds
-//! the sum to `dep`. Done as written, every round waits for the one before it: the place depends on a sum that comes
-//! from memory. Three things make it three times as fast here:
+//! By definition each round adds a drawn byte to a byte of a zeroed MiB, at a drawn index shifted by `dep`, and adds
+//! the sum to `dep`. Done literally, each round waits for the previous one, since the index depends on a sum from
+//! memory. Three optimisations make it three times as fast:
 //!
 //! - While few bytes have been touched the old byte is almost always 0, and then the sum is the drawn byte. A branch
-//!   lets the processor bet on that, so that rounds overlap; see [`add_to`].
-//! - Later the bet is lost too often. But `dep` is a byte, so the place of a round is known to within 256 bytes
-//!   before the rounds ahead of it are done, and that window is read into the nearest cache meanwhile.
-//! - Memory is kept zeroed between tasks. After a short task only the bytes that it touched are put back.
+//!   lets the processor predict that, so rounds overlap; see [`add_to`].
+//! - Later the prediction fails too often. But `dep` is a byte, so a round's index is known to within 256 bytes before
+//!   earlier rounds are done, and that window is prefetched into the nearest cache.
+//! - Memory is kept zeroed between tasks. After a short task only the touched bytes are reset.
 
 use rand_xoshiro::{
     Xoshiro256StarStar,
@@ -21,27 +21,27 @@ pub const MEMORY_BYTES: usize = 1 << 20;
 /// Rounds of the shortest task; all others are multiples of it.
 pub const ROUNDS_MIN: usize = 4096;
 
-/// A task has this many times [`ROUNDS_MIN`] rounds, by its first draw.
+/// Number of times [`ROUNDS_MIN`] that a task runs, chosen by its first draw.
 pub const MULTIPLES: [usize; 16] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4, 16, 64, 256];
 
-/// Rounds after which an eighth of the bytes has been touched and betting on zeros no longer pays.
+/// Rounds after which an eighth of the bytes has been touched and predicting zeros no longer pays.
 const BETTING_ROUNDS: usize = MEMORY_BYTES / 8;
 
 /// Rounds drawn ahead of those being done. Their windows, 10 KiB, fit into the nearest cache beside the rest.
 const AHEAD: usize = 32;
 
-/// Reads that bring a window of 256 bytes, which begins anywhere, into the cache: lines have 64 bytes.
+/// Reads that bring an unaligned window of 256 bytes into the cache: lines have 64 bytes.
 const LINES: usize = 5;
 
 /// Memory for one task at a time, zeroed while none runs.
 #[derive(Debug)]
 pub struct Workspace {
     memory: Box<[u8; MEMORY_BYTES]>,
-    /// The places that a short task touched.
+    /// Indexes that a short task touched.
     touched: Box<[u32; ROUNDS_MIN]>,
 }
 
-/// What a round draws: a place before the shift, and a byte.
+/// Draw of a round: an index before the shift, and a byte.
 type Draw = (usize, u8);
 
 impl Default for Workspace {
@@ -56,7 +56,7 @@ impl Default for Workspace {
     }
 }
 
-/// The end of a task.
+/// Final state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The task's result. It is 0 for most seeds, because few tasks touch most of their memory.
@@ -66,12 +66,12 @@ pub struct End {
 }
 
 impl Workspace {
-    /// The result of the CPU-bound task with this seed.
+    /// Result of the CPU-bound task with this seed.
     pub fn run(&mut self, seed: u64) -> u8 {
         self.end_of(seed).result
     }
 
-    /// As [`Self::run`], with the last sum.
+    /// Like [`Self::run`], with the last sum.
     pub fn end_of(&mut self, seed: u64) -> End {
         let mut numbers = Numbers(Xoshiro256StarStar::seed_from_u64(seed));
         let rounds = ROUNDS_MIN * MULTIPLES[numbers.size() % MULTIPLES.len()];
@@ -95,7 +95,7 @@ impl Workspace {
         for touched in self.touched.iter_mut() {
             let (place, byte) = numbers.draw();
             let place = shifted(place, dep);
-            // A place is below 1 MiB.
+            // An index is below 1 MiB.
             #[expect(clippy::cast_possible_truncation, reason = "places have 20 bits")]
             let kept = place as u32;
             *touched = kept;
@@ -108,7 +108,7 @@ impl Workspace {
         End { result, dep }
     }
 
-    /// Rounds whose windows are read one block ahead; their number is a multiple of a block's.
+    /// Runs rounds whose windows are prefetched one block ahead; their number is a multiple of a block's.
     fn run_windowed(&mut self, numbers: &mut Numbers, rounds: usize, dep: &mut u8) {
         debug_assert!(rounds.is_multiple_of(AHEAD));
         let memory = &mut *self.memory;
@@ -133,7 +133,7 @@ impl Workspace {
                 add_plainly(memory, done, dep);
             }
         }
-        // The reads are for their effect on the cache, and without a use they would be left out.
+        // The reads are for their effect on the cache; unused, they would be optimised away.
         std::hint::black_box(read);
     }
 }
@@ -143,7 +143,7 @@ struct Numbers(Xoshiro256StarStar);
 
 impl Numbers {
     fn size(&mut self) -> usize {
-        // Only its low bits are used, so that this holds on machines with a narrower word as well.
+        // Only its low bits are used, so the result is the same on machines with a narrower word.
         #[expect(clippy::cast_possible_truncation, reason = "a drawn usize is the low part of a drawn u64")]
         let size = self.0.next_u64() as usize;
         size
@@ -174,7 +174,7 @@ fn add_to(cell: &mut u8, byte: u8, dep: &mut u8) {
     *dep = dep.wrapping_add(sum);
 }
 
-/// A function by itself, because otherwise the compiler would see that adding to 0 gives the same, and drop the branch.
+/// Not inlined, or else the compiler would see that adding to 0 gives the same, and drop the branch.
 #[cold]
 #[inline(never)]
 const fn sum(old: u8, byte: u8) -> u8 {

@@ -33,7 +33,8 @@ fn lines_are_forgiven_what_existing_clients_do() {
     assert_eq!(parse(b" HELLO 2\r"), Line::Hello);
 }
 
-/// Every character with the property `White_Space`, by PropList.txt of Unicode 16; a line feed ends a line before.
+/// Every character with the property `White_Space`, by PropList.txt of Unicode 16, except the line feed, which ends a
+/// line.
 const WHITE_SPACE: &str = "\u{9}\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\
                            \u{2007}\u{2008}\u{2009}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
 
@@ -48,7 +49,7 @@ fn white_space_of_every_kind_around_a_line_is_forgiven() {
             assert!(matches!(parse(line.as_bytes()), Line::Bad(_)), "{line:?}");
         }
     }
-    // No white space by Unicode: of no width, joining words, a mark of the byte order.
+    // Not white space in Unicode: zero width space, word joiner, byte order mark.
     for other in ['\u{200b}', '\u{2060}', '\u{feff}'] {
         assert!(matches!(parse(format!("{other}0:7").as_bytes()), Line::Bad(_)), "{other:?}");
     }
@@ -87,7 +88,7 @@ fn lines_that_are_no_task_say_why() {
         (b"18446744073709551616:5", "the type is '18446744073709551616'"),
         (b"\xff:5", "the line '\\xff:5' is not UTF-8"),
         (b"0:what: \xff :9", "the line '0:what: \\xff :9' is not UTF-8"),
-        // Half of an ideographic space, and a byte that is white space in Latin-1 alone.
+        // Half of an ideographic space, and a byte that is white space in Latin-1 only.
         (b"0:5\xe3\x80", "the line '0:5\\xe3\\x80' is not UTF-8"),
         (b"0:5\xa0", "the line '0:5\\xa0' is not UTF-8"),
         (b"HELLO 3", "the type is 'HELLO 3'"),
@@ -123,7 +124,7 @@ fn replies_are_a_byte_or_a_line() {
     assert_eq!(output, b"\nOK 255\n\0");
 }
 
-/// All lines of these bytes, cut into chunks.
+/// All lines of these bytes, fed in chunks.
 fn lines_of(bytes: &[u8], chunk: usize, line_bytes_max: usize) -> Vec<Line> {
     let mut lines = Lines::new(line_bytes_max);
     let mut found = Vec::new();

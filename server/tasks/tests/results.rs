@@ -1,4 +1,4 @@
-//! Results of tasks: beside values worked out by other means, and beside the definition done as it is written.
+//! Results of tasks, compared with independently computed values and with a literal implementation of the definition.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tasks::{
     work::{End, MEMORY_BYTES, MULTIPLES, ROUNDS_MIN, Workspace},
 };
 
-/// The definition, as it is written.
+/// The definition, implemented literally.
 fn as_written(seed: u64) -> End {
     let mut numbers = Xoshiro256StarStar::seed_from_u64(seed);
     let mut data = vec![0_u8; MEMORY_BYTES];
@@ -26,8 +26,8 @@ fn as_written(seed: u64) -> End {
     End { result: data[numbers.r#gen::<usize>().wrapping_add(dep.into()) % MEMORY_BYTES], dep }
 }
 
-/// Worked out in Python from the definition, with splitmix64 and xoshiro256** written after the C sources that their
-/// authors publish (Blackman and Vigna, prng.di.unimi.it): seed, multiple, result and the last sum.
+/// Computed in Python from the definition, with splitmix64 and xoshiro256** after their authors' published C sources
+/// (Blackman and Vigna, prng.di.unimi.it): seed, multiple, result and the last sum.
 const CPU: [(u64, usize, u8, u8); 12] = [
     (0, 1, 0, 99),
     (1, 1, 0, 19),
@@ -43,8 +43,8 @@ const CPU: [(u64, usize, u8, u8); 12] = [
     (11, 256, 0, 19),
 ];
 
-/// Worked out in Python: PCG-XSH-RR seeding, `ChaCha20` after RFC 8439 with a counter of 64 bits, and a range by
-/// widening multiplication: seed, wait in milliseconds, result.
+/// Computed in Python: PCG-XSH-RR seeding, `ChaCha20` after RFC 8439 with a counter of 64 bits, and a range by widening
+/// multiplication: seed, wait in milliseconds, result.
 const IO: [(u64, u64, u8); 8] = [
     (0, 48, 168),
     (1, 1238, 198),
@@ -75,7 +75,7 @@ fn io_tasks_give_what_was_worked_out_by_other_means() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// In one workspace, so that whatever a task leaves behind shows in a later one.
+    /// In one workspace, so that anything a task leaves behind shows in a later one.
     #[test]
     fn cpu_tasks_end_as_the_definition_does_whatever_ran_before(seeds in prop::collection::vec(any::<u64>(), 1..4)) {
         let mut workspace = Workspace::default();

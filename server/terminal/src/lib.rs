@@ -1,4 +1,4 @@
-//! What programs show on a terminal and read from one. Must not know any command, nor what is behind it.
+//! Terminal output and input of programs. Must not know any command, nor what is behind it.
 
 pub mod pager;
 pub mod screen;

@@ -1,5 +1,5 @@
-//! Long output a screen at a time: through `$PAGER`, or with a pause after each screen. Elsewhere than on a terminal, and
-//! for what fits on the screen, it is standard output.
+//! A pager: shows long output through `$PAGER`, or screen by screen. Off a terminal, and if it fits on the screen,
+//! output is written directly.
 
 use std::{
     env,
@@ -13,37 +13,37 @@ use crate::screen;
 
 const MORE: &str = "-- Enter: more, q and Enter: stop --";
 
-/// Output that may be longer than the screen. The end of it is told by [`Pager::finish`].
+/// Output that may exceed the screen; end it with [`Pager::finish`].
 pub struct Pager {
     /// Rows and columns.
     screen: Option<(usize, usize)>,
-    /// Rows shown since the last pause, or held.
+    /// Rows shown since the last pause, or held back.
     rows: usize,
-    /// The beginning of a line whose end is not written yet.
+    /// Beginning of an unfinished line.
     partial: Vec<u8>,
     to: To,
 }
 
 enum To {
     Output,
-    /// As long as it fits on the screen.
+    /// Held back while it fits on the screen.
     Held(Vec<u8>),
     Child(Child),
     Pauses,
-    /// The reader wants no more.
+    /// The reader has quit.
     Stopped,
 }
 
-/// Prints a text and the end of its last line.
+/// Prints a text and a final newline.
 pub fn print(text: &str) {
     let mut pager = Pager::new();
-    // A reader that has gone does not want the rest.
+    // A reader that has quit does not want the rest.
     let _ = writeln!(pager, "{text}");
     pager.finish();
 }
 
 impl Pager {
-    /// Holds its text until that does not fit on the screen.
+    /// Holds text back until it exceeds the screen.
     #[expect(clippy::new_without_default, reason = "a pager takes hold of the terminal")]
     pub fn new() -> Self {
         let screen = screen::size();
@@ -51,7 +51,7 @@ impl Pager {
         Self { screen, rows: 0, partial: Vec::new(), to }
     }
 
-    /// Shows what is held and waits until the reader has read.
+    /// Shows what was held back, and waits until the reader has finished.
     pub fn finish(mut self) {
         let partial = std::mem::take(&mut self.partial);
         let _ = if partial.is_empty() { Ok(()) } else { self.line(&partial) };
@@ -66,14 +66,14 @@ impl Pager {
         let _ = io::stdout().flush();
     }
 
-    /// Rows that a line takes.
+    /// Screen rows of a line.
     fn rows_of(&self, line: &[u8]) -> usize {
         let columns = self.screen.map_or(usize::MAX, |(_, columns)| columns);
         let shown = line.iter().filter(|byte| !matches!(byte, 0x80..=0xbf | b'\n')).count();
         shown.div_ceil(columns).max(1)
     }
 
-    /// Rows before a pause; the last one of the screen is for the question.
+    /// Rows before a pause; the screen's last row is for the prompt.
     fn rows_max(&self) -> usize {
         self.screen.map_or(usize::MAX, |(rows, _)| rows - 1)
     }
@@ -99,7 +99,7 @@ impl Pager {
         }
     }
 
-    /// What is held does not fit.
+    /// Starts paging: the held text exceeds the screen.
     fn start(&mut self) -> io::Result<()> {
         let To::Held(text) = std::mem::replace(&mut self.to, To::Pauses) else { return Ok(()) };
         self.rows = 0;
@@ -128,7 +128,7 @@ impl Pager {
     }
 }
 
-/// Reads the answer as the terminal has it, a line, past any buffer that others fill.
+/// Reads the answer as a line from the terminal, bypassing standard input's shared buffer.
 fn goes_on() -> io::Result<bool> {
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut answer = [0; 256];

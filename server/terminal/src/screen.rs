@@ -1,5 +1,4 @@
-//! Text of others on a terminal: control, escape and bidirectional characters are shown as what they are, never obeyed.
-//! Also what this side of a terminal can tell: its size.
+//! Untrusted text on a terminal: control, escape and bidirectional characters are escaped. Also the terminal's size.
 
 use std::{
     borrow::Cow,
@@ -7,8 +6,8 @@ use std::{
     io::{IsTerminal as _, stdin, stdout},
 };
 
-/// Whether a character does something to a terminal instead of being shown: controls, changes of direction, line
-/// separators, and marks and tags that are not seen.
+/// True for characters that act on a terminal instead of being shown: controls, changes of direction, line separators,
+/// and invisible marks and tags.
 fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -16,29 +15,29 @@ fn acts(character: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Whether nothing in it needs to be escaped.
+/// True if nothing needs to be escaped.
 pub fn is_plain(text: &str) -> bool {
     !text.contains(acts)
 }
 
-/// The text in one line, escaped as in a string of Rust.
+/// Escapes text into one line, as in a Rust string.
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |out, character| {
         let _ = write!(out, "{}", character.escape_default());
     })
 }
 
-/// As [`line`], with the ends of lines as they are: for messages of this program that quote the text of others.
+/// Like [`line`], but keeps newlines: for messages of this program that quote untrusted text.
 pub fn lines(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// JSON in one line that any terminal shows; any reader of JSON gets the same value.
+/// JSON in one line, safe on any terminal and with the same value for any parser.
 pub fn json(value: &impl ToString) -> String {
     json_text(&value.to_string()).into_owned()
 }
 
-/// As [`json`], of what is JSON already.
+/// Like [`json`], for text that is already JSON.
 pub fn json_text(text: &str) -> Cow<'_, str> {
     escaped(text, |out, character| {
         for unit in character.encode_utf16(&mut [0; 2]) {
@@ -62,8 +61,8 @@ fn escaped(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
     out.into()
 }
 
-/// Rows and columns of the terminal that this process both reads from and writes to; none if there is no such terminal,
-/// or it does not say.
+/// Rows and columns of the terminal that this process both reads from and writes to; `None` without such a terminal or
+/// if its size is unknown.
 pub fn size() -> Option<(usize, usize)> {
     if !(stdin().is_terminal() && stdout().is_terminal()) {
         return None;

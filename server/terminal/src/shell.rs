@@ -1,5 +1,4 @@
-//! A place to type commands: a prompt with history and completion on a terminal, lines from a pipe elsewhere.
-//! Must not know what any command does.
+//! An interactive shell: a prompt with history and completion on a terminal, lines from a pipe otherwise.
 
 mod history;
 
@@ -21,19 +20,19 @@ pub use rustyline::ExternalPrinter;
 
 use crate::screen;
 
-/// A command's name, its arguments and what it does; the help and the completion.
+/// A command's name, arguments and description, for help and completion.
 pub type Help = (&'static str, &'static str, &'static str);
 
-/// What can follow in place of the text typed after a command's name.
+/// Completions of the text typed after a command's name.
 pub type Arguments = Box<dyn Fn(&str, &str) -> Vec<String>>;
 
-/// Candidates that a completion shows.
+/// Maximum number of completions shown.
 pub const CANDIDATES_MAX: usize = 100;
 
-/// Bytes in a line from a pipe; longer ones are refused.
+/// Maximum length of a line from a pipe; longer ones are refused.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Where lines come from.
+/// Source of command lines.
 pub struct Shell(Source);
 
 enum Source {
@@ -47,21 +46,21 @@ struct Terminal {
     history: Option<PathBuf>,
 }
 
-/// What came.
+/// Result of reading a line.
 #[derive(Debug)]
 pub enum Line {
-    /// A line, in words.
+    /// A line, split into words.
     Words(Vec<String>),
-    /// A line that cannot be one, and why.
+    /// An invalid line, with the reason.
     Unusable(String),
     /// The end of a pipe.
     PipeEnded,
-    /// Ctrl-D, or Ctrl-C with nothing typed, on a terminal.
+    /// Ctrl-D, or Ctrl-C on an empty line, on a terminal.
     Left,
 }
 
 impl Shell {
-    /// Reads standard input: a terminal, a pipe or a file. `name` names the file of the history.
+    /// Opens standard input: a terminal, a pipe or a file. `name` names the history file.
     pub fn open(prompt: &str, commands: &'static [Help], name: &str, arguments: Arguments) -> io::Result<Self> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return Ok(Self(Source::Pipe(io::BufReader::new(io::stdin()))));
@@ -74,12 +73,12 @@ impl Shell {
         Ok(Self(Source::Terminal(Box::new(Terminal { editor, prompt: prompt.to_owned(), history }))))
     }
 
-    /// Whether a person types at a prompt.
+    /// True if the user types at a prompt.
     pub fn is_terminal(&self) -> bool {
         matches!(self.0, Source::Terminal(_))
     }
 
-    /// The next line, in words.
+    /// Reads the next line.
     pub fn read(&mut self) -> io::Result<Line> {
         let line = match &mut self.0 {
             Source::Terminal(terminal) => terminal.read()?,
@@ -91,7 +90,7 @@ impl Shell {
         })
     }
 
-    /// Shows text above the prompt from now on, if there is a prompt.
+    /// Printer that shows text above the prompt, if there is a prompt.
     pub fn printer(&mut self) -> Option<impl ExternalPrinter + Send + 'static> {
         match &mut self.0 {
             Source::Terminal(terminal) => terminal.editor.create_external_printer().ok(),
@@ -100,7 +99,7 @@ impl Shell {
     }
 }
 
-/// A line, or why there is none.
+/// A line, or the reason why there is none.
 enum Input {
     Text(String),
     Other(Line),
@@ -116,7 +115,7 @@ impl Terminal {
                     }
                     return Ok(Input::Text(line));
                 }
-                // A half-typed line is dropped; on an empty line the user wants to leave.
+                // Ctrl-C drops a half-typed line; on an empty line it exits.
                 Err(ReadlineError::Interrupted) if self.editor.helper().is_some_and(Words::has_text) => {}
                 Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(Input::Other(Line::Left)),
                 Err(error) => return Err(io::Error::other(error)),
@@ -127,7 +126,7 @@ impl Terminal {
 
 fn read(input: &mut impl BufRead) -> io::Result<Input> {
     let mut line = Vec::new();
-    // One more for the end of the line.
+    // One more for the newline.
     let read = input.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;
     if read == 0 {
         return Ok(Input::Other(Line::PipeEnded));
@@ -143,8 +142,8 @@ fn read(input: &mut impl BufRead) -> io::Result<Input> {
     }
 }
 
-/// Splits a line at blanks. A word that begins with a quote goes on to the same quote; within a word a quote is an
-/// apostrophe, and nothing else has a meaning.
+/// Splits a line at blanks. A word that begins with a quote extends to the matching quote; within a word a quote is an
+/// apostrophe, and no other character is special.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim();
@@ -164,12 +163,12 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Completes names of commands and what follows them.
+/// Completes command names and their arguments.
 #[derive(Helper, Highlighter, Validator)]
 struct Words {
     commands: &'static [Help],
     arguments: Arguments,
-    /// The line as it was last shown.
+    /// The line as last shown.
     typed: RefCell<String>,
 }
 
@@ -192,7 +191,7 @@ impl Words {
     }
 }
 
-/// There are no hints: this is how an editor's helper learns what is on the line.
+/// Gives no hints: an editor's helper learns the current line this way.
 impl Hinter for Words {
     type Hint = String;
 

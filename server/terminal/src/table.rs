@@ -1,16 +1,16 @@
-//! Tables in aligned columns. What a cell holds is shown, never obeyed by the terminal.
+//! Tables in aligned columns; cells are escaped for the terminal.
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory as _};
 
 use crate::screen;
 
-/// A column's head and whether it holds numbers.
+/// A column's heading, and whether it is numeric.
 pub type Column = (&'static str, bool);
 
-/// Joins the hands of emoji; takes no column.
+/// Joins emoji; has no width.
 const ZERO_WIDTH_JOINER: char = '\u{200d}';
 
-/// Rows below heads, numbers to the right, columns as wide as their widest cell and two blanks apart.
+/// Renders rows below headings: numbers right-aligned, columns as wide as their widest cell, two blanks apart.
 pub fn render<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let heads = columns.map(|(head, _)| head.to_owned());
     let rows = rows.into_iter().map(|row| row.map(|cell| screen::line(&cell).into_owned()));
@@ -35,12 +35,12 @@ pub fn render<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item
     lines.join("\n")
 }
 
-/// Topics with the number of their books.
+/// Table of topics with their number of books.
 pub fn topics(topics: impl IntoIterator<Item = (String, String)>) -> String {
     render([("topic", false), ("books", true)], topics.into_iter().map(|(name, books)| [name, books]))
 }
 
-/// Columns of a terminal that a text takes.
+/// Terminal columns of a text.
 fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(columns).sum() }
 }
@@ -55,8 +55,8 @@ fn columns(character: char) -> usize {
     usize::from(!is_mark && character != ZERO_WIDTH_JOINER)
 }
 
-/// Where characters begin and cease, in turn, to be wide: the East Asian Width W or F of Unicode 14 (Annex 11). What is not
-/// assigned has the width of its neighbours.
+/// Boundaries between narrow and wide characters, alternating: East Asian Width W or F of Unicode 14 (Annex 11).
+/// Unassigned characters have the width of their neighbours.
 #[rustfmt::skip]
 const WIDE: [u32; 162] = [
     0x1100, 0x1160, 0x231a, 0x231c, 0x2329, 0x232b, 0x23e9, 0x23ed, 0x23f0, 0x23f1, 0x23f3, 0x23f4, 0x25fd, 0x25ff,

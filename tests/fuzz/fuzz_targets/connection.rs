@@ -1,5 +1,5 @@
-//! Random legal commands on a client and a server that talk to each other: neither ever blames the other, every
-//! stream ends, and what was sent is what arrives.
+//! Random legal commands on a client and a server connected to each other: neither reports an error, every stream ends,
+//! and everything sent arrives unchanged.
 #![no_main]
 
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use quire_http2::{CachedBlock, Config, Connection, ErrorCode, Event, Indexing, Rate, Side, StreamKey, Whole};
 
-/// A body many times its window would cross the connection in as many round trips, and nothing new happens in them.
+/// Bodies of many windows would only repeat the same round trips.
 const WINDOWS_MAX: usize = 4;
-/// Longer lives find no more and are fewer.
+/// Longer histories find no more and are fewer.
 const STEPS_MAX: usize = 100;
 
 static BODY: [u8; 255 * 255] = [1; 255 * 255];
@@ -22,9 +22,9 @@ struct End {
     open: Vec<StreamKey>,
     received: HashMap<u32, usize>,
     sent: HashMap<u32, usize>,
-    /// Of answers.
+    /// For responses.
     head: CachedBlock,
-    /// The most that one command sends.
+    /// Largest amount that one command sends.
     bytes_max: usize,
 }
 

@@ -1,11 +1,10 @@
-//! Any bytes as a body of messages, in each framing: however the body is cut, the same messages come out of it, or it is
-//! refused.
+//! Any bytes as a body of messages, in each framing: every split of the body yields the same messages, or a refusal.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use quire_rpc::fuzzing::{Framing, messages};
 
-/// Small, so that bodies go beyond it.
+/// Small, so that bodies exceed it.
 const MESSAGE_BYTES_MAX: usize = 300;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-//! Any bytes after the preface, to either side: no panic, and every cut of them means the same.
+//! Any bytes after the preface, to either side: no panic, and every split of them has the same result.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

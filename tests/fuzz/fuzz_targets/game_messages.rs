@@ -1,4 +1,4 @@
-//! Any bytes as the messages of the game's gRPC contract: read or refused, and what is read writes back the same.
+//! Any bytes as messages of the game's gRPC contract: decoded or refused, and decoded ones encode to the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

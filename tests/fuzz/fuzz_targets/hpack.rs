@@ -9,7 +9,7 @@ fuzz_target!(|data: &[u8]| {
     let mut connection = Connection::new(Side::Server, config, 0);
     let greeting = [&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
     assert!(matches!(connection.receive(&mut &greeting[..], 0), Ok(None)));
-    // The first byte of each piece says how long the block is.
+    // The first byte of each piece is the block's length.
     let (mut rest, mut stream) = (data, 1u32);
     while let Some((&length, after)) = rest.split_first() {
         let (block, after) = after.split_at(after.len().min(usize::from(length)));

@@ -1,5 +1,5 @@
-//! Any bytes as JSON and as messages of every kind of field: no panic, and what was read and written once is read as the
-//! same message and written as the same JSON from then on.
+//! Any bytes as JSON and as messages of every kind of field: no panic, and after one round trip further ones yield the
+//! same message and the same JSON.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! A client and a server of the lean protocol: first face to face with any names, tables, windows and cuts, where the
-//! values must be the model's; then the client with any bytes as the server's.
+//! A client and a server of the lean protocol: first connected to each other with any names, tables, windows and
+//! splits, where the values must be the model's; then the client with any bytes as the server's.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages, table };
     let keep = if keep & 1 == 0 { Keep::First } else { Keep::Newest };
     let (mut client, mut server) = (Connection::new(hello, keep), Session::new(SessionLimits::default()));
-    // A name is what its key says: some bytes of the input.
+    // A key selects its name: some bytes of the input.
     let name = |key: usize| &data[..data.len().min(key * 3)];
     let messages: Vec<(usize, &[u8], u64)> = data
         .iter()

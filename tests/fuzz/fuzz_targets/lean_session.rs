@@ -1,4 +1,4 @@
-//! Any bytes as a client's frames, in pieces of any size: no panic, and the session holds no more than its limits.
+//! Any bytes as a client's frames, in pieces of any size: no panic, and the session stays within its limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(session.output().len() <= 8 * 256 + 40 * (usize::from(u8::MAX) + 4096) + 1100);
         assert!(session.held_bytes() <= 2000 + 2 * (8 * 256 + 40 * 4400 + 1100));
         assert!(held.len() <= 4096 + 5 || ended);
-        // Not everything at once, as a slow client takes it.
+        // Partially, as a slow client takes it.
         let half = session.output().len().div_ceil(2);
         session.advance(half);
         if ended {

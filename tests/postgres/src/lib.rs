@@ -1,5 +1,5 @@
-//! A server of `PostgreSQL` for tests: Debian's programs on a folder and a socket of its own, ended with the test's
-//! process however that ends. Must not know what is kept in it.
+//! A `PostgreSQL` server for tests: Debian's programs with their own folder and socket, ended with the test process
+//! however that ends. Must not know what is kept in it.
 
 use std::{
     ffi::OsString,
@@ -17,14 +17,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The owner of every database.
+/// Owner of every database.
 const USER: &str = "quire";
 
 /// Far longer than a start takes; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Sends the server signals that it reads. When its input ends, as it does when the test's process has gone, it ends the
-/// server and removes the folder.
+/// Script that forwards signals to the server. When its input ends, as it does when the test process has gone, it ends
+/// the server and removes the folder.
 const KEEPER: &str = r#"
 folder=$1; shift
 "$@" & server=$!
@@ -38,7 +38,7 @@ end
 rm -rf "$folder"
 "#;
 
-/// A server of its own.
+/// A server with its own folder.
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
@@ -47,7 +47,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes an empty server and starts it. `settings` are added to its configuration.
+    /// Creates an empty server and starts it. `settings` are added to its configuration.
     pub fn start(settings: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("quire-postgres").tempdir().expect("a folder").keep();
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
@@ -57,7 +57,7 @@ impl Server {
         }
         let made = server.program("initdb", ["--auth=trust", "--no-sync", "--no-locale", "-E", "UTF8", "-U", USER]);
         assert!(made.status.success(), "{made:?}");
-        // Tests kill processes, not machines, so that nothing has to reach the disk.
+        // Tests kill processes, not machines, so nothing has to reach the disk.
         let fast = "fsync = off\nfull_page_writes = off\nmax_connections = 200\nshared_buffers = 64MB\n";
         let place = format!(
             "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\n",
@@ -70,14 +70,14 @@ impl Server {
         server
     }
 
-    /// Starts it again after it has ended.
+    /// Starts the server again after it has ended.
     pub fn run(&mut self) {
         self.spawn();
         let deadline = Instant::now() + PATIENCE;
         while !self.psql("postgres", "SELECT 1").status.success() {
             let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
             assert!(Instant::now() < deadline, "the server does not start: {log}");
-            // Processes of a server that was killed take a moment to notice it.
+            // Processes of a killed server take a moment to notice it.
             if log.contains("is still in use") {
                 self.end();
                 self.spawn();
@@ -94,7 +94,7 @@ impl Server {
         self.keeper = Some(command.spawn().expect("a server starts"));
     }
 
-    /// Speaks TLS as well from now on, with a certificate and its key in PEM.
+    /// Enables TLS, with a certificate and its key in PEM.
     pub fn secure(&self, certificate: &str, key: &str) {
         for (name, text) in [("server.crt", certificate), ("server.key", key)] {
             let path = self.data().join(name);
@@ -121,17 +121,17 @@ impl Server {
         writeln!(input, "{name}").expect("the keeper reads");
     }
 
-    /// Kills the server at once, and its other processes with it.
+    /// Kills the server at once, with its child processes.
     pub fn kill(&mut self) {
         self.signal("KILL");
         self.keeper.take().expect("the server runs").wait().expect("the keeper ends");
-        // What it could not remove would stop the next start.
+        // Files that a killed server leaves would prevent the next start.
         for left in [self.data().join("postmaster.pid"), self.folder.join(format!(".s.PGSQL.{}.lock", self.port))] {
             fs::remove_file(left).expect("a server's file");
         }
     }
 
-    /// A new empty database; its URL.
+    /// Creates an empty database; returns its URL.
     pub fn database(&self) -> String {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let name = format!("test{}", NUMBER.fetch_add(1, Relaxed));
@@ -140,7 +140,7 @@ impl Server {
         self.url(&name)
     }
 
-    /// Where a database is, over TCP.
+    /// URL of a database, over TCP.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
@@ -153,7 +153,7 @@ impl Server {
         command.output().expect("psql runs")
     }
 
-    /// A session of another program, with a transaction of its own if it begins one.
+    /// A separate `psql` session, which may have its own transaction.
     pub fn session(&self, database: &str) -> Psql {
         let mut command = Command::new(program("psql"));
         command.args(["-X", "-q", "-A", "-t", "-U", USER, "-d", database]);
@@ -191,7 +191,7 @@ impl Drop for Server {
     }
 }
 
-/// A session of `psql`; it ends when it is dropped.
+/// A session of `psql`, ended on drop.
 #[derive(Debug)]
 pub struct Psql {
     child: Child,
@@ -199,7 +199,7 @@ pub struct Psql {
 }
 
 impl Psql {
-    /// Runs SQL to its end; what it answered.
+    /// Runs SQL to its end; returns the output.
     pub fn run(&mut self, sql: &str) -> String {
         let input = self.child.stdin.as_mut().expect("a pipe");
         writeln!(input, "{sql}\n\\echo -- done").expect("psql reads");
@@ -220,13 +220,13 @@ impl Drop for Psql {
     }
 }
 
-/// A server that the tests of a process share, each with databases of its own. It ends with the process.
+/// A server shared by the tests of a process, each with its own databases. It ends with the process.
 pub fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(|| Server::start(""))
 }
 
-/// The name at the end of a URL.
+/// Database name at the end of a URL.
 pub fn database_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
@@ -238,7 +238,7 @@ fn program(name: &str) -> PathBuf {
     found.max().unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// A command line that runs a program as a user other than root, which the server refuses to run as.
+/// Command line that runs a program as a user other than root, which the server refuses to run as.
 fn as_other_user(name: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     if let Some((user, group)) = other_user() {
@@ -249,7 +249,7 @@ fn as_other_user(name: &str) -> Vec<OsString> {
     words
 }
 
-/// The system's user for the server, if this process is root.
+/// The system user for the server, if this process is root.
 fn other_user() -> Option<(u32, u32)> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     is_root.then(|| {

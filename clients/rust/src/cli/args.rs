@@ -1,14 +1,14 @@
-//! The flags of the command line. Must not know what a command does.
+//! Flags of the command line.
 
 use std::{env, ffi::OsString, path::PathBuf};
 
 use super::connection::{Connection, TIME, time};
 use crate::key::Key;
 
-/// The most retries.
+/// Maximum number of retries.
 const RETRIES_MAX: u32 = 1_000_000;
 
-/// A flag, and what follows it.
+/// A flag, and whether a value follows it.
 const FLAGS: [(&str, bool); 10] = [
     ("--json", false),
     ("--timeout", true),
@@ -22,7 +22,7 @@ const FLAGS: [(&str, bool); 10] = [
     ("--version", false),
 ];
 
-/// What a command line asks for.
+/// The parsed command line.
 pub(super) enum Wanted {
     Help,
     Version,

@@ -1,4 +1,4 @@
-//! The calls behind the shopper's commands, and their answers in words and as JSON.
+//! Calls of the shopper's commands, and their answers as text and JSON.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,12 +21,12 @@ use super::{
 };
 use crate::{Book, Client, Error, Fault, Key, Order, Outcome, Purchase, Topic, wire::bookstore::ListTopicsRequest};
 
-/// The longest time of a command that only reads.
+/// Time limit of a command that only reads.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Someone waits at the prompt for what this is spent on.
+/// Short, as the user waits at the prompt.
 const LEARNING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection to a server, and what its commands need.
+/// A connection to a server, with the state of its commands.
 pub(super) struct Calls {
     program: String,
     client: Client,
@@ -37,10 +37,10 @@ pub(super) struct Calls {
     is_interrupted: Cell<bool>,
 }
 
-/// What came of a command, as text in which nothing acts on a terminal, and as JSON with its names in order.
+/// Result of a command, as text safe for a terminal, and as JSON with ordered names.
 pub(super) struct Answer {
     pub(super) exit: Exit,
-    /// It is no answer of the store's.
+    /// True if it is not an answer of the store's.
     pub(super) is_fault: bool,
     pub(super) text: String,
     pub(super) json: Value,
@@ -53,7 +53,7 @@ impl Answer {
 }
 
 impl Calls {
-    /// Connects with the first call. Needs a runtime around it; an error is one of usage.
+    /// Creates the calls, which connect on first use. Needs a surrounding runtime; an error is a usage error.
     pub(super) fn new(
         program: &str,
         connection: Connection,
@@ -66,7 +66,7 @@ impl Calls {
         Ok(Self { program, client, connection, address, key, seen, is_interrupted: Cell::new(false) })
     }
 
-    /// Whether Ctrl-C ended a call.
+    /// True if Ctrl-C ended a call.
     pub(super) fn is_interrupted(&self) -> bool {
         self.is_interrupted.get()
     }
@@ -86,7 +86,7 @@ impl Calls {
         })
     }
 
-    /// Runs a command that only reads; all its calls have its time together.
+    /// Runs a command that only reads; all its calls share its time limit.
     async fn read(&self, command: impl AsyncFnOnce(&Client) -> Result<Answer, Error>) -> Result<Answer, Error> {
         let deadline = tokio::time::Instant::now() + self.connection.timeout.unwrap_or(READ_TIMEOUT);
         let client = self.client.with_deadline(deadline);
@@ -94,7 +94,7 @@ impl Calls {
         self.unless_interrupted(command(&client)).await.unwrap_or_else(interrupted)
     }
 
-    /// What a call gives; `None` if Ctrl-C ends it.
+    /// Result of a call; `None` if Ctrl-C ends it.
     async fn unless_interrupted<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -131,7 +131,7 @@ impl Calls {
             let json = json!({ "books": listed, "message": message, "success": success });
             return Ok(Answer::of(success, book_table(&books), json));
         }
-        // A server that cannot say has none near.
+        // A failure of this call counts as no similar topics.
         let near = client.topics_near(topic).await.unwrap_or_default();
         let names: Vec<&str> = near.iter().map(|topic| topic.name.as_str()).collect();
         let mut text = screen::line(&message).into_owned();
@@ -159,7 +159,7 @@ impl Calls {
         Ok(Answer::of(true, text, json!({ "success": true, "topics": listed })))
     }
 
-    /// Asks for topics once, for completion: the first page of them, if it comes soon.
+    /// Requests topics once, for completion: the first page, if it comes soon.
     pub(super) async fn learn_topics(&self) {
         if self.seen.borrow_mut().begin_topics() {
             let client = self.client.with_timeout(LEARNING_TIMEOUT).with_retries(0);
@@ -227,7 +227,7 @@ impl Calls {
         Answer { exit: Exit::Unknown, is_fault: true, text, json }
     }
 
-    /// The whole command line that sends the same purchase again.
+    /// Complete command line that repeats the purchase.
     fn command_again(&self, key: &Key, id: i32, quantity: i32) -> String {
         let (id, quantity, flags) = (id.to_string(), quantity.to_string(), self.connection.flags());
         let words =

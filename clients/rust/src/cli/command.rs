@@ -1,4 +1,4 @@
-//! What a shopper can type.
+//! Commands of shoppers.
 
 use quire_terminal::shell;
 
@@ -13,7 +13,7 @@ pub(super) const COMMANDS: [shell::Help; 7] = [
     ("exit", "", "leaves; quit as well"),
 ];
 
-/// A line that was understood.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Call(Call),
@@ -21,24 +21,24 @@ pub(super) enum Command {
     Exit,
 }
 
-/// A command that the server answers.
+/// A command that needs the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Ping,
-    /// Near a text, or all if it is empty.
+    /// Topics near a text, or all if it is empty.
     Topics(String),
     Search(String),
     Lookup(i32),
     Buy(i32, i32),
 }
 
-/// Whether a word is the name of a command.
+/// True if a word is the name of a command.
 pub(super) fn is_command(word: &str) -> bool {
     ["?", "quit"].contains(&word) || COMMANDS.iter().any(|command| command.0 == word)
 }
 
 impl Command {
-    /// Reads words, of which there must be one; an error says what would be right.
+    /// Parses words, at least one; the error describes the valid form.
     pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
         let call = match *words {
             ["ping"] => Call::Ping,

@@ -1,41 +1,41 @@
-//! Where a server is and how to reach it, as flags give it.
+//! Connection options in flags.
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::{Client, Error};
 
-/// Where a server is if nothing is said.
+/// Default address.
 const USUAL: &str = "127.0.0.1:10086";
-/// The longest time of a flag.
+/// Longest time that a flag accepts, in seconds.
 const SECONDS_MAX: f64 = 86_400.0;
-/// How long a silent connection is waited for, and its answer to a ping, if commands have little time.
-/// Servers of gRPC take three pings without data for a flood (`too_many_pings`), so a short call has one at most.
+/// Shortest keepalive time, for commands with little time. gRPC servers treat three pings without data as a flood
+/// (`too_many_pings`), so a short call sends at most one.
 const KEEPALIVE_MIN: Duration = Duration::from_secs(2);
 const KEEPALIVE_MAX: Duration = Duration::from_secs(10);
-/// What a time must be.
+/// Valid form of a time.
 pub const TIME: &str = "a time from 1ms to 24h, as 500ms, 5s or 2min";
 
-/// How to reach a server and how to print its answers.
+/// Options of a connection and its output.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
-    /// Print answers as JSON, one a line.
+    /// Prints answers as JSON, one per line.
     pub json: bool,
-    /// The longest time for a command, its retries included.
+    /// Time limit of a command, including retries.
     pub timeout: Option<Duration>,
-    /// How often to send a call again; the library's number if none.
+    /// Number of retries; the library's default if none.
     pub retries: Option<u32>,
-    /// The token to show.
+    /// Token to send.
     pub token: Option<String>,
-    /// Certificates in PEM to trust.
+    /// PEM file of trusted certificates.
     pub ca: Option<PathBuf>,
-    /// A certificate in PEM to show.
+    /// PEM file of the client's certificate.
     pub certificate: Option<PathBuf>,
     /// Its private key.
     pub key_file: Option<PathBuf>,
 }
 
-/// The address, if the first word is one, and the words of the command. No command looks like an address; a word that
-/// could be a host is one if a command follows.
+/// Splits off the address, if the first word is one, from the words of the command. No command looks like an address; a
+/// word that could be a host is one if a command follows.
 pub fn split(words: &[String], is_command: impl Fn(&str) -> bool) -> (&str, Vec<&str>) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let is_address = match *words.as_slice() {
@@ -48,14 +48,14 @@ pub fn split(words: &[String], is_command: impl Fn(&str) -> bool) -> (&str, Vec<
 }
 
 impl Connection {
-    /// A client that connects when it is first used. Needs a runtime around it.
+    /// A client that connects on first use. Needs a surrounding runtime.
     pub fn client(&self, address: &str) -> Result<Client, Error> {
         let mut builder = Client::builder(address);
         if let Some(retries) = self.retries {
             builder = builder.retries(retries);
         }
         if let Some(timeout) = self.timeout {
-            // A connection that died in silence is given up in time for another attempt.
+            // A connection that died silently is dropped in time for another attempt.
             builder = builder.timeout(timeout).keepalive((timeout / 5).clamp(KEEPALIVE_MIN, KEEPALIVE_MAX));
         }
         if let Some(token) = &self.token {
@@ -80,7 +80,7 @@ impl Connection {
         builder.connect()
     }
 
-    /// The words of a command line that reach the same server.
+    /// Flags that reach the same server.
     pub fn flags(&self) -> Vec<String> {
         let files = [("--ca", &self.ca), ("--certificate", &self.certificate), ("--key-file", &self.key_file)];
         let files =
@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-/// Reads a time: seconds, or a number with a unit.
+/// Parses a time: seconds, or a number with a unit.
 pub fn time(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let unit = match unit {

@@ -1,21 +1,21 @@
-//! How a command of a client ended, as its exit code says it.
+//! Exit codes of client commands.
 
 use std::process::ExitCode;
 
 use crate::Error;
 
-/// From the best to the worst, which is the order of the codes: a script that did several things ends with its worst.
+/// Ordered from best to worst, like the codes: a script exits with its worst result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// It worked.
+    /// Success.
     Done = 0,
-    /// The server answered that it did not do it.
+    /// The server refused.
     Refused = 1,
-    /// The command line or a command was not understood.
+    /// Invalid command line or command.
     Usage = 2,
     /// Nothing was sent, or nothing would have been changed.
     Unreachable = 3,
-    /// The server may have done it.
+    /// The outcome is unknown.
     Unknown = 4,
 }
 

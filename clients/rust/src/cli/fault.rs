@@ -1,4 +1,4 @@
-//! Faults in the words of the command line, and command lines that can be typed again.
+//! Faults as text for the command line, and shell quoting.
 
 use quire_rpc::Code;
 use quire_terminal::screen;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{Error, Fault};
 
-/// A fault in a line, as it came; `address` is the server's.
+/// Text of a fault in one line; `address` is the server's.
 pub fn fault_text(error: &Error, address: &str) -> String {
     match error {
         Error::Argument(reason) => reason.clone(),
@@ -37,7 +37,7 @@ fn cause(fault: &Fault) -> &'static str {
     }
 }
 
-/// A command line for a shell. A word that would act on a terminal is escaped and cannot be typed again.
+/// Quotes a command line for a shell. Words with terminal control characters are escaped and cannot be typed again.
 pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(quoted_word).collect::<Vec<_>>().join(" ")
 }

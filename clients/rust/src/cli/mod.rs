@@ -1,7 +1,7 @@
 //! The command line `quire-client`, which is also `quire client`: the shopper's commands, once or at a prompt.
 //!
-//! Programs with commands of their own for the same servers use its parts: how a connection is given, how faults are said,
-//! and exit codes.
+//! Programs with other commands for the same servers use its parts: connection options, texts of faults, and exit
+//! codes.
 
 mod args;
 mod calls;
@@ -30,12 +30,12 @@ pub use connection::{Connection, TIME, split, time};
 pub use exit::Exit;
 pub use fault::{fault_json, fault_text, quoted};
 
-/// What `--help` prints.
+/// Output of `--help`.
 const HELP: &str = include_str!("help.txt");
-/// The name of the program on its own, as the help has it.
+/// The standalone program's name in the help.
 const NAME: &str = "quire-client";
 
-/// Runs a command line, without the name of the program; `program` is how a user calls it.
+/// Runs a command line, without the name of the program; `program` is the name that users type.
 pub fn run(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = talk(program, words).unwrap_or_else(|reason| {
         complain(&format!("{program}: {}", screen::line(&reason)));
@@ -44,7 +44,7 @@ pub fn run(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
     exit.into()
 }
 
-/// An error is one of usage.
+/// An error is a usage error.
 fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit, String> {
     let args = match Args::parse(words)? {
         Wanted::Help => {
@@ -73,7 +73,7 @@ fn talk(program: &str, words: impl IntoIterator<Item = OsString>) -> Result<Exit
     }
 }
 
-/// A runtime on a thread of its own, so that connections read from the server while a prompt waits for its user.
+/// A runtime on its own thread, so that connections are read while a prompt waits for its user.
 fn connections() -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -87,7 +87,7 @@ struct Client {
     calls: Calls,
 }
 
-/// Reads commands until `exit`; the exit code is the worst of theirs, so that a script misses no failure.
+/// Reads commands until `exit`; the exit code is the worst of theirs, so that scripts miss no failure.
 fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> Result<Exit, String> {
     let asking = Rc::clone(client);
     let complete = move |command: &str, typed: &str| {
@@ -144,6 +144,6 @@ impl Client {
 }
 
 fn complain(text: &str) {
-    // If no one reads it, there is no one else to tell.
+    // If no one reads it, nothing else can be done.
     let _ = writeln!(io::stderr(), "{text}");
 }

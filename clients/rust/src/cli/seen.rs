@@ -1,4 +1,4 @@
-//! Ids and topics that answers have shown, for completion; a bounded number of them. Must not know how answers are shown.
+//! Ids and topics seen in answers, for completion; a bounded number.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use quire_terminal::shell::CANDIDATES_MAX;
 
 use crate::Book;
 
-/// The most ids, and the most topics.
+/// Maximum number of ids, and of topics.
 const SEEN_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Seen {
         }
     }
 
-    /// True the first time: then the server is to be asked for its topics.
+    /// True the first time: then topics must be requested from the server.
     pub(super) fn begin_topics(&mut self) -> bool {
         !std::mem::replace(&mut self.has_asked, true)
     }
@@ -37,7 +37,7 @@ impl Seen {
         }
     }
 
-    /// What can follow `typed` as the argument of a command.
+    /// Completions of `typed` as the argument of a command.
     pub(super) fn arguments(&self, command: &str, typed: &str) -> Vec<String> {
         let known = match command {
             "search" | "topics" => &self.topics,

@@ -1,12 +1,12 @@
-//! Decoded header blocks, kept because clients send the same block again and again.
+//! Cache of decoded header blocks: clients send the same block again and again.
 //!
-//! An entry holds only for the generation of the HPACK table that it was decoded on. Must not know what a head means.
+//! An entry is valid only for the generation of the HPACK table that it was decoded on.
 
 use std::sync::Arc;
 
 use crate::head::{Head, Section};
 
-/// Room for indexes and a literal or two: some clients never index a path.
+/// Largest cached block: indexes and a literal or two, as some clients never index a path.
 const CACHED_BLOCK_BYTES: usize = 96;
 const CACHED_BLOCKS: usize = 16;
 
@@ -19,21 +19,21 @@ struct CachedHead {
     head: Arc<Head>,
 }
 
-/// Where blocks with some hashes go.
+/// Cache slot, shared by some hashes.
 #[derive(Debug, Default)]
 struct Place {
-    /// The hash of the last block that was not found here.
+    /// Hash of the last block that missed here.
     missed: u64,
-    /// In a box, since most connections send one block or two.
+    /// Boxed, since most connections send one block or two.
     kept: Option<Box<CachedHead>>,
 }
 
-/// Heads by the bytes of their blocks. A block has one place, by its hash; a later block takes it over when it comes the
-/// second time. So blocks that never come again, as those that tell an exact timeout, cost no memory and no other its place.
+/// Heads by the bytes of their blocks. A block's hash selects its slot; another block replaces it only when seen twice
+/// in a row, so blocks that never repeat, such as those with an exact timeout, cost no memory and evict nothing.
 #[derive(Debug, Default)]
 pub(super) struct BlockCache {
     places: Vec<Place>,
-    /// Where the last block was found: most are followed by the same.
+    /// Slot of the last hit: most blocks repeat the one before.
     last: usize,
 }
 

@@ -1,4 +1,5 @@
-//! What the application does: opens streams, sends heads, bodies and trailers, resets, pings and ends the connection.
+//! Commands of the application: opens streams, sends heads, bodies and trailers, resets, pings and closes the
+//! connection.
 //!
 //! Implements: RFC 9113 sections 5.1 (stream states) and 6, the sending side.
 
@@ -12,11 +13,11 @@ use crate::frame::{self, FRAME_BYTES_DEFAULT, HEAD_BYTES, WINDOW_MAX, flag, kind
 use crate::hpack::{CachedBlock, Indexing};
 use crate::streams::{QueuedEnd, StreamKey};
 
-/// The callback that takes the fields of a head, one by one.
+/// Callback that takes the fields of a head, one by one.
 type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
 
 impl Connection {
-    /// Whether [`Connection::open`] would succeed now, or why not.
+    /// Succeeds if [`Connection::open`] would, and fails with its error otherwise.
     pub fn can_open(&self) -> Result<(), StreamError> {
         let over = self.phase != Phase::Open || self.peer_goaway.is_some() || self.next_stream > WINDOW_MAX;
         if over || self.side != Side::Client {
@@ -47,12 +48,12 @@ impl Connection {
         Ok(stream)
     }
 
-    /// Sends a head (or trailers, with `end`), encoded field by field. Trailers wait for the body before them.
+    /// Sends a head, or trailers with `end`, encoded field by field. Trailers wait for the queued body.
     pub fn send_head(&mut self, stream: StreamKey, end: bool, fields: impl FnOnce(Put<'_>)) -> Result<(), StreamError> {
         self.send_head_cached(stream, &mut CachedBlock::default(), end, fields)
     }
 
-    /// As [`Connection::send_head`], with a cache that belongs to heads with these very fields.
+    /// Like [`Connection::send_head`], with a cache that belongs to heads with these very fields.
     #[inline]
     pub fn send_head_cached(
         &mut self,
@@ -112,7 +113,7 @@ impl Connection {
         *self.output.buffer() = out;
     }
 
-    /// Our side is over; the slot is freed if the peer's is too.
+    /// Records that our side has ended; frees the slot if the peer's has too.
     #[inline]
     pub(super) fn send_ended(&mut self, stream: StreamKey) {
         let Some(slot) = self.streams.get_mut(stream) else { return };
@@ -124,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Sends body bytes by copying them; what the windows do not take waits in the stream.
+    /// Sends body bytes by copying; what exceeds the windows is queued in the stream.
     #[inline]
     pub fn send_slice(&mut self, stream: StreamKey, data: &[u8], end: bool) -> Result<(), StreamError> {
         self.place();
@@ -150,7 +151,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends body bytes without copying them, unless they are few.
+    /// Sends body bytes without copying, unless they are few.
     pub fn send_bytes(&mut self, stream: StreamKey, data: Bytes, end: bool) -> Result<(), StreamError> {
         self.place();
         let slot = self.streams.get_mut(stream).ok_or(StreamError::Closed)?;
@@ -158,7 +159,7 @@ impl Connection {
             return Err(StreamError::Closed);
         }
         if end && data.is_empty() && slot.queue.is_empty() {
-            // It needs no window, so it does not wait behind streams that do.
+            // An empty frame needs no window, so it need not queue behind streams that do.
             frame::put(self.output.buffer(), kind::DATA, flag::END_STREAM, stream.id(), &[]);
             self.send_ended(stream);
             return Ok(());
@@ -179,13 +180,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes of the stream that wait for a window or for their turn; send more when there are few.
+    /// Bytes queued in the stream for a window or its turn; send more when there are few.
     #[inline]
     pub fn queued_bytes(&self, stream: StreamKey) -> usize {
         self.streams.get(stream).map_or(0, |slot| slot.queued_bytes)
     }
 
-    /// Streams with bytes that wait, none of which were sent since this time.
+    /// Streams with queued bytes, none of which were sent since this time.
     pub fn stalled(&self, since_ms: u64) -> impl Iterator<Item = StreamKey> {
         let is_stalled = move |key: &StreamKey| {
             self.streams.get(*key).is_some_and(|slot| slot.queued_bytes > 0 && slot.waiting_since_ms <= since_ms)
@@ -193,28 +194,28 @@ impl Connection {
         self.streams.keys().filter(is_stalled)
     }
 
-    /// As [`Connection::queued_bytes`], of all streams together.
+    /// Sum of [`Connection::queued_bytes`] over all streams.
     #[inline]
     pub fn queued_bytes_total(&self) -> usize {
         self.queued_total
     }
 
-    /// Whether something of the stream waits for a window or for its turn, its end included.
+    /// True if bytes or the end of the stream wait for a window or for its turn.
     pub fn is_sending(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some_and(crate::streams::Stream::has_queued)
     }
 
-    /// Whether the key still names a stream.
+    /// True while the key names a stream.
     pub fn is_live(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some() || self.unplaced == Some(stream)
     }
 
-    /// Whether the peer has ended its side, or the stream is gone.
+    /// True if the peer has ended its side, or the stream is gone.
     pub fn is_receive_closed(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_none_or(|slot| slot.receive_closed)
     }
 
-    /// Ends the stream at once, on both sides; what was queued is dropped.
+    /// Ends the stream at once, in both directions; what was queued is dropped.
     pub fn reset(&mut self, stream: StreamKey, code: ErrorCode) {
         self.place();
         if self.is_live(stream) {
@@ -223,7 +224,7 @@ impl Connection {
         }
     }
 
-    /// Sends a PING; [`Event::Pong`](super::Event::Pong) brings the payload back.
+    /// Sends a PING; [`Event::Pong`](super::Event::Pong) returns the payload.
     pub fn ping(&mut self, payload: [u8; 8]) {
         debug_assert_ne!(payload, DRAIN_PING, "that payload is taken");
         if self.failure().is_none() {
@@ -236,7 +237,7 @@ impl Connection {
         frame::put_ping(self.output.buffer(), false, payload);
     }
 
-    /// Announces the end. The peer may still open streams until it has seen this; then they are refused.
+    /// Begins a graceful shutdown: a server still serves streams opened before the peer has seen its GOAWAY.
     pub fn drain(&mut self) {
         if self.phase == Phase::Open {
             self.phase = Phase::Announced;
@@ -249,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// Ends the announcement: streams the peer opens from now on are not served.
+    /// Sends the final GOAWAY: streams the peer opens from now on are not served.
     pub fn drain_now(&mut self) {
         if matches!(self.phase, Phase::Open | Phase::Announced) {
             self.phase = Phase::Draining;
@@ -257,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// The end was announced, the last stream is over: close when the output is flushed.
+    /// True once draining with no stream left: close when the output is flushed.
     pub fn is_drained(&self) -> bool {
         let over = match self.side {
             Side::Server => self.phase == Phase::Draining,
@@ -266,7 +267,7 @@ impl Connection {
         over && self.live_streams() == 0
     }
 
-    /// No new streams: either side has announced the end.
+    /// True if either side has sent GOAWAY: no new streams.
     pub fn is_going_away(&self) -> bool {
         self.phase != Phase::Open || self.peer_goaway.is_some()
     }

@@ -1,4 +1,4 @@
-//! The other frames received: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM and PRIORITY (RFC 9113 section 6).
+//! Control frames received: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM and PRIORITY (RFC 9113 section 6).
 
 use super::headers::depends_on;
 use super::{Connection, Event, Phase, Side};
@@ -6,7 +6,7 @@ use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, WINDOW_MAX, flag};
 use crate::settings::{Settings, WINDOW_DEFAULT};
 
-/// Marks our PING that measures when the peer must have seen the first GOAWAY.
+/// Payload of our PING whose answer shows that the peer has seen the first GOAWAY.
 pub(super) const DRAIN_PING: [u8; 8] = *b"\0drain\0\0";
 
 type Received<'a> = Result<Option<Event<'a>>, ConnectionError>;
@@ -31,7 +31,7 @@ impl Connection {
             self.update_awaiting();
         }
         if self.side == Side::Client && self.peer.push {
-            // Only a server may not say so (RFC 9113 section 6.5.2); the default is true and means nothing here.
+            // Clients must not send ENABLE_PUSH (RFC 9113 section 6.5.2); our default of true means nothing here.
             self.peer.push = false;
         }
         if self.peer.header_table_bytes != before.header_table_bytes {
@@ -42,7 +42,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A changed initial window moves every open stream's, below zero if need be (RFC 9113 section 6.9.2).
+    /// Applies a changed initial window to every open stream; windows may become negative (RFC 9113 section 6.9.2).
     fn shift_send_windows(&mut self, delta: i64) -> Result<(), ConnectionError> {
         if delta == 0 {
             return Ok(());
@@ -171,7 +171,7 @@ impl Connection {
                 self.charge_control().map(|()| None)
             };
         };
-        // Behind a whole answer a reset spares both sides the rest of the request.
+        // After a complete answer a reset spares both sides the rest of the request.
         let answered = self.streams.get(stream).is_some_and(|slot| slot.send_closed);
         match self.side {
             Side::Server if answered => self.charge_control()?,
@@ -198,7 +198,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// An idle stream cannot be reset, so there the connection must end.
+    /// Fails the connection if the stream is idle, since an idle stream cannot be reset; resets the stream otherwise.
     fn priority_fault<'a>(&mut self, id: u32, code: ErrorCode) -> Received<'a> {
         if self.is_idle(id) {
             return Err(ConnectionError::new(code, "a broken PRIORITY on an idle stream"));

@@ -1,14 +1,15 @@
 //! DATA received and its flow control (RFC 9113 sections 6.1, 6.9 and 8.1.1).
 //!
-//! The connection's window is given back as soon as bytes are read, so that a stream that is not read stops only itself;
-//! a stream's window when its bytes are consumed. Both are told to the peer in halves of the window, not per frame.
+//! The connection's window is replenished as soon as bytes are read, so a stream that is not consumed stalls only
+//! itself; a stream's window when its bytes are consumed. WINDOW_UPDATE is sent once half the window is used, not per
+//! frame.
 
 use super::{Connection, Event};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, flag};
 use crate::streams::StreamKey;
 
-/// What a frame of a body has at least, but for the last one: shorter frames cost more than they bring.
+/// Smallest useful DATA payload, the last frame's excepted: shorter frames cost more than they carry.
 pub(super) const USEFUL_BYTES: usize = 5;
 
 impl Connection {
@@ -62,7 +63,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a length off the connection's window, and gives the peer what was taken off in half of it.
+    /// Deducts a length from the connection's window; sends WINDOW_UPDATE once half of it is used.
     #[inline]
     pub(super) fn count_received(&mut self, length: u32) {
         self.receive_window -= i64::from(length);
@@ -79,13 +80,13 @@ impl Connection {
             return Err(ConnectionError::protocol("DATA on an idle stream"));
         }
         if self.streams.lately_closed(id) == Some(true) {
-            // It was under way when we reset the stream.
+            // It was in flight when we reset the stream.
             return self.charge_control().map(|()| None);
         }
         self.stream_fault(id, ErrorCode::STREAM_CLOSED)
     }
 
-    /// The application has consumed `bytes` of the stream's DATA; the peer may send as many more.
+    /// Returns window to the stream: the application has consumed `bytes` of its DATA.
     pub fn release(&mut self, stream: StreamKey, bytes: usize) {
         let threshold = (self.config.stream_window_bytes / 2).max(1);
         let Some(slot) = self.streams.get_mut(stream) else { return };

@@ -1,6 +1,6 @@
 //! HEADERS and CONTINUATION received (RFC 9113 sections 6.2, 6.10 and 8.1): assembly, decoding, opening of streams.
 //!
-//! A block whose bytes were decoded before, on the same table, is looked up in a [`super::block_cache`].
+//! Blocks already decoded on the same table are found in a [`super::block_cache`].
 
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ impl Connection {
             };
         }
         if self.phase == Phase::Draining {
-            // The GOAWAY has told the client that nothing was done for it.
+            // The GOAWAY has announced that this stream is not processed.
             return self.charge_control().map(|()| None);
         }
         self.last_peer_stream = id;
@@ -163,13 +163,13 @@ impl Connection {
         Event::Headers { stream, head, end }
     }
 
-    /// Gives a stream of the peer's its place among the others.
+    /// Inserts a stream that the peer opened.
     pub(super) fn insert(&mut self, id: u32) -> StreamKey {
         let receive_window = self.new_receive_window();
         self.streams.insert(id, receive_window, i64::from(self.peer.stream_window_bytes))
     }
 
-    /// Before our settings are acknowledged the peer may count with the protocol's larger default.
+    /// Window of a new stream: until our settings are acknowledged, the peer may assume the larger default.
     pub(super) fn new_receive_window(&self) -> i64 {
         let ours = self.config.stream_window_bytes;
         i64::from(if self.our_settings_pending { ours.max(WINDOW_DEFAULT) } else { ours })
@@ -229,7 +229,7 @@ impl Connection {
         self.stream_fault(id, code)
     }
 
-    /// The peer's side is over; the slot is freed if ours is too.
+    /// Records that the peer's side has ended; frees the slot if ours has too.
     pub(super) fn receive_ended(&mut self, stream: StreamKey) {
         let Some(slot) = self.streams.get_mut(stream) else { return };
         slot.receive_closed = true;
@@ -240,7 +240,7 @@ impl Connection {
     }
 }
 
-/// The stream a priority names (RFC 9113 section 6.3).
+/// The stream a priority depends on (RFC 9113 section 6.3).
 pub(super) fn depends_on(priority: [u8; 5]) -> u32 {
     u32::from_be_bytes([priority[0], priority[1], priority[2], priority[3]]) & frame::WINDOW_MAX
 }

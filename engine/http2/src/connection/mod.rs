@@ -1,6 +1,4 @@
-//! One connection's state (RFC 9113 sections 3.4, 5 and 6): the loop over the frames of a read, and what ends it.
-//!
-//! Must not know where bytes come from or go to, nor what a request means.
+//! State of one connection (RFC 9113 sections 3.4, 5 and 6): the loop over received frames, and its errors.
 
 mod block_cache;
 mod commands;
@@ -28,73 +26,73 @@ use crate::output::Output;
 use crate::settings::{Settings, WINDOW_DEFAULT};
 use crate::streams::{StreamKey, Streams};
 
-/// Which end of the connection we are.
+/// Our end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Opens streams.
     Client,
-    /// Answers them.
+    /// Answers streams.
     Server,
 }
 
-/// What the peer did.
+/// Something the peer did.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A request (server) or a final response (client) began.
     Headers {
         /// The stream.
         stream: StreamKey,
-        /// Its head.
+        /// The request's or response's head.
         head: Arc<Head>,
-        /// Nothing follows.
+        /// True if no body and no trailers follow.
         end: bool,
     },
-    /// Bytes of a body. Their window is given back by [`Connection::release`].
+    /// Bytes of a body; [`Connection::release`] gives their window back.
     Data {
         /// The stream.
         stream: StreamKey,
         /// The bytes, borrowed from the input.
         data: &'a [u8],
-        /// Nothing follows.
+        /// True if nothing follows.
         end: bool,
     },
     /// The peer ended its side with a trailer section.
     Trailers {
         /// The stream.
         stream: StreamKey,
-        /// The fields.
+        /// The trailer fields.
         head: Arc<Head>,
     },
-    /// The stream was reset before its end; its slot is free already.
+    /// The stream was reset before its end; its slot is already free.
     Reset {
         /// The stream.
         stream: StreamKey,
-        /// Why.
+        /// The error code.
         code: ErrorCode,
-        /// The peer broke a rule and we reset the stream; otherwise the peer did, or its GOAWAY left the stream out.
+        /// True if we reset the stream for a protocol error; false if the peer did, or its GOAWAY excluded the stream.
         by_us: bool,
     },
-    /// The peer takes no new streams.
+    /// The peer accepts no new streams.
     GoAway {
-        /// Why.
+        /// The error code.
         code: ErrorCode,
     },
     /// The answer to [`Connection::ping`].
     Pong([u8; 8]),
 }
 
-/// How far the end of the connection has come.
+/// Progress of the graceful shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// We announced the end and wait for the peer to have seen it.
+    /// The first GOAWAY is sent; we wait until the peer has seen it.
     Announced,
-    /// We told the last stream we serve.
+    /// The final GOAWAY with the last stream is sent.
     Draining,
     Failed(ConnectionError),
 }
 
-/// A header block whose CONTINUATION frames have not all come.
+/// A header block that still lacks CONTINUATION frames.
 #[derive(Debug)]
 struct Assembly {
     stream: u32,
@@ -117,19 +115,19 @@ pub struct Connection {
     block_cache: BlockCache,
     streams: Streams,
     waiting: Waiting,
-    /// The stream of a request that came whole, while nothing was done about it.
+    /// Stream of the last complete request while it has no slot yet.
     unplaced: Option<StreamKey>,
-    /// Slots with something to send, each in its turn.
+    /// Slots with something to send, in round-robin order.
     ready: VecDeque<u32>,
-    /// Body bytes that wait in all streams together.
+    /// Body bytes queued in all streams together.
     queued_total: usize,
-    /// Events beyond the first that one frame caused.
+    /// Further events of one frame, beyond the first.
     events: VecDeque<Event<'static>>,
     peer: Settings,
     preface_left: usize,
     peer_settings_seen: bool,
     our_settings_pending: bool,
-    /// Since when something the peer must complete is incomplete: the handshake or a header block.
+    /// Start of the current wait for the peer: for the handshake or the rest of a header block.
     awaiting_since_ms: Option<u64>,
     assembly: Option<Assembly>,
     /// Highest identifier the peer opened (server), or next one of ours (client).
@@ -141,12 +139,12 @@ pub struct Connection {
     send_window: i64,
     resets: Budget,
     control_frames: Budget,
-    /// PINGs of ours whose answers have not come.
+    /// Our PINGs that are not acknowledged yet.
     pings_unanswered: u32,
 }
 
 impl Connection {
-    /// A connection whose first bytes (preface or SETTINGS) are in the output already.
+    /// Creates a connection whose first bytes (preface or SETTINGS) are already in the output.
     pub fn new(side: Side, config: Config, now_ms: u64) -> Self {
         let config = sane(config);
         let mut connection = Self {
@@ -207,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Takes frames off `input` until one means something to the caller; `None` when what is left is no whole frame.
+    /// Takes frames off `input` until one yields an event; `None` when no complete frame is left.
     ///
     /// After an error the output holds the GOAWAY; every later call returns the same error.
     #[inline]
@@ -280,8 +278,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with an error of the caller's, as the peer's own errors do. All streams are over with it,
-    /// so that no frame follows the GOAWAY.
+    /// Fails the connection with an error of the caller's, as a protocol error does. All streams end with it, so no
+    /// frame follows the GOAWAY.
     pub fn fail(&mut self, error: ConnectionError) {
         if !matches!(self.phase, Phase::Failed(_)) {
             frame::put_goaway(self.output.buffer(), self.last_peer_stream, error.code, error.reason);
@@ -294,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// Fails the connection when the peer has let an allowed time pass; call it now and then.
+    /// Fails the connection if the peer has exceeded a time limit; call it periodically.
     pub fn tick(&mut self, now_ms: u64) -> Result<(), ConnectionError> {
         self.now_ms = now_ms;
         let waited_ms = self.awaiting_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
@@ -306,7 +304,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether [`Connection::tick`] may come to fail the connection.
+    /// True if [`Connection::tick`] may still fail the connection.
     pub fn is_awaiting_peer(&self) -> bool {
         self.awaiting_since_ms.is_some()
     }
@@ -330,7 +328,7 @@ impl Connection {
         Err(ConnectionError::calm("too many streams end in a reset"))
     }
 
-    /// Resets a stream because the peer broke one of its rules.
+    /// Resets a stream because of a stream error of the peer's.
     fn stream_fault(&mut self, id: u32, code: ErrorCode) -> Result<Option<Event<'static>>, ConnectionError> {
         self.charge_reset()?;
         frame::put_reset(self.output.buffer(), id, code);
@@ -347,7 +345,7 @@ impl Connection {
         self.streams.remove(stream, reset_by_us);
     }
 
-    /// Neither side has opened the stream.
+    /// True if neither side has opened the stream.
     fn is_idle(&self, id: u32) -> bool {
         match (self.side, id % 2 == 1) {
             (Side::Server, true) => id > self.last_peer_stream,
@@ -356,13 +354,13 @@ impl Connection {
         }
     }
 
-    /// The bytes to write.
+    /// Bytes to write.
     #[inline]
     pub fn output(&mut self) -> &mut Output {
         &mut self.output
     }
 
-    /// Open streams, those included whose last bytes wait for a window.
+    /// Number of open streams, including those whose last bytes wait for a window.
     pub fn live_streams(&self) -> usize {
         self.streams.live() + self.waiting.len() + usize::from(self.unplaced.is_some())
     }
@@ -372,7 +370,7 @@ impl Connection {
         self.streams.keys().chain(self.unplaced)
     }
 
-    /// The connection ended with this error.
+    /// The error that ended the connection.
     pub fn failure(&self) -> Option<ConnectionError> {
         match self.phase {
             Phase::Failed(error) => Some(error),
@@ -381,12 +379,12 @@ impl Connection {
     }
 }
 
-/// A length as flow control counts it.
+/// A length in flow-control units.
 fn window_units(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Values the protocol does not allow are moved to the nearest it does.
+/// Clamps settings to the ranges that the protocol allows.
 fn sane(mut config: Config) -> Config {
     config.frame_bytes_max = config.frame_bytes_max.clamp(FRAME_BYTES_DEFAULT, FRAME_BYTES_MAX);
     config.stream_window_bytes = config.stream_window_bytes.min(WINDOW_MAX);

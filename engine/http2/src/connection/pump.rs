@@ -1,5 +1,5 @@
-//! Queued bodies on their way out (RFC 9113 sections 5.2 and 6.9): a frame from each stream in turn, as far as the
-//! windows reach and the output is not full.
+//! Sends queued bodies (RFC 9113 sections 5.2 and 6.9): a frame from each stream in turn, as far as the windows and the
+//! output buffer allow.
 
 use bytes::Buf;
 
@@ -8,13 +8,13 @@ use super::{Connection, window_units};
 use crate::frame::{self, flag, kind};
 use crate::streams::{QueuedEnd, StreamKey};
 
-/// Shorter pieces are cheaper to copy than to write as segments of their own.
+/// Pieces up to this size are cheaper to copy than to write as segments of their own.
 const COPY_BYTES_MAX: usize = 2 * 1024;
 
 enum Sent {
-    /// The stream has more and may send it.
+    /// The stream can send more.
     More,
-    /// The stream is done, or waits for its own window.
+    /// The stream has finished, or waits for its own window.
     Rest,
     /// The connection's window is used up.
     ConnectionFull,
@@ -31,7 +31,7 @@ impl Connection {
 
     /// Moves queued bodies to the output; call it before each write.
     pub fn pump(&mut self) {
-        // A stream that ends here would leave its place to another than was told.
+        // Before a stream ends below and frees a slot: the key already given out names the slot free now.
         self.place();
         while self.output.len() < self.config.output_bytes_target {
             let Some(&index) = self.ready.front() else { break };
@@ -92,7 +92,7 @@ impl Connection {
         self.output.splice(piece);
     }
 
-    /// After the last queued byte: the end of the stream, if it waits.
+    /// After the last queued byte: sends the stream's end if it is queued.
     fn finish_queue(&mut self, stream: StreamKey) -> Sent {
         let Some(slot) = self.streams.get_mut(stream) else { return Sent::Rest };
         if !slot.queue.is_empty() {

@@ -1,6 +1,4 @@
-//! Heads that wait for their bodies, and the requests that they become.
-//!
-//! Must not know frames.
+//! Request heads that wait for their bodies.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,14 +6,14 @@ use std::sync::Arc;
 use crate::head::Head;
 use crate::streams::StreamKey;
 
-/// Requests of which the head has come and nothing else, in the order of their streams.
+/// Requests whose head alone has arrived, in stream order.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     runs: VecDeque<Run>,
     requests: usize,
 }
 
-/// Requests with the same head on streams that follow each other: most clients send the same call again and again.
+/// Consecutive streams with the same head: most clients repeat a call.
 #[derive(Debug)]
 struct Run {
     head: Arc<Head>,
@@ -64,12 +62,12 @@ impl Waiting {
     }
 }
 
-/// A request that came whole.
+/// A complete request.
 #[derive(Debug)]
 pub struct Whole<'a> {
-    /// Its stream, on which the peer has ended its side.
+    /// Its stream; the peer's side has ended.
     pub stream: StreamKey,
-    /// Its head, unless it is the one that the caller has.
+    /// Its head; `None` if it is the `last` that the caller passed.
     pub head: Option<Arc<Head>>,
     /// Its body, borrowed from the input.
     pub body: &'a [u8],

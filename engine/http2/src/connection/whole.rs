@@ -1,9 +1,8 @@
-//! Requests that one read brings whole (server): a head that was decoded before, and a body in one frame, though frames of
-//! other such requests may lie between them.
+//! Complete requests within one read (server): a cached head and a body of one frame, possibly interleaved with other
+//! such requests.
 //!
-//! Most calls of an RPC are such, and most of those are answered at once and in one piece, so they never take a place
-//! among the streams. A head waits here for its body while nothing else comes; then its request begins as any other does.
-//! Must not know what a request means.
+//! Most RPCs are such, and most are answered at once in one piece, so they never need a stream slot. A head waits here
+//! for its body while no other frame comes; then its request begins like any other.
 //!
 //! Implements: RFC 9113 section 8.1, for messages of two frames.
 
@@ -18,9 +17,9 @@ use crate::hpack::{CachedBlock, SHORT_BYTES, ShortBlock};
 use crate::streams::StreamKey;
 
 impl Connection {
-    /// Takes frames off `input` until a request is whole; `None` when something else comes first, which is left to
-    /// [`Connection::receive`]. Such a request may be answered by [`Connection::answer`], or like any other. `last` is the
-    /// head of the request before, which most requests share.
+    /// Takes frames off `input` until a request is complete; `None` if another frame comes first, which is left to
+    /// [`Connection::receive`]. Answer the request with [`Connection::answer`] or like any other. `last` is the
+    /// previous request's head, which most requests share.
     #[inline]
     pub fn receive_whole<'a>(
         &mut self,
@@ -66,14 +65,14 @@ impl Connection {
         }
     }
 
-    /// Whether the peer may open this stream now.
+    /// True if the peer may open this stream now.
     #[inline]
     fn accepts(&self, id: u32) -> bool {
         let is_new = id % 2 == 1 && id > self.last_peer_stream;
         is_new && self.live_streams() < self.config.concurrent_streams_max as usize
     }
 
-    /// The head whose body a frame is, if the body may have that length.
+    /// Head of the waiting request that a DATA frame completes, if the body may have that length.
     #[inline]
     fn head_of(&self, frame: frame::Head) -> Option<&Arc<Head>> {
         let (id, head) = self.waiting.first()?;
@@ -82,7 +81,7 @@ impl Connection {
         (id == frame.stream && is_right && has_room).then_some(head)
     }
 
-    /// Begins the first of the requests that wait.
+    /// Begins the first waiting request.
     #[inline]
     pub(super) fn begin_waiting(&mut self) -> Option<Event<'static>> {
         let (id, head) = self.waiting.first()?;
@@ -91,7 +90,7 @@ impl Connection {
         Some(self.begin_request(id, head, false))
     }
 
-    /// Gives the request that came whole last a place among the streams, unless it is answered.
+    /// Gives the last complete request a stream slot, unless it has been answered.
     #[inline]
     pub(super) fn place(&mut self) {
         if let Some(stream) = self.unplaced.take() {
@@ -108,10 +107,9 @@ impl Connection {
         }
     }
 
-    /// Answers a request that came whole, right behind [`Connection::receive_whole`] and in one piece: a head, a body, and
-    /// trailers unless the body is the end. Does nothing and returns false if the answer has to be sent piece by piece:
-    /// because something was done about the stream before, a block has to be encoded, or the body would wait for others or
-    /// for a window.
+    /// Answers a complete request right after [`Connection::receive_whole`]: a head, a body, and trailers unless the
+    /// body ends the stream. Does nothing and returns false if it must be sent piecemeal: the stream was already used,
+    /// a block must be encoded, or the body would wait for other streams or for a window.
     #[inline]
     pub fn answer(
         &mut self,

@@ -10,21 +10,21 @@ use crate::settings::TABLE_BYTES_DEFAULT;
 
 const BEYOND_TABLE: ConnectionError = ConnectionError::compression("index beyond the header table");
 
-/// What decoding tells about a block besides its fields.
+/// Properties of a decoded block besides its fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decoded {
-    /// The list was larger than allowed; the fields beyond are dropped, the table is still right.
+    /// True if the list was larger than allowed; the excess fields are dropped, the table stays in step.
     pub(crate) oversized: bool,
-    /// The same bytes mean the same fields as long as the table's generation stays.
+    /// True if the same bytes decode to the same fields while the table's generation is unchanged.
     pub(crate) repeatable: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Decoder {
     table: Table,
-    /// The size that we allow the peer.
+    /// Table size that we allow the peer.
     table_bytes_max: usize,
-    /// A literal's name, and its value behind it.
+    /// A literal's name, followed by its value.
     literal: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ impl Decoder {
         Self { table: Table::new(start), table_bytes_max: max(table_bytes_max, start), literal: Vec::new() }
     }
 
-    /// The peer acknowledged the setting, which holds from now on.
+    /// Applies the new table limit, once the peer has acknowledged the setting.
     pub(crate) fn limit(&mut self, table_bytes_max: usize) {
         self.table_bytes_max = table_bytes_max;
     }
@@ -45,7 +45,7 @@ impl Decoder {
         self.table.generation()
     }
 
-    /// Appends the block's fields, up to `list_bytes_max` of them by RFC 9113 section 6.5.2's measure.
+    /// Appends the block's fields, up to `list_bytes_max` as RFC 9113 section 6.5.2 counts.
     pub(crate) fn decode(
         &mut self,
         mut block: &[u8],
@@ -77,7 +77,7 @@ impl Decoder {
                 if keep {
                     self.table.insert(field.clone());
                 }
-                // Only plain literals leave the table unchanged; those marked never to be indexed are secrets.
+                // Only literals without indexing leave the table unchanged; never-indexed ones are secrets.
                 decoded.repeatable &= first & 0xf0 == 0;
                 field
             };
@@ -91,7 +91,7 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// As [`Decoder::indexed`], for a field that is dropped.
+    /// Like [`Decoder::indexed`], for a field that is dropped.
     #[inline]
     fn check_index(&self, index: usize) -> Result<(), ConnectionError> {
         let is_known = (1..=STATIC.len()).contains(&index)

@@ -1,7 +1,7 @@
 //! Header block encoding (RFC 7541 section 6).
 //!
-//! The caller says which fields are worth a table entry. A block that was encoded without a literal insertion is the
-//! same the next time, so it can be kept in a [`CachedBlock`] and copied.
+//! The caller chooses which fields enter the table. A block encoded without an insertion can be kept in a
+//! [`CachedBlock`] and copied until the table changes.
 
 use std::cmp::min;
 
@@ -10,39 +10,39 @@ use super::{STATIC, huffman, integer, static_table};
 use crate::field::Field;
 use crate::settings::TABLE_BYTES_DEFAULT;
 
-/// How a field is represented.
+/// Representation of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexing {
-    /// Worth an entry: it will come again on this connection.
+    /// Indexed: it will come again on this connection.
     Insert,
-    /// Sent as a literal; it differs from message to message.
+    /// A literal without indexing: it differs from message to message.
     Literal,
-    /// Never to enter a table, here or at any intermediary (RFC 7541 section 7.1.3): a secret.
+    /// A never-indexed literal, for secrets: no intermediary may index it either (RFC 7541 section 7.1.3).
     Never,
 }
 
-/// An encoded header block that is copied while the table has not changed since.
+/// An encoded header block that is copied while the table is unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct CachedBlock {
     bytes: Vec<u8>,
-    /// The same, padded with zeros, if it is short: bytes of a known number are copied without a call.
+    /// A short block padded with zeros: copying a constant length needs no call.
     short: Option<[u8; SHORT_BYTES]>,
-    /// The table's generation the block refers to.
+    /// Table generation the block was encoded on.
     valid_at: Option<u64>,
 }
 
-/// What a block of a few indexes takes. With a frame's head it fills three words.
+/// Length of a short block: a few indexes. With the frame header it fills three words.
 pub(crate) const SHORT_BYTES: usize = 15;
 
-/// A block that can be sent as it is, and how many of its bytes are padding.
+/// A reusable padded block, and its bytes of padding.
 pub(crate) type ShortBlock = ([u8; SHORT_BYTES], usize);
 
 #[derive(Debug)]
 pub(crate) struct Encoder {
     table: Table,
-    /// What we are willing to spend, whatever the peer allows.
+    /// Our own limit, whatever the peer allows.
     table_bytes_max: usize,
-    /// The smallest and the final size to be announced in the next block (RFC 7541 section 4.2).
+    /// Smallest and final size to announce in the next block (RFC 7541 section 4.2).
     resize: Option<(usize, usize)>,
 }
 
@@ -53,7 +53,7 @@ impl Encoder {
         Self { table: Table::new(start), table_bytes_max, resize }
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE changed.
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE.
     pub(crate) fn peer_allows(&mut self, bytes: usize) {
         let wanted = min(bytes, self.table_bytes_max);
         let (smallest, current) = self.resize.unwrap_or((usize::MAX, self.table.bytes_max()));
@@ -62,7 +62,7 @@ impl Encoder {
         }
     }
 
-    /// Must come before the fields of every block.
+    /// Announces pending size changes; must precede the fields of every block.
     pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
         let Some((smallest, wanted)) = self.resize.take() else { return };
         if smallest < wanted {
@@ -99,20 +99,20 @@ impl Encoder {
         plain_string(value, out);
     }
 
-    /// Whether the block can be sent as it was encoded before.
+    /// True if the cached block is still valid.
     #[inline]
     fn is_valid(&self, cache: &CachedBlock) -> bool {
         cache.valid_at == Some(self.table.generation()) && self.resize.is_none()
     }
 
-    /// The block as it was encoded before, if it can be sent so and is short.
+    /// The cached block, if it is valid and short.
     #[inline]
     pub(crate) fn short(&self, cache: &CachedBlock) -> Option<ShortBlock> {
         let short = cache.short.filter(|_| self.is_valid(cache))?;
         Some((short, SHORT_BYTES - cache.bytes.len()))
     }
 
-    /// Appends the block that `fields` writes, from `cache` if the table is as it was.
+    /// Appends the block that `fields` writes, or copies it from `cache` if the table is unchanged.
     #[inline]
     pub(crate) fn cached(
         &mut self,
@@ -147,7 +147,8 @@ fn string_pair(with_name: bool, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     shortest_string(value, out);
 }
 
-/// For what is sent once and then referred to, bytes matter more than cycles.
+/// Appends the shorter of Huffman and plain form: for strings sent once and then indexed, bytes matter more than
+/// cycles.
 fn shortest_string(string: &[u8], out: &mut Vec<u8>) {
     let coded = huffman::encoded_len(string);
     if coded < string.len() {

@@ -1,7 +1,7 @@
 //! The Huffman code of header strings (RFC 7541 section 5.2 and appendix B).
 //!
-//! The code is canonical, so the lengths alone define it. Decoding walks a table four bits at a time; the shortest
-//! code has five bits, so a step yields one symbol at most.
+//! The code is canonical: the lengths define it. Decoding walks a table four bits at a time; the shortest code has five
+//! bits, so a step yields one symbol at most.
 
 use crate::error::ConnectionError;
 
@@ -44,21 +44,21 @@ const fn canonical_codes() -> [u32; SYMBOLS] {
     codes
 }
 
-/// What four more bits do to the decoder.
+/// Decoder transition on four more bits.
 #[derive(Clone, Copy)]
 struct Step {
     next: u8,
     symbol: u8,
     has_symbol: bool,
-    /// The bits since the last symbol may be padding: at most seven, all ones.
+    /// True if the bits since the last symbol may be padding: at most seven, all ones.
     may_end: bool,
-    /// The bits contain the end-of-string symbol, which must never be sent.
+    /// True if the bits contain the end-of-string symbol, which must never be sent.
     invalid: bool,
 }
 
 const LEAF: u16 = 0x8000;
 
-/// The code as a binary tree: inner nodes by number, leaves marked.
+/// The code as a binary tree: numbered inner nodes, marked leaves.
 const fn tree() -> [[u16; 2]; 256] {
     let mut nodes = [[0u16; 2]; 256];
     let mut used = 1u16;
@@ -119,7 +119,7 @@ const fn decode_table() -> [[Step; 16]; 256] {
     table
 }
 
-/// The nodes that up to seven one-bits lead to from the root.
+/// Nodes that up to seven one-bits reach from the root.
 const fn ones_path(nodes: &[[u16; 2]; 256]) -> [bool; 256] {
     let mut on_path = [false; 256];
     let mut node = 0;
@@ -152,7 +152,7 @@ pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionEr
     if may_end { Ok(()) } else { Err(ConnectionError::compression("bad Huffman padding")) }
 }
 
-/// How many bytes `encode` will write.
+/// Number of bytes that `encode` writes.
 pub(crate) fn encoded_len(input: &[u8]) -> usize {
     let bits: usize = input.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)

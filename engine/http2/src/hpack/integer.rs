@@ -2,10 +2,10 @@
 
 use crate::error::ConnectionError;
 
-/// No length or index we accept needs more; a longer one is an attack or a fault.
+/// Largest length or index we accept; a longer one is an attack or an error.
 const VALUE_MAX: usize = 1 << 24;
 
-/// Reads an integer whose first byte shares its high bits with something else.
+/// Reads an integer whose first byte shares its high bits with other flags.
 #[inline]
 pub(crate) fn read(input: &mut &[u8], prefix_bits: u32) -> Result<usize, ConnectionError> {
     let mask = (1usize << prefix_bits) - 1;

@@ -1,6 +1,4 @@
-//! Header compression (RFC 7541).
-//!
-//! Must not know what a field means to HTTP: only representations, tables and strings.
+//! Header compression (RFC 7541): representations, tables and strings.
 
 mod decoder;
 mod encoder;
@@ -14,7 +12,7 @@ pub use encoder::{CachedBlock, Indexing};
 pub(crate) use encoder::{Encoder, SHORT_BYTES, ShortBlock};
 pub(crate) use static_table::STATIC;
 
-/// What an entry costs beyond its bytes (RFC 7541 section 4.1).
+/// Overhead of an entry beyond its bytes (RFC 7541 section 4.1).
 pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 32;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(crate) static STATIC: [(&str, &str); 61] = [
     ("transfer-encoding", ""), ("user-agent", ""), ("vary", ""), ("via", ""), ("www-authenticate", ""),
 ];
 
-/// Where a field stands in the static table: (index, whether the value matches too).
+/// Position of a field in the static table, and whether the value matches too.
 pub(crate) fn find(name: &[u8], value: &[u8]) -> Option<(usize, bool)> {
     let mut name_only = None;
     for (position, (known_name, known_value)) in STATIC.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The dynamic table (RFC 7541 sections 2.3.2 and 4).
 //!
-//! Entries are decoded fields that are handed out by reference count: a repeated header costs a look-up.
+//! Entries are reference-counted decoded fields: a repeated header costs a look-up.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub(crate) struct Table {
     entries: VecDeque<Field>,
     used_bytes: usize,
     bytes_max: usize,
-    /// Counts every change, so that anything derived from an earlier state can tell that it is stale.
+    /// Incremented by every change, so that anything derived from an earlier state can detect that it is stale.
     generation: u64,
 }
 
@@ -36,7 +36,7 @@ impl Table {
         self.used_bytes
     }
 
-    /// The entry at `position`, 0 being the newest.
+    /// The entry at `position`; 0 is the newest.
     #[inline]
     pub(crate) fn get(&self, position: usize) -> Option<&Field> {
         self.entries.get(position)
@@ -52,7 +52,7 @@ impl Table {
         self.evict(0);
     }
 
-    /// An entry larger than the table empties it and is not kept (RFC 7541 section 4.4).
+    /// Inserts an entry; one larger than the table empties it and is not kept (RFC 7541 section 4.4).
     pub(crate) fn insert(&mut self, field: Field) {
         let size = field.table_bytes();
         self.generation += 1;

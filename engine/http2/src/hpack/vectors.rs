@@ -1,4 +1,4 @@
-//! The worked examples of RFC 7541 appendix C, as one table: each line is a block on a connection's table.
+//! The worked examples of RFC 7541 appendix C, as a table: each row is a block on a connection's table.
 
 use super::{Decoder, integer};
 
@@ -7,7 +7,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Decodes blocks one after the other; each comes with its fields and the table's size after it.
+/// Decodes blocks in sequence; each has its fields and the table's size after it.
 fn check(table_bytes: usize, blocks: &[(&str, &str, usize)]) {
     let mut decoder = Decoder::new(table_bytes);
     let mut resize = Vec::new();

@@ -57,7 +57,7 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     all
 }
 
-/// What happened, owned.
+/// An event, owned.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Headers(StreamKey, String, bool),
@@ -92,7 +92,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A server that has had preface and SETTINGS; its greeting is taken from the output.
+    /// A server that has received preface and SETTINGS; its own SETTINGS are taken from the output.
     pub(crate) fn server(config: Config) -> Self {
         let mut peer = Self { connection: Connection::new(Side::Server, config, 0), now_ms: 0 };
         peer.feed(PREFACE).unwrap();
@@ -102,7 +102,7 @@ impl Peer {
         peer
     }
 
-    /// Takes requests that come whole as such, and the rest as [`Peer::feed`] does.
+    /// Takes complete requests as such, and other frames as [`Peer::feed`] does.
     pub(crate) fn feed_whole(&mut self, mut input: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
         let mut seen = Vec::new();
         let mut last: Option<Arc<Head>> = None;
@@ -116,7 +116,7 @@ impl Peer {
                 seen.push(Seen::Data(stream, body.to_vec(), true));
                 continue;
             }
-            // One event, so that what follows may come whole again.
+            // One event only, so that the next request may be taken as complete again.
             let Some(event) = self.connection.receive(&mut input, self.now_ms)? else { return Ok(seen) };
             seen.push(Seen::of(event));
         }
@@ -138,7 +138,7 @@ impl Peer {
         }
     }
 
-    /// Everything in the output, which is then empty.
+    /// Drains the output and returns it.
     pub(crate) fn sent_bytes(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
@@ -159,7 +159,7 @@ impl Peer {
         frames(&self.sent_bytes())
     }
 
-    /// The error that feeding `input` causes; the GOAWAY must say the same.
+    /// The error that feeding `input` causes; the GOAWAY must carry the same code.
     pub(crate) fn fails_with(&mut self, input: &[u8]) -> ErrorCode {
         let error = self.feed(input).expect_err("the connection fails");
         let goaway = self.sent().into_iter().find(|frame| frame.kind == GOAWAY).expect("a GOAWAY");
@@ -169,7 +169,7 @@ impl Peer {
     }
 }
 
-/// Carries bytes between two connections until both are silent.
+/// Carries bytes between two connections until neither has output.
 pub(crate) fn exchange(a: &mut Peer, b: &mut Peer) -> (Vec<Seen>, Vec<Seen>) {
     let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
     loop {

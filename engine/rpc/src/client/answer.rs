@@ -1,8 +1,4 @@
-//! An answer as it comes: its head, its messages and its end, handed to the caller.
-//!
-//! Must not know whether HTTP/2 or HTTP/1.1 brings it.
-//!
-//! Implements: no specification; `protocol` does.
+//! A response in progress: its head, messages and end, delivered to the caller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,31 +22,31 @@ pub(super) enum Reply {
         to: oneshot::Sender<Result<RawReply, Failure>>,
         message: Option<Framed<Bytes>>,
     },
-    /// The caller is told when the head comes; until then it waits at `to`.
+    /// The caller waits at `to` until the head arrives.
     Stream {
         to: Option<oneshot::Sender<Result<RawStream, Failure>>>,
         inbox: Arc<Inbox>,
     },
 }
 
-/// An answer of which more is to come.
+/// A response that is still being received.
 pub(super) struct Answer {
     dialect: ClientDialect,
     pub(super) reply: Reply,
     head: Option<(Arc<Head>, Option<Encoding>)>,
-    /// The caller wants to know when the head was read.
+    /// True if the caller wants the time of the head.
     pub(super) is_timed: bool,
     pub(super) head_at: Option<Instant>,
     assembler: Assembler,
     message_bytes_max: usize,
     has_body: bool,
-    /// The body tells why the call failed.
+    /// True if the body describes a failure.
     is_failure: bool,
-    /// How the call ended, as an envelope has said.
+    /// Outcome from the envelope that ended the stream.
     outcome: Option<Box<Result<Metadata, Status>>>,
 }
 
-/// Names and values before the messages belong to a failure too, if it is all that the caller gets.
+/// Adds the leading metadata to a failure, which is all that the caller gets.
 pub(super) fn with_head(mut status: Status, metadata: &Metadata) -> Status {
     if !metadata.is_empty() && !metadata.is_same_block(status.metadata()) {
         let mut all = metadata.clone();
@@ -61,7 +57,7 @@ pub(super) fn with_head(mut status: Status, metadata: &Metadata) -> Status {
 }
 
 impl Answer {
-    /// `inbox`: makes the queue of a stream.
+    /// `inbox` creates the queue of a stream.
     pub(super) fn new(
         dialect: ClientDialect,
         to: ReplyTo,
@@ -97,12 +93,12 @@ impl Answer {
         }
     }
 
-    /// Whether a head that nothing follows is the trailers of an answer without messages.
+    /// True for a trailers-only response.
     pub(super) fn is_trailers(&self, head: &Head) -> bool {
         self.dialect.protocol.is_trailers(head)
     }
 
-    /// Takes the head. If it is no answer's, the call fails.
+    /// Processes the head; fails the call if it is not an RPC response.
     #[inline]
     pub(super) fn head(&mut self, head: &Arc<Head>) -> Result<(), Status> {
         let ClientDialect { protocol, codec, is_plain } = self.dialect;
@@ -135,7 +131,7 @@ impl Answer {
         }
     }
 
-    /// Takes bytes of the body. Returns whether the reader must be polled, or why the call fails.
+    /// Processes body bytes. Returns whether the reader must be polled, or why the call fails.
     #[inline]
     pub(super) fn data(&mut self, mut data: &[u8]) -> Result<bool, Status> {
         self.has_body |= !data.is_empty();
@@ -169,7 +165,7 @@ impl Answer {
         }
     }
 
-    /// Whether the reader is so far behind that no more should come.
+    /// True if the reader is so far behind that the window should stay closed.
     pub(super) fn is_stalled(&self) -> bool {
         match &self.reply {
             Reply::Unary { .. } => false,
@@ -177,12 +173,12 @@ impl Answer {
         }
     }
 
-    /// Whether the caller has dropped the stream that it was given.
+    /// True if the caller has dropped its stream.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(&self.reply, Reply::Stream { to: None, inbox } if inbox.is_abandoned())
     }
 
-    /// The body is over.
+    /// Ends the response after its body.
     #[inline]
     pub(super) fn end(mut self, trailers: Option<&Arc<Head>>) {
         let outcome = self.outcome(trailers);
@@ -250,7 +246,7 @@ impl Answer {
         }
     }
 
-    /// The call ends without an answer.
+    /// Fails the call without a response.
     pub(super) fn fail(self, status: Status, untouched: bool) {
         match self.reply {
             Reply::Unary { to, .. } => {

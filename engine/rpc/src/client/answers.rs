@@ -1,6 +1,4 @@
-//! What a connection receives: each head, body and trailer goes to the answer of its call.
-//!
-//! Must not know how requests are sent.
+//! Received heads, bodies and trailers, passed to the responses of their calls.
 //!
 //! Implements: RFC 9113 section 8.1 (responses).
 
@@ -31,7 +29,7 @@ impl Calls {
         }
     }
 
-    /// Notes when a head was read. All heads of one read share one look at the clock.
+    /// Records when a head was read. All heads of one read share one reading of the clock.
     #[inline]
     fn time_head(&mut self, stream: StreamKey) {
         let slot = self.slots.get_mut(stream.index()).and_then(Option::as_mut);
@@ -64,12 +62,12 @@ impl Calls {
         }
     }
 
-    /// The answer ended.
+    /// Completes a response.
     #[inline]
     pub(super) fn finish(&mut self, stream: StreamKey, trailers: Option<&Arc<Head>>) {
         let Some(active) = self.take(stream) else { return };
         if !self.connection.is_receive_closed(stream) || self.connection.is_live(stream) {
-            // The server answered before the whole request was sent, so the rest need not be.
+            // The server answered before the whole request was sent; the rest is not needed.
             self.connection.reset(stream, ErrorCode::CANCEL);
         }
         self.ended += 1;
@@ -81,7 +79,7 @@ impl Calls {
         active.answer.fail(status, untouched);
     }
 
-    /// Fails the call and tells the server that no one waits for more.
+    /// Fails the call and cancels its stream.
     pub(super) fn give_up(&mut self, stream: StreamKey, status: Status) {
         self.fail(stream, status, false);
         self.connection.reset(stream, ErrorCode::CANCEL);

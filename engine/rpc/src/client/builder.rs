@@ -1,4 +1,4 @@
-//! How a channel is configured and made.
+//! Configuration and construction of channels.
 //!
 //! Implements: RFC 9113 section 3 (starting HTTP/2; with TLS, section 3.2).
 
@@ -20,17 +20,17 @@ use super::settings::{ConnectError, HttpVersion, Settings};
 use super::target::Target;
 
 impl Channel {
-    /// A channel to `http://host:port`, `https://host:port` or, for a Unix socket, `unix:/path`.
+    /// Begins a channel to `http://host:port`, `https://host:port` or, for a Unix socket, `unix:/path`.
     pub fn builder(address: &str) -> Result<Builder, ConnectError> {
         Builder::new(address)
     }
 }
 
-/// Puts a channel together.
+/// Builds a channel.
 #[must_use]
 pub struct Builder {
     target: Target,
-    /// What certificates are checked for.
+    /// Host name that certificates must match.
     host: String,
     has_tls: bool,
     settings: Settings,
@@ -76,15 +76,15 @@ impl Builder {
         Self { target, host: host.to_owned(), has_tls: false, settings: Settings::default() }
     }
 
-    /// Where to connect, in place of what the system's resolver says of the host: a list of addresses, or a
-    /// [`Resolver`]. Connections go to the addresses in turn, so [`Settings::connections`] should be at least their
-    /// number.
+    /// Addresses to connect to, in place of resolving the host: a list, or a [`Resolver`]. Connections use the
+    /// addresses in turn, so [`Settings::connections`] should be at least their number.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.target.resolver = Box::new(resolver);
         self
     }
 
-    /// How to speak TLS; needed for `https`. ALPN is set to the settings' HTTP if the configuration names nothing.
+    /// TLS configuration; required for `https`. If it names no ALPN protocols, those of the settings' HTTP version are
+    /// set.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
         let name = ServerName::try_from(self.host.clone()).map_err(|error| ConnectError(error.to_string()))?;
@@ -94,19 +94,19 @@ impl Builder {
         Ok(self)
     }
 
-    /// The name of the server in requests, if it differs from the address.
+    /// Server name sent in requests, if it differs from the address.
     pub fn authority(mut self, authority: &str) -> Self {
         authority.clone_into(&mut self.target.authority);
         self
     }
 
-    /// Limits, timeouts, protocol and everything else.
+    /// Limits, timeouts, protocol and all other settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The channel, which connects when it is first used. Must be called within a tokio runtime.
+    /// Creates the channel, which connects on first use. Must be called within a tokio runtime.
     pub fn connect_lazy(mut self) -> Result<Channel, ConnectError> {
         if self.target.is_https && !self.has_tls {
             return Err(ConnectError("https needs a TLS configuration; give one with tls()".to_owned()));
@@ -133,7 +133,7 @@ impl Builder {
         Ok(Channel::new(lanes, settings, target))
     }
 
-    /// The channel, once all its connections are ready; or why one is not.
+    /// Creates the channel once all its connections are ready; fails if one does not become ready.
     pub async fn connect(self) -> Result<Channel, ConnectError> {
         let channel = self.connect_lazy()?;
         channel.all_ready().await?;

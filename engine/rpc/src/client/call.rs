@@ -1,6 +1,4 @@
-//! A call from the caller's side: it hands a request to a connection and waits for the answer.
-//!
-//! Must not know how a connection makes the call.
+//! Calls on the caller's side: hands a request to a connection and awaits the response.
 //!
 //! Implements: the four kinds of method of gRPC's "Core concepts".
 
@@ -31,13 +29,13 @@ use crate::status::Status;
 use crate::streaming::Streaming;
 use crate::transcode::{Json, Reading};
 
-/// What can be sent to a method that takes a stream: a stream, or one in a [`Request`].
+/// Argument of a client-streaming method: a stream, or one in a [`Request`].
 pub trait IntoStreamingRequest {
     /// The stream.
     type Stream: Stream<Item = Self::Message> + Send + 'static;
     /// Its messages.
     type Message;
-    /// The stream in a [`Request`].
+    /// Wraps the stream in a [`Request`].
     fn into_streaming_request(self) -> Request<Self::Stream>;
 }
 
@@ -142,7 +140,7 @@ fn deadline_exceeded() -> Failure {
     Failure::new(Status::deadline_exceeded("time is up"), false)
 }
 
-/// Hands the call to a connection and waits for its answer, until the deadline.
+/// Hands the call to a connection and awaits its response, until the deadline.
 pub(super) async fn attempt<R>(
     channel: &Channel,
     start: Start,
@@ -164,7 +162,7 @@ pub(super) async fn attempt<R>(
     answer.unwrap_or_else(|| Err(deadline_exceeded()))
 }
 
-/// What the receiver of an answer gets; `None` if time is up first.
+/// Awaits a response; `None` if the deadline is first.
 async fn answer<R>(
     deadline: Option<Instant>,
     receiver: oneshot::Receiver<Result<R, Failure>>,
@@ -183,7 +181,7 @@ pub(super) fn deadline_of<T>(channel: &Channel, request: &Request<T>) -> Option<
     request.deadline().or_else(usual)
 }
 
-/// How the messages of a call's request are written.
+/// Encoding of a request's messages.
 struct Writing<'a> {
     framing: Framing,
     json: Option<&'a Json>,
@@ -191,7 +189,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Appends a message behind its prefix.
+    /// Appends a message and its prefix.
     #[inline]
     fn write<T: Encode>(&self, message: T, out: &mut Vec<u8>) -> Result<(), Status> {
         if self.json.is_none() && self.framing != Framing::Whole {
@@ -216,7 +214,7 @@ impl Writing<'_> {
     }
 }
 
-/// The path and query of a GET with the message in it; `None` if the call must be a POST.
+/// Path and query of a GET that carries the message; `None` if the call must be a POST.
 fn get_target(settings: &Settings, terms: &Terms, path: &Path, framed: &[u8]) -> Option<String> {
     let bytes_max =
         settings.get_bytes_max.filter(|_| settings.protocol == Protocol::Connect && !path.has_side_effects)?;
@@ -297,7 +295,7 @@ where
     streaming_as(channel, path, false, request).await
 }
 
-/// As [`streaming`]; `is_raw`: the caller has messages in the bytes of the call's codec.
+/// Like [`streaming`]; `is_raw`: the caller's messages are bytes in the call's codec.
 pub(super) async fn streaming_as<S, Res>(
     channel: &Channel,
     path: PathRef,
@@ -342,7 +340,7 @@ where
     Ok(Response::received(stream, raw.metadata, Metadata::new()))
 }
 
-/// The message of an answer that must have exactly one.
+/// The only message of a response that must have exactly one.
 async fn only_message<Res: Decode>(reply: Response<Streaming<Res>>) -> Result<Response<Res>, Status> {
     let ResponseParts { message: mut stream, metadata, .. } = reply.into_parts();
     let failed = |status| with_head(status, &metadata);

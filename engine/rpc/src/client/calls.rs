@@ -1,6 +1,4 @@
-//! The calls of one client connection: takes commands, sends requests, and hands on what the connection receives.
-//!
-//! Must not know the transport.
+//! The calls of one client connection: takes commands, sends requests, and dispatches received frames.
 //!
 //! Implements: RFC 9113 section 8.1 (requests).
 
@@ -25,10 +23,10 @@ use crate::protocol::Framing;
 use crate::status::Status;
 use crate::wake::WakeSet;
 
-/// Calls begun before the server has said how many it takes; RFC 9113 section 6.5.2 asks for no less than this.
+/// Concurrent calls until the server's limit is known; the minimum that RFC 9113 section 6.5.2 recommends.
 const STREAMS_UNASKED: usize = 100;
 
-/// A message up to this is copied between the frames; a longer one is sent from where it lies.
+/// Largest message that is copied between the frames; longer ones are sent without a copy.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
 
 pub(super) struct Active {
@@ -40,8 +38,8 @@ pub(super) struct Active {
     pub(super) unreleased: usize,
 }
 
-/// What a connection knows of a path: the generation of its place, and its head blocks with this timeout, without and with
-/// compression named, and the same for a body that is a message.
+/// Cached header blocks of one cache slot: the slot's generation, the timeout, and blocks without and with compression,
+/// each for an envelope and for a bare message as the body.
 #[derive(Default)]
 struct Heads {
     generation: u64,
@@ -49,7 +47,7 @@ struct Heads {
     blocks: [CachedBlock; 4],
 }
 
-/// The blocks of a place; empty if it was another's before, or if the last call had another timeout.
+/// Cached blocks of a slot; reset if its generation or the call's timeout has changed.
 #[inline]
 fn blocks<'a>(heads: &'a mut Vec<Heads>, place: &Place, timeout: Option<Duration>) -> &'a mut [CachedBlock; 4] {
     if heads.len() <= place.index {
@@ -65,25 +63,25 @@ fn blocks<'a>(heads: &'a mut Vec<Heads>, place: &Place, timeout: Option<Duration
 pub(super) struct Calls {
     pub(super) connection: Connection,
     target: Arc<Target>,
-    /// The encodings that answers may have.
+    /// Encodings accepted in responses.
     accepted: String,
     pub(super) settings: Arc<Settings>,
     pub(super) slots: Vec<Option<Active>>,
     pub(super) wakes: Arc<WakeSet>,
     pub(super) wakers: Vec<Waker>,
-    /// Head blocks by the place of the path.
+    /// Cached header blocks, indexed by slot.
     heads: Vec<Heads>,
-    /// Calls beyond what the server allows at once.
+    /// Calls beyond the limit of concurrent streams.
     waiting: VecDeque<Start>,
     /// Streams that wait for room to send more.
     pub(super) blocked: Vec<StreamKey>,
     pub(super) scratch: Vec<u8>,
     epoch: Instant,
     pub(super) now: Instant,
-    /// When the current read came, if a call wants to know.
+    /// Time of the current read, if a call asks for it.
     pub(super) read_at: Option<std::time::Instant>,
     pub(super) pong_seen: bool,
-    /// Calls that the last read ended.
+    /// Number of calls that the last read ended.
     pub(super) ended: usize,
 }
 
@@ -127,7 +125,7 @@ impl Calls {
             Command::Start(start) if self.waiting.len() >= self.settings.waiting_calls_max => {
                 start.reply_to.fail(Status::resource_exhausted("too many calls wait for their turn"), true);
             }
-            // A call is some hundreds of bytes, so it does not go through the queue for nothing.
+            // A call is some hundreds of bytes, so it bypasses the queue where possible.
             Command::Start(start) if self.waiting.is_empty() && self.has_room_for_call() => self.start(start),
             Command::Start(start) => {
                 self.waiting.push_back(start);
@@ -145,7 +143,7 @@ impl Calls {
         }
     }
 
-    /// Opens as many of the waiting calls as the server and our own limit allow.
+    /// Starts as many waiting calls as the server's limit and ours allow.
     pub(super) fn start_waiting(&mut self) {
         while !self.waiting.is_empty() && self.has_room_for_call() {
             let Some(start) = self.waiting.pop_front() else { return };
@@ -159,7 +157,7 @@ impl Calls {
         self.connection.live_streams() < most && self.connection.can_open().is_ok()
     }
 
-    /// Takes the calls that have not begun, for another connection.
+    /// Returns calls that have not begun, for another connection.
     pub(super) fn take_waiting(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.waiting).into_iter().map(Command::Start).collect()
     }
@@ -206,7 +204,7 @@ impl Calls {
         self.slots[stream.index()] = Some(Active { number, stream, answer, deadline, outgoing, unreleased: 0 });
     }
 
-    /// Sends the only message of a request.
+    /// Sends the single message of a request.
     fn send_only(&mut self, stream: StreamKey, start: usize, framed: impl AsRef<[u8]> + Into<Bytes>) {
         let _ = if framed.as_ref().len() <= COPIED_BYTES_MAX {
             self.connection.send_slice(stream, &framed.as_ref()[start..], true)
@@ -249,7 +247,7 @@ impl Calls {
         self.slots.get_mut(stream.index())?.as_mut().filter(|active| active.stream == stream)
     }
 
-    /// The server keeps the deadline too: if it cancels the stream first, the call has still run out of time.
+    /// The server enforces the deadline too: if it cancels the stream first, the call has still timed out.
     fn deadline_kept(&mut self, stream: StreamKey, code: ErrorCode) -> Option<Status> {
         let deadline = self.active(stream)?.deadline?;
         let is_kept = code == ErrorCode::CANCEL && Instant::now() >= deadline;

@@ -1,8 +1,4 @@
-//! A [`Channel`]: its connections, and which of them the next call takes.
-//!
-//! Must not know calls.
-//!
-//! Implements: no specification.
+//! A [`Channel`]: its connections, and the choice of one for each call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,12 +28,12 @@ impl Drop for Inner {
     }
 }
 
-/// Makes calls to a server, or to several that answer alike. Clones share the connections, which close when the last
+/// Makes calls to a server, or to several equivalent ones. Clones share the connections, which close when the last
 /// clone is dropped.
 #[derive(Clone)]
 pub struct Channel {
     inner: Arc<Inner>,
-    /// Of this clone; none for nearly every channel.
+    /// Interceptors of this clone; nearly every channel has none.
     interceptors: Option<Arc<[Arc<dyn Interceptor>]>>,
     #[cfg(feature = "tower")]
     pub(super) layered: Option<Arc<Layered>>,
@@ -59,7 +55,8 @@ impl Channel {
         }
     }
 
-    /// The same channel, whose calls pass an interceptor before they are sent; several in turn. Other clones do without.
+    /// Returns a clone whose calls pass an interceptor before they are sent; several run in turn. Other clones are
+    /// unaffected.
     #[must_use]
     pub fn intercepted(&self, interceptor: impl Interceptor) -> Self {
         let known = self.interceptors.iter().flat_map(|known| known.iter().cloned());
@@ -67,7 +64,7 @@ impl Channel {
         Self { interceptors: Some(all), ..self.clone() }
     }
 
-    /// A request without its message, as the interceptors let it pass.
+    /// Runs the interceptors on a request without its message.
     #[inline]
     pub(super) fn pass(&self, method: &str, mut request: Request<()>) -> Result<Request<()>, Status> {
         for interceptor in self.interceptors.iter().flat_map(|all| all.iter()) {
@@ -76,7 +73,7 @@ impl Channel {
         Ok(request)
     }
 
-    /// The next connection in turn, passing over those that cannot be reached.
+    /// The next connection in turn, skipping unreachable ones.
     pub(super) fn lane(&self) -> &Arc<Lane> {
         let lanes = &self.inner.lanes;
         let first = self.inner.next.fetch_add(1, Ordering::Relaxed);
@@ -87,24 +84,24 @@ impl Channel {
         }
         let other = (1..lanes.len()).map(turn).find(|lane| !lane.is_failing());
         if other.is_some() {
-            // The one in turn connects meanwhile, for later calls.
+            // The skipped one connects meanwhile, for later calls.
             next.want();
         }
         other.unwrap_or(next)
     }
 
-    /// Waits until a connection is ready: the server has sent its first frame. Fails if the attempt to connect does, and at
-    /// once in the pause after a failure; no call has been sent then.
+    /// Waits until a connection is ready: the server has sent its first frame. Fails if connecting fails, and at once
+    /// during the pause after a failure; no call is sent.
     pub async fn ready(&self) -> Result<(), ConnectError> {
         self.lane().ready().await
     }
 
-    /// Whether a connection is ready now, as [`Channel::ready`] waits for. Costs a look at a flag.
+    /// True if a connection is ready, without waiting as [`Channel::ready`] does. Only reads a flag.
     pub fn is_ready(&self) -> bool {
         self.inner.lanes.iter().any(|lane| lane.is_ready())
     }
 
-    /// As [`Channel::ready`], for every connection.
+    /// Like [`Channel::ready`], for every connection.
     pub(super) async fn all_ready(&self) -> Result<(), ConnectError> {
         for lane in &self.inner.lanes {
             lane.ready().await?;
@@ -116,7 +113,7 @@ impl Channel {
         &self.inner.settings
     }
 
-    /// Whether the last attempt to connect failed, of all connections.
+    /// True if the last attempt to connect failed on every connection.
     pub(super) fn is_failing(&self) -> bool {
         self.inner.lanes.iter().all(|lane| lane.is_failing())
     }
@@ -126,7 +123,7 @@ impl Channel {
         &self.inner.target
     }
 
-    /// Takes no new calls, lets those in flight finish, and closes the connections.
+    /// Rejects new calls, lets those in flight finish, and closes the connections.
     pub async fn close(&self) {
         for lane in &self.inner.lanes {
             lane.close();
@@ -136,7 +133,7 @@ impl Channel {
         }
     }
 
-    /// Bytes that went over the sockets of all connections so far, TLS and HTTP included.
+    /// Bytes over the sockets of all connections so far, including TLS and HTTP.
     pub fn traffic(&self) -> Traffic {
         self.inner.lanes.iter().map(|lane| lane.traffic()).fold(Traffic::default(), Traffic::plus)
     }

@@ -1,8 +1,4 @@
-//! What callers ask of a connection, and what comes back.
-//!
-//! Must not know how a connection does it.
-//!
-//! Implements: no specification.
+//! Commands of callers to a connection, and its results.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,7 +20,7 @@ use crate::status::{Reach, Status};
 pub(super) struct Failure {
     pub(super) status: Status,
     pub(super) untouched: bool,
-    /// As [`RawReply::head_at`].
+    /// See [`RawReply::head_at`].
     pub(super) head_at: Option<std::time::Instant>,
 }
 
@@ -35,27 +31,27 @@ impl Failure {
     }
 }
 
-/// The answer to a unary call, not yet decoded.
+/// The response to a unary call, not yet decoded.
 #[derive(Debug)]
 pub(super) struct RawReply {
     pub(super) metadata: Metadata,
     pub(super) encoding: Option<Encoding>,
     pub(super) message: Framed<Bytes>,
     pub(super) trailers: Metadata,
-    /// When the head was read, if the call wants to know.
+    /// Time when the head was read, if requested.
     pub(super) head_at: Option<std::time::Instant>,
 }
 
-/// The beginning of an answer that is a stream.
+/// The beginning of a streaming response.
 pub(super) struct RawStream {
     pub(super) metadata: Metadata,
     pub(super) encoding: Option<Encoding>,
     pub(super) inbox: Arc<Inbox>,
 }
 
-/// Messages on their way out, made as there is room for them.
+/// Outgoing messages, encoded as there is room for them.
 pub(super) trait Outgoing: Send {
-    /// Appends the next message, framed; `false` at the end.
+    /// Appends the next framed message; `false` at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, Status>>;
 }
 
@@ -66,13 +62,13 @@ pub(super) enum ReplyTo {
 
 pub(super) enum Body {
     Message(Vec<u8>),
-    /// A message that others may send too.
+    /// A message that other calls may share.
     Shared(Bytes),
     Messages(Box<dyn Outgoing>),
 }
 
 impl Body {
-    /// Whether the only message is compressed.
+    /// True if the single message is compressed.
     pub(super) fn is_compressed(&self) -> bool {
         match self {
             Self::Message(framed) => framed.first() == Some(&1),
@@ -82,15 +78,15 @@ impl Body {
     }
 }
 
-/// How a request stands in HTTP.
+/// HTTP form of a request.
 pub(super) enum Form {
     /// A call by POST.
     Post,
-    /// The same, with another codec or compression than its channel's.
+    /// A call by POST, with another codec or compression than its channel's.
     OwnPost,
-    /// A call by GET; path and query, which have the message in them.
+    /// A call by GET; the path and query contain the message.
     Get(String),
-    /// A request that is no call.
+    /// A plain HTTP request.
     Http(Arc<HttpHead>),
 }
 
@@ -104,11 +100,11 @@ pub(super) struct Start {
     pub(super) deadline: Option<Instant>,
     pub(super) waits_for_ready: bool,
     pub(super) compression: Option<Encoding>,
-    /// A received message, after decompression too.
+    /// Limit of a received message, also after decompression.
     pub(super) message_bytes_max: usize,
-    /// The caller wants to know when the head of the answer was read.
+    /// True if the caller wants the time of the response's head.
     pub(super) is_timed: bool,
-    /// The caller does not read the answer's message; it comes out empty.
+    /// True if the caller discards the response's message; it is returned empty.
     pub(super) is_unread: bool,
     pub(super) body: Body,
     pub(super) reply_to: ReplyTo,
@@ -119,7 +115,7 @@ impl Start {
         matches!(self.form, Form::Get(_))
     }
 
-    /// Whether the request is over with its head.
+    /// True if the request ends with its head.
     pub(super) fn is_bodiless(&self) -> bool {
         match &self.form {
             Form::Post | Form::OwnPost => false,
@@ -128,19 +124,19 @@ impl Start {
         }
     }
 
-    /// Where the bytes to send begin in the body: a message stands behind its prefix, which some protocols leave out.
+    /// Start of the body within the framed message: some protocols omit the prefix.
     pub(super) fn body_start(&self) -> usize {
         let is_whole = self.dialect.framing() == Framing::Whole && !matches!(self.form, Form::Http(_));
         if is_whole { PREFIX_BYTES } else { 0 }
     }
 }
 
-/// What callers ask of a connection.
+/// A command to a connection.
 pub(super) enum Command {
-    /// Connect, without a call.
+    /// Connects, without a call.
     Connect,
     Start(Start),
-    /// The caller no longer waits for the answer.
+    /// Cancels the call of this number.
     Cancel(u64),
 }
 

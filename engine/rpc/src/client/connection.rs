@@ -1,4 +1,4 @@
-//! The task of one client connection: takes calls from its lane, reads, writes, keeps alive.
+//! Task of one client connection: takes calls from its lane, reads, writes, and sends keepalive PINGs.
 //!
 //! Implements: RFC 9113 sections 3.4 (preface), 6.7 (PING, for keepalive) and 9.1 (connection management).
 
@@ -22,9 +22,9 @@ use super::target::{Target, Transport};
 use crate::io::{Inlet, poll_write};
 use crate::status::Status;
 
-/// Silence of a server after which a connection is looked at before a call goes out.
+/// Time without input after which a connection is checked before a call is sent.
 const SILENCE_MAX: Duration = Duration::from_millis(100);
-/// Rounds in one poll before other tasks have their turn.
+/// Rounds in one poll before other tasks get their turn.
 const ROUNDS_MAX: usize = 16;
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
 
@@ -41,10 +41,11 @@ pub(super) struct Connection {
     opened_at: Instant,
     read_at: Instant,
     ping_sent_at: Option<Instant>,
-    /// Set while a call waits for the runtime to look at the socket; see [`Connection::is_stale`].
+    /// Set while a call waits for the runtime to poll the socket; see [`Connection::is_stale`].
     looking: Option<JoinHandle<()>>,
     looked_at: Instant,
-    /// The server takes no more calls: the lane has another connection, and this one only finishes what it began.
+    /// True once the server takes no more calls: the lane uses another connection, and this one only finishes its
+    /// calls.
     is_retired: bool,
 }
 
@@ -75,12 +76,12 @@ impl Connection {
         }
     }
 
-    /// Whether the server has sent its first frame: then the next attempt to connect needs no pause.
+    /// True once the server has sent its first frame: then the next attempt to connect needs no pause.
     pub(super) fn was_ready(&self) -> bool {
         self.is_ready
     }
 
-    /// Runs until the connection ends; calls that have not begun go back to the lane, for the next connection.
+    /// Runs until the connection ends; calls that have not begun return to the lane, for the next connection.
     pub(super) async fn run(&mut self) -> String {
         let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
         if !self.is_retired {
@@ -98,7 +99,7 @@ impl Connection {
         reason
     }
 
-    /// Whether calls in flight end on this connection while new ones begin on the next.
+    /// True if calls in flight end on this connection while new ones begin on the next.
     pub(super) fn is_retired(&self) -> bool {
         self.is_retired
     }
@@ -119,8 +120,8 @@ impl Connection {
             self.lane.register(cx.waker());
         }
         self.calls.wakes.register(cx.waker());
-        // The first caller to go on has called again, and others that the same read answered are about to: tokio runs what a
-        // task wakes right after it, before them. Behind them all their calls leave in one write.
+        // The first resumed caller has made its next call, and others answered by the same read are about to: tokio
+        // runs what a task wakes right after it, before them. Yielding once lets all their calls leave in one write.
         if std::mem::take(&mut self.calls.ended) > 1 && !self.lane.is_empty() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -154,9 +155,10 @@ impl Connection {
         Ok(progress)
     }
 
-    /// True while a call waits for a look at a connection that has long been silent and has no other call. The runtime may have
-    /// stood still, with a GOAWAY or the connection's end unread: a call to a server that is gone could only be reported as unknown.
-    /// A runtime polls its sockets before it resumes a task that has yielded. (With other calls in flight it has polled them.)
+    /// True while a call waits for a check of a connection that has long been silent and has no other call. If the
+    /// runtime was paused, a GOAWAY or the connection's end may be unread, and a call sent to a dead server could only
+    /// be reported as unknown. A runtime polls its sockets before it resumes a task that has yielded. (With other calls
+    /// in flight it has polled them.)
     fn is_stale(&mut self, cx: &mut Context<'_>) -> bool {
         let silence = self.calls.now.duration_since(self.read_at.max(self.looked_at));
         let is_silent = self.is_ready && silence > SILENCE_MAX;
@@ -168,7 +170,7 @@ impl Connection {
         if Pin::new(looking).poll(cx).is_pending() {
             return true;
         }
-        // What there was to read has been read before this.
+        // Pending input has been read by now.
         self.looking = None;
         self.looked_at = self.calls.now;
         false

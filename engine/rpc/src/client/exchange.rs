@@ -1,8 +1,6 @@
-//! A call over HTTP/1.1: one request and its answer, on a connection that hyper reads and writes.
+//! A call over HTTP/1.1: one request and its response, on a connection driven by hyper.
 //!
-//! Must not know other calls.
-//!
-//! Implements: RFC 9112 by hyper; `protocol` says what stands in heads and bodies.
+//! Implements: RFC 9112 by hyper; `protocol` defines the heads and bodies.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -24,15 +22,15 @@ use super::traffic::Counters;
 use crate::inbox::Inbox;
 use crate::status::{Reach, Status};
 
-/// The head of an answer, and what is read at once.
+/// Limit of a response's head, and of one read.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// How long a connection may take to be ready for its next request.
+/// Time for a connection to become ready for its next request.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A connection that is ready for a request.
 pub(super) type Connection = SendRequest<Outbound>;
 
-/// Connects; the reason if that fails.
+/// Connects; the error is the reason.
 pub(super) async fn connect(
     target: Arc<Target>,
     counters: Arc<Counters>,
@@ -48,17 +46,17 @@ pub(super) async fn connect(
     Ok(sender)
 }
 
-/// What calls of a channel share.
+/// State shared by a channel's calls.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) target: Arc<Target>,
     pub(super) settings: Arc<Settings>,
     pub(super) counters: Arc<Counters>,
-    /// The encodings that answers may have.
+    /// Encodings accepted in responses.
     pub(super) accepted: Arc<str>,
 }
 
-/// Makes a call, unless its caller cancels it. Gives the connection back if another call can have it.
+/// Makes a call, unless its caller cancels it. Returns the connection if it can be reused.
 pub(super) async fn run(
     mut connection: Connection,
     mut start: Start,
@@ -92,7 +90,7 @@ pub(super) async fn run(
     .await
 }
 
-/// Sends the request and reads the answer. Returns whether all of it was read.
+/// Sends the request and reads the response. Returns whether it was read completely.
 async fn exchange(
     connection: &mut Connection,
     request: http::Request<Outbound>,

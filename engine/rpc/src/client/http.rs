@@ -1,6 +1,6 @@
-//! Plain HTTP requests over a channel's connections, for load tests: the body of the answer is received and dropped.
+//! Plain HTTP requests over a channel's connections, for load tests: the response body is received and dropped.
 //!
-//! They are not retried, and interceptors do not see them. Must not know methods.
+//! They are not retried, and interceptors do not see them.
 //!
 //! Implements: RFC 9113 section 8.1 (a request and its response).
 
@@ -19,7 +19,7 @@ use crate::metadata::Metadata;
 use crate::protocol::ClientDialect;
 use crate::status::{Code, Reach, Status};
 
-/// A request that is no call; clones share it.
+/// A plain HTTP request; clones share it.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
     head: Arc<HttpHead>,
@@ -27,13 +27,13 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// A request whose URI has a scheme and an authority. A body gets a content-length.
+    /// Creates a request from one whose URI has a scheme and an authority. A body gets a content-length.
     pub fn new(request: http::Request<Bytes>) -> Self {
         let (parts, body) = request.into_parts();
         Self { head: Arc::new(HttpHead::new(&parts, body.len())), body }
     }
 
-    /// The same, to be sent again and again: each connection encodes its head once.
+    /// Marks the request as repeated: each connection encodes its head once.
     #[must_use]
     pub fn repeated(mut self) -> Self {
         Arc::make_mut(&mut self.head).place = Some(Arc::new(Place::new()));
@@ -41,17 +41,17 @@ impl HttpRequest {
     }
 }
 
-/// How a plain request ended.
+/// The result of a plain request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct HttpAnswer {
-    /// When the head of the answer was read; none if no head came.
+    /// Time when the response's head was read; none if it never arrived.
     pub head_at: Option<Instant>,
-    /// The answer's status, once all of its body has come; or why there is none.
+    /// Status of the response once its body is complete, or the failure.
     pub status: Result<u16, HttpFailure>,
 }
 
-/// Why a plain request has no whole answer.
+/// Reason why a plain request has no complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpFailure {
@@ -59,12 +59,12 @@ pub enum HttpFailure {
     Unreachable,
     /// The connection ended first.
     Closed,
-    /// The server ended the stream, or broke a rule of the protocol in it.
+    /// The server reset the stream or violated the protocol on it.
     Reset,
 }
 
 impl Channel {
-    /// Sends a plain request and reads the answer to its end; dropped, it cancels the request.
+    /// Sends a plain request and reads the response to its end; dropping the future cancels the request.
     pub async fn http(&self, request: &HttpRequest) -> HttpAnswer {
         static NO_METHOD: Path = Path::new("");
         let (sender, receiver) = oneshot::channel();

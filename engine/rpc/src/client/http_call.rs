@@ -1,8 +1,6 @@
-//! A call as a request and an answer of the `http` crate, carried by hyper or by a tower service.
+//! Calls as requests and responses of the `http` crate, carried by hyper or by a tower service.
 //!
-//! Must not know connections.
-//!
-//! Implements: RFC 9110 sections 6.2 to 6.5 (fields, content, trailers); `protocol` says what stands in them.
+//! Implements: RFC 9110 sections 6.2 to 6.5 (fields, content, trailers); `protocol` defines their contents.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -69,7 +67,7 @@ impl http_body::Body for Outbound {
     }
 }
 
-/// The request of a call. Over HTTP/1.1 the authority is a field.
+/// The request of a call. Over HTTP/1.1 the authority becomes a field.
 pub(super) fn request(
     start: &mut Start,
     target: &Target,
@@ -113,7 +111,7 @@ pub(super) fn request(
     if is_legal { Ok(http::Request::from_parts(parts, body)) } else { Err(wrong()) }
 }
 
-/// An answer's head as HTTP/2 has it.
+/// Converts a response's head to HTTP/2 form.
 fn head(response: &http::response::Parts) -> Result<Arc<Head>, Status> {
     let mut fields = vec![Field::new(b":status", response.status.as_str().as_bytes())];
     for (name, value) in &response.headers {
@@ -127,12 +125,13 @@ fn head(response: &http::response::Parts) -> Result<Arc<Head>, Status> {
     head.map(Arc::new).map_err(|error| Status::internal(format!("the answer's head is malformed: {error}")))
 }
 
-/// Why a body or a connection broke off.
+/// Status for a body or a connection that broke off.
 pub(super) fn ended(error: &(dyn Error + 'static)) -> Status {
     Status::in_error(error).unwrap_or_else(|| Status::unavailable(format!("the connection ended: {error}")))
 }
 
-/// Reads an answer. `has_trailers`: HTTP/2 carries it, so that trailers mean something. Returns whether all of it was read.
+/// Reads a response. `has_trailers`: carried by HTTP/2, so that trailers are meaningful. Returns whether it was read
+/// completely.
 pub(super) async fn receive<B>(response: http::Response<B>, mut answer: Answer, has_trailers: bool) -> bool
 where
     B: http_body::Body<Data = Bytes> + Unpin,

@@ -1,6 +1,4 @@
-//! The head of a plain HTTP request, as HTTP/2 has it.
-//!
-//! Must not know who sends it.
+//! Heads of plain HTTP requests in HTTP/2 form.
 //!
 //! Implements: RFC 9113 sections 8.2.2 (connection-specific fields) and 8.3.1 (request pseudo-header fields).
 
@@ -13,7 +11,7 @@ use quire_http2::{Field, Indexing};
 use super::path::Place;
 use crate::protocol::Put;
 
-/// Fields that belong to a connection of HTTP/1.1.
+/// Connection-specific fields of HTTP/1.1.
 const FORBIDDEN: [HeaderName; 5] = [
     CONNECTION,
     TRANSFER_ENCODING,
@@ -26,20 +24,20 @@ const FORBIDDEN: [HeaderName; 5] = [
 #[derive(Clone, Debug)]
 pub(super) struct HttpHead {
     fields: Vec<Field>,
-    /// Set if the head is sent again and again: each connection keeps it encoded.
+    /// Cache slot of a repeated head: each connection keeps it encoded.
     pub(super) place: Option<Arc<Place>>,
     pub(super) is_bodiless: bool,
 }
 
 impl HttpHead {
-    /// A head with the length of a body that is there whole.
+    /// Head of a request whose body has a known length.
     pub(super) fn new(parts: &http::request::Parts, body_bytes: usize) -> Self {
         let is_bodiless = body_bytes == 0;
         let length = (!is_bodiless && !parts.headers.contains_key(CONTENT_LENGTH)).then(|| body_bytes.to_string());
         Self::of(parts, is_bodiless, length.map(|length| Field::new(b"content-length", length.as_bytes())))
     }
 
-    /// A head before a body whose length is not known, unless one of the fields says it.
+    /// Head of a request whose body length is unknown, unless a field gives it.
     #[cfg(feature = "tower")]
     pub(super) fn streamed(parts: &http::request::Parts, is_bodiless: bool) -> Self {
         Self::of(parts, is_bodiless, None)
@@ -65,7 +63,7 @@ impl HttpHead {
             let indexing = match name {
                 b"authorization" | b"cookie" => Indexing::Never,
                 b":method" | b":scheme" | b":authority" => Indexing::Insert,
-                // Of requests that differ, these are what differs.
+                // These fields differ between requests that are not repeated.
                 _ if self.place.is_none() => Indexing::Literal,
                 _ => Indexing::Insert,
             };

@@ -1,11 +1,7 @@
-//! The queue between callers and the task that keeps a connection: calls wait here while it connects, and reconnects.
+//! Queue between callers and a connection's task: calls wait here while it connects and reconnects.
 //!
-//! A caller holds the queue's lock for one push. The task takes the whole queue at once, and one wake-up serves all calls
-//! that came together.
-//!
-//! Must not know how a connection is made.
-//!
-//! Implements: no specification.
+//! A caller holds the queue's lock for one push. The task takes the whole queue at once, and one wake-up serves all
+//! calls of a burst.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +16,13 @@ use super::settings::{ConnectError, Settings};
 use super::traffic::{Counters, Traffic};
 use crate::status::Status;
 
-/// The state of a lane's connection.
+/// State of a lane's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
     Connecting,
     Ready,
-    /// The last attempt to connect failed, for this reason, and the pause before the next is not over.
+    /// The last attempt to connect failed for this reason, and the pause before the next is not over.
     Failing(String),
     Closed,
 }
@@ -35,7 +31,7 @@ pub(super) struct Lane {
     queue: Mutex<VecDeque<Command>>,
     task: AtomicWaker,
     state: watch::Sender<State>,
-    /// The last attempt to connect failed; true until one succeeds.
+    /// True from a failed attempt to connect until one succeeds.
     is_failing: AtomicBool,
     is_ready: AtomicBool,
     is_closing: AtomicBool,
@@ -61,7 +57,7 @@ impl Lane {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a command to the task.
+    /// Queues a command for the task.
     pub(super) fn push(&self, command: Command) {
         let mut queue = self.lock();
         let refusal = if self.is_closing.load(Ordering::Acquire) {
@@ -120,7 +116,7 @@ impl Lane {
         self.task.wake();
     }
 
-    /// The task is over: fails what came too late.
+    /// Marks the lane as closed and fails the remaining commands.
     pub(super) fn end(&self) {
         let status = Status::unavailable("the channel is closed");
         for command in std::mem::take(&mut *self.lock()) {
@@ -133,16 +129,16 @@ impl Lane {
         let _ = self.state.subscribe().wait_for(|state| *state == State::Closed).await;
     }
 
-    /// Has the task connect, unless it is connected or pauses after a failure.
+    /// Makes the task connect, unless it is connected or pauses after a failure.
     pub(super) fn want(&self) {
         let pauses = matches!(*self.state.borrow(), State::Failing(_));
-        // What waits already has it connect.
+        // A waiting command already makes it connect.
         if !pauses && self.is_empty() {
             self.push(Command::Connect);
         }
     }
 
-    /// Waits for a connection, or the first failure to make one; in the pause after a failure, fails at once.
+    /// Waits for a connection or the first failure to connect; fails at once during the pause after a failure.
     pub(super) async fn ready(&self) -> Result<(), ConnectError> {
         self.want();
         let mut state = self.state.subscribe();
@@ -163,7 +159,7 @@ impl Lane {
         self.state.send_replace(state);
     }
 
-    /// Waits until there is something to do.
+    /// Waits until there is a command.
     pub(super) async fn wanted(&self) {
         std::future::poll_fn(|cx| {
             self.register(cx.waker());
@@ -173,7 +169,7 @@ impl Lane {
         .await;
     }
 
-    /// Fails the calls that do not wait for a connection, while the server cannot be reached.
+    /// Fails calls that do not wait for a connection, while the server is unreachable.
     pub(super) fn fail_fast(&self, status: &Status) {
         let (waiting, failing): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut *self.lock()).into_iter().partition(Command::waits_for_ready);

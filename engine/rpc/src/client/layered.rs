@@ -1,8 +1,4 @@
-//! A channel's calls on their way through tower layers, as requests and answers of HTTP.
-//!
-//! Must not know channels, nor what a layer does.
-//!
-//! Implements: no specification.
+//! Calls of a channel through tower layers, as HTTP requests and responses.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,7 +17,7 @@ use crate::http_service::{Answering, HttpService};
 use crate::inbox::Inbox;
 use crate::status::{Reach, Status};
 
-/// What the calls of a channel go through.
+/// The layers that a channel's calls pass through.
 pub(super) struct Layered {
     service: Box<dyn HttpService>,
     target: Arc<Target>,
@@ -41,11 +37,11 @@ impl Layered {
     }
 }
 
-/// Among a request's extensions: it waits for a connection while the server cannot be reached.
+/// Request extension: the call waits for a connection while the server is unreachable.
 #[derive(Clone, Copy)]
 pub(super) struct WaitsForReady;
 
-/// A call on its way through the layers; ends with this if it is armed.
+/// A call's task within the layers; aborted on drop if armed.
 pub(super) struct Task {
     handle: JoinHandle<()>,
     pub(super) armed: bool,
@@ -59,7 +55,7 @@ impl Drop for Task {
     }
 }
 
-/// Makes a call through the layers. The answer of a stream comes while the caller reads it, so a task carries it.
+/// Makes a call through the layers. A task carries it, since a stream's response arrives while the caller reads it.
 pub(super) fn spawn(layered: &Arc<Layered>, start: Start) -> Task {
     let layered = Arc::clone(layered);
     Task { handle: tokio::spawn(async move { run(&layered, start).await }), armed: true }

@@ -1,8 +1,4 @@
-//! The client: a [`Channel`] to a server, or to several that answer alike, over one or several connections.
-//!
-//! Must not know generated code; that calls the four methods of the channel, one for each shape.
-//!
-//! Implements: no specification; its modules do.
+//! The client: a [`Channel`] to a server, or to several equivalent ones, over one or several connections.
 
 mod answer;
 mod answers;

@@ -1,6 +1,4 @@
-//! The paths of methods, and their places in tables.
-//!
-//! Must not know calls.
+//! Method paths, and their slots in connections' tables.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -16,7 +14,7 @@ use crate::transcode::{self, Json};
 pub struct Path {
     pub(super) text: Cow<'static, str>,
     place: OnceLock<Place>,
-    /// An encoded `FileDescriptorSet`; empty if the contract is not known.
+    /// An encoded `FileDescriptorSet`; empty if the contract is unknown.
     contract: &'static [u8],
     pub(super) has_side_effects: bool,
     json: OnceLock<Option<(Json, Json)>>,
@@ -29,21 +27,21 @@ impl Path {
         Self { text, place: OnceLock::new(), contract: &[], has_side_effects: true, json: OnceLock::new() }
     }
 
-    /// With the contract, an encoded `FileDescriptorSet`; calls in JSON need it.
+    /// Adds the contract, an encoded `FileDescriptorSet`; calls in JSON need it.
     #[must_use]
     pub const fn of_contract(mut self, contract: &'static [u8]) -> Self {
         self.contract = contract;
         self
     }
 
-    /// The method changes nothing: Connect may call it by GET.
+    /// Marks the method as free of side effects: Connect may call it by GET.
     #[must_use]
     pub const fn without_side_effects(mut self) -> Self {
         self.has_side_effects = false;
         self
     }
 
-    /// How the method's requests are written as JSON, and its answers read; `None` in protobuf.
+    /// JSON codecs of the method's requests and responses; `None` in protobuf.
     pub(super) fn json(&self, codec: Codec) -> Result<Option<&(Json, Json)>, Status> {
         if codec == Codec::Proto {
             return Ok(None);
@@ -53,20 +51,20 @@ impl Path {
         known.map(Some).ok_or_else(|| Status::unimplemented(unknown()).with_reach(Reach::Untouched))
     }
 
-    /// The path of a method whose name is known only at run time. Connections keep what they know of it while it lives, so
-    /// it is made once and cloned for each call.
+    /// The path of a method known only at run time. Connections cache data of the path while it lives, so create it
+    /// once and clone it for each call.
     pub fn named(text: impl Into<String>) -> PathRef {
         let text = Cow::Owned(text.into());
         PathRef(Kept::Shared(Arc::new(Self { text, ..Self::new("") })))
     }
 
-    /// The place of what connections know of the path.
+    /// Cache slot of the path in connections' tables.
     pub(super) fn place(&self) -> &Place {
         self.place.get_or_init(Place::new)
     }
 }
 
-/// A path that a call can hold: a static one, or one made at run time, whose clones share it.
+/// A path held by a call: static, or created at run time and shared by its clones.
 #[derive(Clone, Debug)]
 pub struct PathRef(Kept);
 
@@ -100,19 +98,19 @@ impl Deref for PathRef {
     }
 }
 
-/// A place in the tables of connections. It is given out again when it is dropped; the generation tells whose it is.
+/// A slot in connections' tables. Dropping it frees its index for reuse; the generation identifies the owner.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) index: usize,
     pub(super) generation: u64,
 }
 
-/// Places that were given back, and the number of those ever made.
+/// Free indexes, and the number ever allocated.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 impl Place {
     pub(super) fn new() -> Self {
-        // The first generation is 1, so that no place in a new table is taken for anyone's.
+        // The first generation is 1, so that an empty table entry matches no owner.
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         let index = free.0.pop().unwrap_or_else(|| {

@@ -1,6 +1,5 @@
-//! The connections of a channel over HTTP/1.1, each with one call at a time; calls beyond them wait in one queue.
-//!
-//! Must not know how a connection makes a call.
+//! Connection pool of a channel over HTTP/1.1, with one call at a time on each connection; excess calls wait in one
+//! queue.
 //!
 //! Implements: RFC 9112 section 9 (connection management); gRPC's "Connection Backoff".
 
@@ -23,14 +22,14 @@ use super::target::Target;
 use crate::compression;
 use crate::status::Status;
 
-/// What a task of the pool came to.
+/// Result of a task of the pool.
 enum Event {
     Opened(Result<Connection, String>),
-    /// The call of this number is over, and another may have its connection.
+    /// The call of this number has ended; another may reuse its connection.
     Ended(u64, Option<Connection>),
 }
 
-/// Why no connection is tried now, and until when.
+/// Pause between attempts to connect: its end, and the failure before it.
 struct Pause {
     until: Pin<Box<Sleep>>,
     status: Status,
@@ -46,13 +45,13 @@ struct Pool {
     /// Calls on a connection, by number; dropping the sender cancels one.
     running: HashMap<u64, oneshot::Sender<()>>,
     tasks: JoinSet<Event>,
-    /// A caller wants a connection though it has no call.
+    /// True if a caller wants a connection without having a call.
     is_wanted: bool,
     failures: u32,
     pause: Option<Pause>,
 }
 
-/// A lane, and the task behind it with its connections.
+/// Creates a lane and spawns its task, which manages the connections.
 pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Lane> {
     let lane = Lane::new(settings);
     let shared = Shared {
@@ -82,14 +81,14 @@ pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Lane>
 }
 
 impl Pool {
-    /// Works until the channel is closed and every call is over.
+    /// Works until the channel is closed and every call has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.lane.register(cx.waker());
         loop {
             let mut progress = self.take_commands();
             while let Poll::Ready(Some(event)) = self.tasks.poll_join_next(cx) {
                 progress = true;
-                // A task that panicked has dropped its caller's end, which tells the caller.
+                // A task that panicked has dropped its caller's sender, so the caller gets an error.
                 if let Ok(event) = event {
                     self.take(event);
                 }
@@ -132,7 +131,7 @@ impl Pool {
         any
     }
 
-    /// Connections that exist or are being made.
+    /// Number of connections that are open or being opened.
     fn live(&self) -> usize {
         self.idle.len() + self.opening + self.running.len()
     }
@@ -176,11 +175,11 @@ impl Pool {
         }
     }
 
-    /// Makes connections for the calls that wait.
+    /// Opens connections for waiting calls.
     fn open(&mut self) {
         if let Some(pause) = &self.pause {
             if self.live() == 0 {
-                // While the server cannot be reached, calls fail unless they wait for a connection.
+                // While the server is unreachable, calls fail unless they wait for a connection.
                 let (waiting, failing): (VecDeque<_>, VecDeque<_>) =
                     std::mem::take(&mut self.waiting).into_iter().partition(|start| start.waits_for_ready);
                 self.waiting = waiting;

@@ -1,11 +1,10 @@
-//! Calls whose messages are bytes: for tools that learn a contract at run time, and for those that send one message
-//! a million times.
+//! Calls with messages as bytes: for tools that learn a contract at run time or send the same message a million times.
 //!
-//! Such calls are not retried, because the channel does not know what they do.
+//! Such calls are not retried, because the channel does not know their effects.
 //!
-//! The messages are in the channel's codec.
+//! Messages are in the channel's codec.
 //!
-//! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", for messages that are encoded already.
+//! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", for encoded messages.
 
 use std::time::Instant;
 
@@ -26,21 +25,21 @@ use crate::status::Status;
 use crate::streaming::Streaming;
 use crate::transcode::Reading;
 
-/// An encoded message as it goes over the wire, made by [`Channel::wire_message`]; clones share it.
+/// An encoded message in wire form, made by [`Channel::wire_message`]; clones share it.
 #[derive(Clone, Debug)]
 pub struct WireMessage(Bytes);
 
-/// How a raw call ended.
+/// The result of a raw call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RawAnswer {
-    /// When the head of the answer was read; none if no head came.
+    /// Time when the response's head was read; none if it never arrived.
     pub head_at: Option<Instant>,
-    /// The answer, or the failure.
+    /// The response, or the failure.
     pub reply: Result<RawReply, Status>,
 }
 
-/// The answer to a raw call; its message is decompressed only on request.
+/// The response to a raw call; its message is decompressed only on request.
 #[derive(Debug)]
 pub struct RawReply {
     reply: command::RawReply,
@@ -57,19 +56,19 @@ impl RawReply {
         Ok(reading.open(framed)?.into_bytes())
     }
 
-    /// Names and values sent before the message.
+    /// Leading metadata.
     pub fn metadata(&self) -> Metadata {
         self.reply.metadata.clone()
     }
 
-    /// Names and values sent after it.
+    /// Trailing metadata.
     pub fn trailers(&self) -> Metadata {
         self.reply.trailers.clone()
     }
 }
 
 impl Channel {
-    /// Frames an encoded message, compressed if the channel's settings say so.
+    /// Frames an encoded message, compressed if the channel's settings require it.
     pub fn wire_message(&self, encoded: &[u8]) -> WireMessage {
         let mut framed = Vec::with_capacity(message::PREFIX_BYTES + encoded.len());
         framed.extend_from_slice(&message::prefix(0, false));
@@ -81,18 +80,18 @@ impl Channel {
         WireMessage(framed.into())
     }
 
-    /// Sends one message and receives one; says when the answer's head was read.
+    /// Sends one message and receives one; also returns when the response's head was read.
     pub async fn unary_raw(&self, path: impl Into<PathRef>, request: Request<WireMessage>) -> RawAnswer {
         self.raw(path.into(), request, false).await
     }
 
-    /// As [`Channel::unary_raw`], for load tests: the answer's message is received and dropped, so large answers take no
-    /// memory, and [`RawReply::message`] is empty.
+    /// Like [`Channel::unary_raw`], for load tests: the response's message is received and dropped, so large responses
+    /// take no memory, and [`RawReply::message`] is empty.
     pub async fn unary_unread(&self, path: impl Into<PathRef>, request: Request<WireMessage>) -> RawAnswer {
         self.raw(path.into(), request, true).await
     }
 
-    /// As [`Channel::bidi_streaming`], with messages whose bytes are in the channel's codec. What comes is read as
+    /// Like [`Channel::bidi_streaming`], with messages as bytes in the channel's codec. Responses are read as
     /// [`Encoded`](crate::Encoded), or dropped as [`Ignored`](crate::Ignored).
     pub async fn bidi_streaming_raw<S, Res>(
         &self,

@@ -1,6 +1,4 @@
-//! The task of a lane: connects, runs the connection, and connects again when it ends.
-//!
-//! Must not know calls.
+//! A lane's task: connects, runs the connection, and reconnects when it ends.
 //!
 //! Implements: gRPC's "Connection Backoff".
 
@@ -17,7 +15,7 @@ use super::settings::Settings;
 use super::target::Target;
 use crate::status::Status;
 
-/// A lane, and the task behind it.
+/// Creates a lane and spawns its task.
 pub(super) fn spawn(target: &Arc<Target>, settings: &Arc<Settings>) -> Arc<Lane> {
     let lane = Lane::new(settings);
     tokio::spawn(run(Arc::clone(&lane), Arc::clone(target), Arc::clone(settings)));
@@ -64,7 +62,7 @@ async fn run(lane: Arc<Lane>, target: Arc<Target>, settings: Arc<Settings>) {
     lane.end();
 }
 
-/// Waits for the next attempt; calls that come in the meantime fail, unless they wait for a connection.
+/// Waits for the next attempt; new calls fail meanwhile, unless they wait for a connection.
 async fn back_off(lane: &Lane, until: Instant, status: &Status) {
     let mut sleep = std::pin::pin!(sleep_until(until));
     std::future::poll_fn(|cx| {

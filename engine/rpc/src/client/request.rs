@@ -1,6 +1,4 @@
-//! What a call's request says in its head.
-//!
-//! Must not know connections.
+//! The head of a call's request.
 //!
 //! Implements: RFC 9113 section 8.3.1 (request pseudo-header fields).
 
@@ -41,8 +39,7 @@ impl<'a> RequestHead<'a> {
         Self { form, path, target, terms, protocol, metadata: &start.metadata }
     }
 
-    /// The place of the heads that all are as this one, if they have the same compression and the same timeout; none if it is
-    /// unlike others.
+    /// Cache slot for this request's header block, or `None` if it cannot be cached.
     pub(super) fn place(&self) -> Option<&'a Place> {
         match self.form {
             Form::Post if self.metadata.is_empty() => Some(self.path.place()),
@@ -70,7 +67,7 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// How the request's messages are compressed. If the body is one message, it is what was done to that message.
+/// Compression of the request's messages. For a body of one message, whether that message was compressed.
 fn encoding(start: &Start) -> Option<Encoding> {
     start.compression.filter(|_| start.dialect.framing() != Framing::Whole || start.body.is_compressed())
 }

@@ -1,8 +1,4 @@
-//! Where servers are: one address, several, or what a name stands for at the moment.
-//!
-//! Must not know what is spoken there.
-//!
-//! Implements: no specification.
+//! Server addresses: one, several, or those that a name resolves to.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +9,7 @@ use std::pin::Pin;
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A TCP port.
+    /// A TCP address.
     Tcp(SocketAddr),
     /// A Unix socket.
     #[cfg(unix)]
@@ -26,13 +22,13 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// Knows the addresses of the servers behind a channel; a list that never changes is one.
+/// Resolves the addresses of the servers behind a channel; a constant list is a resolver too.
 ///
-/// A channel asks before each connection that it makes and takes the addresses in turn, so its connections are shared
-/// out among the servers. A connection that stands stays where it is: servers that come later get calls as connections
-/// end, which `Limits::connection_age_max` on the servers sees to.
+/// A channel resolves before each connection and uses the addresses in turn, so its connections are spread over the
+/// servers. Open connections stay where they are: new servers get calls as connections end, which
+/// `Limits::connection_age_max` on the servers ensures.
 pub trait Resolver: Send + Sync + 'static {
-    /// The addresses at the moment.
+    /// The current addresses.
     fn resolve(&self) -> impl Future<Output = io::Result<Vec<Address>>> + Send;
 }
 
@@ -42,7 +38,7 @@ impl<T: Clone + Into<Address> + Send + Sync + 'static> Resolver for Vec<T> {
     }
 }
 
-/// What the system's resolver knows of a name.
+/// A name for the system's resolver.
 pub(super) struct Name {
     pub(super) host: String,
     pub(super) port: u16,
@@ -56,7 +52,7 @@ impl Resolver for Name {
 
 type Resolved<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<Address>>> + Send + 'a>>;
 
-/// A resolver of any type.
+/// A type-erased resolver.
 pub(super) trait AnyResolver: Send + Sync {
     fn resolve_any(&self) -> Resolved<'_>;
 }

@@ -1,19 +1,19 @@
-//! When a call is retried (gRPC's "Retry Design"): by policy, and only if a second attempt does no harm.
+//! Retries (gRPC's "Retry Design"): by policy, and only where a second attempt is harmless.
 
 use std::time::Duration;
 
 use crate::status::{Code, Status};
 
-/// Which failures of calls that are safe to repeat are retried, how often and after which pauses.
+/// Retry policy for calls that are safe to repeat: codes, attempts and pauses.
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
-    /// Attempts in all, the first included; 1 means no retry.
+    /// Attempts in all, including the first; 1 disables retries.
     pub attempts_max: u32,
     /// Pause before the second attempt.
     pub backoff_first: Duration,
     /// Longest pause.
     pub backoff_max: Duration,
-    /// Codes that are retried.
+    /// Retryable codes.
     pub codes: Vec<Code>,
 }
 
@@ -29,9 +29,9 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The pause before attempt number `attempt` (the second is 2); `None` if there should be no further attempt.
+    /// Pause before attempt number `attempt` (2 is the first retry); `None` if there must be no further attempt.
     ///
-    /// `grpc-retry-pushback-ms` lets the server choose the pause; a negative number forbids the retry.
+    /// The server may choose the pause with `grpc-retry-pushback-ms`; a negative number forbids the retry.
     pub(crate) fn pause(&self, attempt: u32, status: &Status) -> Option<Duration> {
         if attempt > self.attempts_max || !self.codes.contains(&status.code()) {
             return None;
@@ -43,12 +43,12 @@ impl RetryPolicy {
     }
 }
 
-/// `first`, doubled `doublings` times, `max` at most.
+/// `first` doubled `doublings` times, at most `max`.
 pub(crate) fn exponential(first: Duration, max: Duration, doublings: u32) -> Duration {
     first.saturating_mul(2u32.saturating_pow(doublings.min(20))).min(max)
 }
 
-/// Between half and all of a pause, so that clients that failed together do not all return at once.
+/// Random pause from half to all of `pause`, so that clients that failed together do not all return at once.
 pub(crate) fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -1,4 +1,4 @@
-//! Sends request streams, ready messages together as room allows, and ends calls whose caller is gone.
+//! Sends request streams, batching ready messages as room allows, and cancels calls whose caller is gone.
 //!
 //! Implements: gRPC over HTTP/2, "Length-Prefixed-Message", and RFC 9113 section 6.4 (resets) for cancelling.
 
@@ -10,13 +10,13 @@ use quire_http2::{ErrorCode, StreamKey};
 use super::calls::Calls;
 use super::command::Outgoing;
 
-/// Messages a stream may send in one poll before other calls have their turn.
+/// Messages a stream may send in one poll before other calls get their turn.
 const MESSAGES_PER_POLL_MAX: usize = 64;
-/// Messages that are ready together leave in one DATA frame until it is so large.
+/// Size up to which ready messages share one DATA frame.
 const BATCH_BYTES_MAX: usize = 8 * 1024;
 
 impl Calls {
-    /// Polls the streams that woke up; returns whether there were any.
+    /// Polls the streams that were woken; returns whether there were any.
     pub(super) fn poll_woken(&mut self) -> bool {
         let wakes = Arc::clone(&self.wakes);
         let mut any = false;
@@ -44,7 +44,7 @@ impl Calls {
         self.release(stream);
     }
 
-    /// Sends as many messages as there is room for; returns whether there may be more.
+    /// Sends messages while there is room; returns whether there may be more.
     fn send(&mut self, stream: StreamKey, outgoing: &mut dyn Outgoing) -> bool {
         let waker = self.wakers[stream.index()].clone();
         let mut cx = Context::from_waker(&waker);
@@ -91,7 +91,7 @@ impl Calls {
         self.connection.queued_bytes(stream) == 0 && self.connection.output().len() < self.settings.output_bytes_max
     }
 
-    /// Marks the streams for which there is room again; returns whether there are any.
+    /// Wakes streams that have room again; returns whether there are any.
     pub(super) fn unblock(&mut self) -> bool {
         let mut any = false;
         for position in (0..self.blocked.len()).rev() {

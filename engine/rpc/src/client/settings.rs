@@ -1,6 +1,4 @@
-//! What a channel allows and does, with defaults for a small machine.
-//!
-//! Must not know connections.
+//! Settings of a channel, with defaults for a small machine.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +8,7 @@ use crate::compression::Encoding;
 use crate::protocol::{ClientDialect, Codec};
 use crate::status::{Reach, Status};
 
-/// What a channel speaks. A server of this crate answers all three on one port.
+/// RPC protocol of a channel. A server of this crate serves all three on one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// gRPC.
@@ -22,24 +20,24 @@ pub enum Protocol {
     Connect,
 }
 
-/// The version of HTTP under a channel.
+/// HTTP version of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// One connection takes any number of calls at once.
+    /// Any number of concurrent calls on a connection.
     #[default]
     Http2,
-    /// A connection takes one call at a time; streams both ways at once, and gRPC, need HTTP/2.
+    /// One call at a time on a connection; gRPC, and bidirectional streams, need HTTP/2.
     #[cfg(feature = "http1")]
     Http1,
 }
 
 impl HttpVersion {
-    /// Whether calls in this protocol can be made over it.
+    /// True if this version can carry the protocol.
     pub(super) fn carries(self, protocol: Protocol) -> bool {
         self == Self::Http2 || protocol != Protocol::Grpc
     }
 
-    /// Its name in TLS (RFC 7301).
+    /// Its ALPN name (RFC 7301).
     pub(super) fn alpn(self) -> &'static [u8] {
         match self {
             Self::Http2 => b"h2",
@@ -49,52 +47,51 @@ impl HttpVersion {
     }
 }
 
-/// What a channel allows and does.
+/// Settings of a channel.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the channel speaks.
+    /// RPC protocol.
     pub protocol: Protocol,
-    /// How messages are written. JSON needs methods of a generated client, whose contract is known.
+    /// Encoding of messages. JSON needs methods of a generated client, whose contract is known.
     pub codec: Codec,
-    /// Connect only: a unary call of a method without side effects is a GET, which caches can answer, if its path and
-    /// query have at most so many bytes; `None`: every call is a POST.
+    /// Connect only: unary calls of methods without side effects are GETs, which caches can answer, if path and query
+    /// have at most this many bytes; `None`: all calls are POSTs.
     pub get_bytes_max: Option<usize>,
-    /// The version of HTTP.
+    /// HTTP version.
     pub http: HttpVersion,
-    /// Connections over HTTP/1.1; further calls wait for one.
+    /// Maximum number of HTTP/1.1 connections; further calls wait for one.
     pub http1_connections_max: usize,
-    /// Limits of each connection's HTTP/2.
+    /// Limits of each HTTP/2 connection.
     pub http2: quire_http2::Config,
-    /// Connections over HTTP/2; calls take them in turn, passing over those that cannot be reached.
+    /// Number of HTTP/2 connections; calls use them in turn, skipping unreachable ones.
     pub connections: usize,
-    /// Calls at once on a connection, if the server allows as many; further ones wait for their turn.
+    /// Concurrent calls on a connection, if the server allows as many; further ones wait.
     pub calls_per_connection_max: usize,
-    /// Calls that wait for a connection or their turn on it; further ones fail with `RESOURCE_EXHAUSTED`.
+    /// Calls waiting for a connection or a slot on it; further ones fail with `RESOURCE_EXHAUSTED`.
     pub waiting_calls_max: usize,
-    /// A received message, after decompression too.
+    /// Maximum size of a received message, also after decompression.
     pub message_bytes_max: usize,
-    /// Bytes of a stream's messages that wait for their reader; above, the stream's window stays closed.
+    /// Unread bytes of a stream's messages above which its window stays closed.
     pub unread_bytes_max: usize,
-    /// Whether each message of a stream leaves in a DATA frame of its own; otherwise those that are ready together share
-    /// one.
+    /// True to send each message of a stream in its own DATA frame; otherwise ready messages share one.
     pub is_message_per_frame: bool,
-    /// Unsent bytes of a connection above which its streams are not asked for more messages.
+    /// Unsent bytes of a connection above which its streams are not polled for messages.
     pub output_bytes_max: usize,
-    /// Time for TCP, TLS and the server's first frame.
+    /// Time limit for TCP, TLS and the server's first frame.
     pub connect_timeout: Duration,
-    /// Pause after the first failure to connect; doubles with each.
+    /// Pause after the first failure to connect; doubles with each further one.
     pub reconnect_first: Duration,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
-    /// A connection with calls in flight is pinged after this long without input; `None`: never.
+    /// Time without input after which a connection with calls in flight is pinged; `None`: never.
     pub keepalive_interval: Option<Duration>,
-    /// How long the answer to that ping may take.
+    /// Time limit for the answer to that PING.
     pub keepalive_timeout: Duration,
-    /// Which calls are retried, and how; `None`: none are.
+    /// Retry policy; `None`: no retries.
     pub retry: Option<RetryPolicy>,
-    /// Compresses requests of at least so many bytes.
+    /// Compression of requests, and the minimum size to compress.
     pub compression: Option<(Encoding, usize)>,
-    /// The encodings offered for answers. An answer in another encoding that this crate knows is read as well.
+    /// Encodings offered for responses. A response in another encoding known to this crate is read as well.
     pub accepts: Vec<Encoding>,
     /// Timeout of calls that set none.
     pub timeout: Option<Duration>,
@@ -134,7 +131,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How calls of methods that stream are made, or of those that do not.
+    /// Dialect of streaming or unary methods' calls.
     pub(super) fn dialect(&self, is_stream: bool, codec: Codec) -> ClientDialect {
         match self.protocol {
             Protocol::Grpc => ClientDialect::grpc(codec),

@@ -1,8 +1,4 @@
-//! The servers of a channel, and a socket to one of them: TCP or Unix, and TLS where asked for.
-//!
-//! Must not know HTTP/2.
-//!
-//! Implements: no specification.
+//! The servers of a channel, and sockets to them: TCP or Unix, with optional TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -19,23 +15,23 @@ use tokio_rustls::{TlsConnector, rustls::ClientConfig, rustls::pki_types::Server
 use super::resolve::{Address, AnyResolver};
 use super::traffic::{Counted, Counters};
 
-/// Where the servers are and how to speak to them.
+/// Addresses of the servers, and how to connect to them.
 pub(super) struct Target {
     pub(super) authority: String,
     pub(super) resolver: Box<dyn AnyResolver>,
-    /// Connections made so far, so that each takes the next address.
+    /// Connections made so far, so that each uses the next address.
     pub(super) turn: AtomicUsize,
     pub(super) is_https: bool,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
-/// A connection's transport, TLS or not.
+/// A connection's transport, with or without TLS.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
 impl Target {
-    /// A connection to the next server in turn, or to another if that cannot be reached.
+    /// Connects to the next server in turn, or to another if that is unreachable.
     pub(super) async fn connect(&self, counters: &Arc<Counters>) -> io::Result<Pin<Box<dyn Transport>>> {
         let mut addresses = self.resolver.resolve_any().await?;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,4 @@
-//! What the channel's settings and a request together ask of one call.
-//!
-//! Must not know how a call is made.
+//! Terms of one call, from the channel's settings and the request.
 
 use super::command::Form;
 use super::settings::Settings;
@@ -8,7 +6,7 @@ use crate::compression::Encoding;
 use crate::envelope::{Compression, Request};
 use crate::protocol::Codec;
 
-/// What the channel's settings and the request together ask of one call.
+/// Terms of one call, from the channel's settings and the request.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) codec: Codec,

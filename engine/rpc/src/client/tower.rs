@@ -1,8 +1,4 @@
-//! A channel and the tower ecosystem: layers around its calls, and the channel as a service of HTTP.
-//!
-//! Must not know connections, nor what a layer does.
-//!
-//! Implements: no specification.
+//! Integration with tower: layers around a channel's calls, and the channel as an HTTP service.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,8 +26,8 @@ use crate::protocol::ClientDialect;
 use crate::status::Status;
 
 impl Channel {
-    /// The same channel, whose calls pass a tower layer in the form of HTTP requests, after its interceptors; a call that
-    /// is tried again passes it again. Of several layers the last is outermost. Other clones do without.
+    /// Returns a clone whose calls pass a tower layer as HTTP requests, after its interceptors and again on each retry.
+    /// Of several layers the last is outermost. Other clones are unaffected.
     ///
     /// A layer that fails with a [`Status`] fails the call with it, and any other failure is `UNKNOWN`.
     #[must_use]
@@ -52,8 +48,8 @@ impl Channel {
     }
 }
 
-/// A channel as a tower service of HTTP: any request goes over the channel's connections, and its answer comes back as it
-/// is. Requests without an authority get the channel's.
+/// A channel as a tower HTTP service: forwards any request over the channel's connections and returns the response
+/// unchanged. Requests without an authority get the channel's.
 #[derive(Clone, Debug)]
 pub struct HttpChannel(Channel);
 
@@ -126,7 +122,7 @@ async fn send(channel: &Channel, request: http::Request<Body>) -> Result<http::R
     Ok(response)
 }
 
-/// The bytes of a body, on their way out.
+/// The bytes of a body to send.
 struct Chunks(Body);
 
 impl Outgoing for Chunks {
@@ -134,7 +130,7 @@ impl Outgoing for Chunks {
         match ready!(Pin::new(&mut self.0).poll_frame(cx)) {
             None => Poll::Ready(Ok(false)),
             Some(Ok(frame)) => {
-                // Requests end without trailers in every protocol that is spoken here.
+                // Requests have no trailers in any supported protocol.
                 out.extend_from_slice(&frame.into_data().unwrap_or_default());
                 Poll::Ready(Ok(true))
             }

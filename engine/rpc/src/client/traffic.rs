@@ -1,6 +1,4 @@
-//! What a connection's socket carried, counted below TLS.
-//!
-//! Implements: no specification.
+//! Socket traffic of a connection, counted below TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,15 +8,15 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What went over sockets.
+/// Socket traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// To the server.
+    /// Bytes to the server.
     pub sent_bytes: u64,
-    /// From the server.
+    /// Bytes from the server.
     pub received_bytes: u64,
-    /// Writes that sent something; calls that are made together share one.
+    /// Writes that sent something; concurrent calls share one.
     pub writes: u64,
 }
 
@@ -32,7 +30,7 @@ impl Traffic {
     }
 }
 
-/// One or two atomic additions for each read or write; a read or write serves many calls.
+/// Counters of traffic. Each read or write, which serves many calls, costs one or two atomic additions.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     sent_bytes: AtomicU64,
@@ -50,7 +48,7 @@ impl Counters {
     }
 }
 
-/// A transport whose bytes are counted.
+/// A transport that counts its bytes.
 pub(super) struct Counted<T> {
     io: T,
     counters: Arc<Counters>,

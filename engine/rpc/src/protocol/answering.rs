@@ -1,8 +1,4 @@
-//! A protocol as a server speaks it: what the head of a request says, and what stands around an answer.
-//!
-//! Must not know which protocols there are, nor connections.
-//!
-//! Implements: no specification; the protocols' modules do.
+//! Server side of the protocols: parsing of request heads, and framing of responses.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,46 +10,46 @@ use crate::compression::{Accepted, Encoding};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// What the head of a request says of its call, in any protocol.
+/// Terms of a call in its request head, in any protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,
-    /// How the request's messages are compressed, those that are.
+    /// Encoding of the request's compressed messages.
     pub(crate) encoding: Option<Encoding>,
     pub(crate) accepted: Accepted,
 }
 
-/// How an answer ends.
+/// End of a response.
 pub(crate) enum Ending {
-    /// With HTTP trailers.
+    /// HTTP trailers.
     Trailers,
-    /// With these bytes of the body.
+    /// Final bytes of the body.
     Body(Cow<'static, [u8]>),
-    /// As an answer of this status and body, in place of any other.
+    /// A response of this status and body that replaces any other.
     Instead { http_status: u16, body: Vec<u8> },
-    /// With the body, which is whole.
+    /// The end of the body; nothing is added.
     Nothing,
 }
 
-/// A protocol, as a server speaks it.
+/// Server side of a protocol.
 pub(crate) trait Protocol: Sync {
-    /// What tells it from the others.
+    /// Name of the protocol.
     fn name(&self) -> &'static str;
     fn framing(&self) -> Framing;
-    /// Reads the head of a request.
+    /// Parses the head of a request.
     fn terms(&self, head: &Head) -> Result<Terms, Status>;
-    /// Puts the fields of an answer's head, metadata apart. `encoding`: how its messages are compressed.
+    /// Puts the fields of a response's head, except metadata. `encoding`: compression of its messages.
     fn put_head(&self, codec: Codec, encoding: Option<Encoding>, put: Put<'_>);
-    /// What comes after the last message.
+    /// End of the response, after the last message.
     fn end(&self, outcome: Result<&Metadata, &Status>) -> Ending;
 }
 
-/// A protocol and a codec: all that distinguishes how one call is answered from how another is.
+/// A protocol and a codec: everything in which the handling of calls differs.
 #[derive(Clone, Copy)]
 pub(crate) struct Dialect {
     pub(crate) protocol: &'static dyn Protocol,
     pub(crate) codec: Codec,
-    /// gRPC with protobuf, whose answers are copied from blocks encoded before.
+    /// gRPC with protobuf, whose responses are copied from cached header blocks.
     pub(crate) is_plain: bool,
 }
 
@@ -66,7 +62,7 @@ impl Dialect {
         if self.is_plain { Framing::Envelopes } else { self.protocol.framing() }
     }
 
-    /// Whether answers end in trailers, which only HTTP/2 brings to every client.
+    /// True if responses end in trailers, which only HTTP/2 delivers to every client.
     #[inline]
     pub(crate) fn needs_trailers(self) -> bool {
         self.is_plain || matches!(self.protocol.end(Ok(&Metadata::new())), Ending::Trailers)
@@ -89,7 +85,7 @@ impl std::fmt::Debug for Dialect {
     }
 }
 
-/// The encoding that a field names, if it names one.
+/// Encoding named by a field, if present.
 pub(super) fn encoding(head: &Head, field: &str, accepted: &str) -> Result<Option<Encoding>, Status> {
     let Some(name) = head.get(field.as_bytes()) else { return Ok(None) };
     Encoding::parse(name).map_err(|()| {
@@ -98,7 +94,7 @@ pub(super) fn encoding(head: &Head, field: &str, accepted: &str) -> Result<Optio
     })
 }
 
-/// The encodings that a field accepts.
+/// Encodings accepted by a field.
 pub(super) fn accepts(head: &Head, field: &str) -> Accepted {
     Accepted::read(head.get(field.as_bytes()).unwrap_or_default())
 }

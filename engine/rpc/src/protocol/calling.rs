@@ -1,8 +1,4 @@
-//! A protocol as a client speaks it: what a request's head says, and how an answer is read.
-//!
-//! Must not know which protocols there are, nor connections.
-//!
-//! Implements: no specification; the protocols' modules do.
+//! Client side of the protocols: request heads, and parsing of responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +9,7 @@ use crate::compression::Encoding;
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// How messages are written.
+/// Encoding of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
     /// Protobuf's binary form.
@@ -23,93 +19,93 @@ pub enum Codec {
     Json,
 }
 
-/// Takes the fields of a head, one by one.
+/// Callback that takes the fields of a head, one by one.
 pub(crate) type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
 
-/// What stands around messages in a body.
+/// Framing of messages in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// Five bytes before each: flags and length.
+    /// A prefix of five bytes before each: flags and length.
     Envelopes,
-    /// The same, and all of it in base64.
+    /// Envelopes, all in base64.
     Text,
-    /// Nothing: the body is the message.
+    /// None: the body is the message.
     Whole,
 }
 
-/// What the head of a request says of its call.
+/// Terms of a call in its request head.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestTerms<'a> {
     pub(crate) codec: Codec,
-    /// How the request's messages are compressed, those that are.
+    /// Encoding of the request's compressed messages.
     pub(crate) encoding: Option<Encoding>,
-    /// `identity` and the encodings that the answer may have, with commas between them.
+    /// Accepted encodings of the response, with `identity`, separated by commas.
     pub(crate) accepted: &'a str,
     pub(crate) timeout: Option<Duration>,
-    /// The message stands in the query of a GET.
+    /// True if the message is in the query of a GET.
     pub(crate) is_get: bool,
 }
 
-/// What the head of an answer says of its body.
+/// Kind of body that a response's head announces.
 pub(crate) enum AnswerHead {
-    /// Messages, those that are compressed in this way.
+    /// Messages, with the encoding of compressed ones.
     Messages(Option<Encoding>),
-    /// Why the call failed, compressed in this way if at all.
+    /// A failure, with its encoding if compressed.
     Failure(Option<Encoding>),
-    /// Nothing of use.
+    /// Not a valid response.
     Refused(Status),
 }
 
-/// A protocol, as a client speaks it.
+/// Client side of a protocol.
 pub(crate) trait ClientProtocol: Sync {
     fn framing(&self) -> Framing;
 
-    /// Whether a body has no messages: its bytes are handed on as they come.
+    /// True if bodies are unframed: bytes are passed on as they arrive.
     fn is_chunked(&self) -> bool {
         false
     }
 
-    /// The flag of the envelope that ends an answer; 0 if no envelope does.
+    /// Flag of the envelope that ends a response; 0 if there is none.
     fn end_flag(&self) -> u8 {
         0
     }
 
-    /// Puts the fields of a request's head that are the protocol's own.
+    /// Puts the protocol's own fields of a request's head.
     fn put_request(&self, terms: &RequestTerms<'_>, put: Put<'_>);
 
-    /// Whether a head that nothing follows is the trailers of an answer without messages.
+    /// True for the head of a trailers-only response.
     fn is_trailers(&self, head: &Head) -> bool {
         head.get(b"grpc-status").is_some()
     }
 
-    /// Reads the head of an answer.
+    /// Parses the head of a response.
     fn begin(&self, codec: Codec, head: &Head) -> AnswerHead;
 
-    /// The names and values that stand before the messages.
+    /// Leading metadata.
     fn metadata(&self, head: &Arc<Head>) -> Metadata {
         Metadata::received(Arc::clone(head))
     }
 
-    /// What a body tells that has a failure in it.
+    /// Status from a failure's body.
     fn failure(&self, head: &Arc<Head>, _body: &[u8]) -> Status {
         Status::from_http(head.status_code().unwrap_or(0))
     }
 
-    /// How the call ended, as the envelope says that ends the answer.
+    /// Outcome of the call from the envelope that ends the response.
     fn read_end(&self, _envelope: &[u8]) -> Result<Metadata, Status> {
         Err(Status::internal("an envelope ends the answer, which the protocol does not know"))
     }
 
-    /// How the call ended, if no envelope said so. `has_body`: anything came after the head.
+    /// Outcome of the call without such an envelope. `has_body`: bytes followed the head.
     fn end(&self, head: &Arc<Head>, trailers: Option<&Arc<Head>>, has_body: bool) -> Result<Metadata, Status>;
 }
 
-/// A protocol and a codec: all that distinguishes how one call is made from how another is.
+/// A protocol and a codec: everything in which calls differ.
 #[derive(Clone, Copy)]
 pub(crate) struct ClientDialect {
     pub(crate) protocol: &'static dyn ClientProtocol,
     pub(crate) codec: Codec,
-    /// gRPC with protobuf, whose requests' heads are copied from blocks encoded before.
+    /// gRPC with protobuf, whose request heads are copied from cached header blocks.
     pub(crate) is_plain: bool,
 }
 
@@ -120,7 +116,7 @@ impl ClientDialect {
     }
 }
 
-/// Refuses an answer whose content type is not the expected one. `family`: how the content types of the protocol begin.
+/// Rejects a response with an unexpected content type. `family`: prefix of the protocol's content types.
 pub(super) fn check_content_type(head: &Head, family: &str, expected: &[&str]) -> Result<(), Status> {
     let content_type = head.get(b"content-type").unwrap_or_default();
     let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -133,7 +129,7 @@ pub(super) fn check_content_type(head: &Head, family: &str, expected: &[&str]) -
     Err(if is_of_family { Status::internal(message) } else { Status::unknown(message) })
 }
 
-/// How an answer is compressed, as a field says.
+/// Encoding of a response, from a field.
 pub(super) fn answer_encoding(head: &Head, field: &[u8]) -> Result<Option<Encoding>, Status> {
     head.get(field).map_or(Ok(None), Encoding::parse).map_err(|()| {
         let name = head.get(field).unwrap_or_default().escape_ascii();

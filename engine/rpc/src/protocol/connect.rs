@@ -1,5 +1,5 @@
-//! The Connect protocol (connectrpc.com/docs/protocol): unary calls as plain POST or GET, streams in envelopes whose last
-//! one tells how the call ended.
+//! The Connect protocol (connectrpc.com/docs/protocol): unary calls as plain POST or GET, streams of envelopes, the
+//! last with the outcome of the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +22,16 @@ use crate::message;
 use crate::metadata::Metadata;
 use crate::status::{Code, Reach, Status};
 
-/// Marks the envelope that ends a stream.
+/// Flag of the envelope that ends a stream.
 const END_FLAG: u8 = 2;
-/// How nearly every stream ends.
+/// End of nearly every stream.
 const PLAIN_SUCCESS: &[u8] = b"\x02\x00\x00\x00\x02{}";
-/// What `connect-timeout-ms` may have.
+/// Longest value of `connect-timeout-ms`.
 const TIMEOUT_DIGITS_MAX: usize = 10;
 const TIMEOUT_MS_MAX: u128 = 9_999_999_999;
-/// How the names of a unary answer's trailers begin, which stand in its head.
+/// Prefix of a unary response's trailers, which are sent in its head.
 const TRAILER: &[u8] = b"trailer-";
-/// The encodings that are read, as the fields that accept some say it: without `identity`, unless it is the only one.
+/// Accepted encodings in the protocol's form: without `identity`, unless it is the only one.
 pub(super) fn accepted() -> &'static str {
     ACCEPTED.strip_prefix("identity,").unwrap_or(&ACCEPTED)
 }
@@ -40,10 +40,10 @@ pub(super) const UNPADDED: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent);
 pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, UNPADDED);
 
-/// A call with one message each way.
+/// Calls with one message each way.
 pub(super) struct Unary;
 
-/// A call with a stream either way.
+/// Calls with a stream in either direction.
 pub(super) struct Streamed;
 
 pub(super) fn timeout(head: &Head) -> Result<Option<Duration>, Status> {
@@ -170,7 +170,7 @@ impl Protocol for Streamed {
     }
 }
 
-/// A status as the protocol's "Error End-Stream" and error bodies have it.
+/// A status as JSON, for "Error End-Stream" and error bodies.
 fn error(status: &Status) -> Map<String, Value> {
     let mut error = Map::new();
     error.insert("code".to_owned(), status.code().connect_name().into());
@@ -192,7 +192,7 @@ fn code_of(name: &str) -> Option<Code> {
     Code::ALL.into_iter().find(|code| *code != Code::Ok && code.connect_name() == name)
 }
 
-/// What `connect-timeout-ms` can say: no sooner than the caller gives up, as far as ten digits allow.
+/// Puts `connect-timeout-ms`, rounded up to be no sooner than the caller's deadline, as far as ten digits allow.
 fn put_timeout(timeout: Option<Duration>, put: Put<'_>) {
     if let Some(timeout) = timeout {
         let millis = timeout.as_nanos().div_ceil(1_000_000).min(TIMEOUT_MS_MAX);
@@ -212,7 +212,7 @@ fn put_request(content_type: &[u8], terms: &RequestTerms<'_>, [encoding, accepte
     put_timeout(terms.timeout, put);
 }
 
-/// A failure as JSON tells it; the code is the HTTP status's if the JSON has none.
+/// Status from an error in JSON; without a code there, the HTTP status decides.
 fn read_error(error: &Value, http_status: u16) -> Status {
     let from_http = Status::from_http(http_status);
     let code = error.get("code").and_then(Value::as_str).and_then(code_of).unwrap_or(from_http.code());
@@ -278,7 +278,7 @@ impl ClientProtocol for Unary {
     }
 }
 
-/// The fields that are trailers.
+/// The trailers among the fields.
 fn trailers_of(head: &Head) -> Metadata {
     Metadata::of(head.fields().iter().filter_map(|field| {
         let name = field.name().strip_prefix(TRAILER)?;

@@ -1,4 +1,4 @@
-//! Connect's unary calls by GET, whose message stands in the query.
+//! Connect's unary calls by GET, with the message in the query.
 //!
 //! Implements: connectrpc.com/docs/protocol, "Unary-Get-Request".
 
@@ -16,7 +16,7 @@ use crate::status::Status;
 
 const BASE64_URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, UNPADDED);
 
-/// The path and query that make a call with this message.
+/// Path and query of a call with this message.
 pub(crate) fn target(path: &str, codec: Codec, compression: Option<Encoding>, message: &[u8]) -> String {
     let codec = match codec {
         Codec::Proto => "proto",
@@ -27,22 +27,22 @@ pub(crate) fn target(path: &str, codec: Codec, compression: Option<Encoding>, me
     format!("{path}?connect=v1&base64=1{compression}&encoding={codec}&message={message}")
 }
 
-/// A call as the query of a GET.
+/// A call parsed from a GET's query.
 #[derive(Debug)]
 pub(crate) struct Get {
     pub(crate) codec: Codec,
     pub(crate) terms: Terms,
-    /// The message, and whether it is compressed.
+    /// The message, decoded from the query.
     pub(crate) message: Result<Bytes, Status>,
 }
 
 impl Get {
-    /// Reads a query; `None` if it is no call's.
+    /// Parses a query; `None` if it is not a call.
     pub(crate) fn read(head: &Head, query: &[u8]) -> Option<Self> {
         let (mut codec, mut message, mut compression, mut version) = (None, None, None, None);
         let mut in_base64 = false;
         for pair in query.split(|byte| *byte == b'&') {
-            // Parts of a query that are not the protocol's may have any form.
+            // Other parameters may have any form.
             let Some(at) = pair.iter().position(|byte| *byte == b'=') else { continue };
             let (name, value) = (&pair[..at], &pair[at + 1..]);
             match name {
@@ -90,7 +90,7 @@ impl Get {
     }
 }
 
-/// Undoes percent-encoding; what is none stays as it is.
+/// Decodes percent-encoding; invalid escapes are kept.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

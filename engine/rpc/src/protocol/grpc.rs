@@ -16,7 +16,7 @@ use crate::timeout;
 /// gRPC.
 pub(super) struct Grpc;
 
-/// What gRPC-Web shares with gRPC.
+/// Parses a request's head; shared with gRPC-Web.
 pub(super) fn terms(head: &Head) -> Result<Terms, Status> {
     let timeout = match head.get(b"grpc-timeout") {
         None => None,
@@ -37,7 +37,7 @@ pub(super) fn put_head(content_type: &[u8], encoding: Option<Encoding>, put: Put
     }
 }
 
-/// Puts what trailers say of a call's outcome.
+/// Puts the trailers for a call's outcome.
 pub(crate) fn put_status(status: &Status, put: Put<'_>) {
     let code = status.code() as u8;
     let digits = [b'0' + code / 10, b'0' + code % 10];
@@ -51,7 +51,7 @@ pub(crate) fn put_status(status: &Status, put: Put<'_>) {
     put_metadata(status.metadata(), put);
 }
 
-/// Puts names and values as they are.
+/// Puts metadata in wire form.
 pub(crate) fn put_metadata(metadata: &Metadata, put: Put<'_>) {
     for field in metadata.wire() {
         put(field.name(), field.value(), Indexing::Literal);
@@ -84,7 +84,7 @@ impl Protocol for Grpc {
     }
 }
 
-/// What gRPC-Web's requests share with gRPC's.
+/// Puts the fields of a request; shared with gRPC-Web.
 pub(super) fn put_request(content_type: &[u8], terms: &RequestTerms<'_>, put: Put<'_>) {
     put(b"content-type", content_type, Indexing::Insert);
     put(b"grpc-accept-encoding", terms.accepted.as_bytes(), Indexing::Insert);
@@ -96,7 +96,7 @@ pub(super) fn put_request(content_type: &[u8], terms: &RequestTerms<'_>, put: Pu
     }
 }
 
-/// What the head of an answer says; `family` is the content type without a codec.
+/// Parses the head of a response; `family` is the content type without a codec.
 pub(super) fn begin(family: &str, codec: Codec, head: &Head) -> AnswerHead {
     let http_status = head.status_code().unwrap_or(0);
     if http_status != 200 {
@@ -113,7 +113,7 @@ pub(super) fn begin(family: &str, codec: Codec, head: &Head) -> AnswerHead {
     }
 }
 
-/// How a call ended, as trailers say.
+/// Outcome of a call from its trailers.
 #[inline]
 pub(super) fn read_trailers(trailers: &Arc<Head>) -> Result<Metadata, Status> {
     let code = match trailers.get(b"grpc-status") {
@@ -153,7 +153,7 @@ impl ClientProtocol for Grpc {
         match trailers {
             Some(trailers) => read_trailers(trailers),
             None if has_body => Err(Status::internal("the answer ends without trailers")),
-            // The answer is trailers only.
+            // The response is trailers-only.
             None => read_trailers(head),
         }
     }

@@ -1,5 +1,5 @@
-//! gRPC-Web (the protocol's page PROTOCOL-WEB.md): gRPC whose trailers are the body's last envelope, so that a browser
-//! can read them; and its text form, all of it in base64.
+//! gRPC-Web (the protocol's page PROTOCOL-WEB.md): gRPC whose trailers are the body's last envelope, so that browsers
+//! can read them; and its text form, all in base64.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::message;
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// Marks the envelope that holds the trailers.
+/// Flag of the envelope with the trailers.
 const TRAILERS_FLAG: u8 = 0x80;
 
-/// How nearly every answer ends.
+/// End of nearly every response.
 const PLAIN_SUCCESS: &[u8] = b"\x80\x00\x00\x00\x10grpc-status: 0\r\n";
 
 pub(super) struct Binary;
@@ -96,7 +96,7 @@ impl Protocol for Text {
     }
 }
 
-/// Reads the trailers that an envelope holds.
+/// Parses the trailers in an envelope.
 fn read_envelope(envelope: &[u8]) -> Result<Metadata, Status> {
     let mut fields = Vec::new();
     for line in envelope.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
@@ -140,7 +140,7 @@ impl ClientProtocol for Binary {
         if has_body {
             return Err(Status::internal("the answer ends without trailers"));
         }
-        // The answer is trailers only.
+        // The response is trailers-only.
         grpc::read_trailers(head)
     }
 }

@@ -1,6 +1,4 @@
-//! Plain HTTP: an answer is a head and a body that no one looks into.
-//!
-//! Must not know requests: their heads come from the caller as they are.
+//! Plain HTTP: responses are a head and an opaque body.
 //!
 //! Implements: RFC 9110, as far as a client that does not cache needs it.
 

@@ -1,8 +1,6 @@
-//! The protocols in which a call may come: what a request's head says of it, and what stands around an answer.
+//! Wire protocols of calls: request heads, and framing of responses.
 //!
-//! A handler cannot tell them apart. Must not know handlers, connections or sockets.
-//!
-//! Implements: no specification; its modules do.
+//! Handlers see no difference between them.
 
 mod answering;
 mod calling;
@@ -22,7 +20,7 @@ pub(crate) use grpc::{put_metadata, put_status};
 pub(crate) const PLAIN: Dialect = Dialect { protocol: &grpc::Grpc, codec: Codec::Proto, is_plain: true };
 
 impl Dialect {
-    /// Connect's answer to a GET.
+    /// Connect, for a call by GET.
     pub(crate) const fn get(codec: Codec) -> Self {
         Self::new(&connect::Unary, codec)
     }
@@ -39,12 +37,12 @@ impl ClientDialect {
         Self { protocol: &grpc_web::Binary, codec, is_plain: false }
     }
 
-    /// No RPC: requests and answers as they are.
+    /// Plain HTTP: requests and responses unchanged.
     pub(crate) const fn http() -> Self {
         Self { protocol: &http::Http, codec: Codec::Proto, is_plain: false }
     }
 
-    /// Connect, for a method with one message each way or for one that streams.
+    /// Connect, for unary or streaming methods.
     pub(crate) const fn connect(codec: Codec, is_stream: bool) -> Self {
         if is_stream {
             Self { protocol: &connect::Streamed, codec, is_plain: false }
@@ -54,20 +52,20 @@ impl ClientDialect {
     }
 }
 
-/// What a content type says of a POST.
+/// Classification of a POST by its content type.
 pub(crate) enum Recognised {
     /// A call of any kind of method.
     Call(Dialect),
-    /// A call of a method with one message each way, if the path is such a method's; else any other HTTP.
+    /// A call, if the path names a unary method; else plain HTTP.
     Unary(Dialect),
-    /// A call of a method that streams.
+    /// A call of a streaming method.
     Stream(Dialect),
-    /// gRPC with a codec that is not spoken here.
+    /// gRPC with an unsupported codec.
     UnknownCodec,
     Other,
 }
 
-/// Tells the protocol of a POST by its content type.
+/// Classifies a POST by its content type.
 pub(crate) fn recognise(content_type: &[u8]) -> Recognised {
     if content_type == b"application/grpc" {
         return Recognised::Call(PLAIN);

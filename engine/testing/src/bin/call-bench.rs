@@ -1,6 +1,6 @@
-//! How many unary calls a second our channel makes: `call-bench http://host:port connections in-flight seconds`.
+//! Measures unary calls per second of our channel: `call-bench http://host:port connections in-flight seconds`.
 //!
-//! A closed loop for the engine's own work; comparisons are the bench's.
+//! A closed loop for work on the engine; comparisons belong to the bench.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

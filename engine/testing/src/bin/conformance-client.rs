@@ -1,4 +1,4 @@
-//! The client under test of connectconformance: reads on standard input which calls to make, writes what came of them.
+//! Client under test for connectconformance: reads cases on standard input, makes their calls and writes the results.
 
 use std::collections::VecDeque;
 use std::future::{Future, pending};
@@ -24,9 +24,9 @@ use tokio::time::sleep;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Calls that wait for their answers, and answers that wait to be written.
+/// Limit of calls in flight, and of results waiting to be written.
 const CALLS_MAX: usize = 8;
-/// Long enough for any message of the suite.
+/// Enough for any message of the suite.
 const GET_BYTES_MAX: usize = 64 * 1024;
 
 fn tls(request: &ClientCompatRequest) -> Result<ClientConfig, Failure> {
@@ -89,7 +89,7 @@ fn headers(metadata: &Metadata) -> Vec<Header> {
     headers
 }
 
-/// A request with the metadata and the timeout of the case.
+/// A request with the metadata and timeout of the case.
 fn request<T>(case: &ClientCompatRequest, message: T) -> Result<Request<T>, Failure> {
     let mut request = Request::new(message);
     for header in &case.request_headers {
@@ -108,7 +108,7 @@ fn request<T>(case: &ClientCompatRequest, message: T) -> Result<Request<T>, Fail
     Ok(request)
 }
 
-/// What a case has come to so far.
+/// Result of a case so far.
 #[derive(Default)]
 struct Told(ClientResponseResult);
 
@@ -124,7 +124,7 @@ impl Told {
         self.failed(&Status::cancelled("the case says so"));
     }
 
-    /// Reads a stream to its end, or until so many answers have come. Returns whether it has ended.
+    /// Reads a stream to its end, or up to `most` responses; returns true at the end.
     async fn read(&mut self, stream: &mut Streaming<StreamResponse>, most: Option<usize>) -> bool {
         while most.is_none_or(|most| self.0.payloads.len() < most) {
             match stream.message().await {
@@ -154,7 +154,7 @@ impl Told {
     }
 }
 
-/// When a case cancels its call.
+/// Point at which a case cancels its call.
 #[derive(Clone, Copy)]
 enum Cancel {
     Never,
@@ -178,7 +178,7 @@ impl Cancel {
         if let Self::AfterAnswers(count) = self { Some(count) } else { None }
     }
 
-    /// Ends when the call is to be cancelled by time.
+    /// Completes when a timed cancellation is due.
     async fn due(self, all_sent: impl Future<Output = ()>) {
         match self {
             Self::Never | Self::AfterAnswers(_) => pending().await,
@@ -191,7 +191,7 @@ impl Cancel {
     }
 }
 
-/// One case.
+/// A test case.
 struct Case {
     request: ClientCompatRequest,
     channel: Channel,
@@ -220,7 +220,7 @@ impl Case {
         Ok(told)
     }
 
-    /// All messages in turn, and word when all were sent.
+    /// Stream of the case's messages, and a notification once all were sent.
     fn stream(&self) -> (impl Stream<Item = Encoded> + Send + 'static, Arc<Notify>) {
         let all_sent = Arc::new(Notify::new());
         let stays_open = matches!(self.cancel, Cancel::InsteadOfClosing);
@@ -295,7 +295,7 @@ impl Case {
         told
     }
 
-    /// Reads an answer after each message.
+    /// Reads a response after each message.
     async fn full_duplex(&self) -> Result<Told, Failure> {
         let mut told = Told::default();
         let (sender, receiver) = mpsc::channel(1);
@@ -310,7 +310,7 @@ impl Case {
                 Some(message) => {
                     sleep(self.delay).await;
                     if let Some(sender) = &sender {
-                        // It fails if the call is over, which the reader hears of.
+                        // It fails if the call has ended, which the reader notices.
                         let _ = sender.send(message).await;
                     }
                 }

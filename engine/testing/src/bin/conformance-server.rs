@@ -1,4 +1,4 @@
-//! The server under test of connectconformance: told on standard input how to serve, it says where on its output.
+//! Server under test for connectconformance: reads its configuration on standard input and prints its address.
 
 use std::future::pending;
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! The echo service on an address, on one thread: what h2spec and h2load talk to.
+//! The echo service on an address, on one thread, for h2spec and h2load.
 //!
 //! Usage: `echo-server [address]`.
 

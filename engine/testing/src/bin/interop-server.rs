@@ -1,4 +1,4 @@
-//! gRPC's `TestService` on an address, with health and reflection: what interoperability clients talk to.
+//! gRPC's `TestService` on an address, with health and reflection, for interoperability clients.
 
 use std::future::pending;
 

@@ -1,4 +1,4 @@
-//! Where a channel connects: several servers in turn, without those that cannot be reached, and Unix sockets.
+//! Addresses of a channel: several servers in turn, skipping unreachable ones, and Unix sockets.
 
 use std::future::pending;
 use std::io;
@@ -45,7 +45,7 @@ async fn an_address_without_a_server_is_passed_over_on_either_http() {
     }
 }
 
-/// Knows what it was told last.
+/// Resolves to the addresses set last.
 struct Told(Arc<Mutex<Vec<SocketAddr>>>);
 
 impl Resolver for Told {

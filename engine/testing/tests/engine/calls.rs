@@ -1,4 +1,4 @@
-//! Our channel against our server: every shape of call, and what can go wrong in it.
+//! Our channel against our server: every kind of call, and its failures.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 use tokio::task::JoinSet;
 
-/// Messages from a list.
+/// Stream of messages from a list.
 struct List(Vec<Message>);
 
 impl Stream for List {
@@ -38,7 +38,7 @@ async fn unary_call_carries_message_and_metadata_both_ways() {
     assert_eq!(server.stopped().await.get("/testing.Echo/Call OK"), 1);
 }
 
-/// Writes down how long calls took.
+/// Records the durations of calls.
 #[derive(Default)]
 struct Times(Mutex<Vec<Duration>>);
 
@@ -231,7 +231,7 @@ async fn slow_reader_stops_only_its_own_stream() {
     let client = EchoClient::new(channel.clone());
     let endless = Message { count: u32::MAX, ..text(&"x".repeat(MESSAGE_BYTES)) };
     let mut replies = client.many(endless).await.unwrap().into_inner();
-    // Each of these lets the stream send a frame, if it may.
+    // Each of these lets the stream send a frame, if its window allows.
     for _ in 0..200 {
         client.call(text("quick")).await.unwrap();
     }

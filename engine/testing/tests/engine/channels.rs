@@ -1,4 +1,4 @@
-//! A channel says the same in every protocol and codec: messages, metadata, failures, deadlines and limits.
+//! A channel behaves the same in every protocol and codec: messages, metadata, failures, deadlines and limits.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quire_rpc::{Code, Encoding, Limits, Request, Status, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 
-/// All that a channel can speak.
+/// Every protocol and codec of a channel.
 fn all() -> Vec<Settings> {
     let mut all = Vec::new();
     for (protocol, http) in [
@@ -75,7 +75,7 @@ async fn failures_deadlines_and_limits_are_told_alike() {
         let unary = client.call(fail.clone()).await.unwrap_err();
         let streamed = match client.many(fail.clone()).await {
             Ok(stream) => stream.into_inner().message().await.unwrap_err(),
-            // The answer was trailers only.
+            // The response was trailers-only.
             Err(status) => status,
         };
         let joined = client.join(unfold(Some(fail), |fail| async move { Some((fail?, None)) })).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Our channel's connections to our server: how many there may be, how they end, and which calls move to the next one.
+//! Our channel's connections to our server: their number, their end, and the calls that move to the next one.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn drain_finishes_calls_and_the_channel_moves_to_the_next_server() {
         tokio::task::yield_now().await;
     };
     let next = Running::on(listener, Limits::default(), |builder| builder);
-    // The server's farewell stands before this echo.
+    // The server's GOAWAY precedes this echo.
     sender.send(text("under way")).await.unwrap();
     assert_eq!(echoes.message().await.unwrap().unwrap().payload, b"under way");
     let mut request = Request::new(text("new"));
@@ -92,7 +92,7 @@ async fn connections_end_at_their_age_without_a_failed_call() {
     }
 }
 
-/// A process that waits for its user, say, and neither reads nor answers.
+/// For example a process that waits for its user, and neither reads nor answers.
 #[tokio::test]
 async fn drain_does_not_wait_for_a_peer_that_has_no_calls_and_does_not_read() {
     let server = Running::new(Limits::default()).await;
@@ -107,13 +107,13 @@ async fn drain_does_not_wait_for_a_peer_that_has_no_calls_and_does_not_read() {
 fn a_call_after_the_server_has_gone_unnoticed_is_not_sent_to_it() {
     let servers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = servers.block_on(Running::new(Limits::default()));
-    // A runtime that stands still between its calls, as that of a program which waits for its user.
+    // A runtime that is paused between calls, like that of a program waiting for its user.
     let clients = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = clients.block_on(server.client());
     clients.block_on(client.call(text("x"))).unwrap();
-    // Without a farewell, as a process that is killed.
+    // Without GOAWAY, like a killed process.
     drop((server, servers));
-    // Longer than the silence after which a connection is looked at.
+    // Longer than the idle time after which a connection is checked.
     std::thread::sleep(Duration::from_millis(150));
     let status = clients.block_on(client.call(text("late"))).unwrap_err();
     assert_eq!((status.code(), status.reach()), (Code::Unavailable, Reach::Untouched), "{status}");
@@ -149,7 +149,7 @@ async fn unreachable_server_fails_calls_unless_they_wait() {
         request.set_wait_for_ready(true);
         waiting.call(request).await
     });
-    // The first of these takes its turn behind the one that waits.
+    // The first of these is queued behind the waiting call.
     for _ in 0..2 {
         assert_eq!(client.call(text("x")).await.unwrap_err().code(), Code::Unavailable);
     }
@@ -175,7 +175,7 @@ async fn a_connection_is_tried_again_once_the_pause_after_a_failure_is_over() {
         tokio::time::pause();
         tokio::time::advance(pause_max).await;
         tokio::time::resume();
-        // On the one thread of the test the channel has seen that the pause is over when it has had its turns.
+        // On the test's single thread, these turns let the channel notice that the pause is over.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -198,7 +198,7 @@ async fn a_connection_that_failed_once_is_made_again_beside_another() {
     let server = Running::on(listener, Limits::default(), |builder| builder);
     let calls = async {
         loop {
-            // Those in the pause fail.
+            // Calls during the pause fail.
             let _ = client.call(text("by one, then by both")).await;
         }
     };
@@ -215,10 +215,10 @@ async fn calls_fail_at_once_when_the_server_breaks_a_rule_and_reads_no_more() {
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     let server = async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        // Windows that the request does not fill, so that what cannot be written waits for the socket alone.
+        // Windows that the request does not fill, so that unwritten bytes wait for the socket alone.
         let windows = [frame(4, 0, 0, &[&[0, 4], &WIDE[..]].concat()), frame(8, 0, 0, &WIDE)].concat();
         stream.write_all(&windows).await.unwrap();
-        // On the one thread of the test the client has written all that the socket takes when it has had its turns.
+        // On the test's single thread, these turns let the client write all that the socket takes.
         for _ in 0..100 {
             stream.readable().await.unwrap();
             tokio::task::yield_now().await;

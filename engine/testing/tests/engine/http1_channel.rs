@@ -1,4 +1,4 @@
-//! A channel over HTTP/1.1: how many connections it makes, what becomes of them, and of calls that they cannot take.
+//! A channel over HTTP/1.1: its number of connections, their end, and calls that exceed them.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server_and_the_next_has_anot
     client.call(text("next")).await.unwrap();
 }
 
-/// Answers one call on each connection, closes it, and says so.
+/// Answers one call on each connection, closes it, and reports that.
 fn one_call_a_connection(listener: &std::net::TcpListener, closed: &mpsc::Sender<()>) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();

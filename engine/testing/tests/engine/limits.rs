@@ -1,4 +1,4 @@
-//! The limits of server and channel that the other files do not reach, each reached.
+//! Limits of server and channel that the other files do not reach.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ async fn stream_that_takes_nothing_of_its_answer_is_reset_and_its_connection_goe
 async fn calls_end_with_the_connection_that_failed() {
     let server = Running::new(Limits::default()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // More messages than anyone takes, which the window alone holds back; without a stream nothing would.
+    // An endless reply that only the window holds back.
     let endless = Message { count: u32::MAX, ..Message::default() }.encode_to_vec();
     let message = [&[0, 0, 0, 0, u8::try_from(endless.len()).unwrap()][..], &endless].concat();
     hold_back(&mut stream, "Many", &message).await;
@@ -120,7 +120,7 @@ async fn answer_that_no_one_reads_over_http1_ends_its_connection() {
     let body = vec![b'x'; 3_000_000];
     let head = "POST /testing.Echo/Same HTTP/1.1\r\nhost: a\r\ncontent-type: application/proto\r\ncontent-length: 3000005\r\n\r\n";
     let message = [&[10, 0xc0, 0x8d, 0xb7, 0x01][..], &body].concat();
-    // Answers of twelve megabytes fit into no buffer of the system.
+    // Replies of twelve megabytes exceed the system's buffers.
     let _ = http1.write_all(&[head.as_bytes(), &message].concat().repeat(4)).await;
     server.counts.until(|counts| counts.get("closed") == 1).await;
     assert_eq!(server.counts.get("closed: HTTP/1.1: error writing a body to connection: the peer does not read"), 1);
@@ -140,7 +140,7 @@ async fn work_is_refused_while_memory_is_full_and_the_connection_that_hoards_is_
     }
     let client = server.client().await;
     let refused = loop {
-        // Until the server has read what is to be held.
+        // Until the server has read and holds the requests.
         if let Err(refused) = client.call(text("hello")).await {
             break refused;
         }
@@ -214,7 +214,7 @@ async fn unread_messages_hold_the_stream_and_nothing_else() {
     limits.http2.stream_window_bytes = 1000;
     let server = Running::new(limits).await;
     let client = server.client().await;
-    // `Each` answers with what it reads, and the answers are not read, so it soon reads no more.
+    // `Each` replies to what it reads; as the replies are not read, it soon stops reading.
     let endless = unfold((), |()| async { Some((text(&"x".repeat(500)), ())) });
     let mut settings = Settings::default();
     settings.http2.stream_window_bytes = 1000;
@@ -294,7 +294,7 @@ fn connections_are_shared_out_to_worker_runtimes() {
     });
 }
 
-/// DATA frames of the answer to a call of `Many` for ten messages, and their bytes together.
+/// DATA frames in the response to a call of `Many` for ten messages, and their total length.
 async fn frames_of_ten_messages(limits: Limits) -> (usize, Vec<u8>) {
     let server = Running::new(limits).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();

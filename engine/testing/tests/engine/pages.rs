@@ -1,9 +1,9 @@
-//! The pages about the engine quote code that runs.
+//! Checks that code quoted in the engine's pages is code that runs.
 
 use std::fs;
 use std::path::Path;
 
-/// The blocks of a page in these languages, their lines without indentation.
+/// Code blocks of a page in these languages, as lines without indentation.
 fn blocks(page: &str, language: &str) -> Vec<Vec<String>> {
     let opening = format!("```{language}");
     let mut found = Vec::new();

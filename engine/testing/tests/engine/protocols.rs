@@ -1,4 +1,4 @@
-//! The same methods by gRPC-Web and Connect, in protobuf and JSON, over HTTP/1.1: what connectconformance does not look at.
+//! The same methods by gRPC-Web and Connect, in protobuf and JSON, over HTTP/1.1: cases outside connectconformance.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use quire_rpc::server::Cors;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// An answer over HTTP/1.0, whose end is the connection's.
+/// An HTTP/1.0 response, which ends with the connection.
 struct Answer {
     status: u16,
     head: String,

@@ -1,4 +1,4 @@
-//! What tools need of the channel: messages as bytes, paths known at run time, times and bytes on the wire.
+//! Needs of tools: messages as bytes, paths known at run time, times and bytes on the wire.
 
 use std::future::Ready;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ async fn abandoned_answer_makes_room_for_a_call_that_waits() {
     let channel = server.channel(Settings::default()).await;
     let endless = unfold((), |()| std::future::pending::<Option<(Encoded, ())>>());
     let call = channel.bidi_streaming::<_, Ignored>(Path::named("/testing.Echo/Each"), Request::new(endless)).await;
-    // The next call is handed over before the connection has seen that the first one's answer is dropped.
+    // The next call is handed over before the connection notices that the first one's response was dropped.
     let mut next =
         std::pin::pin!(channel.unary_raw(Path::named("/testing.Echo/Call"), Request::new(channel.wire_message(&[]))));
     std::future::poll_fn(|cx| {
@@ -148,7 +148,7 @@ async fn plain_request_ends_with_the_status_of_its_answer_or_says_why_there_is_n
         let request = request.header("content-type", format!("application/{codec}")).header("connection", "close");
         HttpRequest::new(request.body(Bytes::from_static(body)).unwrap())
     };
-    // The answer to a call of an unknown method is a head that nothing follows, with a status of gRPC in it.
+    // A call of an unknown method is answered trailers-only, with a gRPC status.
     for (request, expected) in [
         (request("POST", "grpc", b"\0\0\0\0\0").repeated(), 200),
         (request("POST", "grpc", b""), 200),

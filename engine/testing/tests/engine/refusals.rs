@@ -1,4 +1,4 @@
-//! Requests that are answered before their end: taken to the end, within the limits, and reset beyond them.
+//! Requests answered before their end: the rest is received up to the limits, and reset beyond them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use quire_rpc::http2::{CachedBlock, Config, Connection, ErrorCode, Event, Head, 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A client that keeps to the windows and tells what the server does.
+/// A client that respects the windows and reports the server's events.
 struct Caller {
     socket: TcpStream,
     connection: Connection,
@@ -21,7 +21,7 @@ type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    /// A head, and what ends the stream: itself or trailers.
+    /// A head; `end` if the stream ends with it, by itself or by trailers.
     Head {
         status: Option<u16>,
         grpc_status: String,
@@ -61,7 +61,7 @@ impl Caller {
         self.connection.send_bytes(stream, vec![b'x'; bytes].into(), end).unwrap();
     }
 
-    /// Writes what the windows allow.
+    /// Writes as far as the windows allow.
     async fn flush(&mut self) {
         self.connection.pump();
         while !self.connection.output().is_empty() {
@@ -78,7 +78,7 @@ impl Caller {
         assert!(count > 0, "the server hung up");
     }
 
-    /// What was read says next, if it says anything.
+    /// Next event in the bytes already read.
     fn next(&mut self) -> Option<Said> {
         let mut input = &self.unread[..];
         let mut said = None;
@@ -91,7 +91,7 @@ impl Caller {
         said
     }
 
-    /// What the server says next, while everything that may be sent is sent.
+    /// Next event of the server, while everything that may be sent is sent.
     async fn hear(&mut self) -> Said {
         loop {
             self.flush().await;
@@ -103,7 +103,7 @@ impl Caller {
         }
     }
 
-    /// Everything that is queued goes out, the server reads it, and says nothing.
+    /// Sends everything queued, and checks that the server reads it without an event.
     async fn is_quiet(&mut self) {
         loop {
             self.flush().await;
@@ -150,7 +150,7 @@ async fn refused_call_is_taken_to_its_end_and_the_stream_is_not_reset() {
         [("/testing.Echo/Nothing", "12"), ("/nowhere", "12"), ("/testing.Echo/Call", "8"), ("/testing.Echo/Join", "8")]
     {
         let stream = caller.begin(path, GRPC);
-        // Of a message of 0x78787878 bytes ten windows' worth come.
+        // Ten windows' worth of a message of 0x78787878 bytes.
         caller.connection.send_bytes(stream, MESSAGE.into(), false).unwrap();
         caller.send(stream, 2_500_000, false);
         assert_eq!(caller.hear().await, refused(status), "{path}");
@@ -182,7 +182,7 @@ async fn window_smaller_than_a_frame_does_not_hold_a_refused_call_up() {
     let server = Running::new(limits).await;
     let mut caller = Caller::of(&server).await;
     caller.is_quiet().await;
-    // The first frame fills the window, and is the one that is refused.
+    // The first frame fills the window and is refused.
     let stream = caller.begin("/testing.Echo/Call", GRPC);
     caller.connection.send_bytes(stream, [MESSAGE, &vec![0; 100_000]].concat().into(), true).unwrap();
     assert_eq!(caller.hear().await, refused("8"));
@@ -220,14 +220,14 @@ async fn answer_that_waits_for_windows_is_not_cut_by_the_reset_behind_it() {
     let limits = Limits { discarded_bytes_max: 10, discard_timeout: Duration::from_millis(50), ..Limits::default() };
     let server = Running::new(limits).await;
     let mut caller = Caller::of(&server).await;
-    // No window at all for the words of the refusal.
+    // No window at all for the refusal's text.
     caller.flush().await;
     caller.socket.write_all(&crate::support::frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).await.unwrap();
     let stream = caller.begin("/testing.Echo/Call", "application/grpc+thrift");
     caller.send(stream, 1000, false);
     assert_eq!(caller.hear().await, Said::Head { status: Some(415), grpc_status: String::new(), end: false });
     caller.is_quiet().await;
-    // This one is given up later, and its answer needs no window.
+    // This one is cancelled later, and its response needs no window.
     caller.begin("/nowhere", GRPC);
     assert_eq!(caller.hear().await, refused("12"));
     assert_eq!(caller.hear().await, NO_ERROR);
@@ -244,7 +244,7 @@ async fn end_of_a_request_behind_its_answer_is_followed_by_a_ping() {
     assert_eq!(caller.hear().await, refused("12"));
     caller.send(stream, 10, true);
     caller.flush().await;
-    // Frames that are read here are a PING's or its answer's alone.
+    // Only a PING or its acknowledgement is read here.
     let mut head = [0; 17];
     loop {
         caller.socket.read_exact(&mut head[..9]).await.unwrap();
@@ -258,7 +258,7 @@ async fn end_of_a_request_behind_its_answer_is_followed_by_a_ping() {
 
 const TEXT: &str = "application/grpc-web-text";
 
-/// The head of an answer whose outcome stands in its body.
+/// Head of a response whose outcome is in its body.
 const ANSWERED: Said = Said::Head { status: Some(200), grpc_status: String::new(), end: false };
 
 #[tokio::test]

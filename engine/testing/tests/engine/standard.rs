@@ -1,4 +1,4 @@
-//! TLS, and the services every server may offer.
+//! TLS, and the standard services of any server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The tower ecosystem around a server: layers before its calls, and its calls inside axum.
+//! Integration with tower: layers around the server's calls, and its calls inside axum.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_http::set_header::SetRequestHeaderLayer;
 use tower_http::trace::TraceLayer;
 
-/// All that a channel can speak.
+/// Every protocol and codec of a channel.
 fn dialects() -> Vec<Settings> {
     let mut all = Vec::new();
     for codec in [Codec::Proto, Codec::Json] {
@@ -40,7 +40,7 @@ fn many_texts(count: u32) -> impl quire_rpc::Stream<Item = Message> + Send + 'st
     unfold(0, move |sent| async move { (sent < count).then(|| (text("ab"), sent + 1)) })
 }
 
-/// Calls a method of each shape, and one that fails.
+/// Calls a method of each kind, and one that fails.
 async fn every_shape_works(client: &EchoClient, has_duplex: bool) {
     let mut request = Request::new(text("hello"));
     request.metadata_mut().append("echo-name", "Ada").unwrap();
@@ -165,7 +165,7 @@ async fn of_two_layers_the_first_is_outermost_and_a_limit_holds_calls_back() {
     assert_eq!(seen.load(Ordering::Relaxed), 20);
 }
 
-/// An axum application with calls beside its pages, on a port of its own.
+/// An axum application with calls beside its pages, on its own port.
 async fn axum_with_calls() -> String {
     let calls = Server::builder().add_service(EchoServer::new(EchoService)).build().into_service();
     let app = Router::new().route("/about", get(async || "An echo.\n")).fallback_service(calls);

@@ -1,4 +1,4 @@
-//! A server on a port of its own, and raw frames for peers that misbehave.
+//! A server on its own port, and raw frames for misbehaving peers.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-/// Counts what a server reports.
+/// Counters fed by the server's observer.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     counts: Mutex<BTreeMap<String, u64>>,
@@ -35,7 +35,7 @@ impl Counts {
         self.changed.notify_waiters();
     }
 
-    /// Waits until the server has reported enough.
+    /// Waits until the counters satisfy `holds`.
     pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
         let waiting = async {
             loop {
@@ -135,7 +135,7 @@ impl Running {
     }
 }
 
-/// Hands a call over, and returns when the server has it: a call behind it on the connection is answered.
+/// Starts a call, and returns once the server has it: a later call on the connection is answered.
 pub(crate) async fn begin<T: Send + 'static>(
     client: &EchoClient,
     call: impl Future<Output = T> + Send + 'static,
@@ -159,12 +159,12 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Preface and empty SETTINGS.
+/// Client preface and empty SETTINGS.
 pub(crate) fn greeting() -> Vec<u8> {
     [&quire_rpc::http2::PREFACE[..], &frame(4, 0, 0, &[])[..]].concat()
 }
 
-/// The header block of a call of `/testing.Echo/<method>`.
+/// Header block of a call of `/testing.Echo/<method>`.
 pub(crate) fn call_head(method: &str) -> Vec<u8> {
     let path = format!("/testing.Echo/{method}");
     let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
@@ -181,7 +181,7 @@ pub(crate) fn resident_bytes() -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// No test lasts as long as an answer to this takes.
+/// A request whose reply takes longer than any test.
 pub(crate) const NEVER: Message = Message { payload: Vec::new(), delay_ms: 3_600_000, fail: 0, count: 0 };
 
 /// A call that the server has begun, and that lasts as long as its sender.

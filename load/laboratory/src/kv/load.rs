@@ -1,6 +1,4 @@
-//! What the key-value experiments ask: the published mix of calls with large values, and small values.
-//!
-//! Must not know which servers there are, only what the methods are called.
+//! Loads of the key-value experiments: the published mix of calls with large values, and small values.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,47 +17,47 @@ use crate::random::{below, exponential};
 /// Calls in flight in the published experiment.
 pub(super) const CALLS_IN_FLIGHT: usize = 100;
 
-/// Mean sizes of the published load, of exponential distributions.
+/// Mean sizes of the published load, exponentially distributed.
 const KEY_BYTES_MEAN: f64 = 64.0;
 const VALUE_BYTES_MEAN: f64 = 65_536.0;
-/// A key holds its number, so that no two are alike.
+/// A key contains its number, so that all differ.
 const KEY_BYTES_MIN: usize = 8;
-/// As much as a server takes in one message by default, less what is around it; one value in 10^27 would be larger.
+/// Default message limit of a server, less overhead; one value in 10^27 would be larger.
 const VALUE_BYTES_MAX: usize = (4 << 20) - (8 << 10);
 
-/// How many creations lie between a key's creation and its first use, and how many deletions between its last use and
-/// its own deletion. One call in four creates, so these are four times as many calls as are in flight: in any
-/// order of them, the server finds the keys that it is asked for.
+/// Creations between a key's creation and its first use, and deletions between its last use and its deletion. One call
+/// in four creates, so these are four times as many calls as are in flight: in any order of them, the server finds the
+/// requested keys.
 const CALLS_APART: usize = CALLS_IN_FLIGHT;
-/// Keys that exist before the published load begins: those to be deleted first, those that stand in until the first
-/// created keys may be used, and some to draw from.
+/// Keys that exist before the published load begins: the first to be deleted, a reserve until created keys may be used,
+/// and some to draw from.
 pub(super) const KEYS_FIRST: u64 = 3 * CALLS_APART as u64;
 
-/// Keys and values of the small load; the keys are those that redis-benchmark makes.
+/// Keys and values of the small load; the keys are those of redis-benchmark.
 pub(super) const SMALL_KEYS: u64 = 100_000;
 const SMALL_KEY_BYTES: usize = 16;
 pub(super) const SMALL_VALUE_BYTES: usize = 100;
-/// Of the mix.
+/// Share of reads in the mix.
 pub(super) const READS_PERCENT: u64 = 80;
 
-/// The methods for small values.
+/// Methods for small values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Methods {
-    /// Puts a value under a new key.
+    /// Creates a key with a value.
     pub(super) create: &'static str,
-    /// Puts another value.
+    /// Replaces a value.
     pub(super) write: &'static str,
     pub(super) read: &'static str,
 }
 
-/// Quire's.
+/// Methods of Quire.
 pub(super) const QUIRE: Methods = Methods {
     create: "/io.grpc.KeyValueService/Create",
     write: "/io.grpc.KeyValueService/Update",
     read: "/io.grpc.KeyValueService/Retrieve",
 };
 
-/// The same of etcd.
+/// Methods of etcd.
 pub(super) const ETCD: Methods =
     Methods { create: "/etcdserverpb.KV/Put", write: "/etcdserverpb.KV/Put", read: "/etcdserverpb.KV/Range" };
 
@@ -75,7 +73,7 @@ enum Kind {
 
 const KINDS: [Kind; 4] = [Kind::Create, Kind::Retrieve, Kind::Update, Kind::Delete];
 
-/// The published load on one server; it tracks the keys that the server has.
+/// The published load on one server; tracks the server's keys.
 #[derive(Clone, Debug)]
 pub(super) struct Published {
     state: Arc<Mutex<State>>,
@@ -84,14 +82,14 @@ pub(super) struct Published {
 #[derive(Debug)]
 struct State {
     random: Xoshiro256PlusPlus,
-    /// The rest of a block in which each kind comes once, in random order. So every run has the same simulated work;
+    /// Rest of a block in which each kind occurs once, in random order. So every run has the same simulated work;
     /// independent draws would vary it by more than the difference to be measured.
     block: Vec<Kind>,
     /// Keys that any call may use.
     known: Vec<Bytes>,
     /// Keys that no call may use yet.
     fresh: VecDeque<Bytes>,
-    /// Keys that no call may use any more, in the order of their deletion.
+    /// Keys that no call may use any more, in order of deletion.
     doomed: VecDeque<Bytes>,
     keys: u64,
     noise: Bytes,
@@ -107,7 +105,7 @@ impl Published {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Creations of the first keys; the caller makes [`KEYS_FIRST`] of them before it asks for the mix.
+    /// Creations of the first keys; make [`KEYS_FIRST`] of them before the mix.
     pub(super) fn first(&self) -> Requests {
         let state = Arc::clone(&self.state);
         Requests::Made(Arc::new(move |_| {
@@ -204,7 +202,7 @@ fn encoded(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Which small calls are made.
+/// Kind of small calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Small {
     Read,
@@ -212,7 +210,7 @@ pub(super) enum Small {
     Mix,
 }
 
-/// Creations of all small entries: [`SMALL_KEYS`] calls, their numbers without a gap.
+/// Creations of all small entries: [`SMALL_KEYS`] calls, numbered without a gap.
 pub(super) fn small_creations() -> Requests {
     Requests::Made(Arc::new(|turn| (None, small_put(turn.number))))
 }
@@ -254,7 +252,7 @@ fn small_put(number: u64) -> Bytes {
     message.into()
 }
 
-/// `key:` and twelve digits. Written by hand, because the client's core is half of what is measured.
+/// `key:` and twelve digits. Hand-written, because the client's core is half of what is measured.
 fn put_key(number: u64, message: &mut Vec<u8>) {
     let mut key = *b"key:000000000000";
     let mut left = number;
@@ -304,7 +302,7 @@ mod tests {
             }
         }
         assert_eq!(counts, [10_000; 4]);
-        // Means of 10,000 exponential draws are within some percent of what they should be.
+        // Means of 10,000 exponential draws deviate by some percent.
         assert!((620_000..720_000).contains(&key_bytes), "{key_bytes}");
         assert!((620_000_000..690_000_000).contains(&value_bytes), "{value_bytes}");
     }

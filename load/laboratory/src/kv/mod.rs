@@ -1,7 +1,7 @@
-//! The key-value experiments: the published mix of calls with simulated work, one lock around the map against a map
-//! in which calls do not wait for each other; the same without simulated work; and small values beside Redis and etcd.
+//! The key-value experiments: the published mix of calls with simulated work, one lock around the map against a
+//! concurrent map; the same without simulated work; and small values compared with Redis and etcd.
 //!
-//! If there are two cores, the server has the first and the client the last.
+//! With two or more cores, the server runs on the first and the client on the last.
 
 mod load;
 mod page;
@@ -23,22 +23,21 @@ use crate::server::{Server, on_core};
 
 /// Connections of the published load.
 const CONNECTIONS: usize = 4;
-/// How long the published load is measured with simulated work, after so long a warm-up: with one lock a call waits
-/// for four seconds.
+/// Duration of the published load with simulated work, and of its warm-up: with one lock a call waits for four seconds.
 const WITH_WORK: Duration = Duration::from_secs(6);
 const WITH_WORK_WARM_UP: Duration = Duration::from_secs(1);
-/// The share of calls that may find their key gone or not yet there, because hundreds of others overtook them.
+/// Highest share of calls that may miss their key, because hundreds of others overtook them.
 const OVERTAKEN_SHARE_MAX: f64 = 0.05;
-/// How long every other load is.
+/// Duration of every other load.
 const POINT: Duration = Duration::from_millis(1500);
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Starts the servers, measures, and says what was found.
+/// Starts the servers, measures, and returns the findings.
 pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let rounds = lab.options.rounds;
     let small = |subjects: usize, kinds: usize| subjects * kinds * BATCHINGS.len();
     let [has_redis, has_etcd] = ["redis-server", "etcd"].map(|name| usize::from(peers::find(name).is_some()));
-    // With and without simulated work, once more with awake cores, and the small values.
+    // With and without simulated work, once more with busy cores, and the small values.
     lab.progress.expect(3 * rounds, WITH_WORK_WARM_UP + WITH_WORK);
     let short = STORES.len() + small(1 + has_redis + has_etcd, 2) + small(1 + has_etcd, 1);
     lab.progress.expect(short * rounds, WARM_UP + POINT);
@@ -46,7 +45,7 @@ pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let work = [format!("kv.read_delay_ms={read}"), format!("kv.write_delay_ms={write}")];
     let subjects = published_subjects(lab, &work.each_ref().map(String::as_str))?;
     published_load(lab, &subjects, "with_work")?;
-    // With one lock a call takes four seconds, which would hide a tenth of a millisecond.
+    // With one lock a call takes four seconds, which would hide 0.1 ms.
     let awake = Awake::keep([lab.cores.server, lab.cores.client].into_iter().flatten()).context("no thread")?;
     published_load(lab, &subjects[1..], "with_work_awake")?;
     drop((awake, subjects));
@@ -69,7 +68,7 @@ struct Subject {
     mix: GrpcWorkload,
 }
 
-/// A server of each store, with the first keys there.
+/// A server of each store, filled with the first keys.
 fn published_subjects(lab: &Lab, settings: &[&str]) -> anyhow::Result<Vec<Subject>> {
     let start = |store: &'static str| {
         let store_setting = format!("kv.store={store}");
@@ -84,7 +83,7 @@ fn published_subjects(lab: &Lab, settings: &[&str]) -> anyhow::Result<Vec<Subjec
     STORES.into_iter().map(start).collect()
 }
 
-/// With simulated work the warm-up is part of the same run, because the load must not stop between the two.
+/// With simulated work the warm-up is part of the same run, because the load must not stop between them.
 fn published_load(lab: &mut Lab, subjects: &[Subject], name: &str) -> anyhow::Result<()> {
     let stores: Vec<&'static str> = subjects.iter().map(|subject| subject.store).collect();
     let (warm_up, plan) = if name == "without_work" {

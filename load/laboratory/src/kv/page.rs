@@ -1,4 +1,4 @@
-//! What the key-value experiments found, beside what was published.
+//! Results of the key-value experiments, compared with the published ones.
 
 use bench::report::page::{Card, Page, Table};
 use bench::report::units;
@@ -9,18 +9,18 @@ use crate::findings::{Findings, RUN_COLUMNS, Show, Summary, card, fixed, page, r
 use crate::lab::Lab;
 use crate::results::{Observed, Results};
 
-/// The stores, as the setting `kv.store` names them, in words, and the calls a second as published.
+/// Stores: values of the setting `kv.store`, descriptions, and published calls per second.
 pub(super) const STORES: [&str; 2] = ["mutex", "concurrent"];
 const STORE_NAMES: [&str; 2] = ["one lock", "no call waits for another"];
 const PUBLISHED: [f64; 2] = [24.0, 2_450.0];
 /// Simulated work of a read and of a write, in milliseconds.
 pub(super) const WORK_MS: [u64; 2] = [10, 50];
 
-/// The subjects of small calls. Those that are not installed are left out.
+/// Subjects of small calls, if installed.
 pub(super) const SMALL_SUBJECTS: [&str; 3] = ["quire", "redis", "etcd"];
 const SMALL_NAMES: [&str; 3] = ["Quire", "Redis", "etcd"];
 const SMALL_KINDS: [(Small, &str); 3] = [(Small::Read, "reads"), (Small::Write, "writes"), (Small::Mix, "mix")];
-/// Connections and calls in flight on each: what Redis calls pipelining.
+/// Connections, and calls in flight on each (Redis: pipelining).
 pub(super) const BATCHINGS: [(usize, usize); 3] = [(10, 100), (10, 10), (100, 1)];
 
 pub(super) fn small_name(small: Small, (connections, in_flight): (usize, usize)) -> String {
@@ -32,21 +32,21 @@ pub(super) fn small_name(small: Small, (connections, in_flight): (usize, usize))
     format!("{name}_{connections}x{in_flight}")
 }
 
-/// Calls a second that the simulated work allows.
+/// Calls per second that the simulated work allows.
 fn allowed() -> f64 {
     let [read, write] = WORK_MS.map(units::float);
     // One call in four reads.
     units::float(CALLS_IN_FLIGHT as u64) * 1e3 / ((read + 3.0 * write) / 4.0)
 }
 
-/// Puts everything together.
+/// Assembles the findings.
 pub(super) fn findings(lab: &Lab) -> anyhow::Result<Findings> {
     let results = &with_redis_mix(&lab.results);
     let csvs = vec![("runs.csv", runs_csv(lab.results.all(), &RUN_COLUMNS)?)];
     Ok(Findings { page: the_page(results, &lab.versions), csvs, summary: summary(results) })
 }
 
-/// With Redis' mix, computed from its reads and its writes.
+/// Adds Redis' mix, computed from its reads and its writes.
 fn with_redis_mix(results: &Results) -> Results {
     let mut all = results.clone();
     let reads = units::float(READS_PERCENT) / 100.0;

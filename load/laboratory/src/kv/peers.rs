@@ -1,5 +1,5 @@
-//! What a user would pick instead: Redis, measured by its own benchmark, and etcd, as Debian packages them and with
-//! their default settings except those set here. A peer that is not installed is reported as missing.
+//! Alternatives for comparison: Redis, measured by its own benchmark, and etcd, as Debian packages them, with default
+//! settings except those set here. A peer that is not installed is reported as missing.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,28 +14,28 @@ use crate::lab::Lab;
 use crate::results::Observed;
 use crate::server::{Server, free_address, on_core};
 
-/// Where a memory-backed folder is on Linux.
+/// Memory-backed folder on Linux.
 const MEMORY: &str = "/dev/shm";
 
-/// A program of `PATH`.
+/// Finds a program in `PATH`.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// The first line of what `--version` says.
+/// First line of the output of `--version`.
 fn version(program: &Path) -> String {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     said.lines().next().unwrap_or("of unknown version").to_owned()
 }
 
-/// Whether etcd's data lies in memory; if not, it lies on the disk of the results.
+/// True if etcd's data is in memory; otherwise it is on the disk of the results.
 pub(super) fn has_memory_folder() -> bool {
     Path::new(MEMORY).is_dir()
 }
 
-/// The program of a peer. Notes its version in the lab, or that it is missing.
+/// Program of a peer. Records in the lab its version, or that it is missing.
 fn installed(lab: &mut Lab, name: &str, packages: &str) -> Option<PathBuf> {
     let found = find(name);
     match &found {
@@ -48,12 +48,12 @@ fn installed(lab: &mut Lab, name: &str, packages: &str) -> Option<PathBuf> {
 /// A running etcd, with its folder.
 pub(super) struct Etcd {
     pub(super) server: Server,
-    // Removed after the server was stopped: fields are dropped in their order.
+    // Removed after the server has stopped: fields are dropped in order.
     _folder: tempfile::TempDir,
 }
 
 impl Etcd {
-    /// One member, its data in memory where there is a folder for that.
+    /// Starts one member, with its data in memory if possible.
     pub(super) fn start(lab: &mut Lab) -> anyhow::Result<Option<Self>> {
         let Some(program) = installed(lab, "etcd", "etcd-server") else { return Ok(None) };
         let parent = if has_memory_folder() { Path::new(MEMORY) } else { lab.folder() };
@@ -70,7 +70,7 @@ impl Etcd {
     }
 }
 
-/// A running Redis, and the benchmark that comes with it.
+/// A running Redis, and its benchmark.
 pub(super) struct Redis {
     server: Server,
     benchmark: PathBuf,
@@ -78,7 +78,7 @@ pub(super) struct Redis {
 }
 
 impl Redis {
-    /// Without persistence, as the others keep everything in memory too; with every key there.
+    /// Starts without persistence, as the others are in memory too; creates all keys.
     pub(super) fn start(lab: &mut Lab) -> anyhow::Result<Option<Self>> {
         let Some(benchmark) = find("redis-benchmark") else {
             installed(lab, "redis-benchmark", "redis-tools");
@@ -91,12 +91,12 @@ impl Redis {
         command.args(["--save", "", "--appendonly", "no"]);
         let server = on_core(lab.cores.server, || Server::start_at("redis-server", &mut command, address))?;
         let redis = Self { server, benchmark, client_core: lab.cores.client };
-        // Keys are drawn at random: after so many draws 0.005 keys are missing on average.
+        // Keys are drawn at random: after this many draws 0.005 keys are missing on average.
         redis.requests(Small::Write, (10, 100), SMALL_KEYS * 17)?;
         Ok(Some(redis))
     }
 
-    /// Makes requests for about this long. Its benchmark calls requests in flight pipelining.
+    /// Makes requests for about this long. `batching`: connections, and requests in flight on each.
     pub(super) fn run(&self, small: Small, batching: (usize, usize), duration: Duration) -> anyhow::Result<Observed> {
         let first = self.requests(small, batching, 50_000)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of requests is small")]
@@ -115,7 +115,7 @@ impl Redis {
         ]))
     }
 
-    /// Makes so many requests; returns how many a second.
+    /// Makes `count` requests; returns the rate per second.
     fn requests(&self, small: Small, (connections, in_flight): (usize, usize), count: u64) -> anyhow::Result<f64> {
         let test = if small == Small::Read { "get" } else { "set" };
         let address: SocketAddr = self.server.address;
@@ -131,7 +131,7 @@ impl Redis {
     }
 }
 
-/// The second field of the last line: `"GET","123456.78","0.5",…`.
+/// Second field of the last line: `"GET","123456.78","0.5",…`.
 fn rate_of(csv: &str) -> Option<f64> {
     let line = csv.lines().rfind(|line| !line.trim().is_empty())?;
     line.split(',').nth(1)?.trim().trim_matches('"').parse().ok().filter(|rate: &f64| *rate > 0.0)

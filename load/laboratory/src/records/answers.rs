@@ -1,4 +1,4 @@
-//! Fetches each answer once from every server, compares them, and decodes them as a client would.
+//! Fetches each answer once from every server, compares them, and decodes them like a client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use serde::Deserialize;
 use super::loads::{Call, message, resource};
 use crate::server::Server;
 
-/// How often each answer is decoded; the median counts.
+/// Number of decodings of each answer; the median counts.
 const DECODINGS: usize = 15;
 
-/// The whole answer to each call, in the order of [`Call::ALL`].
+/// The complete answer to each call, in the order of [`Call::ALL`].
 pub(super) struct Answers {
     pub(super) bodies: [Bytes; 4],
     pub(super) rows: u64,
@@ -34,7 +34,7 @@ struct SearchAnswer {
     num_record: u64,
 }
 
-/// Fetches each answer from every server; all of them must be the same to the byte.
+/// Fetches each answer from every server; all must be identical.
 pub(super) fn of_all(servers: &[Server]) -> anyhow::Result<Answers> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let mut first: Option<[Bytes; 4]> = None;
@@ -83,7 +83,7 @@ fn rows_of(bodies: &[Bytes; 4]) -> anyhow::Result<u64> {
     Ok(counts[0])
 }
 
-/// An answer as a client's program has it.
+/// An answer in a client's data structures.
 enum Decoded {
     Message(ReaderResponse),
     Object(SearchAnswer),
@@ -115,7 +115,7 @@ fn decode(call: Call, body: &Bytes) -> anyhow::Result<Decoded> {
     })
 }
 
-/// Times how long a client takes to make rows of strings, or one string, of a whole answer.
+/// Time for a client to decode a complete answer into rows of strings, or one string.
 pub(super) fn decoding_ms(answers: &Answers) -> anyhow::Result<[f64; 4]> {
     let mut medians = [0.0; 4];
     for call in Call::ALL {

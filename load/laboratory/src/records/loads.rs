@@ -1,4 +1,4 @@
-//! What is asked: which of the four calls, how large a share of the rows, by how many clients, compressed or not.
+//! Loads: which of the four calls, share of the rows, number of clients, compression.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ use crate::lab::{calls, closed, measure};
 use crate::results::Observed;
 use crate::server::Server;
 
-/// The column and the value that are asked for, and the share of the rows that have it.
+/// Queried column and value, and the share of matching rows.
 pub(super) const COLUMN: &str = "locations1";
 pub(super) const VALUE: &str = "Jacobs";
 pub(super) const ONE_OF: u64 = 200;
 
-/// The published shares of the matching rows.
+/// Published shares of the matching rows.
 pub(super) const SHARES: [f64; 3] = [1.0, 0.5, 0.25];
-/// The numbers of clients of the curve.
+/// Numbers of clients of the curve.
 pub(super) const POINTS: [usize; 10] = [1, 2, 3, 4, 6, 8, 10, 12, 16, 20];
-/// The numbers of clients beside the server that only sends a file.
+/// Numbers of clients compared with the server that only sends a file.
 pub(super) const LIMITS: [usize; 2] = [1, 8];
 
-/// How long a load is measured: those one at a time, and a point of the curve.
+/// Durations of sequential loads, and of a point of the curve.
 const ONE_AT_A_TIME: Duration = Duration::from_millis(700);
 const POINT: Duration = Duration::from_millis(400);
 
-/// The four ways to ask.
+/// The four kinds of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Record,
@@ -44,12 +44,12 @@ pub(super) enum Call {
 impl Call {
     pub(super) const ALL: [Self; 4] = [Self::Record, Self::Search, Self::RecordString, Self::SearchString];
 
-    /// In figures' names.
+    /// Name in figures' keys.
     pub(super) fn key(self) -> &'static str {
         ["record", "search", "record_string", "search_string"][self as usize]
     }
 
-    /// For people.
+    /// Name for people.
     pub(super) fn name(self) -> &'static str {
         ["gRPC GetRecord", "REST /search", "gRPC GetRecordString", "REST /search_string"][self as usize]
     }
@@ -64,7 +64,7 @@ impl Call {
     }
 }
 
-/// What the client says it can unpack, with its name.
+/// Encodings that the client accepts, with a name.
 pub(super) type Coding = (&'static str, &'static [Encoding]);
 pub(super) const PLAIN: Coding = ("plain", &[]);
 pub(super) const PACKED: [Coding; 2] = [("gzip", &[Encoding::Gzip]), ("zstd", &[Encoding::Zstd])];
@@ -77,12 +77,12 @@ pub(super) struct Load {
     clients: usize,
     coding: Coding,
     duration: Duration,
-    /// In front of the name, where the same is also measured beside others.
+    /// Prefix of the name, for loads also measured in another series.
     series: &'static str,
 }
 
 impl Load {
-    /// The published way.
+    /// The published load.
     pub(super) fn one_at_a_time(call: Call) -> Self {
         Self { call, share: 1.0, clients: 1, coding: PLAIN, duration: ONE_AT_A_TIME, series: "" }
     }
@@ -92,7 +92,7 @@ impl Load {
         Self { clients, duration: POINT, series: "curve_", ..Self::one_at_a_time(call) }
     }
 
-    /// Beside the server that does nothing but send a file.
+    /// For comparison with the server that only sends a file.
     pub(super) fn limit(clients: usize) -> Self {
         Self { clients, series: "limit_", ..Self::one_at_a_time(Call::Search) }
     }
@@ -105,7 +105,7 @@ impl Load {
         Self { coding, ..self }
     }
 
-    /// The same for the same load.
+    /// Name of the load; equal for equal loads.
     pub(super) fn name(&self) -> String {
         let share = if self.share < 1.0 { format!("_{:.0}_percent", self.share * 100.0) } else { String::new() };
         let coding = if self.coding == PLAIN { String::new() } else { format!("_{}", self.coding.0) };
@@ -114,19 +114,19 @@ impl Load {
     }
 }
 
-/// The question as a message.
+/// The query as a message.
 pub(super) fn message(share: f64) -> Vec<u8> {
     let result_size = (share < 1.0).then_some(share);
     ReaderRequest { key: COLUMN.to_owned(), value: VALUE.to_owned(), result_size, ..Default::default() }.encode_to_vec()
 }
 
-/// The resource that answers the question.
+/// The resource of the query.
 pub(super) fn resource(call: Call, share: f64) -> String {
     let size = if share < 1.0 { format!("&result_size={share}") } else { String::new() };
     format!("{}?headerKey={COLUMN}&headerValue={VALUE}{size}", call.path())
 }
 
-/// Puts a load to a server.
+/// Runs a load on a server.
 pub(super) fn ask(server: &Server, load: &Load) -> anyhow::Result<Observed> {
     if load.call.is_rest() {
         return get(server, load, &resource(load.call, load.share));
@@ -135,7 +135,7 @@ pub(super) fn ask(server: &Server, load: &Load) -> anyhow::Result<Observed> {
     measured(server, load, &workload.accepts(load.coding.1))
 }
 
-/// Puts a load to anything that answers a GET of this resource.
+/// Runs a load on any server with a GET of this resource.
 pub(super) fn get(server: &Server, load: &Load, resource: &str) -> anyhow::Result<Observed> {
     let url = format!("http://{}{resource}", server.address);
     let packed = (load.coding != PLAIN).then(|| format!("Accept-Encoding: {}", load.coding.0));
@@ -145,7 +145,7 @@ pub(super) fn get(server: &Server, load: &Load, resource: &str) -> anyhow::Resul
 }
 
 fn measured(server: &Server, load: &Load, workload: &impl Workload) -> anyhow::Result<Observed> {
-    // Later callers do not wait for what the server makes once, for the first caller.
+    // Later callers do not wait for things that the server builds once, for its first caller.
     let warm_up = Some(End::Count(2 * load.clients as u64));
     measure(server, workload, warm_up, &closed(load.clients, 1, End::After(load.duration)), 0.0)
 }

@@ -1,9 +1,9 @@
-//! Record queries: the rows of a file of a million that have a value which one in two hundred has, over gRPC and over
-//! REST, one request at a time and from 1 to 20 clients.
+//! Record queries: rows with a value that one in 200 of a million rows has, over gRPC and REST, sequentially and from 1
+//! to 20 clients.
 //!
-//! Servers have the same file, one for each way of finding rows and of encoding them. Both protocols are measured
-//! by the same clock, beside what the machine's loopback carries, nginx with the finished answer as a file, and the
-//! same query put to `SQLite` and `DuckDB`.
+//! Servers have the same file, one for each way of finding rows and of encoding them. Both protocols are measured by
+//! the same clock, and compared with the machine's loopback, nginx with the finished answer as a file, and the same
+//! query in `SQLite` and `DuckDB`.
 
 mod answers;
 mod loads;
@@ -26,16 +26,16 @@ use crate::loopback;
 use crate::results::Results;
 use crate::server::{Server, named};
 
-/// The published file's size is not known; this is the size that the goals name.
+/// Size named by the goals; the published file's size is unknown.
 const ROWS: u64 = 1_000_000;
 
-/// How long loopback is measured at a time, and an engine asked.
+/// Duration of one measurement of loopback, and of an engine's queries.
 const LOOPBACK: Duration = Duration::from_millis(500);
 const ENGINE: Duration = Duration::from_secs(1);
-/// What a run takes, more or less.
+/// Approximate duration of a run.
 const RUN_SHOULD_TAKE: Duration = Duration::from_millis(1500);
 
-/// Starts the servers, measures, and says what was found.
+/// Starts the servers, measures, and returns the findings.
 pub(crate) fn run(lab: &mut Lab) -> anyhow::Result<Findings> {
     let rows = lab.options.rows.unwrap_or(ROWS);
     let csv = lab.folder().join("tickets.csv");
@@ -97,7 +97,8 @@ fn generate(lab: &Lab, csv: &Path, rows: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One server after the other, so that each loads with the whole machine; and the seconds until each listens.
+/// Starts the servers one after another, so that each loads with the whole machine; also returns the seconds until each
+/// listened.
 fn start(lab: &Lab, csv: &Path) -> anyhow::Result<(Vec<Server>, Vec<f64>)> {
     let start = |name: &'static str| {
         let way = name.strip_suffix("_collected");
@@ -116,7 +117,7 @@ fn start(lab: &Lab, csv: &Path) -> anyhow::Result<(Vec<Server>, Vec<f64>)> {
     Ok(started.into_iter().unzip())
 }
 
-/// What is measured in a round: subjects, and the loads that are put to them in turns.
+/// Series of a round: subjects, and the loads run on them in turns.
 fn series(has_nginx: bool) -> Vec<(Vec<&'static str>, Vec<Load>)> {
     fn each<const N: usize, T>(of: [T; N], load: impl Fn(Call, T) -> Load + Copy) -> Vec<Load>
     where

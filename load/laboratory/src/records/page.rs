@@ -1,4 +1,4 @@
-//! What the record queries' experiment found: the page, the rows and the named figures, beside what was published.
+//! Findings of the record queries' experiment: page, rows and named figures, compared with the published ones.
 
 use bench::report::page::{Card, Page, Table, Value};
 use bench::report::plot::{Across, Axis, Chart, Rule, Unit};
@@ -30,7 +30,7 @@ const RUNS: [&str; 17] = [
 ];
 const QUERIES: [&str; 5] = ["engine=subject", "round", "query", "rows_ms", "json_ms"];
 
-/// Puts everything together.
+/// Assembles the findings.
 pub(super) fn findings(results: &Results, found: &Found) -> anyhow::Result<Findings> {
     let csvs = vec![
         ("runs.csv", runs_csv(results.all(), &RUNS)?),
@@ -95,7 +95,7 @@ fn rate(results: &Results, call: Call) -> f64 {
     results.median(call.key(), QUIRE, "bytes_per_second")
 }
 
-/// How many times the bytes a second of the REST side the gRPC side sends.
+/// Ratio of the gRPC side's bytes per second to the REST side's.
 fn per_byte(results: &Results, grpc: Call, rest: Call) -> f64 {
     rate(results, grpc) / rate(results, rest)
 }
@@ -189,7 +189,7 @@ fn curve(results: &Results, call: Call) -> Chart {
     )
 }
 
-/// Bytes a second as shares of loopback's, against the number of clients.
+/// Bytes per second as shares of loopback's, against the number of clients.
 fn rates(results: &Results, found: &Found) -> Chart {
     let share = |call: Call| (call.name(), points(results, QUIRE, call, "bytes_per_second", found.bulk()));
     let chart = Chart::of_lines(
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::results::Observed;
 
-    /// Two rounds in which every load ran on every server, with 250 kB an answer.
+    /// Two rounds in which every load ran on every server, with 250 kB per answer.
     fn runs() -> Results {
         let mut results = Results::default();
         let parts = Call::ALL.into_iter().flat_map(|call| SHARES.map(|share| Load::one_at_a_time(call).share(share)));
@@ -281,7 +281,7 @@ mod tests {
         let found = findings(&runs(), &found()).expect("a page");
         let figure =
             |name: &str| found.summary.figures().iter().find(|(key, _)| key == name).map(|(_, figure)| *figure);
-        // 500 answers a second of 250 kB are 125 MB/s, which is 31.25% of 400 MB/s.
+        // 500 answers of 250 kB per second are 125 MB/s, which is 31.25% of 400 MB/s.
         assert_eq!(figure("loopback_bytes_per_second"), Some(4e8));
         assert_eq!(figure("record_loopback_share"), Some(0.3125));
         assert_eq!(figure("search_speed_up"), Some(25.0));

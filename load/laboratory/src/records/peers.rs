@@ -1,4 +1,4 @@
-//! What a user would pick instead: nginx with the finished answer as a file, and databases asked through Python.
+//! Alternatives for comparison: nginx with the finished answer as a file, and databases queried through Python.
 //!
 //! A missing one is reported with the reason. `load/peers/records/install.sh` installs them.
 
@@ -21,7 +21,7 @@ use crate::server::{Server, free_address};
 
 const INSTALL: &str = "load/peers/records/install.sh installs it";
 const QUERIES: &str = include_str!("../../../peers/records/queries.py");
-/// Where nginx has the answer.
+/// Path of the answer on nginx.
 pub(super) const ANSWER: &str = "/answer.json";
 
 /// nginx, one process, serving `answer` as a file from the page cache.
@@ -58,7 +58,7 @@ pub(super) struct Engines {
     python: PathBuf,
     script: PathBuf,
     folder: PathBuf,
-    /// Those that can be asked.
+    /// Available engines.
     there: Vec<&'static str>,
 }
 
@@ -69,23 +69,23 @@ struct Loaded {
     missing: BTreeMap<String, String>,
 }
 
-/// What an engine took in one round.
+/// Measurements of an engine in one round.
 #[derive(Deserialize)]
 struct Asked {
     rows: f64,
     json_bytes: f64,
-    /// Of the Python process, a query, with the JSON written.
+    /// CPU time of the Python process per query, including writing JSON.
     cpu_ms: f64,
-    /// Until Python has the rows, each query.
+    /// Time until Python has the rows, for each query.
     rows_ms: Vec<f64>,
-    /// Until the rows are written as JSON, the same queries.
+    /// Time until the rows are written as JSON, for the same queries.
     json_ms: Vec<f64>,
 }
 
 impl Engines {
-    /// Puts the file into each database that there is.
+    /// Loads the file into each available database.
     pub(super) fn load(lab: &mut Lab, csv: &Path) -> anyhow::Result<Self> {
-        // load/peers/target/release is where the peers' programs are; their Python is beside it.
+        // The peers' programs are in load/peers/target/release; their Python is beside it.
         let own = lab.options.peers.parent().map(|target| target.join("venv/bin/python")).filter(|path| path.is_file());
         let python = own.unwrap_or_else(|| "python3".into());
         let folder = lab.folder().to_owned();
@@ -96,18 +96,18 @@ impl Engines {
         lab.missing.extend(loaded.missing.iter().map(|(name, reason)| format!("{name}: {reason}; {INSTALL}")));
         let versions = loaded.versions.into_iter().chain([("python".to_owned(), loaded.python)]);
         lab.versions.extend(versions.map(|(name, version)| format!("{name} {version}")));
-        // After an underscore an engine's name says how it is asked.
+        // An engine's name may have a variant after an underscore.
         let is_there = |engine: &&str| !loaded.missing.contains_key(engine.split('_').next().unwrap_or(engine));
         engines.there = ENGINES.map(|(engine, _)| engine).into_iter().filter(is_there).collect();
         Ok(engines)
     }
 
-    /// How many there are to ask.
+    /// Number of available engines.
     pub(super) fn count(&self) -> usize {
         self.there.len()
     }
 
-    /// Asks each again and again for this long; each query is a run.
+    /// Queries each repeatedly for this long; each query is a run.
     pub(super) fn ask_all(
         &self,
         progress: &Progress,

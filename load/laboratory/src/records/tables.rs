@@ -1,4 +1,4 @@
-//! The tables of the record queries' page. Must not know how anything was measured.
+//! The tables of the record queries' page.
 
 use bench::report::page::{Table, Value};
 use bench::report::units::{self, number};
@@ -27,35 +27,35 @@ const NAMES: [&str; 7] = [
     "sequential, encoded each time",
     "indexed, encoded once, collected each time",
 ];
-/// As the service is unless it is told otherwise.
+/// The service with default settings.
 pub(super) const QUIRE: &str = SUBJECTS[0];
-/// As the published server was when it was measured.
+/// The published server as it was measured.
 pub(super) const AS_PUBLISHED: &str = SUBJECTS[3];
-/// As the published server was at first.
+/// The first version of the published server.
 pub(super) const SLOWEST: &str = SUBJECTS[5];
 /// Collects the rows of every answer.
 const COLLECTED: &str = SUBJECTS[6];
 pub(super) const NGINX: &str = "nginx";
-/// The databases, as the script calls them, and in words.
+/// Databases by the script's names, with titles.
 pub(super) const ENGINES: [(&str, &str); 3] =
     [("sqlite", "SQLite without an index"), ("sqlite_indexed", "SQLite with an index"), ("duckdb", "DuckDB")];
 
-/// p50, p90 and p99 in milliseconds as published, in the order of [`Call::ALL`].
+/// Published p50, p90 and p99 in milliseconds, in the order of [`Call::ALL`].
 const PUBLISHED_MS: [[f64; 3]; 4] =
     [[149.0, 158.0, 254.0], [141.0, 156.0, 204.0], [138.0, 171.0, 330.0], [127.0, 146.0, 233.0]];
 const QUANTILES: [(&str, &str); 3] = [("p50", "p50_ms"), ("p90", "p90_ms"), ("p99", "p99_ms")];
 
-/// What was found beside the runs.
+/// Measurements besides the runs.
 pub(super) struct Found {
     pub(super) rows: u64,
     pub(super) matching: u64,
     pub(super) csv_bytes: u64,
     pub(super) generated_seconds: f64,
-    /// From the start of each server until it listens.
+    /// Time from the start of each server until it listens.
     pub(super) started_seconds: Vec<f64>,
-    /// What it takes a client to make rows of each answer, in the order of [`Call::ALL`].
+    /// Time for a client to decode each answer into rows, in the order of [`Call::ALL`].
     pub(super) decoding_ms: [f64; 4],
-    /// Bytes a second, measured between the series.
+    /// Bytes per second, measured between the series.
     pub(super) loopback: Vec<f64>,
     /// The databases' queries.
     pub(super) queries: Results,
@@ -63,7 +63,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Loopback's bulk rate in bytes a second.
+    /// Loopback's bulk rate in bytes per second.
     pub(super) fn bulk(&self) -> f64 {
         interval::median(&self.loopback)
     }
@@ -91,7 +91,7 @@ pub(super) fn ways(results: &Results) -> Table {
     table("Median and CPU a request", heads, rows)
 }
 
-/// By differences of medians.
+/// Stages of a query, by differences of medians.
 pub(super) fn stages(results: &Results, found: &Found) -> Table {
     let heads = [
         "call",

@@ -17,7 +17,7 @@ mod wire {
     connectrpc::include_generated!();
 }
 
-/// 64 MiB: above what any load here has in flight.
+/// 64 MiB: more than any load here has in flight.
 const WINDOW: u32 = 1 << 26;
 
 struct Arena(Fortunes);

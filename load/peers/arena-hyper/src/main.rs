@@ -1,4 +1,4 @@
-//! The unary part of the arena's contract written by hand on hyper: what gRPC costs without a gRPC library.
+//! The unary part of the arena's contract, hand-written on hyper: the cost of gRPC without a gRPC library.
 
 use std::{convert::Infallible, error::Error, future::Future, pin::Pin, task};
 
@@ -23,13 +23,13 @@ mod wire {
     include!(concat!(env!("OUT_DIR"), "/benchmark.rs"));
 }
 
-/// 64 MiB: above what any load here has in flight.
+/// 64 MiB: more than any load here has in flight.
 const WINDOW: u32 = 1 << 26;
 const PREFIX_BYTES: usize = 5;
 const UNIMPLEMENTED: &str = "12";
 const INTERNAL: &str = "13";
 
-/// A message, if there is one, and the status in trailers.
+/// An optional message, and the status in trailers.
 struct Answer {
     message: Option<Bytes>,
     status: Option<&'static str>,
@@ -117,7 +117,7 @@ async fn serve(request: Request<Incoming>) -> Result<Response<Answer>, hyper::Er
     Ok(response)
 }
 
-/// A connection, until it ends.
+/// Serves a connection until it ends.
 fn connection(stream: tokio::net::TcpStream) -> impl Future<Output = ()> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_connection_window_size(WINDOW).initial_stream_window_size(WINDOW).max_concurrent_streams(1 << 20);

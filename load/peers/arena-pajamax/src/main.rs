@@ -1,5 +1,5 @@
-//! The arena's contract on pajamax, as far as it goes: a thread a connection, a call a message, a message a frame. Its
-//! generator makes unary methods of streams, so those and what they would need are refused here.
+//! The arena's contract on pajamax, as far as supported: a thread per connection, a message per call, a frame per
+//! message. Its generator turns streaming methods into unary ones, so those are refused here.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! The service with its messages as bytes: fields are read where they lie, and answers written where they leave.
+//! The service with its messages as bytes: fields are read in place, and replies written into the output.
 
 use std::{pin::Pin, str};
 
@@ -19,9 +19,9 @@ mod wire {
     quire_rpc::include_proto!("benchmark");
 }
 
-/// A message above this is answered with by reference.
+/// Size above which a message is sent by reference.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
-/// What ERROR is in the contract.
+/// Number of ERROR in the contract.
 const ERROR: u64 = wire::Severity::Error as u64;
 
 struct Arena(Fortunes);
@@ -35,7 +35,7 @@ fn malformed(why: Malformed) -> Status {
     Status::internal(format!("the message cannot be decoded: {why}"))
 }
 
-/// The low 32 bits, which is what protobuf makes of a longer number.
+/// The low 32 bits, as protobuf truncates longer numbers.
 fn int32(number: u64) -> i32 {
     number as u32 as i32
 }
@@ -68,9 +68,9 @@ struct Ingested {
     latest_ns: u64,
 }
 
-/// The length of a text, which must be one.
+/// Length of a text, which must be UTF-8.
 fn text(bytes: &[u8]) -> Result<u64, Malformed> {
-    // Most short texts are ASCII, which takes half the time to tell.
+    // Most short texts are ASCII, which is checked in half the time.
     if !bytes.is_ascii() && str::from_utf8(bytes).is_err() {
         return Err(Malformed("a text is not UTF-8"));
     }
@@ -181,12 +181,12 @@ impl BenchmarkService for Arena {
     }
 }
 
-/// The future of methods that always answer at once.
+/// Future of methods that always answer at once.
 type NoLater = std::future::Ready<Result<Response<Encoded>, Status>>;
 
 type Sums = Pin<Box<dyn Stream<Item = Result<Sum, Status>> + Send>>;
 
-/// A `SumReply` that is written by hand.
+/// A hand-written `SumReply`.
 struct Sum(i32);
 
 impl Encode for Sum {

@@ -1,5 +1,5 @@
-//! The arena's contract on quire-rpc: `messages` as most users write a service, `bytes` (with `--bytes`) with the methods
-//! that read and write protobuf where it lies.
+//! The arena's contract on quire-rpc: `messages` as most users write a service; `bytes` (with `--bytes`) with methods
+//! that read and write protobuf in place.
 
 use std::{error::Error, future::pending};
 

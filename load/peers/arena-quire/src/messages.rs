@@ -1,4 +1,4 @@
-//! The service with the messages of the contract. Must not know how they are encoded.
+//! The service with the contract's message types.
 
 use std::pin::Pin;
 

@@ -1,5 +1,5 @@
-//! The arena's contract on tonic. Settings as for `tonic-bookstore`: one thread, windows so large that flow control
-//! stops nothing, TCP_NODELAY, no interceptors.
+//! The arena's contract on tonic. Settings as for `tonic-bookstore`: one thread, windows too large for flow control to
+//! matter, TCP_NODELAY, no interceptors.
 
 use std::{error::Error, pin::Pin};
 
@@ -19,7 +19,7 @@ mod wire {
     tonic::include_proto!("benchmark");
 }
 
-/// 64 MiB: above what any load here has in flight.
+/// 64 MiB: more than any load here has in flight.
 const WINDOW: u32 = 1 << 26;
 const MESSAGE_BYTES_MAX: usize = 1 << 23;
 

@@ -1,4 +1,4 @@
-//! The fortunes: a hash in Redis, asked over a fixed number of connections in turn.
+//! The fortunes: a hash in Redis, read over a fixed number of connections in turn.
 
 use std::{
     fmt,
@@ -7,18 +7,18 @@ use std::{
 
 use redis::{AsyncCommands, Client, RedisError, aio::MultiplexedConnection};
 
-/// As many as the benchmark of the connectrpc crate has.
+/// As many as in the connectrpc crate's benchmark.
 const CONNECTIONS: usize = 8;
 const KEY: &str = "fortunes";
 const ADDED: &str = "Additional fortune added at request time.";
 
-/// Where the fortunes are.
+/// The store of fortunes.
 pub struct Fortunes {
     connections: Vec<MultiplexedConnection>,
     next: AtomicUsize,
 }
 
-/// Why there are no fortunes.
+/// Reason why there are no fortunes.
 #[derive(Debug)]
 pub enum Absent {
     /// The server was started without a store.
@@ -49,7 +49,7 @@ impl Fortunes {
         Ok(Self { connections, next: AtomicUsize::new(0) })
     }
 
-    /// The stored fortunes and one more, in the order of their texts.
+    /// The stored fortunes and an additional one, sorted by text.
     pub async fn all(&self) -> Result<Vec<(u32, String)>, Absent> {
         if self.connections.is_empty() {
             return Err(Absent::NoStore);

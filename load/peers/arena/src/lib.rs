@@ -1,4 +1,4 @@
-//! What the engines of Rust share, so that only the engine differs: the command line, certificates, and the store of
+//! Code shared by the Rust engines, so that only the engine differs: the command line, certificates, and the store of
 //! fortunes with its client. Must not know any engine.
 
 mod fortunes;

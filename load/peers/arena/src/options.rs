@@ -7,20 +7,20 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-/// How a server is to run.
+/// Options of a server.
 #[derive(Debug)]
 pub struct Options {
-    /// Where it takes calls.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Where the fortunes are.
+    /// Address of the Redis server with the fortunes.
     pub redis: Option<String>,
-    /// Its certificate; it speaks plain HTTP/2 without one.
+    /// Certificate for TLS; plain HTTP/2 without one.
     pub tls: Option<Pem>,
-    /// Whether to take messages as bytes, if the engine has such a form.
+    /// True to handle messages as bytes, if the engine supports that.
     pub bytes: bool,
 }
 
-/// A certificate and its key, as their files have them.
+/// A certificate and its key in PEM.
 #[derive(Debug)]
 pub struct Pem {
     pub certificate: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Pem {
 }
 
 impl Options {
-    /// Reads the arguments of the process.
+    /// Parses the arguments of the process.
     pub fn read() -> Result<Self, Box<dyn Error + Send + Sync>> {
         let mut words = env::args().skip(1);
         let usage = "usage: NAME LISTEN [--redis ADDRESS] [--tls CERTIFICATE KEY] [--bytes]";
@@ -38,7 +38,7 @@ impl Options {
             match word.as_str() {
                 "--redis" => options.redis = Some(words.next().ok_or(usage)?),
                 "--tls" => {
-                    // All engines encrypt with the same provider, also those that are given no configuration.
+                    // All engines use the same crypto provider, even those without a rustls configuration.
                     let _ = rustls::crypto::ring::default_provider().install_default();
                     let certificate = fs::read(words.next().ok_or(usage)?)?;
                     options.tls = Some(Pem { certificate, key: fs::read(words.next().ok_or(usage)?)? });
@@ -52,7 +52,7 @@ impl Options {
 }
 
 impl Pem {
-    /// The same for rustls, with HTTP/2 only.
+    /// TLS configuration of rustls, with HTTP/2 only.
     pub fn config(&self) -> Result<Arc<ServerConfig>, Box<dyn Error + Send + Sync>> {
         let certificate = CertificateDer::from_pem_slice(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)?;

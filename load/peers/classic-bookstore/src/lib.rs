@@ -1,5 +1,5 @@
-//! The bookstore as it is usually written: tonic, a pool of SQLite connections, one transaction a purchase, and the
-//! log in memory. Everything is as the libraries have it by default; ../README.md lists the settings.
+//! A conventional bookstore: tonic, a pool of SQLite connections, one transaction per purchase, and the log in memory.
+//! Libraries keep their defaults; ../README.md lists the settings.
 
 pub mod service;
 pub mod store;
@@ -14,7 +14,7 @@ use self::{
     wire::{admin_server::AdminServer, book_store_server::BookStoreServer},
 };
 
-/// The messages and the services of the contract.
+/// Messages and services of the contract.
 pub mod wire {
     tonic::include_proto!("bookstore");
 }

@@ -1,4 +1,4 @@
-//! The contract's two services over the store. Every call that touches the store goes to a thread that may wait.
+//! The contract's two services over the store. Calls that use the store run on threads that may block.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::{
     },
 };
 
-/// Items in a page, and the most that a caller may ask for.
+/// Default and maximum number of items in a page.
 const PAGE_SIZE: i32 = 1000;
-/// Copies of each book after a restock that does not say how many.
+/// Default number of copies after a restock.
 const RESTOCK: i32 = 20;
 
 /// Serves a store.

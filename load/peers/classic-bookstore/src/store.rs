@@ -1,7 +1,7 @@
-//! The books in a SQLite file behind a pool of connections, and the transaction log in memory. Must not know gRPC.
+//! Books in a SQLite file behind a connection pool, and the transaction log in memory.
 //!
-//! Every setting of SQLite is its default: a rollback journal that is deleted, `synchronous` FULL; and so is
-//! rusqlite's wait of 5 s for a file that another connection has locked.
+//! Every setting of SQLite is its default: a rollback journal that is deleted, `synchronous` FULL; and so is rusqlite's
+//! wait of 5 s for a file that another connection has locked.
 
 use std::{
     path::{Path, PathBuf},
@@ -57,7 +57,7 @@ impl Book {
     }
 }
 
-/// How a purchase ended; the numbers are the copies left.
+/// Outcome of a purchase, with the number of copies left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purchase {
     Bought { stock_left: i32, number: i64 },
@@ -65,7 +65,7 @@ pub enum Purchase {
     NoSuchBook,
 }
 
-/// What happened to a book.
+/// Kind of change to a book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Purchase { quantity: i32 },
@@ -73,7 +73,7 @@ pub enum Kind {
     Price,
 }
 
-/// An entry of the log; its number is its place, from 1.
+/// An entry of the log; its number is its position, from 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub time_ms: i64,
@@ -83,8 +83,8 @@ pub struct Entry {
     pub after: i64,
 }
 
-/// What `r2d2_sqlite` does: it asks a connection whether it still works (`SELECT 1`) each time it is taken. That
-/// crate is not used because no release of it takes this release of rusqlite.
+/// Like `r2d2_sqlite`, checks a connection (`SELECT 1`) each time it is taken. That crate has no release for this
+/// release of rusqlite.
 #[derive(Debug)]
 struct Manager(PathBuf);
 
@@ -105,7 +105,7 @@ impl ManageConnection for Manager {
     }
 }
 
-/// The store; every method waits, for a connection, for the file's lock and for the disk.
+/// The store; every method blocks on a connection, on the file's lock and on the disk.
 #[derive(Debug)]
 pub struct Store {
     pool: Pool<Manager>,
@@ -114,7 +114,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens `bookstore.db` in `folder`, both made if they are missing, and puts `stock` copies of each book there.
+    /// Opens `bookstore.db` in `folder`, creating both if missing, and sets `stock` copies of each book.
     pub fn open(folder: &Path, stock: i32) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let pool = Pool::builder().max_size(CONNECTIONS).build(Manager(folder.join("bookstore.db")))?;
@@ -152,7 +152,7 @@ impl Store {
         Ok(books)
     }
 
-    /// One transaction a purchase. IMMEDIATE, so that no other changes the stock between the SELECT and the UPDATE.
+    /// One transaction per purchase. IMMEDIATE, so that no other changes the stock between the SELECT and the UPDATE.
     pub fn buy(&self, id: i32, quantity: i32) -> anyhow::Result<Purchase> {
         let mut connection = self.pool.get()?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -171,7 +171,7 @@ impl Store {
         Ok(Purchase::Bought { stock_left, number })
     }
 
-    /// Raises every book with fewer copies to `amount`; returns how many those were.
+    /// Raises every book with fewer copies to `amount`; returns the number of such books.
     pub fn restock(&self, amount: i32) -> anyhow::Result<usize> {
         let mut connection = self.pool.get()?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -187,7 +187,7 @@ impl Store {
         Ok(low.len())
     }
 
-    /// The price before and the entry's number; none if there is no such book.
+    /// Returns the previous price and the entry's number; none if there is no such book.
     pub fn update_price(&self, id: i32, cents: i64) -> anyhow::Result<Option<(i64, i64)>> {
         let mut connection = self.pool.get()?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -206,8 +206,8 @@ impl Store {
         numbered.take(end).skip(end.saturating_sub(count)).collect::<Vec<_>>().into_iter().rev().collect()
     }
 
-    /// Writes an entry and returns its number. After COMMIT, so two purchases may be here in another order than in
-    /// the file.
+    /// Appends an entry and returns its number. After COMMIT, so purchases may be logged in another order than in the
+    /// file.
     fn note(&self, kind: Kind, book: i32, before: i64, after: i64) -> i64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What the comparison rests on: the classic design keeps the contract, and sells no copy twice.
+//! Basis of the comparison: the classic design keeps the contract and never oversells.
 
 use classic_bookstore::{
     serve,
@@ -13,7 +13,7 @@ use tonic::transport::{Channel, server::TcpIncoming};
 
 const BOOK: i32 = 53477;
 
-/// A server with so many copies of each book; the folder lives as long as it is held.
+/// A server with `stock` copies of each book; the folder lives as long as it is held.
 async fn start(stock: i32) -> (TempDir, Channel) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), stock).unwrap();

@@ -1,6 +1,6 @@
-//! The floor under every server's figures with one call in flight: `tcp-floor serve LISTEN` waits, reads and writes
-//! and does nothing else; `tcp-floor ask ADDRESS SECONDS` sends a message the size of a small gRPC call, waits for an
-//! answer, and prints how many exchanges there were. What the machine charges for that, no protocol can save.
+//! Lower bound of every server's figures with one call in flight: `tcp-floor serve LISTEN` waits, reads and writes and
+//! does nothing else; `tcp-floor ask ADDRESS SECONDS` sends a message the size of a small gRPC call, waits for an
+//! answer, and prints how many exchanges there were. No protocol can be faster than that.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use std::{
 
 use mio::{Events, Interest, Poll, Token};
 
-/// A small unary call with its headers seen before, and its answer: what Lookup takes.
+/// Size of a small unary call with cached headers, and of its answer: that of Lookup.
 const CALL: [u8; 36] = [0; 36];
 const ANSWER: [u8; 128] = [0; 128];
 

@@ -1,7 +1,7 @@
-//! The bookstore behind tonic, to compare gRPC engines: `tonic-bookstore LISTEN DATABASE`.
+//! The bookstore behind tonic, for comparison of gRPC engines: `tonic-bookstore LISTEN DATABASE`.
 //!
-//! The store is Quire's, so that only the engine differs. Fair settings: one thread as a core of Quire's, windows
-//! so large that flow control stops nothing, TCP_NODELAY, no interceptors, no limits, no metrics.
+//! The store is Quire's, so that only the engine differs. Fair settings: one thread like a core of Quire's, windows too
+//! large for flow control to matter, TCP_NODELAY, no interceptors, no limits, no metrics.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ mod wire {
     tonic::include_proto!("bookstore");
 }
 
-/// 64 MiB: above what any workload here has in flight.
+/// 64 MiB: more than any workload here has in flight.
 const WINDOW: u32 = 1 << 26;
 
 struct Shop(Bookstore);

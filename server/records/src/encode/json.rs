@@ -2,7 +2,7 @@
 //!
 //! Implements: RFC 8259 section 7 (strings).
 
-/// For each column, what stands before its value: the end of the value before, the name, and the opening quote.
+/// Bytes before each column's value: the end of the previous value, the name, and the opening quote.
 #[derive(Debug)]
 pub(super) struct Rows(Vec<Box<[u8]>>);
 
@@ -34,7 +34,7 @@ impl Rows {
 /// The closing quote of the last value, the end of the object, and a comma.
 const ROW_END: &[u8] = b"\"},";
 
-/// Whether a byte cannot stand for itself.
+/// True for bytes that must be escaped.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut control = 0;
@@ -47,7 +47,7 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// The letter behind the backslash, of bytes that have one; the others are written by their numbers.
+/// The letter of a byte's short escape; other bytes are escaped by number.
 fn short_escape(byte: u8) -> Option<u8> {
     match byte {
         b'"' | b'\\' => Some(byte),

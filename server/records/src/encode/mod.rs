@@ -1,6 +1,6 @@
-//! A row in each form that answers are made of. Must not know where rows come from, nor callers.
+//! Encoding of rows in each form of answers.
 //!
-//! What is the same in every row, the columns' names with what stands around them, is prepared once.
+//! The constant parts of every row, column names and punctuation, are prepared once.
 
 mod json;
 mod protobuf;
@@ -9,11 +9,11 @@ mod text;
 /// A form of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
-    /// Each row a field of a message, with its number and length.
+    /// Each row is a field of a message, with tag and length.
     Protobuf,
-    /// Each row an object with a comma behind it.
+    /// Each row is an object followed by a comma.
     Json,
-    /// Each row a line.
+    /// Each row is a line.
     Text,
 }
 
@@ -28,7 +28,7 @@ impl Format {
         }
     }
 
-    /// Bytes behind a row that the last row of an answer does without.
+    /// Bytes after a row that the last row of an answer omits.
     pub(crate) const fn separator_bytes(self) -> usize {
         match self {
             Self::Json => 1,
@@ -37,7 +37,7 @@ impl Format {
     }
 }
 
-/// Writes rows of a table with these columns.
+/// Encodes rows of a table with these columns.
 #[derive(Debug)]
 pub(crate) struct RowEncoder {
     protobuf: protobuf::Rows,
@@ -58,7 +58,7 @@ impl RowEncoder {
         }
     }
 
-    /// Bytes that [`RowEncoder::row`] would append.
+    /// Number of bytes that [`RowEncoder::row`] would append.
     pub(crate) fn row_len<'a>(&self, format: Format, values: impl Iterator<Item = &'a str> + Clone) -> usize {
         match format {
             Format::Protobuf => self.protobuf.row_len(values),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::grpc::wire;
 
-    /// Text with what is hard in one form or another more often than chance would have it.
+    /// Text with more frequent special characters than chance would give.
     fn text() -> impl Strategy<Value = String> {
         let hard = prop_oneof![
             Just("\"".to_owned()),

@@ -1,10 +1,10 @@
-//! Rows as field 1 of `ReaderResponse`. Must agree to the byte with what prost makes of the same message.
+//! Rows as field 1 of `ReaderResponse`. Must be identical to prost's encoding of the same message.
 
 use quire_rpc::wire::{bytes_len, delimited_len, put_bytes, put_delimited, put_length};
 
-/// `records`, `fields` and `key` alike.
+/// Number of `records`, `fields` and `key`.
 const FIRST: u8 = 1;
-/// `value`.
+/// Number of `value`.
 const SECOND: u8 = 2;
 
 /// Each column's `key`, encoded.
@@ -21,7 +21,7 @@ impl Rows {
         Self(names.map(key).collect())
     }
 
-    /// Bytes of a row without its own number and length.
+    /// Length of a row without its own tag and length.
     fn fields_len<'a>(&self, values: impl Iterator<Item = &'a str>) -> usize {
         let fields = self.0.iter().zip(values);
         fields.map(|(key, value)| delimited_len(key.len() + bytes_len(value.len()))).sum()

@@ -2,7 +2,7 @@
 //!
 //! Implements: RFC 4180 section 2 (quoting).
 
-/// Whether a value with this byte has to be quoted.
+/// True for bytes that make a value need quotes.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     special[b',' as usize] = true;
@@ -24,7 +24,7 @@ pub(super) fn row<'a>(values: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) 
             out.extend_from_slice(value.as_bytes());
         }
     }
-    // An empty line would be no row at all.
+    // An empty line would not count as a row.
     if out.len() == start {
         out.extend_from_slice(b"\"\"");
     }
@@ -38,7 +38,7 @@ fn is_quoted(value: &str) -> bool {
 pub(super) fn row_len<'a>(values: impl Iterator<Item = &'a str>) -> usize {
     let quotes = |value: &str| 2 + value.bytes().filter(|byte| *byte == b'"').count();
     let value_len = |value: &str| value.len() + if is_quoted(value) { quotes(value) } else { 0 };
-    // Each value with the comma or the line feed behind it; an empty line is a pair of quotes.
+    // Each value with the comma or the line feed after it; an empty line is a pair of quotes.
     let length = values.map(|value| value_len(value) + 1).sum();
     if length == 1 { 3 } else { length }
 }

@@ -1,4 +1,4 @@
-//! What tickets are made of. Lists that are drawn from by popularity begin with what is most common.
+//! Word lists for tickets. Lists drawn by popularity begin with the most common words.
 
 pub(super) const STATES: [&str; 20] = [
     "NY", "NJ", "PA", "CT", "FL", "MA", "VA", "NC", "MD", "GA", "TX", "OH", "CA", "IL", "SC", "TN", "ME", "QC", "ON",
@@ -34,7 +34,7 @@ pub(super) const COLOURS: [&str; 14] = [
 
 pub(super) const COUNTIES: [&str; 5] = ["Kings", "Queens", "New York", "Bronx", "Richmond"];
 
-/// Code, what it stands for, and the fine in dollars.
+/// Code, description, and the fine in dollars.
 pub(super) const VIOLATIONS: [(u16, &str, u16); 26] = [
     (36, "Photo: speed in a school zone", 50),
     (21, "No parking, street cleaning", 65),

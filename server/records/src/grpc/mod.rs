@@ -10,7 +10,7 @@ use quire_rpc::Status;
 pub use self::{reader::ReaderGrpc, stream::StreamGrpc};
 use crate::fault::Fault;
 
-/// Tells the client when another try is worth it.
+/// Retry pushback in milliseconds.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 impl From<Fault> for Status {

@@ -1,4 +1,4 @@
-//! `ReaderService`: an answer in one message.
+//! `ReaderService`: the answer in one message.
 
 use quire_rpc::{
     Encoded, Encoding, Request, Response, Status,
@@ -15,7 +15,7 @@ use crate::{
     records::{Records, Shape},
 };
 
-/// Answers with more rows are sent as there is room for them.
+/// Maximum rows of an answer that is sent at once; others are sent as there is room.
 const ROWS_NOW_MAX: usize = 64;
 
 /// Serves records.
@@ -42,7 +42,7 @@ impl ReaderGrpc {
         Self { records }
     }
 
-    /// Small answers at once, others as there is room for them.
+    /// Sends small answers at once, others as there is room.
     fn answer(&self, call: Call<'_, ReaderRequest>, shape: &'static Shape) -> Answer<impl Later + use<>> {
         let query = match call.message() {
             Ok(request) => Query::from(request),
@@ -73,7 +73,7 @@ async fn later(
     }))
 }
 
-/// zstd, which costs less, where the caller reads both.
+/// The accepted coding; zstd, the cheaper one, if the caller accepts both.
 fn coding(request: &Request<()>) -> Option<(Coding, Encoding)> {
     let known = [
         #[cfg(feature = "zstd")]

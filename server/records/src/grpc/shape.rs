@@ -1,4 +1,4 @@
-//! The messages that answer: around rows that lie ready, and made of columns by prost. Both agree to the byte.
+//! Response messages: from pre-encoded rows, or from columns by prost, with identical bytes.
 
 use bytes::Bytes;
 use quire_rpc::prost::Message as _;
@@ -15,7 +15,7 @@ pub(super) static RECORDS: Shape =
 pub(super) static LINES: Shape =
     Shape { name: "ReaderResponseString", format: Format::Text, frame: lines_frame, each: lines_each };
 
-/// `num_record` and `num_matching`, alike in both messages.
+/// `num_record` and `num_matching`, with the same numbers in both messages.
 fn counts(rows: usize, matching: usize) -> Bytes {
     let mut out = Vec::new();
     put_number(2, rows as u64, &mut out);

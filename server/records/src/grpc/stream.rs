@@ -1,4 +1,4 @@
-//! `RecordStreamService`: an answer in as many messages as it takes, all of one state of the file.
+//! `RecordStreamService`: the answer in as many messages as needed, all from one state of the file.
 
 use std::pin::Pin;
 
@@ -56,7 +56,7 @@ impl RecordStreamService for StreamGrpc {
 
 type Pages = Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
 
-/// How far a stream has come.
+/// Progress of a stream.
 struct Progress {
     records: Records,
     selection: Selection,
@@ -68,7 +68,7 @@ struct Progress {
 impl Progress {
     async fn step(mut self) -> Option<(Result<Encoded, Status>, Self)> {
         let rows = self.selection.rows().len();
-        // Without any row there is still a message, which says so.
+        // Without rows there is still one message, with the counts.
         if self.next_row == rows && self.is_begun {
             return None;
         }
@@ -80,7 +80,7 @@ impl Progress {
         Some((page.map(message).map_err(Into::into), self))
     }
 
-    /// The row after the last of the next message.
+    /// End of the next message's rows.
     fn page_end(&self, shape: &Shape) -> usize {
         let (table, rows) = (self.selection.table(), self.selection.rows());
         let most = self.next_row.saturating_add(self.page_rows).min(rows.len());

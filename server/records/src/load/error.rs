@@ -1,4 +1,4 @@
-//! Why a file cannot be loaded: what is wrong, where, and what would be right.
+//! Errors of loading a file, with position and expected form.
 
 use std::{io, path::PathBuf};
 
@@ -8,37 +8,37 @@ use std::{io, path::PathBuf};
 pub struct LoadError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a file. Lines count from 1, line breaks inside quotes included.
+/// A problem of a file. Lines count from 1, including line breaks within quotes.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("the file cannot be opened: {0}; name a readable CSV file with records.csv")]
     Open(io::Error),
     /// A read failed.
     #[error("reading failed after line {line}: {error}")]
     Read {
-        /// The last one that was read.
+        /// Last line that was read.
         line: u64,
-        /// From the system.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is empty.
+    /// The file is empty.
     #[error("the file is empty; its first line must name the columns")]
     Empty,
     /// The first line is not a header.
     #[error("line {line}: every field is a number; the first line must be a header that names the columns")]
     NoHeader {
-        /// The first.
+        /// Number of the first line.
         line: u64,
     },
     /// A column without a name.
     #[error("line {line}: column {column} has no name; every column needs one")]
     NoName {
-        /// The header's.
+        /// Line of the header.
         line: u64,
         /// From 1.
         column: usize,
@@ -46,29 +46,29 @@ pub enum Problem {
     /// Two columns with one name.
     #[error("line {line}: columns {first} and {second} are both named '{name}'; names must differ")]
     DuplicateName {
-        /// The header's.
+        /// Line of the header.
         line: u64,
-        /// Of both.
+        /// The name.
         name: String,
-        /// From 1.
+        /// First column, from 1.
         first: usize,
-        /// From 1.
+        /// Second column, from 1.
         second: usize,
     },
     /// A row with more or fewer fields than the header.
     #[error("line {line}: {fields} fields, where the header has {wanted}; every row needs as many")]
     Ragged {
-        /// Where the row begins.
+        /// First line of the row.
         line: u64,
-        /// Found.
+        /// Number of fields found.
         fields: usize,
-        /// In the header.
+        /// Number of fields in the header.
         wanted: usize,
     },
-    /// Bytes that are not text.
+    /// Invalid UTF-8.
     #[error("line {line}: the field in column {column} is not valid UTF-8; convert the file to UTF-8")]
     Utf8 {
-        /// Where the row begins.
+        /// First line of the row.
         line: u64,
         /// From 1.
         column: usize,
@@ -76,11 +76,11 @@ pub enum Problem {
     /// A field that is too long.
     #[error("line {line}: the field in column {column} has {bytes} bytes, and the limit records.field_bytes is {at}")]
     FieldBytes {
-        /// Where the row begins.
+        /// First line of the row.
         line: u64,
         /// From 1.
         column: usize,
-        /// Found.
+        /// Length found.
         bytes: usize,
         /// The limit.
         at: usize,
@@ -90,7 +90,7 @@ pub enum Problem {
         "line {line}: the row has more bytes than the limit records.row_bytes, which is {at}; is a quote not closed?"
     )]
     RowBytes {
-        /// Where the row begins.
+        /// First line of the row.
         line: u64,
         /// The limit.
         at: usize,
@@ -98,9 +98,9 @@ pub enum Problem {
     /// Too many columns.
     #[error("line {line}: {columns} columns, and the limit records.columns is {at}")]
     Columns {
-        /// The header's.
+        /// Line of the header.
         line: u64,
-        /// Found.
+        /// Number found.
         columns: usize,
         /// The limit.
         at: usize,
@@ -108,20 +108,20 @@ pub enum Problem {
     /// Too many rows.
     #[error("line {line}: more rows than the limit records.rows, which is {at}")]
     Rows {
-        /// The first row too many.
+        /// First line beyond the limit.
         line: u64,
         /// The limit.
         at: usize,
     },
-    /// It would take too much memory.
+    /// The file would take too much memory.
     #[error(
         "line {line}: the rows up to here take {bytes} bytes of memory, and the limit records.total_bytes is {at}; \
          raise it, or keep fewer forms with records.keep_protobuf, records.keep_json and records.keep_text"
     )]
     TotalBytes {
-        /// The last that was read.
+        /// Last line that was read.
         line: u64,
-        /// By then.
+        /// Memory by then.
         bytes: usize,
         /// The limit.
         at: usize,

@@ -1,5 +1,4 @@
-//! A file becomes a table: one thread reads and checks it, one fills the columns, one encodes the rows. Must not know
-//! queries.
+//! Loading of a file into a table: one thread reads and checks it, one fills the columns, one encodes the rows.
 
 mod error;
 mod rows;
@@ -30,7 +29,7 @@ use crate::{
 
 /// Batches that may wait for each thread.
 const BATCHES_WAITING: usize = 8;
-/// The log shows progress this often.
+/// Interval of progress in the log.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Loads a file. Blocks while it loads.
@@ -54,7 +53,7 @@ pub(crate) fn file(path: &Path, settings: &Settings) -> Result<Table, LoadError>
     Ok(table)
 }
 
-/// The forms in which rows lie ready.
+/// The forms in which rows are pre-encoded.
 fn ready_formats(settings: &Settings) -> Vec<Format> {
     let keep = settings.keep;
     let wanted = |format: &Format| match format {
@@ -81,7 +80,7 @@ pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<
         let encoded = scope.spawn(move || encode_rows(names, &formats, &for_encoder, &held.encoded));
         let to = [to_columns, to_encoder];
         let read = read_all(&mut rows, &to, held, size, &settings.limits);
-        // The threads end with what they are sent.
+        // The threads end when their channels close.
         drop(to);
         let (columns, encoded) = (join(columns), join(encoded));
         let Found { count, version } = read?;
@@ -89,19 +88,19 @@ pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<
     })
 }
 
-/// A worker's panic is a bug, and goes on in the thread that waits.
+/// Joins a worker. Its panic is a bug, and is propagated.
 fn join<T>(worker: thread::ScopedJoinHandle<'_, T>) -> T {
     worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Memory of what was loaded so far, told by each thread.
+/// Memory of the rows loaded so far, as reported by each thread.
 #[derive(Debug, Default)]
 struct Held {
     columns: AtomicUsize,
     encoded: AtomicUsize,
 }
 
-/// What the reader counted.
+/// Counts of the reader.
 struct Found {
     count: u32,
     version: u64,
@@ -129,7 +128,7 @@ fn read_all(
         }
         let batch = Arc::new(batch);
         for to in to {
-            // A thread that is gone has panicked; joining it shows that.
+            // A failed send means that the thread has panicked; joining it shows that.
             let _ = to.send(Arc::clone(&batch));
         }
         let bytes = held.columns.load(Relaxed) + held.encoded.load(Relaxed);

@@ -1,4 +1,4 @@
-//! A CSV file, read batch by batch and checked. Must not know what the rows are used for.
+//! Reads and validates a CSV file in batches.
 
 use std::io::{self, Read};
 
@@ -7,17 +7,17 @@ use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 use super::error::Problem;
 use crate::settings::Limits;
 
-/// A batch is handed on when it has so many rows or bytes.
+/// Rows or bytes that complete a batch.
 const BATCH_ROWS: usize = 2048;
 const BATCH_BYTES: usize = 1 << 20;
-/// Read from the file at a time.
+/// Bytes per read of the file.
 const READ_BYTES: usize = 1 << 18;
 
-/// Rows whose fields lie one after the other.
+/// Rows whose fields are concatenated.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     text: String,
-    /// Where each field ends, row after row.
+    /// End of each field, row after row.
     ends: Vec<usize>,
     columns: usize,
 }
@@ -43,7 +43,7 @@ impl Batch {
         (0..self.rows()).map(move |row| self.field(row * self.columns + column))
     }
 
-    /// The text and where it is cut, for a checksum.
+    /// The text and its field ends, for a checksum.
     pub(super) fn parts(&self) -> (&[u8], &[usize]) {
         (self.text.as_bytes(), &self.ends)
     }
@@ -53,7 +53,7 @@ impl Batch {
     }
 }
 
-/// Stops a row that never ends.
+/// A reader that stops rows without end.
 struct Metered<R> {
     inner: R,
     left: usize,
@@ -75,7 +75,7 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// The rows of a file behind its header.
+/// The rows of a file after its header.
 pub(super) struct Rows<'a, R> {
     reader: csv::Reader<Metered<R>>,
     record: ByteRecord,
@@ -180,7 +180,7 @@ impl<'a, R: Read> Rows<'a, R> {
         }
     }
 
-    /// Adds the record to the batch, checked.
+    /// Validates the record and adds it to the batch.
     fn take(&self, batch: &mut Batch) -> Result<(), Problem> {
         let Limits { field_bytes, row_bytes, .. } = *self.limits;
         let bytes = self.record.as_slice();
@@ -196,7 +196,7 @@ impl<'a, R: Read> Rows<'a, R> {
                 let (line, bytes) = (self.record_line(), end - start);
                 return Err(Problem::FieldBytes { line, column: column + 1, bytes, at: field_bytes });
             }
-            // Halves of a character in neighbouring fields are valid only together.
+            // A character split across neighbouring fields would be valid only when they are joined.
             if !text.is_char_boundary(end) {
                 return Err(self.not_text());
             }

@@ -1,4 +1,4 @@
-//! An answer as the body of a response, sent piece by piece; its length is known.
+//! An answer as a response body of known length, sent piece by piece.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! Request headers: how the answer may be compressed, and whether the caller has it already.
+//! Request headers: accepted compression, and conditional requests.
 //!
 //! Implements: RFC 9110 sections 12.5.3 (Accept-Encoding), 8.8.3 (`ETag`) and 13.1.2 (If-None-Match).
 
@@ -6,12 +6,12 @@ use axum::http::{HeaderMap, header};
 
 use crate::packing::{Coding, Identity};
 
-/// How many rows there are in an answer, and how many match: names of response headers.
+/// Response header with the number of rows in an answer.
 pub const ROWS_HEADER: &str = "num-record";
-/// As [`ROWS_HEADER`].
+/// Response header with the number of matching rows.
 pub const MATCHING_HEADER: &str = "num-matching";
 
-/// The elements of a field that is a list, over all its lines.
+/// Elements of a list field, over all its lines.
 fn list<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
@@ -33,7 +33,7 @@ fn quality(parameters: &str) -> u32 {
     }
 }
 
-/// The coding that the caller prefers; of equals the cheaper one.
+/// The coding that the caller prefers; the cheaper one of equals.
 pub(super) fn coding(headers: &HeaderMap) -> Option<Coding> {
     let wanted = |name: &str| {
         let mut found = None;
@@ -60,14 +60,14 @@ pub(super) fn coding(headers: &HeaderMap) -> Option<Coding> {
     (most > 0 && most >= plain).then_some(best)
 }
 
-/// The entity tag of an answer; it depends on its bytes alone.
+/// Entity tag of an answer; depends on its bytes alone.
 pub(super) fn tag(identity: &Identity, coding: Option<Coding>) -> String {
     let coding = coding.map_or("", Coding::name);
     let dash = if coding.is_empty() { "" } else { "-" };
     format!("\"{:016x}{:016x}{dash}{coding}\"", identity.version, identity.digest())
 }
 
-/// Whether the caller has the answer with this tag.
+/// True if the caller has the answer with this tag.
 pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     list(headers, &header::IF_NONE_MATCH).any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }

@@ -1,5 +1,4 @@
-//! Record queries over HTTP: a request's query string in, domain calls, shared slices out. No rule and no limit lives
-//! here.
+//! Record queries over HTTP: query strings in, domain calls, shared slices out. No rule and no limit lives here.
 
 mod body;
 mod headers;
@@ -72,7 +71,7 @@ async fn try_answer(
     let tag = headers::tag(&found.identity, coding);
     let counts = [found.answer.rows(), found.answer.matching()];
     let mut response = if headers::is_known(headers, &tag) {
-        // A length would be taken for that of the answer it stands for (RFC 9110 section 8.6), so it has none.
+        // A Content-Length would have to be that of the 200 response (RFC 9110 section 8.6), so there is none.
         (StatusCode::NOT_MODIFIED, Body::from_stream(stream::empty::<Result<Bytes, Infallible>>())).into_response()
     } else {
         content(records, found, coding, content_type).await?

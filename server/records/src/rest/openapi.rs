@@ -1,4 +1,4 @@
-//! The HTTP side's part of the server's `OpenAPI` document. Must not know the rest of it.
+//! The HTTP side's part of the server's `OpenAPI` document.
 //!
 //! Implements: `OpenAPI` 3.1.1.
 
@@ -66,13 +66,13 @@ fn operations(name: &str, summary: &str, parameters: &Value, responses: &Value) 
     let operation = |id: String, responses: &Value| json!({ "operationId": id, "summary": summary, "parameters": parameters, "responses": responses });
     let mut bare = responses.clone();
     for response in bare.as_object_mut().into_iter().flat_map(serde_json::Map::values_mut) {
-        // A HEAD is answered with the same headers and without content.
+        // HEAD responses have the same headers and no content.
         response.as_object_mut().map(|response| response.remove("content"));
     }
     json!({ "get": operation(name.to_owned(), responses), "head": operation(format!("{name}_head"), &bare) })
 }
 
-/// The paths and their schemas; `names` are the columns of the file that is there.
+/// The paths and their schemas; `names` are the columns of the loaded file.
 pub(super) fn part(names: Option<&[String]>, answer_bytes: usize) -> Value {
     let parameters = parameters(names);
     let records = responses("application/json", &json!({ "$ref": "#/components/schemas/search.Answer" }), answer_bytes);

@@ -1,4 +1,4 @@
-//! A request's query string, read strictly: a misspelt parameter is refused.
+//! Query strings, parsed strictly: a misspelt parameter is refused.
 //!
 //! Implements: the URL Standard's application/x-www-form-urlencoded, decoding, in UTF-8 only.
 
@@ -6,14 +6,14 @@ use crate::{fault::Fault, query::Query};
 
 const NAMES: [&str; 5] = ["headerKey", "headerValue", "result_size", "offset", "limit"];
 
-/// The largest number that every JSON implementation can represent.
+/// The largest integer that every JSON implementation can represent.
 const WHOLE_MAX: u64 = (1 << 53) - 1;
 
 fn invalid<T>(said: String) -> Result<T, Fault> {
     Err(Fault::Invalid(said))
 }
 
-/// The query in a query string.
+/// Parses a query string.
 pub(super) fn read(query: &str) -> Result<Query, Fault> {
     let mut values: [Option<String>; NAMES.len()] = Default::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {

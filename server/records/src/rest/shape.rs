@@ -1,4 +1,4 @@
-//! The bodies of answers, made of rows that lie ready or from the columns. Both ways give the same bytes.
+//! Response bodies, from pre-encoded rows or from the columns, with identical bytes.
 
 use bytes::Bytes;
 use serde::{

@@ -1,8 +1,8 @@
-//! A column: each row's value by its number, and each value's rows. Must not know other columns.
+//! A column: each row's value by its number, and each value's rows.
 
 use super::dictionary::{Code, Dictionary};
 
-/// Some value of a row, to be added.
+/// A column under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
     dictionary: Dictionary,
@@ -14,7 +14,7 @@ impl Growing {
     pub(crate) fn extend<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a str>) {
         self.codes.reserve(values.len());
         for value in values {
-            // Neighbours are often alike, and comparing costs less than hashing.
+            // Neighbours are often equal, and comparing costs less than hashing.
             let code = match self.codes.last() {
                 Some(last) if self.dictionary.value(*last) == value => *last,
                 _ => self.dictionary.intern(value),
@@ -56,7 +56,7 @@ pub(crate) struct Column {
     name: Box<str>,
     dictionary: Dictionary,
     codes: Vec<Code>,
-    /// Where each value's rows begin in `rows`; one more than there are values.
+    /// Start of each value's rows in `rows`, and the end of the last.
     starts: Vec<u32>,
     rows: Vec<u32>,
 }
@@ -72,7 +72,7 @@ impl Column {
         self.dictionary.value(self.codes[row as usize])
     }
 
-    /// Where in [`Column::rows`] the rows with this value are, in the order of the file.
+    /// Range in [`Column::rows`] of the rows with this value, in the order of the file.
     pub(crate) fn place_of(&self, value: &str) -> std::ops::Range<usize> {
         match self.dictionary.find(value) {
             Some(code) => {
@@ -83,7 +83,7 @@ impl Column {
         }
     }
 
-    /// The rows by value.
+    /// The rows, grouped by value.
     pub(crate) fn rows(&self) -> &[u32] {
         &self.rows
     }

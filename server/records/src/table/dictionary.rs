@@ -1,4 +1,4 @@
-//! The distinct values of a column, numbered in the order in which they first came. Must not know rows.
+//! The distinct values of a column, numbered in order of first occurrence.
 
 use std::hash::BuildHasher as _;
 
@@ -11,7 +11,7 @@ pub(crate) type Code = u32;
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     text: String,
-    /// Where each value ends in `text`.
+    /// End of each value in `text`.
     ends: Vec<usize>,
     codes: HashTable<Code>,
     hasher: DefaultHashBuilder,
@@ -24,12 +24,12 @@ fn value_at<'a>(text: &'a str, ends: &[usize], code: Code) -> &'a str {
 }
 
 impl Dictionary {
-    /// How many values there are.
+    /// Number of values.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The value with this number, which must be one.
+    /// The value with this number, which must exist.
     #[inline]
     pub(crate) fn value(&self, code: Code) -> &str {
         value_at(&self.text, &self.ends, code)
@@ -41,8 +41,8 @@ impl Dictionary {
         self.codes.find(hash, |code| self.value(*code) == value).copied()
     }
 
-    /// The value's number, which is the next one if the value is new. There are never more values than rows, and those
-    /// are counted elsewhere.
+    /// The value's number; a new value gets the next one. There are never more values than rows, whose number is
+    /// limited elsewhere.
     pub(crate) fn intern(&mut self, value: &str) -> Code {
         let Self { text, ends, codes, hasher } = self;
         let hash = hasher.hash_one(value);

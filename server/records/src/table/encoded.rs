@@ -1,13 +1,13 @@
-//! Every row in one form, one after the other, in few large buffers that answers share. Must not know the forms.
+//! Every row in one form, concatenated in few large buffers that answers share.
 
 use bytes::Bytes;
 
-/// A buffer takes no further row beyond this; one row may be longer.
+/// A buffer that exceeds this gets no further row; one row may be longer.
 const BLOCK_BYTES: usize = 32 << 20;
 /// Room for the row that crosses that line.
 const MARGIN_BYTES: usize = 1 << 20;
 
-/// Rows being added.
+/// Encoded rows under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
     blocks: Vec<Bytes>,
@@ -16,14 +16,14 @@ pub(crate) struct Growing {
     bytes: usize,
 }
 
-/// A block's number above, an offset in it below.
+/// A block's number in the high bits, an offset in it in the low bits.
 fn start(block: usize, offset: usize) -> u64 {
     (block as u64) << 32 | offset as u64
 }
 
 impl Growing {
-    /// Adds a row, which `write` appends to what it is given. A row is shorter than 4 GiB: rows of a file are bounded,
-    /// and no form has more than six times their bytes.
+    /// Adds a row, which `write` appends to its argument. Rows are shorter than 4 GiB: rows of a file are bounded, and
+    /// no form has more than six times their bytes.
     pub(crate) fn row(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.open.len() >= BLOCK_BYTES {
             self.close();
@@ -59,12 +59,12 @@ impl Growing {
 #[derive(Debug)]
 pub(crate) struct Encoded {
     blocks: Vec<Bytes>,
-    /// Where each row begins, and where the last one ends.
+    /// Start of each row, and end of the last one.
     starts: Vec<u64>,
     bytes: usize,
 }
 
-/// Where a row lies.
+/// Location of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     block: usize,
@@ -77,7 +77,7 @@ impl Place {
         self.end - self.start
     }
 
-    /// Takes in what lies directly behind; false if that is somewhere else.
+    /// Extends the range by a directly following one; false if `next` is elsewhere.
     pub(crate) fn join(&mut self, next: Self) -> bool {
         let joins = self.block == next.block && self.end == next.start;
         if joins {
@@ -86,7 +86,7 @@ impl Place {
         joins
     }
 
-    /// Leaves the last bytes out.
+    /// Shortens the range at its end.
     pub(crate) fn cut(&mut self, bytes: usize) {
         self.end -= bytes;
     }
@@ -101,12 +101,12 @@ impl Encoded {
         Place { block, start, end }
     }
 
-    /// The bytes there, where they lie.
+    /// The bytes, borrowed.
     pub(crate) fn bytes_at(&self, place: Place) -> &[u8] {
         &self.blocks[place.block][place.start..place.end]
     }
 
-    /// The bytes there, shared.
+    /// The bytes, shared.
     pub(crate) fn share(&self, place: Place) -> Bytes {
         self.blocks[place.block].slice(place.start..place.end)
     }

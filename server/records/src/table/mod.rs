@@ -1,4 +1,4 @@
-//! A loaded file: its columns, and its rows in the forms that lie ready. Nothing in it ever changes.
+//! A loaded file: its columns and its pre-encoded rows. Immutable.
 
 mod column;
 mod dictionary;
@@ -24,7 +24,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `version` is the same for files with the same columns and values.
+    /// `version` is equal for files with the same columns and values.
     pub(crate) fn new(columns: Vec<Column>, rows: u32, encoded: [Option<Encoded>; 3], version: u64) -> Self {
         let by_name = columns.iter().enumerate().map(|(place, column)| (column.name().into(), place)).collect();
         let encoder = RowEncoder::new(columns.iter().map(Column::name));
@@ -56,12 +56,12 @@ impl Table {
         self.columns.iter().map(move |column| column.value(row))
     }
 
-    /// The rows in this form, if they lie ready.
+    /// The rows in this form, if pre-encoded.
     pub(crate) fn encoded(&self, format: Format) -> Option<&Encoded> {
         self.encoded[format.place()].as_ref()
     }
 
-    /// What the row has in this form, whether it lies ready or not.
+    /// Length of the row in this form, pre-encoded or not.
     pub(crate) fn row_bytes(&self, row: u32, format: Format) -> usize {
         match self.encoded(format) {
             Some(encoded) => encoded.place(row).len(),

@@ -1,4 +1,4 @@
-//! The same rows by every way of asking, finding and encoding.
+//! The same rows by every way of querying, finding and encoding.
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use quire_rpc::Code;
@@ -62,7 +62,7 @@ async fn a_share_and_a_page_of_it_are_answered_alike_by_every_way() {
         let page =
             get(served.address, "/search?headerKey=street&headerValue=Jacobs&result_size=0.9&offset=1&limit=5").await;
         let names = ["plate", "street", "fine"];
-        // 0.9 of 3 is 2, of which the first is left out.
+        // 0.9 of 3 is 2, of which the first is skipped.
         assert_eq!(rows_of(&answer, &names), [["C3", "Jacobs", "30"]]);
         assert_eq!(objects_of(&page, &names), [["C3", "Jacobs", "30"]]);
         assert_eq!((answer.num_record, answer.num_matching), (1, 3));
@@ -121,7 +121,7 @@ async fn without_a_file_callers_are_told_which_setting_names_one() {
     assert!(error.contains("records.csv"), "{error}");
 }
 
-/// Values with few characters, so that some are equal, all hard in one form or another.
+/// Values of few characters, so that some are equal, all needing escapes in one form or another.
 fn value() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(vec!["a", "\"", ",", "\n", "\r", "\0", "\u{1b}", "😀", "\\", ""]), 0..4)
         .prop_map(|parts| parts.concat())

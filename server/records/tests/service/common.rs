@@ -1,4 +1,4 @@
-//! A server in this process, and the ways to ask it. Must not know what any one test expects.
+//! A server in this process, and clients for it.
 
 use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
 
@@ -24,7 +24,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Rows as a reader of CSV has them.
+/// Rows as a CSV reader returns them.
 pub(crate) type Rows = Vec<Vec<String>>;
 
 pub(crate) struct Served {
@@ -34,7 +34,7 @@ pub(crate) struct Served {
     _folder: TempDir,
 }
 
-/// A file with these bytes, opened.
+/// Opens a file with these bytes.
 pub(crate) fn open(csv: &[u8], settings: Settings) -> Result<Records, LoadError> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("some.csv");
@@ -86,7 +86,7 @@ pub(crate) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, S
     (status.code(), status.message().to_owned())
 }
 
-/// The rows of an answer, and its columns are those of the file.
+/// The rows of an answer, checked to have these columns.
 pub(crate) fn rows_of(answer: &ReaderResponse, names: &[&str]) -> Rows {
     let row = |record: &records::grpc::wire::Record| {
         let keys: Vec<&str> = record.fields.iter().map(|field| &*field.key).collect();
@@ -96,7 +96,7 @@ pub(crate) fn rows_of(answer: &ReaderResponse, names: &[&str]) -> Rows {
     answer.records.iter().map(row).collect()
 }
 
-/// An HTTP answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: u16,
@@ -115,7 +115,7 @@ impl Page {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// What a refusal says.
+    /// The error text of a refusal.
     #[track_caller]
     pub(crate) fn error(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
@@ -123,7 +123,7 @@ impl Page {
     }
 }
 
-/// A request on a connection of its own; `head` is further header lines.
+/// A request on its own connection; `head` is further header lines.
 pub(crate) async fn http(address: SocketAddr, method: &str, path: &str, head: &[&str]) -> Page {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let lines = head.iter().map(|line| format!("{line}\r\n")).collect::<Vec<_>>().concat();
@@ -147,18 +147,18 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Page {
     http(address, "GET", path, &[]).await
 }
 
-/// As a query string has it.
+/// Percent-encoded for a query string.
 pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat()
 }
 
-/// What the text form says, read by others' rules.
+/// Rows of the text form, parsed by a third-party reader.
 pub(crate) fn lines_of(text: &[u8]) -> Rows {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
     reader.deserialize().map(Result::unwrap).collect()
 }
 
-/// What the object says.
+/// Rows of the JSON object.
 pub(crate) fn objects_of(page: &Page, names: &[&str]) -> Rows {
     let object = page.json();
     let records = object["records"].as_array().unwrap();

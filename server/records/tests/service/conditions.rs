@@ -1,4 +1,4 @@
-//! What HTTP offers beside the rows: conditions, compression, HEAD, other methods, and the contract.
+//! HTTP features besides the rows: conditions, compression, HEAD, other methods, and the contract.
 
 use std::io::Read as _;
 
@@ -87,7 +87,7 @@ async fn kept_answers_stay_within_their_bound() {
     assert_eq!((page.header("content-encoding"), served.records.levels().cache_bytes), ("zstd", 0));
 }
 
-/// A thousand rows that match among as many that do not.
+/// A thousand matching rows among as many others.
 fn scattered() -> String {
     let row = |number: u32| format!("{},{number:0>100}\n", if number.is_multiple_of(2) { "x" } else { "y" });
     (0..2000).map(row).fold("a,b\n".to_owned(), |file, row| file + &row)
@@ -118,7 +118,7 @@ async fn scattered_rows_are_kept_in_one_piece_when_they_are_asked_for_again() {
     assert_eq!(served.records.levels().kept_bytes, 0);
 }
 
-/// What came over the wire, compressed or not.
+/// Bytes received, compressed or not.
 async fn received(channel: &Channel) -> u64 {
     let before = channel.traffic().received_bytes;
     let client = records::grpc::wire::reader_service_client::ReaderServiceClient::new(channel.clone());

@@ -1,4 +1,4 @@
-//! Files that are loaded, files that are not and why, and files that change.
+//! Files that are loaded, files that are rejected, and files that change.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn what_is_wrong_with_a_file_is_named_with_its_line() {
     is_refused("a,b\n1,2\n1,2,3\n", "line 3: 3 fields, where the header has 2");
     is_refused(b"a,b\n1,2\n3,\xff\n", "line 3: the field in column 2 is not valid UTF-8");
     is_refused(b"a,b\xe9\n1,2\n", "line 1: the field in column 2 is not valid UTF-8");
-    // Valid only if the comma between the halves is forgotten.
+    // Valid only if the comma between the halves is ignored.
     is_refused(b"a,b\n1,2\n\xc3,\xa9\n", "line 3: the field in column 1 is not valid UTF-8");
 }
 

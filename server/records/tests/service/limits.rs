@@ -1,4 +1,4 @@
-//! Bounds on answers and on work.
+//! Limits of answers and of work.
 
 use quire_rpc::Code;
 use records::{Encode, Limits, Scan, Settings, grpc::wire::ReaderRequest};
@@ -33,7 +33,7 @@ async fn an_answer_beyond_the_limit_is_refused_with_the_way_out() {
 
 #[tokio::test]
 async fn an_answer_of_exactly_the_limit_is_given() {
-    // 13 bytes a line.
+    // 13 bytes per line.
     let limits = Limits { answer_bytes: 13_000, ..Limits::default() };
     let served = serve(file(), Settings { limits, ..Settings::default() }).await;
     let page = get(served.address, "/search_string?headerKey=a&headerValue=x").await;

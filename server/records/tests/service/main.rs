@@ -1,4 +1,5 @@
-//! The service as its callers meet it, over gRPC and HTTP/1.1 on one port, and as the program that embeds it does.
+//! The service from the callers' point of view, over gRPC and HTTP/1.1 on one port, and from that of the embedding
+//! program.
 
 mod answers;
 mod common;

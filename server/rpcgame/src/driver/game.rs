@@ -1,4 +1,4 @@
-//! A game: how it is to be played, its progress, and how it ended. Must not know how messages travel.
+//! A game: options, progress, and outcome.
 
 use std::fmt;
 use std::io;
@@ -13,36 +13,36 @@ use super::silence::Standing;
 use crate::checksum::{Checksum, Sums};
 use crate::lean::Fault;
 
-/// How messages travel.
+/// Transport of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A gRPC call for each, the next when the one before was answered.
+    /// A gRPC call for each, one at a time.
     Unary,
     /// A gRPC call for each, many at a time.
     Windowed,
-    /// Many to a frame of one gRPC stream.
+    /// Frames of many messages in one gRPC stream.
     Stream,
     /// The lean protocol.
     Lean,
 }
 
-/// What to play.
+/// Options of a game.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `host:port`; of the lean protocol's port for [`Transport::Lean`].
+    /// `host:port`; for [`Transport::Lean`], with the lean protocol's port.
     pub address: String,
-    /// How messages travel.
+    /// Transport of messages.
     pub transport: Transport,
-    /// How many messages to send.
+    /// Number of messages to send.
     pub messages: u64,
-    /// Messages sent and not yet answered, at most; [`Transport::Unary`] has one. If none is given,
-    /// [`Transport::Windowed`] looks for the one that suits the server, beginning with one message.
+    /// Maximum number of unanswered messages; [`Transport::Unary`] has one. If none is given, [`Transport::Windowed`]
+    /// adapts it to the server, starting with one message.
     pub window: Option<u64>,
-    /// The longest time for the whole game.
+    /// Time limit of the whole game.
     pub timeout: Option<Duration>,
-    /// For a server that asks for one.
+    /// Token, if the server requires one.
     pub token: Option<String>,
-    /// For a server that speaks TLS.
+    /// TLS configuration, if the server requires TLS.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
@@ -59,34 +59,34 @@ impl Options {
 /// Progress of a game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many messages were answered, a multiple of [`PROGRESS_MESSAGES`].
+    /// Number of messages answered, a multiple of [`PROGRESS_MESSAGES`].
     Answered(u64),
     /// No call was answered for [`SILENCE`]; an answer may still come.
     Silent(Standing),
 }
 
-/// The end of a game.
+/// Result of a game.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Messages sent and answered.
     pub messages: u64,
-    /// The checksums as the client has them.
+    /// The client's checksums.
     pub ours: Sums,
-    /// The checksums as the server says them.
+    /// The server's checksums.
     pub theirs: Sums,
-    /// From the first message to the server's checksums.
+    /// Time from the first message to the server's checksums.
     pub elapsed: Duration,
-    /// The window that was found to suit the server, if it was looked for.
+    /// The adapted window, if none was given.
     pub window_found: Option<u64>,
 }
 
 impl Outcome {
-    /// Whether nothing was lost, doubled or swapped.
+    /// True if nothing was lost, duplicated or reordered.
     pub fn matches(&self) -> bool {
         self.ours == self.theirs
     }
 
-    /// Messages a second.
+    /// Messages per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown with far fewer digits")]
     pub fn rate(&self) -> f64 {
         self.messages as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -111,96 +111,96 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Why a game was not played to its end.
+/// Reason why a game was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No connection.
+    /// Connecting failed.
     #[error("cannot play at {address}: {error}")]
     Connect {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// The connection's error.
         error: ConnectError,
     },
-    /// The server refused something.
+    /// The server refused a call.
     #[error("the server refused {what}: {}", .status.message())]
     Refused {
-        /// What.
+        /// The refused call.
         what: String,
-        /// Why.
+        /// The server's status.
         status: Status,
     },
     /// The lean protocol failed.
     #[error("cannot play at {address}: {error}")]
     Lean {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// The protocol's failure.
         error: LeanFailure,
     },
-    /// The server's answer makes no sense.
+    /// The server's answer is invalid.
     #[error("the server's answer makes no sense: {0}")]
     Nonsense(String),
     /// A name that this transport cannot carry.
     #[error("the name of pair {place} is not UTF-8: unary calls carry text only; use --transport stream or lean")]
     NotText {
-        /// From 1.
+        /// Number of the pair, from 1.
         place: usize,
     },
-    /// The server lacks what the transport needs.
+    /// The server does not support the transport.
     #[error("{address} does not serve {what}")]
     Unserved {
-        /// Where.
+        /// Address of the server.
         address: String,
-        /// What it lacks, and what to do.
+        /// The missing part, and what to do.
         what: &'static str,
     },
-    /// A lean port was taken for a gRPC port.
+    /// The address is a lean port, not a gRPC port.
     #[error(
         "{address} speaks the lean protocol and not gRPC: use --transport lean, or name the server's gRPC port \
          (rpcgame.listen, 29381 unless it is set)"
     )]
     LeanPort {
-        /// Where.
+        /// Address of the server.
         address: String,
     },
-    /// The game's time is over.
+    /// The game's time limit was exceeded.
     #[error("the game did not end within {after:?}{}", .standing.map(|s| format!(": {s}")).unwrap_or_default())]
     Late {
-        /// Its time.
+        /// The time limit.
         after: Duration,
-        /// Where it stands, for calls.
+        /// State of the game, for calls.
         standing: Option<Standing>,
     },
 }
 
-/// Messages between two reports of the progress.
+/// Messages between two progress reports.
 pub const PROGRESS_MESSAGES: u64 = 10_000;
 
-/// Why a game by the lean protocol failed.
+/// Reason why a game by the lean protocol failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LeanFailure {
-    /// The socket.
+    /// A socket error.
     #[error("{0}")]
     Socket(#[from] io::Error),
-    /// A fault of the protocol that one side told.
+    /// A protocol fault detected by either side.
     #[error("{0}")]
     Fault(#[from] Fault),
     /// The server closed the connection.
     #[error("the server closed the connection before the end of the game")]
     Closed,
-    /// Something other than a lean server answers.
+    /// The server does not speak the lean protocol.
     #[error(
         "what listens there {0} and does not speak the lean protocol: name the server's lean port \
          (rpcgame.lean_listen, 29382 unless it is set), or use --transport windowed for gRPC"
     )]
     Stranger(&'static str),
-    /// The server counts another number of messages.
+    /// The server's count of messages differs.
     #[error("the server counts {theirs} messages, and {ours} were sent")]
     Count {
-        /// What was sent.
+        /// Messages sent.
         ours: u64,
-        /// What the server says.
+        /// Messages counted by the server.
         theirs: u64,
     },
 }
@@ -218,7 +218,7 @@ impl<F: FnMut(Progress)> Received<F> {
         Self { server: Checksum::default(), count: 0, progress, started_at: Instant::now() }
     }
 
-    /// Connected; the time runs from here.
+    /// Starts the clock, once connected.
     pub(super) fn start(&mut self) {
         self.started_at = Instant::now();
     }
@@ -238,7 +238,7 @@ impl<F: FnMut(Progress)> Received<F> {
     }
 }
 
-/// Reads a checksum as the contract has it.
+/// Parses a checksum in the contract's form.
 pub(super) fn checksum(digits: &[u8]) -> Result<u64, Failure> {
     let text = std::str::from_utf8(digits).ok().filter(|text| text.len() == 16);
     let number = text.and_then(|text| u64::from_str_radix(text, 16).ok());

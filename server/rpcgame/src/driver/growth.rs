@@ -1,31 +1,31 @@
-//! The window of calls: a given one, or one that grows for as long as that makes the game quicker. Has no clock.
+//! The window of calls: a given one, or one that grows while that makes the game faster. Has no clock.
 //!
-//! A server may block a thread for each message that waits for its turn. A wide window makes such a server slow; and if
-//! messages reach its threads in another order than they were sent, a window of more calls than it has threads can stop
-//! it for good, and nothing tells before. So the window starts at a single call, grows only if a trial of a wider one
-//! is clearly quicker, and stays small unless the server is known to need no thread for a message that waits.
+//! A server may block a thread for each message that waits for its turn. A wide window slows such a server down; and if
+//! messages reach its threads out of order, a window of more calls than it has threads can deadlock it, without
+//! warning. So the window starts at a single call, grows only if a trial of a wider one is clearly faster, and stays
+//! small unless the server is known to hold waiting messages without threads.
 
 use std::time::Duration;
 
-/// What a trial must gain over the window that suits so far. A server that holds messages without a thread gains more at
-/// every step that is worth taking; what a server gains by chance is less.
+/// Gain of a trial over the best window so far that makes it worthwhile. A server that holds messages without threads
+/// gains more at every useful step; gains by chance are smaller.
 const GAIN: f64 = 1.2;
-/// How many times wider a trial is. A wide step shows its gain on a busy machine too,
+/// Growth factor of a trial: a wide step shows its gain even on a busy machine.
 const STEP: u64 = 4;
-/// and a narrow one risks little with a server that is not known.
+/// The same for unknown servers, where a narrow step risks little.
 const STEP_UNKNOWN: u64 = 2;
-/// Trials without a gain before the window stays. One may have been bad luck.
+/// Trials without a gain before the window settles. One may have been bad luck.
 const MISSES_MAX: u32 = 2;
-/// For servers that need no thread for a message that waits; wider windows gain nothing on a connection.
+/// Limit for servers that hold waiting messages without threads; wider windows gain nothing on a connection.
 const WINDOW_MAX: u64 = 1024;
-/// For servers that are not known: fewer than the threads of any pool that is worth the name.
+/// Limit for unknown servers: fewer than the threads of any reasonable pool.
 const WINDOW_MAX_UNKNOWN: u64 = 8;
-/// A rate is measured over so many windows of answers,
+/// Minimum length of a trial in windows of answers.
 const ROUNDS: u64 = 16;
-/// and for so long at least.
+/// Minimum duration of a trial.
 const TRIAL: Duration = Duration::from_millis(10);
 
-/// How many calls may be under way.
+/// Limit of calls in flight.
 #[derive(Debug)]
 pub(super) enum Window {
     Given(u64),
@@ -33,7 +33,7 @@ pub(super) enum Window {
 }
 
 impl Window {
-    /// Grows if no size is given.
+    /// Adapts the size if none is given.
     pub(super) fn new(given: Option<u64>) -> Self {
         given.map_or_else(|| Self::Growing(Growth::default()), |window| Self::Given(window.max(1)))
     }
@@ -45,7 +45,7 @@ impl Window {
         }
     }
 
-    /// The largest size it may come to.
+    /// The largest size it may reach.
     pub(super) fn size_max(&self) -> u64 {
         match self {
             Self::Given(size) => *size,
@@ -53,19 +53,19 @@ impl Window {
         }
     }
 
-    /// Whether it is looked for.
+    /// True if the size is adapted.
     pub(super) fn is_growing(&self) -> bool {
         matches!(self, Self::Growing(_))
     }
 
-    /// The server is not known to hold messages without a thread for each.
+    /// Limits growth, for servers that may need a thread for each waiting message.
     pub(super) fn be_careful(&mut self) {
         if let Self::Growing(growth) = self {
             (growth.size_max, growth.step) = (WINDOW_MAX_UNKNOWN, STEP_UNKNOWN);
         }
     }
 
-    /// The size that was found to suit, if none was given.
+    /// The adapted size, if none was given.
     pub(super) fn found(&self) -> Option<u64> {
         match self {
             Self::Given(_) => None,
@@ -73,7 +73,7 @@ impl Window {
         }
     }
 
-    /// So many messages have been answered by `now`, a time since the game began.
+    /// Reports that `messages` were answered by `now`, the time since the game began.
     #[inline]
     pub(super) fn answered(&mut self, messages: u64, now: Duration) {
         match self {
@@ -83,20 +83,20 @@ impl Window {
     }
 }
 
-/// A window that is looked for.
+/// An adaptive window.
 #[derive(Debug)]
 pub(super) struct Growth {
-    /// What holds now, during a trial as well.
+    /// The current size, also during a trial.
     size: u64,
     size_max: u64,
     step: u64,
-    /// The largest size that was worth it.
+    /// The largest size that was worthwhile.
     suits: u64,
-    /// The rate at the size that suits; unknown until it is measured.
+    /// Rate at that size; `None` until it is measured.
     rate: Option<f64>,
     misses: u32,
     is_settled: bool,
-    /// Answers from which the rate at this size shows: those before were asked for at another.
+    /// Number of the first answer at this size: earlier ones were requested at another.
     from: u64,
     /// Answers and time at the beginning of the measurement.
     begun: Option<(u64, Duration)>,
@@ -134,13 +134,13 @@ impl Growth {
             }
             Some(_) => {
                 self.misses += 1;
-                // Measured again before the next trial, for what it is compared with may have been luck.
+                // Measured again before the next trial, as the reference may have been luck.
                 self.rate = None;
                 self.suits
             }
         };
         self.is_settled = self.misses == MISSES_MAX || next > self.size_max;
-        // What was asked for at the old size is answered first.
+        // Requests made at the old size are answered first.
         self.from = messages + self.size;
         self.size = if self.is_settled { self.suits } else { next };
         self.begun = None;
@@ -151,8 +151,7 @@ impl Growth {
 mod tests {
     use super::*;
 
-    /// Plays against a server of so many messages a second by the window, and returns the window found and the widest
-    /// that was tried.
+    /// Plays against a server of a given rate by window; returns the window found and the widest that was tried.
     fn play(messages: u64, rate: impl Fn(u64) -> f64) -> (u64, u64) {
         play_with(Window::new(None), messages, rate)
     }
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_server_that_slows_down_with_each_waiting_message_gets_the_window_that_suits_it() {
-        // Each answer wakes every thread that waits.
+        // Each answer wakes every waiting thread.
         let rate = |window: u64| 1.0 / (50e-6 + 200e-6 / real(window) + 2e-6 * real(window));
         assert_eq!(play(1_000_000, rate), (4, 16));
     }

@@ -1,16 +1,15 @@
-//! The pairs a client sends, from a text file of `name,count` lines. Must not know a transport.
+//! Input of a client: pairs from a text file of `name,count` lines.
 //!
-//! The rule is the published client's, for both sides' checksums depend on it: the name is what stands before the
-//! first comma of a line, the count the decimal digits right behind that comma, and what follows them is ignored.
-//! Only a line feed ends a line, and names are bytes as they stand in the file: a carriage return, a NUL, or what is
-//! no UTF-8 belongs to the name.
+//! Parsing follows the published client, as both sides' checksums depend on it: the name precedes the first comma of a
+//! line, the count is the decimal digits right after that comma, and the rest is ignored. Only a line feed ends a line,
+//! and names are raw bytes: a carriage return, a NUL, or invalid UTF-8 belongs to the name.
 
 use std::path::Path;
 use std::{fs, io};
 
 use crate::number;
 
-/// A name and its number.
+/// A name and its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// Any bytes.
@@ -26,18 +25,18 @@ pub struct Input {
     skipped: usize,
 }
 
-/// Why there is no input.
+/// Reason why there is no input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// The file.
+    /// The file cannot be read.
     #[error("cannot read {path}: {error}")]
     File {
         /// Its name.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// Nothing to send.
+    /// The file has no pair.
     #[error(
         "{path} has no line as name,count: of its {lines} lines none has a number below 2^64 right behind its first \
          comma"
@@ -45,7 +44,7 @@ pub enum InputError {
     NoPair {
         /// The file's name.
         path: String,
-        /// How many there are.
+        /// Number of lines.
         lines: usize,
     },
 }
@@ -70,7 +69,7 @@ impl Input {
         Self { skipped: lines - pairs.len(), pairs }
     }
 
-    /// Takes pairs that are in memory already; `None` for an empty list.
+    /// Input from pairs in memory; `None` for an empty list.
     pub fn new(pairs: Vec<Pair>) -> Option<Self> {
         (!pairs.is_empty()).then_some(Self { pairs, skipped: 0 })
     }
@@ -80,12 +79,12 @@ impl Input {
         &self.pairs
     }
 
-    /// Lines that are no pair.
+    /// Number of lines that are not pairs.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 
-    /// Every pair with its place, over and over, from the first.
+    /// Every pair with its index, repeated endlessly.
     pub fn cycle(&self) -> impl Iterator<Item = (usize, &Pair)> {
         self.pairs.iter().enumerate().cycle()
     }

@@ -1,4 +1,4 @@
-//! The lean protocol on a socket, from the client's side: fills the window, writes, reads, and takes the values.
+//! Client of the lean protocol on a socket: fills the window, writes, reads, and passes on the values.
 
 use std::io;
 use std::pin::Pin;
@@ -17,15 +17,15 @@ use super::input::Input;
 use crate::checksum::{Checksum, Sums};
 use crate::lean::{Connection, Event, Fault, HEAD_BYTES, Hello, Keep, TableLimits, VERSION, may_be_first};
 
-/// What this client would like to refer to; the server may grant less.
+/// Requested limits of the table; the server may grant less.
 const TABLE: TableLimits = TableLimits { names_max: 1 << 16, bytes_max: 64 << 20 };
-/// Output is written when there is so much.
+/// Output is written once it has this size.
 const OUTPUT_BYTES_TARGET: usize = 64 * 1024;
-/// Room for a read.
+/// Size of a read.
 const READ_BYTES: usize = 64 * 1024;
-/// A server greets at once.
+/// Time limit for the server's greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take to find out what listens where gRPC failed.
+/// Time limit for identifying the protocol of a port where gRPC failed.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) async fn play(
@@ -112,7 +112,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         }
         if read {
             let taken = player.take_in(&mut buffer[..filled], &mut received);
-            // First, for a server that stops after a game says so right behind its checksums.
+            // First, since a server that stops after a game reports that right after its checksums.
             if let Some((messages, theirs)) = player.theirs {
                 if messages != options.messages {
                     return Err(LeanFailure::Count { ours: options.messages, theirs: messages });
@@ -129,7 +129,7 @@ fn connection(window_messages: u64, token: Option<&str>) -> Connection {
     Connection::with_token(hello, Keep::First, token.map(str::as_bytes))
 }
 
-/// What a server does whose first bytes are these, if it is no lean server.
+/// Description of a server that starts with these bytes and is not a lean server.
 fn stranger(first: &[u8]) -> Option<&'static str> {
     if may_be_first(first) {
         return None;
@@ -143,7 +143,7 @@ fn stranger(first: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether a lean server answers at this address.
+/// True if a lean server answers at this address.
 pub(super) async fn is_spoken_at(address: &str) -> bool {
     let greet = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -165,7 +165,7 @@ struct Player {
 }
 
 impl Player {
-    /// A server of another protocol closes as soon as it has read a greeting.
+    /// Failure for a closed connection: a server of another protocol closes as soon as it has read a greeting.
     fn closed(&self) -> LeanFailure {
         match self.connection.welcome() {
             Some(_) => LeanFailure::Closed,
@@ -173,7 +173,7 @@ impl Player {
         }
     }
 
-    /// Frames, as far as window and output go; at the end the game's.
+    /// Adds frames, as far as window and output allow; at the end DONE.
     fn fill<F: FnMut(Progress)>(&mut self, input: &Input, messages: u64, received: &Received<F>) -> Result<(), Fault> {
         let pairs = input.pairs();
         while self.sent < messages && self.connection.room() > 0 {
@@ -200,7 +200,7 @@ impl Player {
         Ok(())
     }
 
-    /// Writes what the socket takes; returns whether that was anything.
+    /// Writes what the socket accepts; returns whether that was anything.
     fn write(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<bool> {
         let mut wrote = false;
         while !self.connection.output().is_empty() {
@@ -208,12 +208,12 @@ impl Player {
             self.connection.advance(count);
             wrote = true;
         }
-        // TLS may hold back what it took; if this is pending the next read or write goes on with it.
+        // TLS may hold back output; if this is pending the next read or write continues it.
         let _ = Pin::new(stream).poll_flush(cx)?;
         Ok(wrote)
     }
 
-    /// Returns how many bytes, moved to the front, are no whole frame yet.
+    /// Processes received bytes; returns the length of the incomplete frame, which is moved to the front.
     fn take_in(&mut self, bytes: &mut [u8], received: &mut Received<impl FnMut(Progress)>) -> Result<usize, Fault> {
         let mut rest = &*bytes;
         let theirs = &mut self.theirs;

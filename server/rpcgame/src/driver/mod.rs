@@ -1,7 +1,7 @@
 //! The client: sends the pairs of an input as messages, takes the values, and compares the checksums of both sides.
 //!
-//! Every message is hashed as it is sent, and every value as it was received: the client computes nothing that the
-//! server should say. Must not print; the caller hears of the progress.
+//! Messages are hashed as sent, and values as received: the client computes nothing that the server should compute.
+//! Must not print; progress is reported to the caller.
 
 mod game;
 mod growth;
@@ -23,10 +23,10 @@ pub use silence::{SILENCE, Standing};
 
 use game::Received;
 
-/// A window for transports that a server follows without a thread for each message.
+/// Window for transports that a server follows without a thread for each message.
 const WINDOW_WIDE: u64 = 65_536;
 
-/// Plays one game; `progress` is called as it goes on.
+/// Plays one game; `progress` is called during it.
 pub async fn play(input: &Input, options: &Options, progress: impl FnMut(Progress) + Send) -> Result<Outcome, Failure> {
     let deadline = options.timeout.and_then(|timeout| Deadline::now().checked_add(timeout));
     let playing = play_on(input, options, deadline, progress);
@@ -65,7 +65,7 @@ async fn play_on(
     outcome
 }
 
-/// The window is ours to hold; the channel's own queue only has to take it.
+/// Connects. This module enforces the window; the channel's own queue only has to hold it.
 async fn connect(options: &Options, calls: u64) -> Result<Channel, Failure> {
     let address = &options.address;
     let failed = |error| Failure::Connect { address: address.clone(), error };
@@ -90,5 +90,5 @@ async fn connect(options: &Options, calls: u64) -> Result<Channel, Failure> {
     }))
 }
 
-/// Calls at once on a connection; a wider window waits in the channel.
+/// Concurrent calls on a connection; a wider window waits in the channel.
 const CALLS_MAX: usize = 16_384;

@@ -1,4 +1,4 @@
-//! Notices that no answer comes, and when the game's time is over. Must not know what is waited for.
+//! Detects missing answers, and the end of the game's time.
 
 use std::fmt;
 use std::future::Future;
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Silence that is worth a word.
+/// Time without an answer that is reported.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
-/// Where a game stands that does not go on.
+/// State of a game that makes no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The first message that is not answered.
+    /// The first unanswered message.
     pub serial: u64,
-    /// Messages sent and not answered.
+    /// Number of unanswered messages.
     pub under_way: u64,
 }
 
@@ -35,21 +35,21 @@ impl fmt::Display for Standing {
     }
 }
 
-/// What the clock says.
+/// An event of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alarm {
-    /// Nothing was answered for [`SILENCE`].
+    /// No answer for [`SILENCE`].
     Silent,
     /// The game's time is over.
     Over,
 }
 
-/// A clock that is asked whenever the game is.
+/// A clock that is polled with the game.
 pub(super) struct Watch {
     deadline: Option<Instant>,
     began_at: Instant,
     answered_at: Instant,
-    /// The silence has been told.
+    /// True once the silence was reported.
     is_told: bool,
     sleep: Pin<Box<Sleep>>,
 }
@@ -60,14 +60,14 @@ impl Watch {
         Self { deadline, began_at: now, answered_at: now, is_told: false, sleep: Box::pin(sleep_until(now)) }
     }
 
-    /// An answer came. Returns the time since the watch began.
+    /// Records an answer. Returns the time since the watch began.
     pub(super) fn answered(&mut self) -> Duration {
         self.answered_at = Instant::now();
         self.is_told = false;
         self.answered_at - self.began_at
     }
 
-    /// Whether there is something to say; if not, the task is woken when there may be.
+    /// Returns an event that is due; otherwise registers the task to be woken.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Alarm> {
         loop {
             let now = Instant::now();
@@ -80,7 +80,7 @@ impl Watch {
                 return Some(Alarm::Silent);
             }
             let wake_at = silent_at.into_iter().chain(self.deadline).min()?;
-            // Answers only move it away; it follows when it rings.
+            // Answers only move the time later; the timer follows when it expires.
             if wake_at < self.sleep.deadline() || self.sleep.is_elapsed() {
                 self.sleep.as_mut().reset(wake_at);
             }

@@ -1,6 +1,6 @@
-//! Many messages to a frame of one gRPC stream.
+//! Frames of many messages in one gRPC stream.
 //!
-//! The connection asks for frames as it has room for them; the window holds them back until values have come.
+//! The connection polls for frames as it has room; the window holds them back until values have come.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,19 +20,19 @@ use crate::grpc::wire::rpc_game_stream_client::PLAY;
 const STREAM_SERVED: &str =
     "RPCGameStream, which is Quire's own: use --transport windowed or unary, which every server of the game has";
 
-/// Names of a frame together, about: with the rest it stays below the 16 KiB of an HTTP/2 frame, and is then never
-/// gathered from pieces.
+/// Approximate total length of a frame's names: it stays below the 16 KiB of an HTTP/2 frame, and so need not be
+/// reassembled.
 const FRAME_NAME_BYTES: usize = 14 * 1024;
 /// Enough for nearly every frame.
 const FRAME_BYTES: usize = 16 * 1024;
-/// Messages of a frame, however short their names are.
+/// Maximum number of messages in a frame, however short their names are.
 const FRAME_MESSAGES_MAX: usize = 1024;
 
 #[derive(Default)]
 struct Window {
     answered: u64,
     waiting: Option<Waker>,
-    /// Over all that was sent, once all is.
+    /// Checksum over all messages, once all are sent.
     client: Option<u64>,
 }
 
@@ -94,10 +94,10 @@ pub(super) async fn play(
     }
 }
 
-/// How long a server may take to say whether it has the stream.
+/// Time limit for finding out whether the server has the stream.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the server has the stream. One that does holds messages that come early without a thread for each.
+/// True if the server has the stream. Such a server holds early messages without a thread for each.
 pub(super) async fn is_served(channel: &Channel) -> bool {
     let no_frames = Request::new(futures_util::stream::empty::<Encoded>());
     let ask = async { channel.bidi_streaming::<_, Ignored>(&PLAY, no_frames).await?.into_inner().message().await };

@@ -1,6 +1,6 @@
 //! A gRPC call for each message, as many at a time as the window allows.
 //!
-//! Calls are begun in the order of their serials and taken in that order, so that the values need no sorting.
+//! Calls begin in the order of their serials, and their answers are taken in that order, so values need no sorting.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -68,7 +68,7 @@ pub(super) async fn play(
 
 const TRY_SERVED: &str = "the RPC game, whose gRPC service is RPCGame: name the address of a server that does";
 
-/// One call at a time, the given number, or as many as suit the server.
+/// A window of one call, of the given size, or adapted to the server.
 pub(super) fn window(options: &Options) -> Window {
     match options.transport {
         Transport::Unary => Window::Given(1),
@@ -76,17 +76,17 @@ pub(super) fn window(options: &Options) -> Window {
     }
 }
 
-/// What happens to calls that are under way.
+/// Event of the calls in flight.
 enum Heard<Res> {
     /// The answer to the message with this serial.
     Answer(u64, Result<Response<Res>, Status>),
     /// No answer came for some time; it may still come.
     Silence(Standing),
-    /// The deadline is over.
+    /// The time limit was exceeded.
     End(Standing),
 }
 
-/// Keeps up to a window of calls under way; answers are taken in the order of the calls.
+/// Keeps up to a window of calls in flight; answers are taken in the order of the calls.
 async fn windowed<Req, Res, Fut>(
     mut requests: impl Iterator<Item = Req>,
     window: &mut Window,
@@ -102,7 +102,7 @@ where
     let (mut answered, mut is_more) = (0, true);
     poll_fn(|cx| {
         loop {
-            // All of the first answers that are there, then as many new calls: they leave in one write.
+            // Takes all ready answers in order, then begins as many new calls: they leave in one write.
             let before = answered;
             while let Some(first) = calls.front_mut() {
                 let Poll::Ready(result) = first.poll(cx) else { break };

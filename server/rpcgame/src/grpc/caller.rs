@@ -1,7 +1,5 @@
-//! Which game a call belongs to. Looked up once for each connection and head, and remembered by the thread that serves
-//! them: its next call is nearly always of the same game.
-//!
-//! Must not know messages.
+//! The game of a call. Looked up once for each connection and head, and cached by the thread that serves them: its next
+//! call is nearly always of the same game.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -13,10 +11,10 @@ use crate::checksum::Sums;
 use crate::refusal::Refusal;
 use crate::registry::{Attempt, Caller, Connection, Games, Room};
 
-/// Metadata of a call that names the game it belongs to.
+/// Metadata name for the game of a call.
 pub const GAME_METADATA: &str = "quire-game";
 
-/// The room of the last call that this thread served.
+/// The room of this thread's last call.
 struct LastCall {
     games: usize,
     peer: Weak<Peer>,
@@ -28,7 +26,7 @@ thread_local! {
     static LAST: RefCell<Option<LastCall>> = const { RefCell::new(None) };
 }
 
-/// The caller's room, by asking the registry.
+/// Looks up the caller's room in the registry.
 pub(super) fn find<T>(games: &Games, request: &Request<T>) -> Result<Arc<Room>, Refusal> {
     as_caller(request, |caller| games.room(caller, || Client::of(request)))
 }
@@ -44,7 +42,7 @@ fn as_caller<T, A>(request: &Request<T>, act: impl FnOnce(Caller<'_>) -> A) -> A
     act(Caller { game: request.metadata().get(GAME_METADATA), connection: connection.as_ref(), address })
 }
 
-/// Tries something in the caller's room; a room that was given up is replaced.
+/// Tries something in the caller's room; a closed room is replaced.
 #[inline]
 pub(super) fn attempt<T>(games: &Games, request: &Request<T>, attempt: impl Fn(&Room) -> Attempt) -> Attempt {
     let remembered = LAST.with_borrow(|last| {

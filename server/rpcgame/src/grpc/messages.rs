@@ -1,4 +1,4 @@
-//! The contract's messages, read where they lie and written by hand. Must agree with what prost makes of them.
+//! The contract's messages, read in place and written by hand. Must agree with prost's encoding.
 
 use quire_rpc::wire::{
     Fields, Malformed, Value, bytes_len, number_len, put_bytes, put_delimited, put_number, put_packed,
@@ -28,7 +28,7 @@ pub struct Try<'a> {
 }
 
 impl<'a> Try<'a> {
-    /// Reads and checks it, but for its turn.
+    /// Decodes and validates it, except for its turn.
     #[inline]
     pub fn read(bytes: &'a [u8], name_bytes_max: usize) -> Result<Self, Refusal> {
         let [mut serial, mut name, mut count] = [&[][..]; 3];
@@ -49,7 +49,7 @@ impl<'a> Try<'a> {
         Ok(Self { serial: number(Field::Serial, serial)?, name, count: number(Field::Count, count)? })
     }
 
-    /// Appends its bytes.
+    /// Appends its encoding.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let room = &mut [0; DIGITS_MAX];
@@ -83,7 +83,7 @@ pub fn write_value(value: u64, out: &mut Vec<u8>) {
     put_delimited(1, number::format(value, &mut [0; DIGITS_MAX]), out);
 }
 
-/// Reads a `TryResponse`.
+/// Decodes a `TryResponse`.
 #[inline]
 pub fn read_value(bytes: &[u8]) -> Result<u64, Refusal> {
     let mut value = &[][..];
@@ -97,7 +97,7 @@ pub fn read_value(bytes: &[u8]) -> Result<u64, Refusal> {
     number::parse(value).map_err(|fault| Refusal::Number { field: Field::Count, fault })
 }
 
-/// The value in a `TryResponse`, if there is one.
+/// The value in a `TryResponse`, if valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried(pub Result<u64, Refusal>);
 
@@ -116,12 +116,12 @@ pub struct Play<'a> {
     pub names: Vec<&'a [u8]>,
     /// One for each name.
     pub counts: Vec<u64>,
-    /// The game ends with these messages.
+    /// True if the game ends with these messages.
     pub done: bool,
 }
 
 impl<'a> Play<'a> {
-    /// Reads and checks a frame into buffers that were used before.
+    /// Decodes and validates a frame, reusing buffers.
     pub fn read(bytes: &'a [u8], name_bytes_max: usize) -> Result<Self, Refusal> {
         let mut play = Self::default();
         for field in Fields::of(bytes) {
@@ -155,7 +155,7 @@ fn read_packed(packed: &[u8], into: &mut Vec<u64>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Appends a `PlayRequest`'s bytes.
+/// Appends an encoded `PlayRequest`.
 pub fn write_play<'a>(
     first_serial: u64,
     names: impl Iterator<Item = &'a [u8]>,
@@ -181,7 +181,7 @@ pub struct Played<'a> {
 }
 
 impl<'a> Played<'a> {
-    /// Reads it.
+    /// Decodes it.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut played = Self::default();
         for field in Fields::of(bytes) {
@@ -198,13 +198,13 @@ impl<'a> Played<'a> {
         Ok(played)
     }
 
-    /// Bytes that [`Played::write`] appends at the most.
+    /// Upper bound of the bytes that [`Played::write`] appends.
     pub fn encoded_len_max(&self) -> usize {
         let checksums = self.checksums.map(|checksum| bytes_len(checksum.len()));
         number_len(u64::MAX) + bytes_len(self.values.len() * 8) + checksums.iter().sum::<usize>()
     }
 
-    /// Appends its bytes.
+    /// Appends its encoding.
     pub fn write(&self, out: &mut Vec<u8>) {
         put_number(1, self.first_serial, out);
         put_packed(2, &self.values, out);
@@ -214,7 +214,7 @@ impl<'a> Played<'a> {
     }
 }
 
-/// A checksum as it travels: 16 lower-case hexadecimal digits.
+/// Text form of a checksum: 16 lower-case hexadecimal digits.
 pub(super) fn digits(checksum: u64) -> Vec<u8> {
     format!("{checksum:016x}").into_bytes()
 }

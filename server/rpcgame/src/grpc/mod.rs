@@ -1,4 +1,4 @@
-//! The game over gRPC: the contract's calls, one message each, and a stream of ours with many. No rule lives here.
+//! The game over gRPC: the contract's calls, one message each, and our own stream with many. No rule lives here.
 
 mod caller;
 pub mod messages;

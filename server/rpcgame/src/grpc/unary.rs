@@ -1,4 +1,4 @@
-//! `RPCGame`: one message a call. What comes in order is answered where it lies; what comes early waits as a future.
+//! `RPCGame`: one message per call. Messages in order are answered at once; early ones wait as a future.
 
 use bytes::Bytes;
 use quire_rpc::server::{Answer, Call, Later};
@@ -26,7 +26,7 @@ impl GameService {
         Try::read(message, self.games.limits().name_bytes_max)
     }
 
-    /// Counts a refusal and puts it into a status.
+    /// Counts a refusal and converts it to a status.
     fn refused(&self, refusal: Refusal) -> Status {
         self.games.counts().refused(refusal).into()
     }
@@ -40,7 +40,7 @@ impl GameService {
         Ok(Response::new(answer.into()))
     }
 
-    /// Handles a message that has to wait, or whose room was given up.
+    /// Handles a message that has to wait, or whose room was closed.
     async fn wait(&self, request: &Request<Bytes>) -> Result<Option<u64>, Refusal> {
         let message = self.read(request.get_ref())?;
         for _ in 0..ROOMS_MAX {
@@ -61,7 +61,7 @@ impl GameService {
     }
 }
 
-/// How often a caller looks for a room; one is given up only when its game is over.
+/// Limit of look-ups of a room by a caller; a room is only closed when its game is over.
 const ROOMS_MAX: usize = 3;
 
 impl RpcGame for GameService {

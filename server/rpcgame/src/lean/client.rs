@@ -1,4 +1,4 @@
-//! The client's end of a connection: messages in, frames out, values back. No socket, no clock.
+//! Client side of a connection: messages in, frames out, values back. No socket, no clock.
 
 use super::fault::Fault;
 use super::frame::{self, End, HEAD_BYTES, Hello, Welcome, kind, take_varint};
@@ -6,28 +6,28 @@ use super::table::Ring;
 use crate::checksum::Sums;
 use crate::settings::{FRAME_BYTES_BESIDE_NAME, FRAME_BYTES_TARGET};
 
-/// Which names the client has the table keep.
+/// Policy for the names that the client puts into the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// The first that fit: right for names that come round again and again.
+    /// The first that fit: for names that repeat in a cycle.
     #[default]
     First,
-    /// Each new one, and the oldest go: right for names that come in bursts.
+    /// Each new one, evicting the oldest: for names that come in bursts.
     Newest,
 }
 
-/// What came.
+/// A received event.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The server's side of the handshake.
     Welcome(Welcome),
-    /// Values in the order of the messages, 8 bytes each, least significant first.
+    /// Values in the order of the messages, 8 bytes each, little-endian.
     Values(&'a [[u8; 8]]),
-    /// The game is over; the server's checksums over so many messages.
+    /// The game is over: the server's message count and checksums.
     Sums {
         /// Messages handled.
         messages: u64,
-        /// What the server has.
+        /// The server's checksums.
         sums: Sums,
     },
 }
@@ -38,7 +38,7 @@ pub struct Connection {
     hello: Hello,
     keep: Keep,
     welcome: Option<Welcome>,
-    /// Numbers of the names in the table, by the caller's key.
+    /// Table number of each name, by the caller's key.
     kept: Vec<Option<u64>>,
     names: Ring<()>,
     sent: u64,
@@ -48,19 +48,19 @@ pub struct Connection {
     body: Vec<u8>,
 }
 
-/// A frame from the server is values for a window at most, and the server's word for it was smaller than ours.
+/// Largest frame from the server: the values of a window, which the server may have reduced.
 fn frame_bytes_max(hello: &Hello) -> usize {
     let window = usize::try_from(hello.window_messages).unwrap_or(usize::MAX);
     window.saturating_mul(8).saturating_add(FRAME_BYTES_BESIDE_NAME).max(4096)
 }
 
 impl Connection {
-    /// With a HELLO to be written.
+    /// Creates a connection with a HELLO to be written.
     pub fn new(hello: Hello, keep: Keep) -> Self {
         Self::with_token(hello, keep, None)
     }
 
-    /// As [`Connection::new`], with a token before the HELLO.
+    /// Like [`Connection::new`], with a token before the HELLO.
     pub fn with_token(hello: Hello, keep: Keep, token: Option<&[u8]>) -> Self {
         let mut output = Vec::new();
         if let Some(token) = token {
@@ -81,23 +81,23 @@ impl Connection {
         }
     }
 
-    /// What the server granted, once it has.
+    /// The server's grant, once received.
     pub fn welcome(&self) -> Option<&Welcome> {
         self.welcome.as_ref()
     }
 
-    /// Messages that may be sent now.
+    /// Number of messages that may be sent now.
     pub fn room(&self) -> u64 {
         self.welcome.map_or(0, |welcome| welcome.window_messages.saturating_sub(self.unanswered()))
     }
 
-    /// Messages sent and not answered.
+    /// Number of unanswered messages.
     pub fn unanswered(&self) -> u64 {
         self.sent - self.answered
     }
 
-    /// Puts messages into one frame while there is room for them, in the window and in the frame; returns how many.
-    /// `key` is the caller's own small number for a name: the same key always comes with the same name.
+    /// Puts messages into one frame while window and frame have room; returns how many. `key` is a small number of the
+    /// caller's for a name: equal keys must have equal names.
     pub fn send<'a>(&mut self, messages: impl Iterator<Item = (usize, &'a [u8], u64)>) -> Result<u64, Fault> {
         let Some(welcome) = self.welcome else { return Ok(0) };
         let mut body = std::mem::take(&mut self.body);
@@ -113,7 +113,7 @@ impl Connection {
             self.put_name(key, name, &mut body);
             body.extend_from_slice(&number.to_le_bytes());
             count += 1;
-            // The next might be as long as a name can be, and is not known yet: a frame is closed well before its end.
+            // The next name, not known yet, may have the maximum length: a frame is closed well before its end.
             if body.len() >= FRAME_BYTES_TARGET {
                 break;
             }
@@ -152,13 +152,13 @@ impl Connection {
         }
     }
 
-    /// Ends the game, with what this side has hashed.
+    /// Ends the game, with this side's checksums.
     pub fn done(&mut self, sums: Sums) {
         End { messages: self.sent, sums }.put(kind::DONE, &mut self.output);
     }
 
-    /// Hands every whole frame of `input` to `event` and leaves the rest there. A fault, be it the server's word or
-    /// ours, ends the connection.
+    /// Passes every complete frame of `input` to `event` and leaves the rest. A fault of either side ends the
+    /// connection.
     pub fn receive(&mut self, input: &mut &[u8], mut event: impl FnMut(Event<'_>)) -> Result<(), Fault> {
         while let Some((kind, mut body)) = frame::take(input, frame_bytes_max(&self.hello))? {
             match (kind, self.welcome) {
@@ -193,7 +193,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A server may grant less than was asked for, never more.
+    /// Checks that the server grants no more than requested.
     fn check(&self, welcome: &Welcome) -> Result<(), Fault> {
         let asked = &self.hello;
         let fits = (asked.version_min..=asked.version_max).contains(&welcome.version)
@@ -203,12 +203,12 @@ impl Connection {
         if fits { Ok(()) } else { Err(Fault::malformed("the server's WELCOME is not what was asked for")) }
     }
 
-    /// What is to be written.
+    /// Bytes to write.
     pub fn output(&self) -> &[u8] {
         &self.output[self.written..]
     }
 
-    /// So much was written.
+    /// Removes written bytes.
     pub fn advance(&mut self, bytes: usize) {
         self.written += bytes;
         if self.written >= self.output.len() {

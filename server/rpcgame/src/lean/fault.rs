@@ -1,17 +1,17 @@
-//! Why a lean connection is ended. The other side is told in an ERROR frame.
+//! Faults that end a lean connection. They are sent to the other side in an ERROR frame.
 
 use std::borrow::Cow;
 
 use crate::counts::LeanEnd;
 
-/// The kind of a fault, as it travels.
+/// Fault code on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultCode {
-    /// Bytes that are no frame, or a frame that may not come now.
+    /// An invalid frame, or one that is not allowed now.
     Malformed = 1,
-    /// No version that both sides speak.
+    /// No common version.
     Version = 2,
-    /// More than a limit allows.
+    /// A limit was exceeded.
     Limit = 3,
     /// A serial that is not the next.
     Serial = 4,
@@ -23,14 +23,14 @@ pub enum FaultCode {
     Idle = 7,
     /// The server stops.
     Stopping = 8,
-    /// No token, or one that does not admit to games.
+    /// A missing token, or one that does not permit games.
     Denied = 9,
     /// A code this side does not know.
     Other = 0,
 }
 
 impl FaultCode {
-    /// What it is counted as when it ends a connection.
+    /// Reason under which a connection's end is counted.
     pub(super) fn end(self) -> LeanEnd {
         match self {
             Self::Malformed | Self::Other => LeanEnd::Malformed,
@@ -61,13 +61,13 @@ impl FaultCode {
     }
 }
 
-/// Why the connection is over.
+/// Reason for the end of the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {
-    /// Its kind.
+    /// Its code.
     pub code: FaultCode,
-    /// What was wrong and what would be right.
+    /// The fault, and what would be right.
     pub text: Cow<'static, str>,
 }
 

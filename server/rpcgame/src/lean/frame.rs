@@ -1,21 +1,21 @@
-//! Frames: their heads, their numbers, and the bodies that are read whole. Must not know what state a side is in.
+//! Frame format: heads, numbers, and the bodies that are parsed as a whole.
 
 use super::fault::{Fault, FaultCode};
 use crate::settings::TableLimits;
 
-/// The version this side speaks.
+/// Supported version.
 pub const VERSION: u64 = 1;
 
-/// What a HELLO begins with, so that a client of another protocol is found out by its first frame.
+/// Beginning of a HELLO, so that a client of another protocol is detected by its first frame.
 pub(super) const MAGIC: &[u8; 10] = b"quire-lean";
 
-/// Length of the body, least significant byte first, and the kind.
+/// Length of the body, little-endian, and the kind.
 pub(crate) const HEAD_BYTES: usize = 5;
 
-/// Before the versions are agreed on, no client has to send more: a HELLO is shorter, and so are tokens.
+/// Frame limit before versions are agreed on: a HELLO and a token are shorter.
 pub(super) const FIRST_BYTES_MAX: usize = 256;
 
-/// The text of an ERROR is cut here.
+/// Maximum length of an ERROR's text; longer ones are truncated.
 const ERROR_TEXT_BYTES_MAX: usize = 1024;
 
 /// Kinds of frames.
@@ -30,7 +30,7 @@ pub(super) mod kind {
     pub(in super::super) const ERROR: u8 = 0xff;
 }
 
-/// Takes a whole frame off the front, or nothing while it is not whole. A body over `bytes_max` is refused by its head.
+/// Takes a complete frame off the front; `None` if it is incomplete. A body over `bytes_max` is rejected by its head.
 #[inline]
 pub(super) fn take<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<Option<(u8, &'a [u8])>, Fault> {
     let Some((head, rest)) = input.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
@@ -43,7 +43,7 @@ pub(super) fn take<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<Option<
     Ok(Some((head[4], body)))
 }
 
-/// Whether these bytes can begin what a server sends first: WELCOME, or ERROR.
+/// True if these bytes may begin a server's first frame: WELCOME or ERROR.
 pub(crate) fn may_be_first(bytes: &[u8]) -> bool {
     bytes.get(HEAD_BYTES - 1).is_none_or(|kind| matches!(*kind, kind::WELCOME | kind::ERROR))
 }
@@ -57,10 +57,10 @@ pub(super) fn put(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>))
     seal(out, start, kind);
 }
 
-/// Fills in the head of a frame that begins at `start`.
+/// Fills in the head of the frame that begins at `start`.
 #[inline]
 pub(super) fn seal(out: &mut [u8], start: usize, kind: u8) {
-    // Senders keep to the limit of a frame, which fits.
+    // Senders keep to the frame limit, which fits.
     let length = u32::try_from(out.len() - start - HEAD_BYTES).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     out[start + 4] = kind;
@@ -68,14 +68,14 @@ pub(super) fn seal(out: &mut [u8], start: usize, kind: u8) {
 
 /// A name follows and is not kept.
 pub(super) const LITERAL: u64 = 0;
-/// A name follows and goes into the table.
+/// A name follows and is added to the table.
 pub(super) const LITERAL_KEPT: u64 = 1;
-/// From here on the number of a slot, so much higher.
+/// Lowest reference: a slot's number plus this.
 pub(super) const REFERENCES: u64 = 2;
 
 const CUT: &str = "the frame ends inside a field";
 
-/// A number in groups of seven bits, the lowest first; the top bit says that more follow.
+/// A varint: groups of seven bits, lowest first; the top bit marks that more follow.
 #[inline]
 pub(super) fn take_varint(input: &mut &[u8]) -> Result<u64, Fault> {
     if let Some((&byte, rest)) = input.split_first()
@@ -143,16 +143,16 @@ fn nothing_more(rest: &[u8]) -> Result<(), Fault> {
     if rest.is_empty() { Ok(()) } else { Err(Fault::malformed("the frame goes on after its last field")) }
 }
 
-/// What a client asks for.
+/// The client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The lowest version the client speaks.
+    /// Lowest version supported by the client.
     pub version_min: u64,
-    /// The highest.
+    /// Highest version supported by the client.
     pub version_max: u64,
-    /// Messages it would like to have unanswered.
+    /// Requested limit of unanswered messages.
     pub window_messages: u64,
-    /// The table it would like to refer to.
+    /// Requested limits of the table.
     pub table: TableLimits,
 }
 
@@ -166,7 +166,7 @@ impl Hello {
             window_messages: take_varint(&mut body)?,
             table: TableLimits { names_max: take_size(&mut body)?, bytes_max: take_size(&mut body)? },
         };
-        // Later versions may say more in a HELLO, and still want an answer.
+        // Later versions may add fields to a HELLO, and must still be answered.
         Ok(hello)
     }
 
@@ -182,18 +182,18 @@ impl Hello {
     }
 }
 
-/// What the server grants: never more than was asked for.
+/// The server's grant: never more than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version that is spoken from here on.
+    /// The agreed version.
     pub version: u64,
-    /// Messages that may be unanswered.
+    /// Limit of unanswered messages.
     pub window_messages: u64,
-    /// The table of names.
+    /// Limits of the table of names.
     pub table: TableLimits,
-    /// The longest body of a frame.
+    /// Maximum length of a frame's body.
     pub frame_bytes_max: usize,
-    /// The longest name.
+    /// Maximum length of a name.
     pub name_bytes_max: usize,
 }
 
@@ -222,7 +222,7 @@ impl Welcome {
     }
 }
 
-/// The end of a game: DONE from the client, SUMS from the server, with what each has counted and hashed.
+/// End of a game: DONE from the client, SUMS from the server, with each side's count and checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) messages: u64,

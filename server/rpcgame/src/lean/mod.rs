@@ -1,7 +1,7 @@
-//! The lean protocol: the game in frames over TCP, as docs/lean-protocol.md draws them.
+//! The lean protocol: the game in frames over TCP, as specified in docs/lean-protocol.md.
 //!
-//! `frame`, `table`, [`Session`] (the server's end) and [`Connection`] (the client's) take bytes and give bytes; only
-//! [`Server`] has sockets and a clock. Must not know gRPC.
+//! `frame`, `table`, [`Session`] (the server's end) and [`Connection`] (the client's) are sans-IO; only [`Server`] has
+//! sockets and a clock.
 
 mod client;
 mod fault;

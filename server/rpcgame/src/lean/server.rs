@@ -1,7 +1,7 @@
-//! Lean connections on sockets: accepted, shared out to threads, timed, ended.
+//! Lean connections on sockets: accepting, distribution to threads, timeouts, shutdown.
 //!
-//! While a client does not take its values nothing more is read from it, so a slow one holds what its window allows
-//! and no more. Must not know what a frame says.
+//! Nothing is read from a client while values wait to be written, so a slow client holds no more than its window
+//! allows.
 
 use std::cell::Cell;
 use std::io;
@@ -28,17 +28,17 @@ use crate::counts::LeanEnd;
 use crate::registry::Games;
 use crate::settings::LeanLimits;
 
-/// When `accept` fails for want of descriptors, trying again at once would only spin.
+/// Pause after a failed `accept`: without free descriptors, retrying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Room for a read.
+/// Size of a read.
 const READ_BYTES: usize = 64 * 1024;
-/// The longest that a TLS handshake may take.
+/// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is said to a connection that is refused must be taken at once.
+/// Time limit for sending a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
 thread_local! {
-    /// For reads of connections that hold no part of a frame: those that are idle hold nothing.
+    /// Read buffer for connections without a partial frame: idle ones hold none.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -50,33 +50,33 @@ pub struct Server {
     limits: Arc<LeanLimits>,
     drain: Duration,
     gate: Option<Gate>,
-    /// Set if only TLS is spoken.
+    /// Set if TLS is required.
     tls: Option<Arc<ServerConfig>>,
 }
 
-/// Why a connection ended, with what there is to say beside its name.
+/// End of a connection: reason and details.
 type End = (LeanEnd, String);
 
 impl Server {
-    /// Serves; the games' ends are told to `games`. `drain` is what a game under way has when the server stops.
+    /// Ends of games are reported to `games`. `drain` is the time that a running game has when the server stops.
     pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
         let connections = Shares::new(limits.connections_max);
         Self { games, connections, limits: Arc::new(limits), drain, gate: None, tls: None }
     }
 
-    /// Asks clients for what `gate` asks, and speaks TLS if `tls` is there.
+    /// Requires the credentials that `gate` asks for, and TLS if `tls` is set.
     #[must_use]
     pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
         Self { gate: Some(gate).filter(Gate::asks), tls, ..self }
     }
 
-    /// The games it serves, which count what happens here as well.
+    /// The games it serves, which also hold its counts.
     pub fn games(&self) -> &Games {
         &self.games
     }
 
     /// Accepts connections until `shutdown` is ready, on `workers` in turn (on this runtime if the list is empty); then
-    /// games under way may end.
+    /// running games may finish.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -96,7 +96,7 @@ impl Server {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            // What it costs when it fails is some milliseconds.
+            // A failure only costs some milliseconds.
             let _ = stream.set_nodelay(true);
             let (server, draining, alive) = (self.clone(), draining.clone(), alive.clone());
             let Some(worker) = workers.get(turn % workers.len().max(1)) else {
@@ -104,7 +104,7 @@ impl Server {
                 continue;
             };
             turn = turn.wrapping_add(1);
-            // A stream belongs to the reactor of the runtime it was made on, so it is made again over there.
+            // A stream belongs to the reactor of its runtime, so it is recreated on the worker's.
             let stream = stream.into_std()?;
             worker.spawn(async move {
                 if let Ok(stream) = TcpStream::from_std(stream) {
@@ -126,7 +126,7 @@ impl Server {
         let place = place.map(|share| Place::new(&self.games, share));
         let (end, details) = match self.tls.clone() {
             None => self.serve_one(stream, peer, Vec::new(), place.is_some(), draining).await,
-            // In a box: a connection in clear has no room for TLS.
+            // Boxed: plain connections need no room for TLS.
             Some(tls) => Box::pin(self.serve_tls(tls, stream, peer, place.is_some(), draining)).await,
         };
         self.games.counts().lean_ended(end);
@@ -223,7 +223,7 @@ impl Server {
             if is_draining && session.is_between_games() {
                 return self.part(stream, session, FaultCode::Stopping, "the server stops").await;
             }
-            // Frames that came while there was output to be written are still there.
+            // Frames that came while output was waiting are still there.
             if taken > 0 && !input.is_empty() {
                 continue;
             }
@@ -267,17 +267,17 @@ impl Server {
                 Err(error) => return Err(broken(error)),
             }
         }
-        // TLS holds back what does not fill a record.
+        // TLS holds back partial records.
         timeout(self.limits.write_timeout, stream.flush()).await.map_err(unread)?.map_err(broken)
     }
 }
 
-/// The server stops, or is gone.
+/// Waits until the server drains or is gone.
 async fn told(draining: &mut watch::Receiver<bool>) {
     drop(draining.wait_for(|draining| *draining).await);
 }
 
-/// What was read and is not yet a whole frame.
+/// Bytes read that do not form a complete frame yet.
 #[derive(Debug, Default)]
 struct Input {
     buffer: Vec<u8>,
@@ -317,7 +317,7 @@ impl Input {
                     Poll::Ready(read.map(|()| count))
                 }
                 Poll::Pending => {
-                    // So that a connection that waits holds nothing.
+                    // So that a waiting connection holds no buffer.
                     self.consume(0);
                     Poll::Pending
                 }
@@ -341,7 +341,7 @@ impl Input {
     }
 }
 
-/// A connection's place among those allowed; given back when it is dropped.
+/// Permit for a connection; released on drop.
 struct Place {
     games: Games,
     _share: Share,

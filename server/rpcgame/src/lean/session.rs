@@ -1,4 +1,4 @@
-//! The server's end of a connection: frames in, frames out, one game after another. No socket, no clock.
+//! Server side of a connection: frames in, frames out, consecutive games. No socket, no clock.
 
 use std::convert::Infallible;
 
@@ -19,7 +19,7 @@ struct Name {
     hash: u64,
 }
 
-/// No message waits here: what comes on one connection comes in order.
+/// No message waits here: messages on one connection arrive in order.
 #[derive(Debug)]
 struct NoWaiter(Infallible);
 
@@ -29,16 +29,16 @@ impl Answer for NoWaiter {
     }
 }
 
-/// Lets a client in that showed this token, or says why not.
+/// Admits a client by its token, or returns the reason for refusal.
 pub type Admit = Box<dyn FnMut(Option<&[u8]>) -> Result<(), String> + Send>;
 
 /// One connection.
 pub struct Session {
     limits: SessionLimits,
-    /// Asked before the HELLO is answered, if clients need a token.
+    /// Called before the HELLO is answered, if clients need a token.
     admit: Option<Admit>,
     token: Option<Box<[u8]>>,
-    /// What was agreed on.
+    /// The agreed terms.
     welcome: Option<Welcome>,
     names: Ring<Name>,
     game: Game<NoWaiter>,
@@ -51,11 +51,11 @@ pub struct Session {
     fault: Option<Fault>,
 }
 
-/// An output buffer beyond this is given back when it is empty.
+/// Output buffers above this are freed when empty.
 const KEPT_BYTES: usize = 4096;
 
 impl Session {
-    /// Before the HELLO.
+    /// A session before the HELLO.
     pub fn new(limits: SessionLimits) -> Self {
         Self {
             limits,
@@ -73,14 +73,14 @@ impl Session {
         }
     }
 
-    /// Serves only clients that `admit` lets in.
+    /// Serves only clients that `admit` accepts.
     #[must_use]
     pub fn guarded(self, admit: Admit) -> Self {
         Self { admit: Some(admit), ..self }
     }
 
-    /// Handles every whole frame of `input` and leaves the rest there; nothing while there is output to be written.
-    /// After a fault there is nothing to do but to write the output and hang up.
+    /// Handles every complete frame of `input` and leaves the rest; does nothing while output is waiting. After a
+    /// fault, write the output and close the connection.
     pub fn receive(&mut self, input: &mut &[u8]) -> Result<(), Fault> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
@@ -95,7 +95,7 @@ impl Session {
         handled
     }
 
-    /// Says why the connection ends.
+    /// Ends the connection with a fault.
     pub fn end(&mut self, fault: Fault) {
         if self.fault.is_none() {
             fault.put(&mut self.output);
@@ -222,12 +222,12 @@ impl Session {
         ours.put(kind::SUMS, &mut self.output);
     }
 
-    /// What is to be written.
+    /// Bytes to write.
     pub fn output(&self) -> &[u8] {
         &self.output[self.written..]
     }
 
-    /// So much was written.
+    /// Removes written bytes.
     pub fn advance(&mut self, bytes: usize) {
         self.written += bytes;
         if self.written >= self.output.len() {
@@ -237,29 +237,29 @@ impl Session {
         }
     }
 
-    /// Gives memory back that only a busy connection needs.
+    /// Frees memory that only a busy connection needs.
     pub fn rest(&mut self) {
         if self.output.is_empty() {
             self.output.shrink_to(KEPT_BYTES);
         }
     }
 
-    /// Games that ended since the last time it was asked.
+    /// Games ended since the last call.
     pub fn take_games_ended(&mut self) -> u64 {
         std::mem::take(&mut self.games_ended)
     }
 
-    /// Messages handled in whole frames since the last time it was asked.
+    /// Messages handled in complete frames since the last call.
     pub fn take_messages(&mut self) -> u64 {
         std::mem::take(&mut self.messages)
     }
 
-    /// Whether no game is under way.
+    /// True if no game is running.
     pub fn is_between_games(&self) -> bool {
         self.game.handled() == 0
     }
 
-    /// Bytes held for the client beside the session itself: names and values.
+    /// Memory held for the client besides the session itself: names and values.
     pub fn held_bytes(&self) -> usize {
         self.names.bytes() + self.output.capacity()
     }

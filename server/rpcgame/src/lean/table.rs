@@ -1,6 +1,6 @@
-//! The table of names seen, which both ends keep alike: a ring from which the oldest goes when a new one needs room.
+//! Table of names, kept identically at both ends: a ring that evicts the oldest when a new one needs room.
 //!
-//! Who comes in is the sender's choice and travels with the message, so both ends always agree on who went out.
+//! The sender decides which names enter, and marks them in the message, so both ends always agree on evictions.
 
 use std::collections::VecDeque;
 
@@ -12,39 +12,39 @@ impl TableLimits {
     }
 }
 
-/// What an entry costs beside its name.
+/// Overhead of an entry besides its name.
 pub const ENTRY_BYTES: usize = 32;
 
-/// Entries with what each end keeps of them.
+/// Entries, with each end's data.
 #[derive(Debug)]
 pub struct Ring<T> {
     limits: TableLimits,
     entries: VecDeque<(usize, T)>,
     bytes: usize,
-    /// Place of the oldest entry.
+    /// Slot of the oldest entry.
     first_slot: usize,
-    /// Entries that went out so far.
+    /// Number of entries evicted so far.
     evicted: u64,
 }
 
 impl<T> Ring<T> {
-    /// An empty one.
+    /// Creates an empty table.
     pub fn new(limits: TableLimits) -> Self {
         Self { limits, entries: VecDeque::new(), bytes: 0, first_slot: 0, evicted: 0 }
     }
 
-    /// Whether a name can be in it at all.
+    /// True if a name of this length fits at all.
     pub fn can_hold(&self, name_bytes: usize) -> bool {
         self.limits.names_max > 0 && name_bytes.saturating_add(ENTRY_BYTES) <= self.limits.bytes_max
     }
 
-    /// Whether a name can come in without another going out.
+    /// True if a name of this length fits without eviction.
     pub fn has_room(&self, name_bytes: usize) -> bool {
         self.entries.len() < self.limits.names_max
             && self.bytes.saturating_add(name_bytes).saturating_add(ENTRY_BYTES) <= self.limits.bytes_max
     }
 
-    /// Puts a name in that [`Ring::can_hold`], and returns its number: how many came in before.
+    /// Inserts a name for which [`Ring::can_hold`] is true, and returns its number: the count of earlier insertions.
     pub fn insert(&mut self, name_bytes: usize, entry: T) -> u64 {
         debug_assert!(self.can_hold(name_bytes), "asked before");
         while !self.has_room(name_bytes) {
@@ -74,7 +74,7 @@ impl<T> Ring<T> {
         self.entries.get(place).map(|(_, entry)| entry)
     }
 
-    /// The slot of an entry by its number, while it is in.
+    /// The slot of an entry by its number, unless evicted.
     #[inline]
     pub fn slot(&self, number: u64) -> Option<u64> {
         let place = usize::try_from(number.checked_sub(self.evicted)?).ok()?;
@@ -86,17 +86,17 @@ impl<T> Ring<T> {
         Some(slot as u64)
     }
 
-    /// Names in it.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// None in it.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What they cost.
+    /// Memory cost of the names, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        // A model that has no ring: numbered names, the oldest first.
+        // The model has no ring: numbered names, oldest first.
         #[test]
         fn the_oldest_go_and_every_other_stays_where_it_is(
             names_max in 1..6_usize,

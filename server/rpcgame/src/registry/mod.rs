@@ -1,6 +1,4 @@
-//! The games that are played now, told apart by their groups: how many there may be, and when one is given up.
-//!
-//! Must not know a transport: callers come as a [`Caller`], and what waits is told through a channel.
+//! Registry of the running games by group: their limit, and their expiry.
 
 mod room;
 
@@ -21,12 +19,12 @@ use crate::refusal::Refusal;
 use crate::settings::{GameLimits, Group};
 pub use room::{Attempt, Room, Waiting};
 
-/// Who calls, as far as it tells games apart.
+/// The caller, as far as it determines the game.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'a> {
     /// The name of the game, if the caller gives one.
     pub game: Option<&'a str>,
-    /// What lives as long as the caller's connection.
+    /// Something that lives as long as the caller's connection.
     pub connection: Option<&'a Connection>,
     /// The caller's address.
     pub address: Option<IpAddr>,
@@ -35,13 +33,13 @@ pub struct Caller<'a> {
 /// Something that lives as long as a connection.
 pub type Connection = Arc<dyn Any + Send + Sync>;
 
-/// The longest name of a game.
+/// Maximum length of a game's name.
 pub const GAME_NAME_BYTES_MAX: usize = 128;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
     Named(Box<str>),
-    /// Where the connection's part lies; the room keeps the place from being used again.
+    /// Memory address of the connection's handle; the room's reference prevents reuse.
     Connection(usize),
     Address(IpAddr),
     Server,
@@ -53,7 +51,7 @@ struct Entry {
     room: Arc<Room>,
     connection: Option<Weak<dyn Any + Send + Sync>>,
     idle_since: Instant,
-    /// Its place among the games.
+    /// Its share of the games' limit.
     _share: Share,
 }
 
@@ -80,7 +78,7 @@ pub struct Games {
 }
 
 impl Games {
-    /// None yet.
+    /// Creates an empty registry.
     pub fn new(limits: GameLimits) -> Self {
         let shared = Shared {
             entries: Mutex::default(),
@@ -93,7 +91,7 @@ impl Games {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is allowed.
+    /// The limits.
     pub fn limits(&self) -> &GameLimits {
         &self.shared.limits
     }
@@ -102,29 +100,29 @@ impl Games {
         self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number that clones share and no other games of the process have while these live.
+    /// A number shared by clones, and unique among the process's registries while these live.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }
 
-    /// Games that are played now: none that is over, and none whose connection has closed.
+    /// Number of running games: without those that are over or whose connection has closed.
     pub fn count(&self) -> usize {
         let mut entries = self.lock();
         give_up(&mut entries, Entry::is_left);
         entries.len()
     }
 
-    /// What waiting messages cost now.
+    /// Current cost of waiting messages.
     pub fn waiting_bytes(&self) -> usize {
         self.shared.waiting_bytes.load(Ordering::Relaxed)
     }
 
-    /// What happened in them.
+    /// Counts of the games' events.
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
     }
 
-    /// How many games have ended by `Done`, now and whenever it changes.
+    /// Number of games ended by `Done`, with changes.
     pub fn ended(&self) -> watch::Receiver<u64> {
         self.shared.ended.subscribe()
     }
@@ -140,12 +138,12 @@ impl Games {
         Ok(sums.unwrap_or_else(Sums::of_nothing))
     }
 
-    /// Games that a transport plays by itself have ended.
+    /// Records games that ended on a transport with its own game.
     pub(crate) fn note_ended(&self, games: u64) {
         self.shared.ended.send_modify(|ended| *ended += games);
     }
 
-    /// The room of the caller's game; if there is none, a new one, whose place counts as the client's.
+    /// The room of the caller's game; if there is none, a new one, charged to the client.
     pub fn room(&self, caller: Caller<'_>, client: impl FnOnce() -> Client) -> Result<Arc<Room>, Refusal> {
         let (key, connection) = self.key(caller)?;
         let mut entries = self.lock();
@@ -182,7 +180,7 @@ impl Games {
         })
     }
 
-    /// Gives up the games whose connection is gone and those in which nothing happened for too long.
+    /// Closes games whose connection is gone or that were idle for too long.
     pub fn expire(&self) {
         let (now, idle) = (Instant::now(), self.shared.limits.idle);
         give_up(&mut self.lock(), |entry| {
@@ -193,7 +191,7 @@ impl Games {
         });
     }
 
-    /// Calls [`Games::expire`] as often as it takes, until it is dropped.
+    /// Calls [`Games::expire`] periodically, until it is dropped.
     pub async fn keep_expiring(&self) {
         loop {
             tokio::time::sleep((self.shared.limits.idle / 4).max(EXPIRE_PAUSE_MIN)).await;
@@ -213,5 +211,5 @@ fn give_up(entries: &mut HashMap<Key, Entry>, mut is_over: impl FnMut(&mut Entry
     });
 }
 
-/// However short the idle time is.
+/// Minimum pause, however short the idle time is.
 const EXPIRE_PAUSE_MIN: Duration = Duration::from_millis(10);

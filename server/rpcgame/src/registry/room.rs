@@ -1,5 +1,5 @@
-//! Where the callers of a group meet: their game under a lock that is held for one message or one frame, never across
-//! a wait.
+//! A room shared by the callers of a group: their game under a lock held for one message or one frame, never across an
+//! await.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ type Outcome = Result<u64, Refusal>;
 
 impl Answer for oneshot::Sender<Outcome> {
     fn tell(self, outcome: Outcome) {
-        // The message of a caller that left is gone, or its value is dropped.
+        // If the caller has left, the message is gone or its value is dropped.
         drop(self.send(outcome));
     }
 }
@@ -25,9 +25,9 @@ impl Answer for oneshot::Sender<Outcome> {
 #[derive(Debug, Default)]
 struct State {
     game: Game<oneshot::Sender<Outcome>>,
-    /// Something happened since the last look.
+    /// True if something happened since the last check.
     is_touched: bool,
-    /// The room is given up; callers find a new one.
+    /// True once closed; callers find a new room.
     is_closed: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Room {
     waiting_bytes_max: usize,
 }
 
-/// What came of a message.
+/// Result of trying a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// It was handled, with this value.
@@ -50,7 +50,7 @@ pub enum Attempt {
     Early,
     /// It was not handled.
     Refused(Refusal),
-    /// The room was given up: the caller has to find another.
+    /// The room was closed: the caller has to find another.
     Closed,
 }
 
@@ -119,14 +119,14 @@ impl Room {
         }
     }
 
-    /// Keeps a message that came early. What is returned waits for its value; dropped, it takes the message along.
-    /// Nothing if the room was given up.
+    /// Keeps an early message. The returned future waits for its value; dropping it removes the message. `None` if the
+    /// room was closed.
     pub fn wait_for_value(self: &Arc<Self>, serial: u64, name: &[u8], count: u64) -> Result<Option<Waiting>, Refusal> {
         self.wait_with(serial, name.len(), |game, answer| game.keep(serial, name, count, answer))
     }
 
-    /// Keeps a place for a caller that has messages from this serial on; the turn is told with the serial as value.
-    /// Nothing if the room was given up.
+    /// Queues a caller that has messages from this serial on; its turn is reported with the serial as value. `None` if
+    /// the room was closed.
     pub fn wait_for_turn(self: &Arc<Self>, serial: u64) -> Result<Option<Waiting>, Refusal> {
         self.wait_with(serial, 0, |game, answer| game.keep_turn(serial, answer))
     }
@@ -142,7 +142,7 @@ impl Room {
             return Ok(None);
         }
         let missing = state.game.next();
-        // Those before it may have come since the caller looked.
+        // Earlier messages may have come since the caller looked.
         let turn = state.game.turn(serial, self.window_messages)?;
         let (bytes, bytes_max) = (name_bytes + EARLY_BYTES, self.waiting_bytes_max);
         if self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > bytes_max {
@@ -159,7 +159,7 @@ impl Room {
         Ok(Some(Waiting { room: Arc::clone(self), ticket, told }))
     }
 
-    /// The checksums so far, and how many messages they cover.
+    /// The checksums so far, and the number of messages they cover.
     pub fn so_far(&self) -> (Sums, u64) {
         let state = self.lock();
         (state.game.sums(), state.game.handled())
@@ -167,11 +167,11 @@ impl Room {
 
     pub(super) fn take_touched(&self) -> bool {
         let mut state = self.lock();
-        // Who waits is there, however long nothing else happens.
+        // Waiting callers keep the game alive, however long nothing else happens.
         std::mem::take(&mut state.is_touched) || state.game.waiting() > 0
     }
 
-    /// Ends the game and gives the room up.
+    /// Ends the game and closes the room.
     pub(super) fn close(&self) -> Sums {
         let mut state = self.lock();
         state.is_closed = true;

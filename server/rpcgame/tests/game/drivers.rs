@@ -7,7 +7,7 @@ use crate::support::{PATIENCE, input_path, serve, serve_lean};
 
 const TRANSPORTS: [Transport; 4] = [Transport::Unary, Transport::Windowed, Transport::Stream, Transport::Lean];
 
-/// Messages, and the checksums of both sides, worked out by `tests/judges/rpcgame_sums.py` with Python's xxhash 4.1.
+/// Messages, and the checksums of both sides, computed by `tests/judges/rpcgame_sums.py` with Python's xxhash 4.1.
 type BySums = [(u64, u64, u64); 5];
 
 const LINES: BySums = [
@@ -18,7 +18,7 @@ const LINES: BySums = [
     (25_000, 0x5016_24d6_b59b_da8b, 0x7cb7_85cb_14af_d3e3),
 ];
 
-/// Lines with more than a name and a count in them, and lines that are to be skipped.
+/// Lines with more than a name and a count, and lines to be skipped.
 const ODD_LINES: BySums = [
     (0, 0x2d06_8005_38d3_94c2, 0x2d06_8005_38d3_94c2),
     (1, 0x8ca8_3b7e_03d2_d706, 0xa2a2_cc5d_5419_8964),

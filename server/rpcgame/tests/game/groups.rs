@@ -1,4 +1,4 @@
-//! Which callers play one game, and in which order messages may come.
+//! Grouping of callers into games, and the order of messages.
 
 use quire_rpc::Code;
 use rpcgame::grpc::wire::DoneRequest;
@@ -12,7 +12,7 @@ fn group(group: Group) -> GameLimits {
     GameLimits { group, ..GameLimits::default() }
 }
 
-/// Serials from 1 to `most`, each once, in an order that is as good as random and always the same.
+/// Serials from 1 to `most`, each once, in a pseudo-random but fixed order.
 fn shuffled(most: u64) -> impl Iterator<Item = u64> {
     // A multiplier without a common factor visits every residue.
     let prime = 7919;
@@ -47,7 +47,7 @@ fn expected_of(most: u64) -> Sums {
 async fn messages_in_any_order_are_handled_in_the_order_of_their_serials() {
     let (address, games) = serve(GameLimits::default()).await;
     for client in [client(address).await, gzip_client(address).await] {
-        // All are under way at once: a connection has room for 256 calls.
+        // All are in flight at once: a connection has room for 256 calls.
         assert_eq!(play_shuffled(&client, 200).await, expected_of(200));
         assert_eq!(games.waiting_bytes(), 0);
     }

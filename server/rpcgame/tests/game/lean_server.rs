@@ -1,4 +1,4 @@
-//! The lean protocol on sockets: slow, silent and superfluous clients, and the server's own end.
+//! The lean protocol on sockets: slow, silent and excess clients, and the server's shutdown.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -27,13 +27,13 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Writes all that the client has to say.
+/// Writes the client's output.
 fn say(stream: &mut TcpStream, client: &mut Connection) {
     stream.write_all(client.output()).unwrap();
     client.advance(client.output().len());
 }
 
-/// Reads to the end and returns the fault that the server told.
+/// Reads to the end and returns the server's fault.
 fn told(mut stream: TcpStream) -> FaultCode {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
@@ -82,7 +82,7 @@ async fn a_server_that_stops_right_behind_its_checksums_has_played_the_game() {
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut session, mut bytes) = (Session::new(SessionLimits::default()), Vec::new());
         while session.take_games_ended() == 0 {
-            // All of it in one piece, the last word included.
+            // All of it in one piece, including the last frame.
             stream.write_all(session.output()).await.unwrap();
             session.advance(session.output().len());
             assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
@@ -141,7 +141,7 @@ async fn a_client_that_reads_nothing_is_cut_off_and_holds_up_no_other() {
     let mut deaf = connect(address);
     deaf.set_write_timeout(Some(PATIENCE)).unwrap();
     say(&mut deaf, &mut hello());
-    // Messages without a name, as many to a frame as the window allows at all, for as long as the server takes them.
+    // Messages without a name, as many per frame as the window allows, until the server accepts no more.
     let mut serial = 1_u64;
     let sending = tokio::task::spawn_blocking(move || {
         loop {

@@ -1,4 +1,4 @@
-//! The lean protocol without sockets: both ends face to face, bytes cut anywhere, and each fault by its code.
+//! The lean protocol without sockets: both ends connected, bytes split anywhere, and each fault by its code.
 
 use proptest::prelude::*;
 use rpcgame::lean::{Connection, Event, Fault, FaultCode, Hello, Keep, Session, SessionLimits, TableLimits, VERSION};
@@ -11,7 +11,7 @@ const HELLO: Hello = Hello {
     table: TableLimits { names_max: 8, bytes_max: 1000 },
 };
 
-/// Moves what one end has to say to the other, `cut` bytes at a time.
+/// Moves one end's output to the other, `cut` bytes at a time.
 struct Wire {
     held: Vec<u8>,
     cut: usize,
@@ -33,7 +33,7 @@ impl Wire {
     }
 }
 
-/// Plays a game between both ends; returns the values, and the sums as the server has them.
+/// Plays a game between both ends; returns the values, and the server's sums.
 fn play(hello: Hello, keep: Keep, messages: &[(usize, Vec<u8>, u64)], cut: usize) -> (Vec<u64>, Sums) {
     let limits = SessionLimits { name_bytes_max: 10_000, ..SessionLimits::default() };
     let (mut client, mut server) = (Connection::new(hello, keep), Session::new(limits));
@@ -69,7 +69,7 @@ fn play(hello: Hello, keep: Keep, messages: &[(usize, Vec<u8>, u64)], cut: usize
     (values, sums.unwrap())
 }
 
-/// What the values and the sums have to be.
+/// Expected values and sums.
 fn model(messages: &[(usize, Vec<u8>, u64)]) -> (Vec<u64>, Sums) {
     let values = messages.iter().zip(0..).map(|((_, name, count), i)| hash(name).wrapping_add(*count).wrapping_add(i));
     let values: Vec<u64> = values.collect();
@@ -236,7 +236,7 @@ fn a_client_that_takes_no_values_is_not_read_from() {
     session.advance(session.output().len());
     session.receive(&mut input).unwrap();
     assert!(input.is_empty());
-    // The window is counted from zero once the values are on their way.
+    // The window starts from zero once the values are written.
     session.advance(session.output().len());
     for serial in 3..20 {
         session.receive(&mut &message(serial)[..]).unwrap();

@@ -1,4 +1,4 @@
-//! Every limit, reached: refused by its name, and the game goes on.
+//! Every limit reached: refused by its name, and the game continues.
 
 use std::time::Duration;
 

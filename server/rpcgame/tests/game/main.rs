@@ -1,4 +1,5 @@
-//! The game as clients meet it: every transport, every refusal, every limit. In one test binary, for the linker's sake.
+//! The game from the clients' point of view: every transport, every refusal, every limit. One test binary, to link only
+//! once.
 
 mod drivers;
 mod groups;

@@ -1,4 +1,4 @@
-//! What a message may not be; after each refusal the game goes on.
+//! Invalid messages; after each refusal the game continues.
 
 use quire_rpc::{Code, Status};
 use rpcgame::GameLimits;
@@ -13,7 +13,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, words: &str) {
     assert!(status.message().contains(words), "no '{words}' in {status:?}");
 }
 
-/// The game goes on as if nothing had been.
+/// Checks that the game continues normally.
 async fn goes_on(client: &RpcGameClient) {
     send(client, 1, "one", 1).await.unwrap();
     send(client, 2, "two", 2).await.unwrap();
@@ -105,7 +105,7 @@ async fn fields_the_contract_does_not_know_are_passed_over() {
     let (address, _) = serve(GameLimits::default()).await;
     let client = client(address).await;
     let mut request = fields(b"1", b"name", b"1");
-    // Field 4 of each type, and the serial once more: the last one holds.
+    // Field 4 of each type, and the serial again: the last one counts.
     request.extend_from_slice(b"\x20\x07\x21aaaaaaaa\x22\x01x\x25aaaa\x0a\x011");
     send_bytes(&client, request).await.unwrap();
     assert_eq!(done(&client).await, expected([("name", 1)]));

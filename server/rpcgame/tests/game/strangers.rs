@@ -1,4 +1,4 @@
-//! The driver against servers that are not Quire's, and against ports of another protocol.
+//! The driver against servers other than Quire's, and against ports of another protocol.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -20,19 +20,19 @@ use tokio::sync::oneshot;
 
 use crate::support::{PATIENCE, serve, serve_lean};
 
-/// As many as such a server may well have.
+/// A plausible number of threads for such a server.
 const THREADS: usize = 12;
 
-/// In which order messages get to the threads.
+/// Order in which messages reach the threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// As they come.
+    /// Order of arrival.
     Kept,
-    /// Those that come together the other way round, which is the worst there is.
+    /// Bursts in reverse order, the worst case.
     Reversed,
 }
 
-/// Messages that come with shorter pauses come together.
+/// Messages with shorter pauses form a burst.
 const PAUSE: Duration = Duration::from_millis(5);
 
 struct Job {
@@ -52,7 +52,7 @@ struct State {
     server: Checksum,
 }
 
-/// Blocks a thread of a few for each message until its turn comes.
+/// A server that blocks one of a few threads for each message until its turn.
 #[derive(Clone)]
 struct Blocking {
     order: Order,
@@ -64,7 +64,7 @@ impl Blocking {
         let blocking = Self { order, state: Arc::default() };
         for _ in 0..THREADS {
             let mine = blocking.clone();
-            // What still waits when the test is over ends with the process.
+            // Threads that still wait when the test is over end with the process.
             std::thread::spawn(move || mine.work());
         }
         blocking
@@ -157,7 +157,7 @@ async fn a_server_that_blocks_a_thread_for_each_early_message_is_played_to_the_e
     assert!(outcome.to_string().contains("the window grew from 1 to "), "{outcome}");
 }
 
-/// Every call more under way makes this server quicker, until there are more than it has threads.
+/// Every further call in flight makes this server faster, until there are more than threads.
 #[tokio::test]
 async fn messages_that_reach_few_threads_in_another_order_do_not_stop_the_game() {
     let address = Blocking::new(Order::Reversed).serve().await;
@@ -219,7 +219,7 @@ async fn lean_at_a_grpc_port_is_told_so() {
     says(&failed, ["does not speak the lean protocol", "rpcgame.lean_listen"]);
 }
 
-/// A server whose first bytes are these, and which says nothing more.
+/// A server that sends these bytes first, and nothing more.
 async fn speaks(first: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

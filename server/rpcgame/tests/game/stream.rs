@@ -1,4 +1,4 @@
-//! Many messages a frame: checked whole before any of it is handled, in turn with the calls beside it.
+//! Frames of many messages: validated completely before any message is handled, and ordered with concurrent calls.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{done, expected, send, serve, wait_for};
 
-/// A stream under way.
+/// An open stream.
 struct Stream {
     frames: mpsc::UnboundedSender<Encoded>,
     answers: Streaming<Encoded>,

@@ -1,4 +1,4 @@
-//! Servers on ports of their own, and messages.
+//! Servers on their own ports, and messages.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use tokio::net::TcpListener;
 /// Far longer than anything here takes; only a failing test waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The pairs of the tests' own input.
+/// Path of the tests' own input.
 pub(crate) fn input_path() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/lines.txt").into()
 }
 
-/// Serves games over gRPC on a port of their own.
+/// Serves games over gRPC on its own port.
 pub(crate) async fn serve(settings: GameLimits) -> (SocketAddr, Games) {
     let games = Games::new(settings);
     let server = quire_rpc::Server::builder()
@@ -36,7 +36,7 @@ pub(crate) async fn serve(settings: GameLimits) -> (SocketAddr, Games) {
     (address, games)
 }
 
-/// Serves the lean protocol on a port of its own.
+/// Serves the lean protocol on its own port.
 pub(crate) async fn serve_lean(limits: lean::Limits) -> (SocketAddr, lean::Server) {
     let server = lean::Server::new(Games::new(GameLimits::default()), limits, PATIENCE);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -45,12 +45,12 @@ pub(crate) async fn serve_lean(limits: lean::Limits) -> (SocketAddr, lean::Serve
     (address, server)
 }
 
-/// A connection of its own.
+/// A client with its own connection.
 pub(crate) async fn client(address: SocketAddr) -> RpcGameClient {
     client_with(address, ChannelSettings::default()).await
 }
 
-/// As the existing client is: requests are compressed.
+/// Like the existing client, which compresses requests.
 pub(crate) async fn gzip_client(address: SocketAddr) -> RpcGameClient {
     client_with(address, ChannelSettings { compression: Some((Encoding::Gzip, 0)), ..ChannelSettings::default() }).await
 }
@@ -79,13 +79,13 @@ pub(crate) async fn send_bytes(client: &RpcGameClient, bytes: Vec<u8>) -> Result
     client.channel().unary(&TRY, Request::new(Encoded::from(bytes))).await
 }
 
-/// The value of a message.
+/// Sends a message; returns its value.
 pub(crate) async fn send(client: &RpcGameClient, serial: u64, name: &str, count: u64) -> Result<u64, Status> {
     let answer = client.r#try(message(serial, name, count)).await?;
     Ok(answer.get_ref().value.parse().unwrap())
 }
 
-/// The checksums at the game's end.
+/// Ends the game; returns the checksums.
 pub(crate) async fn done(client: &RpcGameClient) -> Sums {
     let DoneResponse { client_checksum, server_checksum } = client.done(DoneRequest {}).await.unwrap().into_inner();
     let number = |digits: &[u8]| {
@@ -95,7 +95,7 @@ pub(crate) async fn done(client: &RpcGameClient) -> Sums {
     Sums { client: number(&client_checksum), server: number(&server_checksum) }
 }
 
-/// What a game comes to in which these were the messages, in this order.
+/// Expected checksums of a game with these messages, in this order.
 pub(crate) fn expected<'a>(messages: impl IntoIterator<Item = (&'a str, u64)>) -> Sums {
     let (mut client, mut server) = (Vec::new(), Vec::new());
     for (place, (name, count)) in messages.into_iter().enumerate() {
@@ -107,7 +107,7 @@ pub(crate) fn expected<'a>(messages: impl IntoIterator<Item = (&'a str, u64)>) -
     Sums { client: hash(&client), server: hash(&server) }
 }
 
-/// Looks until `condition` holds.
+/// Polls until `condition` holds.
 pub(crate) async fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let waiting = async {
         while !condition() {

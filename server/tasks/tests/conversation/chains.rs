@@ -1,4 +1,4 @@
-//! The published experiment at each of its steps: the same sum, and as long as its waits take.
+//! The published experiment at each of its steps: the expected sum, and the duration of its waits.
 
 use std::{cell::Cell, time::Duration};
 

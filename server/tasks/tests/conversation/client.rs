@@ -1,4 +1,4 @@
-//! A server in this test's runtime, and clients of it.
+//! A server in this test's runtime, and its clients.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::{
     time::Instant,
 };
 
-/// Bytes that a connection in memory holds in each direction.
+/// Buffer of an in-memory connection, in each direction.
 pub(crate) const PIPE_BYTES: usize = 1024;
 
 /// A server.
@@ -42,7 +42,7 @@ impl Lab {
         Client { stream, closed }
     }
 
-    /// The value of a counter or level, written as on the metrics page.
+    /// Value of a counter or gauge, by its name on the metrics page.
     pub(crate) fn metric(&self, series: &str) -> u64 {
         let mut page = String::new();
         text::encode(&mut page, &self.registry).expect("a page");
@@ -57,14 +57,14 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).await.expect("the server reads");
     }
 
-    /// So many bytes of replies.
+    /// Reads `bytes` bytes of replies.
     pub(crate) async fn receive(&mut self, bytes: usize) -> Vec<u8> {
         let mut replies = vec![0; bytes];
         self.stream.read_exact(&mut replies).await.expect("replies");
         replies
     }
 
-    /// One line of replies.
+    /// Reads one line of replies.
     pub(crate) async fn line(&mut self) -> String {
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') {
@@ -73,13 +73,13 @@ impl Client {
         String::from_utf8(line).expect("text").trim_end().to_owned()
     }
 
-    /// Sends no more; all that still comes, and why the server ended.
+    /// Ends the client's side; returns the remaining output, and the server's reason for closing.
     pub(crate) async fn finish(mut self) -> (Vec<u8>, &'static str) {
         self.stream.shutdown().await.expect("a half-closed connection");
         self.end().await
     }
 
-    /// Waits for the server to close; all that still comes, and why.
+    /// Waits for the server to close; returns the remaining output and the reason.
     pub(crate) async fn end(mut self) -> (Vec<u8>, &'static str) {
         let mut replies = Vec::new();
         self.stream.read_to_end(&mut replies).await.expect("replies");
@@ -87,13 +87,13 @@ impl Client {
         (replies, self.closed.await.expect("the server did not panic"))
     }
 
-    /// Leaves without a word; why the server ended.
+    /// Drops the connection; returns the server's reason for closing.
     pub(crate) async fn vanish(self) -> &'static str {
         drop(self.stream);
         self.closed.await.expect("the server did not panic")
     }
 
-    /// Why the server ended, while this client does nothing.
+    /// Waits for the server to close; returns the reason.
     pub(crate) async fn closed(self) -> &'static str {
         let Self { stream, closed } = self;
         let reason = closed.await.expect("the server did not panic");
@@ -106,13 +106,13 @@ impl Client {
     }
 }
 
-/// The result of an I/O-bound task and how long it takes.
+/// Result and duration of an I/O-bound task.
 pub(crate) fn io(seed: u64) -> (u8, Duration) {
     let io = tasks::task::Io::new(seed);
     (io.result, io.wait)
 }
 
-/// Whether so much simulated time has gone by since `start`, within the millisecond to which timers are rounded.
+/// Checks the simulated time since `start`, within the millisecond to which timers are rounded.
 #[track_caller]
 pub(crate) fn took(start: Instant, expected: Duration) {
     let elapsed = start.elapsed();

@@ -1,4 +1,4 @@
-//! Limits, and what ends a conversation.
+//! Limits, and the ends of conversations.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ async fn a_client_that_never_reads_holds_little_and_is_sent_away() {
     while let Ok(wrote) = tokio::time::timeout(Duration::from_millis(1), deaf.stream.write(&flood[taken..])).await {
         taken += wrote.expect("the server reads or waits");
     }
-    // A read of 8 KiB is cut until 16 KiB of replies wait, some 70 bytes each.
+    // A read of 8 KiB is processed until 16 KiB of replies wait, some 70 bytes each.
     assert!(taken < 16 * 1024 + PIPE_BYTES, "{taken} lines were taken");
     other.send("0:41\n").await;
     assert_eq!(other.receive(1).await, [137], "no other client notices");
@@ -204,7 +204,7 @@ async fn a_client_that_goes_on_after_its_bad_line_is_listened_to_for_a_second() 
     assert_eq!(client.stream.read(&mut [0]).await.expect("an end"), 0);
     assert_eq!(start.elapsed(), Duration::ZERO, "it is told at once");
     while client.is_open() {
-        // Taken and thrown away, or refused because the server has closed.
+        // Discarded, or refused because the server has closed.
         let _ = client.stream.write_all(b"0:41\n").await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

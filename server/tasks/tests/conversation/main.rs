@@ -1,5 +1,5 @@
-//! Clients and the server over connections in memory, in simulated time: what is said, in which order, and what ends
-//! a conversation. Only CPU-bound tasks take real time, and while one runs the simulated time stands.
+//! Clients and the server over in-memory connections, in simulated time: messages, their order, and the ends of
+//! conversations. Only CPU-bound tasks take real time, and while one runs simulated time is paused.
 
 mod chains;
 mod client;

@@ -1,4 +1,4 @@
-//! Replies, their order, and what runs at the same time.
+//! Replies, their order, and concurrency.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::client::{Lab, io, took};
 
-/// Of 2000 ms at the most: 48, 1238, 143, 46, 1028 and 37.
+/// Waits of 48, 1238, 143, 46, 1028 and 37 ms, of at most 2000.
 const SEEDS: [u64; 6] = [0, 1, 2, 7, 42, 255];
 
 fn lines(seeds: &[u64]) -> String {
@@ -95,7 +95,7 @@ async fn without_the_cache_equal_requests_are_computed_each() {
 async fn who_waits_for_a_task_of_a_client_that_vanished_takes_it_over() {
     let lab = Lab::new(&Settings::default());
     let (mut first, mut second) = (lab.client(), lab.client());
-    // The first reply finds the client gone, and the connection ends with what it was computing.
+    // The first reply finds the client gone, and the connection ends with its running tasks.
     first.send("1:0\n1:1\n").await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     second.send("1:1\n").await;

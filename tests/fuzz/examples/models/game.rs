@@ -1,5 +1,5 @@
 //! The RPC game by single calls in any order, and by the lean protocol: an input is one connection with some games.
-//! Each value, each sum and the code of each fault is judged, by the formula in the contract.
+//! Each value, each sum and the code of each fault is checked by the contract's formula.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -20,7 +20,7 @@ use crate::pipe::{Driven, Pipe};
 use crate::random::Random;
 use crate::tally::Tally;
 
-/// Both checksums are taken over all bytes at the end.
+/// Both checksums are computed over all bytes at the end.
 #[derive(Default)]
 struct Game {
     handled: u64,
@@ -87,7 +87,7 @@ fn unary_game(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
         let place = if random.one_in(2) { 0 } else { random.below(left) };
         let (serial, call) = calls.remove(place);
         ids[serial - 1] = begin(link, random, call.unwrap());
-        // All behind the first that is missing have to wait.
+        // Ids after the first missing one have to wait.
         let missing = ids.iter().position(|id| *id == 0).unwrap_or(ids.len());
         for (place, id) in ids.iter().enumerate().filter(|(_, id)| **id != 0) {
             link.streams.get_mut(id).unwrap().due = if place > missing { Due::Nothing } else { Due::All };
@@ -133,7 +133,7 @@ struct Table {
     names_max: u64,
     bytes_max: u64,
     names: VecDeque<Vec<u8>>,
-    /// The number of the oldest.
+    /// Number of the oldest name.
     oldest: u64,
 }
 
@@ -163,7 +163,7 @@ struct Lean {
 }
 
 impl Lean {
-    /// Hands over bytes in pieces; returns what the server says.
+    /// Sends bytes in pieces; returns the server's output.
     fn exchange(&mut self, random: &mut Random, mut bytes: &[u8]) -> Vec<u8> {
         let mut said = Vec::new();
         while !bytes.is_empty() {
@@ -224,7 +224,7 @@ pub fn lean() -> Judge {
             if random.one_in(4) {
                 return fault(&mut lean, &table, &game, granted[0], random, tally);
             }
-            // What the client believes changes nothing.
+            // The client's own sums make no difference.
             let theirs = if random.one_in(2) { game.sums() } else { [1, 2] };
             let end = |sums: [u64; 2]| [varints(&[game.handled]), sums.map(u64::to_le_bytes).concat()].concat();
             let said = lean.exchange(random, &frame(DONE, &end(theirs)));
@@ -255,7 +255,7 @@ fn one(table: &mut Table, random: &mut Random, body: &mut Vec<u8>) -> (Vec<u8>, 
     (name, count)
 }
 
-/// Some frames of messages in one reading, within the window.
+/// Some message frames in one read, within the window.
 fn tries(lean: &mut Lean, table: &mut Table, game: &mut Game, window: u64, random: &mut Random, tally: &mut Tally) {
     let (mut sent, mut expected, mut left) = (Vec::new(), Vec::new(), window);
     for _ in 0..=random.below(2) {

@@ -1,7 +1,7 @@
-//! A model of each protocol judges every reply of the server to random histories, in process.
+//! Models of each protocol, which check every reply of the server to random histories, in process.
 //!
-//! `cargo run --release -p fuzz --example models -- PROTOCOL COUNT [SEED]`; PROTOCOL may be `all`.
-//! Input number n of a run is input 0 of a run with SEED + n.
+//! `cargo run --release -p fuzz --example models -- PROTOCOL COUNT [SEED]`; PROTOCOL may be `all`. Input number n of a
+//! run is input 0 of a run with SEED + n.
 
 mod calls;
 mod game;
@@ -22,10 +22,10 @@ use tempfile::TempDir;
 use crate::random::Random;
 use crate::tally::Tally;
 
-/// Judges one input, and panics at the first reply that is not the model's.
+/// Checks one input, and panics at the first reply that differs from the model's.
 type Judge = Box<dyn FnMut(&mut Random, &mut Tally)>;
 
-/// Makes what judges one input after the other.
+/// Creates a judge for a series of inputs.
 type Begin = fn() -> Judge;
 
 const PROTOCOLS: [(&str, Begin); 7] = [
@@ -38,7 +38,7 @@ const PROTOCOLS: [(&str, Begin); 7] = [
     ("records", records::judge),
 ];
 
-/// A folder for a server's files, in memory if the system has such a place.
+/// A folder for a server's files, in memory if possible.
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

@@ -1,5 +1,5 @@
-//! A connection without sockets, and its server, which runs only when it is told to: so what it has done by then is
-//! known. A server with threads of its own is waited for. Must not know a protocol.
+//! An in-memory connection whose server is polled explicitly, so that its progress is known. A server with its own
+//! threads is waited for.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,16 +15,16 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// A server whose threads say nothing for so long has failed.
+/// Time without a wake-up after which a server with threads has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 pub struct Bytes {
     pub to_server: VecDeque<u8>,
     pub to_client: Vec<u8>,
-    /// The client sends no more.
+    /// True once the client has ended its side.
     pub is_ended: bool,
-    /// The most that the server takes with one read, or writes with one write.
+    /// Largest read or write of the server.
     pub bytes_max: usize,
 }
 
@@ -81,7 +81,7 @@ pub struct Driven<'a> {
     future: Pin<Box<dyn Future<Output = ()> + 'a>>,
     pipe: Pipe,
     flag: Arc<Flag>,
-    /// Runs what the server's threads send back.
+    /// Runtime that delivers results of the server's threads.
     threads: Option<&'a Runtime>,
     pub is_over: bool,
 }
@@ -91,7 +91,7 @@ impl<'a> Driven<'a> {
         Self { future: Box::pin(future), pipe, flag: Arc::default(), threads: None, is_over: false }
     }
 
-    /// A server that works in threads, too. The runtime's clock must not be paused: it would jump while the server waits.
+    /// A server with threads of its own. The runtime's clock must not be paused: it would jump while the server waits.
     pub fn with_threads(pipe: Pipe, future: impl Future<Output = ()> + 'a, runtime: &'a Runtime) -> Self {
         Self { threads: Some(runtime), ..Self::new(pipe, future) }
     }
@@ -104,7 +104,7 @@ impl<'a> Driven<'a> {
         true
     }
 
-    /// Runs the server until it waits for the client; returns what it wrote.
+    /// Runs the server until it waits for the client; returns its output.
     pub fn settle(&mut self) -> Vec<u8> {
         let waker = Waker::from(Arc::clone(&self.flag));
         while !self.is_over {

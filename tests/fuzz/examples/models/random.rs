@@ -1,4 +1,4 @@
-//! Numbers of a history: the same seed gives the same history on any machine.
+//! Random numbers of a history: equal seeds give equal histories on any machine.
 
 /// SplitMix64.
 pub struct Random(u64);
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is not 0.
+    /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.number() % bound as u64) as usize
     }
@@ -29,7 +29,7 @@ impl Random {
         of[self.below(of.len())]
     }
 
-    /// Mostly short.
+    /// Random bytes, mostly few.
     pub fn bytes(&mut self, bytes_max: usize) -> Vec<u8> {
         let length = if self.one_in(4) { self.below(bytes_max + 1) } else { self.below(bytes_max.min(20) + 1) };
         (0..length).map(|_| self.number() as u8).collect()

@@ -1,4 +1,4 @@
-//! Replies that were judged, by kind.
+//! Counts of checked replies, by kind.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Tasks over lines: an input is one connection with all that a client sends before it closes its side. The replies are
-//! judged to the byte; of a refusal in text only its kind.
+//! Tasks over lines: an input is one connection with everything a client sends before it ends its side. Replies are
+//! checked to the byte; errors in text only by kind.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ use crate::random::Random;
 use crate::tally::Tally;
 
 const MEMORY: usize = 1 << 20;
-/// CPU-bound tasks are drawn from so many, because the definition is slow.
+/// Number of seeds for CPU-bound tasks; few, because the definition is slow.
 const CPU_SEEDS: usize = 48;
-/// Now and then from so many, because most results are 0.
+/// Rarely used, larger number, because most results are 0.
 const CPU_SEEDS_RARE: usize = 20_000;
 const LINE_BYTES_MAX: usize = 64;
 
-/// The definition, as it stands.
+/// The definition, implemented literally.
 fn compute(kind: u8, seed: u64) -> u8 {
     if kind == 1 {
         let mut numbers = ChaCha20Rng::seed_from_u64(seed);
@@ -46,7 +46,7 @@ fn compute(kind: u8, seed: u64) -> u8 {
 enum Meaning {
     Task(u8, u64),
     Hello,
-    /// How the error begins that text replies tell.
+    /// Prefix of the expected error in a text reply.
     Bad(&'static str),
 }
 
@@ -95,7 +95,7 @@ fn line(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// What is sent, what comes back, and whether a bad line ends the connection. An error's text is a prefix.
+/// Input, expected output, and whether a bad line ends the connection. An error's text is a prefix.
 fn conversation(
     random: &mut Random,
     known: &mut HashMap<(u8, u64), u8>,
@@ -132,7 +132,7 @@ fn conversation(
     (sent, replies, false)
 }
 
-/// All that the server says, and why it ended.
+/// The server's whole output, and the reason for its end.
 async fn talk(server: &Server, random: &mut Random, sent: &[u8]) -> (Vec<u8>, &'static str) {
     let (client, theirs) = tokio::io::duplex(random.pick(&[3, 50, 1000, 100_000]));
     let (_stop, stopped) = watch::channel(false);
@@ -142,7 +142,7 @@ async fn talk(server: &Server, random: &mut Random, sent: &[u8]) -> (Vec<u8>, &'
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(1 + random.below(rest.len()));
             rest = after;
-            // The server may have hung up at a bad line.
+            // The server may have closed the connection at a bad line.
             if writer.write_all(piece).await.is_err() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! A call as a client writes it, and its answer as the protocols' specifications have it. Must not know frames.
+//! Calls as a client writes them, and their answers by the protocols' specifications.
 
 use std::collections::VecDeque;
 
@@ -15,24 +15,24 @@ enum Protocol {
 
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Head and trailers one behind the other, and the body between them.
+/// Fields of head and trailers, concatenated, and the body between them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub fields: Fields,
     pub body: Vec<u8>,
-    /// Places in the body, in order, whose bytes no model can know, such as those of a time.
+    /// Positions in the body, in order, of bytes that no model can know, such as a time.
     pub unknown: VecDeque<usize>,
 }
 
 impl Answer {
-    /// Adds a message of gRPC.
+    /// Appends a gRPC message.
     pub fn go_on(&mut self, message: &Encoded) {
         let start = self.body.len() + 5;
         self.unknown.extend(message.unknown_places().iter().map(|place| start + place));
         self.body.extend(envelope(0, message.as_bytes()));
     }
 
-    /// Takes unknown bytes over from what came.
+    /// Copies unknown bytes from the received body.
     pub fn take_unknown(&mut self, got: &[u8]) {
         while let Some(place) = self.unknown.pop_front_if(|place| *place < got.len()) {
             self.body[place] = got[place];
@@ -56,7 +56,7 @@ struct Message {
 }
 
 impl Message {
-    /// Protobuf: fields in order, without those that have their default.
+    /// Protobuf: fields in order, without defaults.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.payload.is_empty() {
@@ -83,7 +83,7 @@ pub fn envelope(flag: u8, bytes: &[u8]) -> Vec<u8> {
     [&[flag][..], &(bytes.len() as u32).to_be_bytes(), bytes].concat()
 }
 
-/// RFC 1952 around blocks that are stored as they are.
+/// RFC 1952 with stored blocks.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     let length = bytes.len() as u16;
@@ -195,7 +195,7 @@ fn head(random: &mut Random, protocol: Protocol, method: &str, is_gzip: bool) ->
     head
 }
 
-/// What the method's messages are, and the failure behind them.
+/// The method's replies, and the failure after them.
 fn replies(method: &str, messages: &[Message]) -> (Vec<Message>, Option<u8>) {
     let failed = messages.iter().position(|message| message.fail != 0);
     let fail = failed.map(|place| messages[place].fail);

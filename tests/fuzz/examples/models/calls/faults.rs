@@ -1,4 +1,4 @@
-//! Steps that break a rule of RFC 9113 or RFC 7541, each with the error that these name.
+//! Violations of RFC 9113 or RFC 7541, each with the error that these specify.
 
 use super::call::{Answer, Call};
 use super::link::{
@@ -76,7 +76,7 @@ fn of_connection(open: u32, new: u32) -> Vec<(&'static str, u32, Vec<u8>)> {
     ]
 }
 
-/// Those on `open` come first, `ON_OPEN` in number; the others begin the stream `new`.
+/// Faults on `open` come first, `ON_OPEN` in number; the others begin the stream `new`.
 const ON_OPEN: usize = 6;
 
 fn of_stream(open: u32, new: u32) -> Vec<(&'static str, u32, Vec<u8>)> {
@@ -116,7 +116,7 @@ fn of_stream(open: u32, new: u32) -> Vec<(&'static str, u32, Vec<u8>)> {
     ]
 }
 
-/// A request that has begun, and gets no answer before it goes on.
+/// A begun request that gets no answer until it continues.
 fn waiting() -> Call {
     let field = |name: &str, value: &str| (name.into(), value.into());
     let head = vec![
@@ -164,7 +164,7 @@ pub fn fault(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) -> boo
     }
     leave(link, open);
     link.flush(random, tally);
-    // The client has forgotten that it left.
+    // The client acts as if it had not ended the stream.
     link.streams.get_mut(&open).unwrap().state = State::Open;
     link.put(DATA, END_STREAM, open, b"");
     link.flush(random, tally);

@@ -1,4 +1,4 @@
-//! A client's header blocks (RFC 7541), in every form that the format has.
+//! A client's header blocks (RFC 7541), in every form of the format.
 
 use std::collections::VecDeque;
 

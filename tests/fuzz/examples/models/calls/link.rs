@@ -1,4 +1,4 @@
-//! A client's end of a connection, that checks every frame of the server (RFC 9113): windows, order, and the answers.
+//! A client's end of a connection, which checks every frame of the server (RFC 9113): windows, order, and answers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ pub const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 pub const PADDED: u8 = 8;
 pub const WITH_PRIORITY: u8 = 0x20;
-/// The windows and frames of either side before SETTINGS say something else.
+/// Default windows and frame size of either side, before SETTINGS change them.
 const WINDOW: i64 = 65_535;
 const FRAME: usize = 16_384;
 
@@ -37,13 +37,13 @@ pub enum State {
     Reset,
 }
 
-/// What of an answer the client waits for.
+/// The answer that the client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     All,
-    /// It goes on: the body as far as it is known.
+    /// Its body, as far as it is known.
     Body,
-    /// It waits for another call.
+    /// None: it waits for another call.
     Nothing,
 }
 
@@ -51,7 +51,7 @@ pub struct Stream {
     pub call: Call,
     pub sent: usize,
     pub is_ended: bool,
-    /// What the client may send, and what the server may.
+    /// Windows for the client's sending, and for the server's.
     pub window: i64,
     pub granted: i64,
     pub state: State,
@@ -60,12 +60,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The server would answer if it had a window.
+    /// True if the server would answer if it had a window.
     fn is_blocked(&self, granted: i64) -> bool {
         self.got.body.len() < self.call.answer.body.len() && (self.granted <= 0 || granted <= 0)
     }
 
-    /// The server has all that it needs for more of the answer.
+    /// True if the server has all that it needs for more of the answer.
     fn is_due(&self, granted: i64) -> bool {
         let is_wanted = match self.due {
             Due::All => true,
@@ -91,16 +91,16 @@ pub struct Link<'a> {
     block: Option<(u32, bool, Vec<u8>)>,
     pub window: i64,
     pub granted: i64,
-    /// The first window of a stream, as each side said.
+    /// Initial stream windows set by each side.
     initial: i64,
     pub initial_granted: i64,
     pub frame_max: usize,
     pub pings: VecDeque<[u8; 8]>,
-    /// The header table of each SETTINGS that is not acknowledged yet.
+    /// Header table size of each SETTINGS that is not acknowledged yet.
     pub unacknowledged: VecDeque<Option<usize>>,
     is_greeted: bool,
     pub resets: BTreeMap<u32, u32>,
-    /// The last stream and the code of a GOAWAY.
+    /// Last stream and code of a GOAWAY.
     pub goaway: Option<(u32, u32)>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Link<'a> {
         self.batch.extend(frame(kind, flags, stream, payload));
     }
 
-    /// Hands over what was put, in pieces, and judges what the server does.
+    /// Sends the batch in pieces, and checks what the server does.
     pub fn flush(&mut self, random: &mut Random, tally: &mut Tally) {
         let batch = std::mem::take(&mut self.batch);
         let cuts = if random.one_in(3) { 1 + random.below(5) } else { 0 };
@@ -154,7 +154,7 @@ impl<'a> Link<'a> {
         while self.is_any_due() && self.server.wait() {
             self.receive(tally);
         }
-        // What the client sends because of it.
+        // Frames that the client sends in reaction.
         if !self.batch.is_empty() {
             return self.flush(random, tally);
         }

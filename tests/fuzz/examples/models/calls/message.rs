@@ -1,10 +1,10 @@
-//! Messages of protobuf, written field by field. Must not know a contract.
+//! Protobuf messages, written field by field.
 
-/// Fields in the order in which they are written, which is to be that of their numbers.
+/// Fields in the order written, which must be that of their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     bytes: Vec<u8>,
-    /// Places whose bytes no model can know.
+    /// Positions of bytes that no model can know.
     unknown: Vec<usize>,
 }
 
@@ -21,12 +21,12 @@ impl Message {
         Self::default()
     }
 
-    /// Left out if it is 0.
+    /// Omitted if 0.
     pub fn number(self, field: u8, value: u64) -> Self {
         self.optional(field, (value != 0).then_some(value))
     }
 
-    /// Left out if it is absent, and there if it is 0.
+    /// Omitted if absent, but not if 0.
     pub fn optional(mut self, field: u8, value: Option<u64>) -> Self {
         if let Some(value) = value {
             self.bytes.push(field << 3);
@@ -35,12 +35,12 @@ impl Message {
         self
     }
 
-    /// Bytes or text; left out if they are empty.
+    /// Bytes or text; omitted if empty.
     pub fn bytes(self, field: u8, value: &[u8]) -> Self {
         self.optional_bytes(field, Some(value).filter(|value| !value.is_empty()))
     }
 
-    /// Left out if they are absent, and there if they are empty.
+    /// Omitted if absent, but not if empty.
     pub fn optional_bytes(self, field: u8, value: Option<&[u8]>) -> Self {
         match value {
             Some(value) => self.message(field, &Self { bytes: value.to_vec(), unknown: Vec::new() }),
@@ -48,7 +48,7 @@ impl Message {
         }
     }
 
-    /// A message within this one, also if it is empty.
+    /// A nested message, even if empty.
     pub fn message(mut self, field: u8, inner: &Self) -> Self {
         self.bytes.push(field << 3 | 2);
         varint(inner.bytes.len() as u64, &mut self.bytes);
@@ -58,7 +58,7 @@ impl Message {
         self
     }
 
-    /// A field with so many bytes that no model can know, behind `head`.
+    /// A field with `bytes` bytes that no model can know, after `head`.
     pub fn unknown(mut self, head: &[u8], bytes: usize) -> Self {
         self.bytes.extend(head);
         let start = self.bytes.len();
@@ -73,12 +73,12 @@ impl Message {
         self
     }
 
-    /// Left out if it is 0.
+    /// Omitted if 0.
     pub fn double(self, field: u8, value: f64) -> Self {
         if value.to_bits() == 0 { self } else { self.optional_double(field, Some(value)) }
     }
 
-    /// Left out if it is absent, and there if it is 0.
+    /// Omitted if absent, but not if 0.
     pub fn optional_double(mut self, field: u8, value: Option<f64>) -> Self {
         if let Some(value) = value {
             self.bytes.push(field << 3 | 1);

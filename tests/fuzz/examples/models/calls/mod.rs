@@ -1,5 +1,5 @@
-//! Calls over live HTTP/2 connections: an input is one connection with its history, mostly legal, of several calls at
-//! a time. Each answer is judged to the byte, and so is what the server does about each step that breaks a rule.
+//! Calls over live HTTP/2 connections: an input is one connection with its history, mostly legal, of several concurrent
+//! calls. Each answer is checked to the byte, and so is the reaction to each violation.
 
 pub mod call;
 mod faults;
@@ -122,7 +122,7 @@ fn step(link: &mut Link<'_>, random: &mut Random, tally: &mut Tally) {
             link.streams.get_mut(&id).unwrap().state = State::Resetting;
         }
         (15, Some(id)) if random.one_in(2) => link.put(PRIORITY, 0, id, &[0, 0, 0, 0, 7]),
-        // A kind that no one knows.
+        // An unknown frame type.
         (15, _) => {
             let payload = random.bytes(50);
             link.put(0xbe, random.number() as u8, random.below(9) as u32, &payload);
@@ -137,7 +137,7 @@ pub fn grant(link: &mut Link<'_>, id: u32, bytes: u32) {
     link.put(WINDOW_UPDATE, 0, id, &bytes.to_be_bytes());
 }
 
-/// SETTINGS with any of the table, the window and the frame's size. All before them must have been read.
+/// SETTINGS with any of table size, window and frame size. All earlier ones must have been read.
 pub fn settings(link: &mut Link<'_>, random: &mut Random) {
     let mut payload = Vec::new();
     let mut put = |id: u16, value: u32| payload.extend([&id.to_be_bytes()[..], &value.to_be_bytes()].concat());
@@ -165,7 +165,7 @@ pub fn settings(link: &mut Link<'_>, random: &mut Random) {
     link.put(SETTINGS, 0, 0, &payload);
 }
 
-/// The request's head, padded and cut.
+/// The request's head, padded and split into frames.
 pub fn head(link: &mut Link<'_>, random: &mut Random, id: u32, is_ended: bool) {
     let fields = link.streams[&id].call.head.clone();
     let block = link.encoder.block(random, &fields);
@@ -197,7 +197,7 @@ fn put_block(link: &mut Link<'_>, random: &mut Random, id: u32, mut flags: u8, b
     }
 }
 
-/// Some of the request's body, as the windows allow, and its end in one of three ways.
+/// Part of the request's body, as the windows allow, and its end in one of three ways.
 pub fn data(link: &mut Link<'_>, random: &mut Random, id: u32) {
     let stream = &link.streams[&id];
     if stream.is_ended || !stream.is_live() {

@@ -1,4 +1,4 @@
-//! The service that is asked: `echo.proto`, without delays.
+//! The service under test: `echo.proto`, without delays.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! A gRPC call with one request, as the models of services make it. Must not know a service.
+//! gRPC calls with one request, for the models of services.
 
 use super::call::{Answer, Call, envelope, field, gzip};
 use super::link::Link;
@@ -7,10 +7,10 @@ use super::{data, grant, head};
 use crate::random::Random;
 use crate::tally::Tally;
 
-/// More than the requests that are under way at once have.
+/// More than the bytes of concurrent requests.
 const ROOM: u32 = 30_000;
 
-/// The status of a call that is refused: gRPC's number, and what the caller is told.
+/// Status of a refused call: gRPC's number and the message.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub code: u8,
@@ -22,7 +22,7 @@ impl Refusal {
         Self { code, why: why.into() }
     }
 
-    /// The message as its field has it: what is not printable ASCII is percent-encoded.
+    /// The message in its header field: percent-encoded where not printable ASCII.
     fn encoded(&self) -> String {
         let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'%';
         let shown = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
@@ -30,7 +30,7 @@ impl Refusal {
     }
 }
 
-/// A call, with its reply or the reason for which it is refused.
+/// A call, with its reply or its refusal.
 pub fn call(random: &mut Random, path: &str, request: &Message, reply: &Result<Message, Refusal>) -> Call {
     match reply {
         Ok(reply) => stream(random, path, request, std::slice::from_ref(reply), None),
@@ -72,7 +72,7 @@ pub fn stream(
     Call { head, body, answer, kind: format!("gRPC {path} {outcome}") }
 }
 
-/// Sends all of a call with the next flush. The windows have room for the request.
+/// Sends a complete call with the next flush. The windows have room for the request.
 pub fn begin(link: &mut Link<'_>, random: &mut Random, call: Call) -> u32 {
     let id = link.open(call);
     head(link, random, id, false);
@@ -84,7 +84,7 @@ pub fn begin(link: &mut Link<'_>, random: &mut Random, call: Call) -> u32 {
     id
 }
 
-/// Lets the server send this many bytes at least on a stream, or on the connection, which is stream 0.
+/// Grants the server a window of at least this many bytes on a stream, or on the connection (stream 0).
 pub fn let_in(link: &mut Link<'_>, id: u32, bytes: u32) {
     let granted = link.streams.get(&id).map_or(link.granted, |stream| stream.granted);
     if granted < bytes.into() {
@@ -92,7 +92,7 @@ pub fn let_in(link: &mut Link<'_>, id: u32, bytes: u32) {
     }
 }
 
-/// The client hangs up; all that it asked for was answered.
+/// Closes the connection; all its calls were answered.
 pub fn hang_up(mut link: Link<'_>, random: &mut Random, tally: &mut Tally) {
     link.server.end();
     link.flush(random, tally);

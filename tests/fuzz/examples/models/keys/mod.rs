@@ -1,5 +1,5 @@
-//! Keys and values by gRPC, in memory: an input is one connection with calls one after another and some watches beside
-//! them, while the clock goes on and entries expire. Each answer and each event is judged to the byte against a map.
+//! Keys and values by gRPC, in memory: an input is one connection with sequential calls and some concurrent watches,
+//! while the clock advances and entries expire. Each answer and each event is checked to the byte against a map.
 
 mod model;
 
@@ -27,7 +27,7 @@ use crate::random::Random;
 use crate::tally::Tally;
 
 const BEGUN_MS: u64 = 1_000_000;
-/// More than a step's answers have, those of watches among them.
+/// More than a step's answers, including those of watches.
 const ROOM: u32 = 300_000;
 
 fn limits(random: &mut Random) -> Limits {
@@ -71,7 +71,7 @@ struct History<'a> {
     model: Model,
     kv: KeyValue,
     now_ms: Arc<AtomicU64>,
-    /// Streams of watches under way, with their prefixes.
+    /// Streams of open watches, with their prefixes.
     watches: Vec<(u32, Vec<u8>)>,
 }
 
@@ -118,7 +118,8 @@ impl History<'_> {
         id
     }
 
-    /// Plays what was begun, and tells the watches' streams what is to come. Some are not let in for a while.
+    /// Runs the calls that were begun, and adds the expected events to the watches' streams. Some get no window for a
+    /// while.
     fn flush(&mut self, random: &mut Random, tally: &mut Tally) {
         for (key, event) in std::mem::take(&mut self.model.events) {
             for (id, _) in self.watches.iter().filter(|(_, prefix)| key.starts_with(prefix)) {

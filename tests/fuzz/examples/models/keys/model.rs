@@ -1,4 +1,4 @@
-//! What a store of keys and values answers, by its contract. Must not know connections.
+//! Model of a key-value store, by its contract.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -28,16 +28,16 @@ struct Entry {
 }
 
 pub struct Model {
-    /// Entries that are over stay until a write or a sweep comes upon them.
+    /// Expired entries stay until a write or a sweep finds them.
     entries: BTreeMap<Vec<u8>, Entry>,
     limits: Limits,
     last_version: u64,
     pub now_ms: u64,
-    /// A key and what its watchers are told; to be taken after each step.
+    /// Keys and events for their watchers; taken after each step.
     pub events: Vec<(Vec<u8>, Message)>,
 }
 
-/// Few, so that calls meet; some begin with others.
+/// One of few, so that calls collide; some are prefixes of others.
 pub fn key(random: &mut Random) -> Vec<u8> {
     if random.one_in(15) {
         return b"a longer key".to_vec();
@@ -45,7 +45,7 @@ pub fn key(random: &mut Random) -> Vec<u8> {
     (0..random.below(3)).map(|_| random.pick(&[b'a', 0, 0xff])).collect()
 }
 
-/// A key that scans and watches begin with.
+/// Prefix for scans and watches.
 fn prefix(random: &mut Random) -> Vec<u8> {
     if random.one_in(2) { Vec::new() } else { key(random) }
 }
@@ -107,7 +107,7 @@ impl Model {
         Ok(())
     }
 
-    /// Some call.
+    /// A random call.
     pub fn step(&mut self, random: &mut Random) -> Step {
         let method = random.pick(&["Create", "Create", "Retrieve", "Update", "Update", "Put", "Put", "Delete", "Scan"]);
         match method {
@@ -148,7 +148,7 @@ impl Model {
         (path, request, reply)
     }
 
-    /// The version that a caller insists on: mostly the right one.
+    /// Expected version of a conditional call: mostly the right one.
     fn expected(&self, key: &[u8], random: &mut Random) -> Option<u64> {
         let is = self.live(key).map_or(0, |entry| entry.version);
         random.pick(&[None, None, Some(is), Some(is), Some(is + 1), Some(0), Some(u64::MAX)])
@@ -219,18 +219,18 @@ impl Model {
         ("KeyRangeService/Scan", request, Ok(reply.optional_bytes(2, next.map(|key| &key[..]))))
     }
 
-    /// The prefix of a watch, and why it does not begin; `watches` are there already.
+    /// Prefix of a watch, and why it is refused; `watches` already exist.
     pub fn watch(&self, watches: usize, random: &mut Random) -> (Vec<u8>, Option<Refusal>) {
         let (prefix, at) = (prefix(random), self.limits.watchers);
         let refusal = self.fits(&prefix, &[]).err().or_else(|| {
-            // One client may have three times as many as stay free.
+            // A client may have three times as many as stay free.
             let advice = "end another watch first; a client gets three quarters of what others leave";
             (watches >= 3 * (at - watches)).then(|| limit("watchers", at, advice))
         });
         (prefix, refusal)
     }
 
-    /// Removes what is over, the oldest first; returns how many there were.
+    /// Removes expired entries, oldest first; returns their number.
     pub fn sweep(&mut self) -> usize {
         let over = self.entries.iter().filter(|(_, entry)| self.is_over(entry));
         let mut over: Vec<_> = over.map(|(key, entry)| (entry.expires_at_ms, entry.version, key.clone())).collect();
@@ -243,7 +243,7 @@ impl Model {
         over.len()
     }
 
-    /// Messages of a snapshot: the entries, if there are any, and the end.
+    /// Messages of a snapshot: the entries, if any, and the end.
     pub fn snapshot(&self) -> Vec<Message> {
         let mut chunk = Message::new();
         for (key, entry) in self.entries.iter().filter(|(_, entry)| !self.is_over(entry)) {

@@ -1,6 +1,6 @@
-//! Record queries: an input is a CSV file and a server of it, with queries by gRPC and by HTTP/1.1 on a connection each,
-//! while the file is replaced now and then. Each answer is judged to the byte against a search row by row, in each of the
-//! ways in which the server can search and encode.
+//! Record queries: an input is a CSV file and a server of it, with queries by gRPC and by HTTP/1.1 on a connection
+//! each, while the file is occasionally replaced. Each answer is checked to the byte against a row-by-row search, for
+//! each of the server's ways to search and encode.
 
 mod model;
 mod rest;
@@ -28,7 +28,7 @@ use crate::random::Random;
 use crate::tally::Tally;
 use crate::{Judge, folder};
 
-/// More than any answer of a history has.
+/// More than any answer of a history.
 const ROOM: u32 = 30_000_000;
 
 const INVALID: u8 = 3;
@@ -101,7 +101,7 @@ impl History<'_> {
         self.rest.hang_up();
     }
 
-    /// The file is another one, or none that can be loaded.
+    /// Replaces the file, sometimes by one that cannot be loaded.
     fn replace(&mut self, random: &mut Random) {
         if self.table.is_none() {
             return self.records.reload().unwrap();
@@ -160,7 +160,7 @@ impl History<'_> {
     }
 }
 
-/// As many rows as fit, and at least one; a message without rows if there are none.
+/// Pages with as many rows as fit, but at least one; a message without rows if there are none.
 fn pages(found: &Found<'_>, page_rows: usize, page_bytes: usize) -> Vec<Message> {
     let rows_max = if page_rows == 0 { usize::MAX } else { page_rows };
     let (mut pages, mut page, mut bytes) = (Vec::new(), Vec::new(), 0);

@@ -1,11 +1,11 @@
-//! A CSV file, and what a query of it answers, row by row. Must not know connections.
+//! Model of a CSV file and row-by-row queries.
 
 use records::{Encode, Keep, Scan, Settings};
 
 use crate::calls::message::Message;
 use crate::random::Random;
 
-/// What is hard in one form or another.
+/// Texts that are difficult in one form or another.
 const PIECES: [&str; 16] = [
     "a",
     "b",
@@ -51,7 +51,7 @@ impl Table {
         Self { rows: (0..rows).map(|_| row(random)).collect(), names }
     }
 
-    /// The file, with what a reader is to overlook.
+    /// The file, with variations that a reader must ignore.
     pub fn csv(&self, random: &mut Random) -> Vec<u8> {
         let mut file = if random.one_in(4) { "\u{feff}".to_owned() } else { String::new() };
         let end = random.pick(&["\n", "\r\n"]);
@@ -83,7 +83,7 @@ fn as_needed(value: &str) -> String {
     if value.contains([',', '"', '\r', '\n']) { quoted(value) } else { value.to_owned() }
 }
 
-/// Ways of working, which may not show.
+/// Random modes, which must not change answers.
 pub fn settings(random: &mut Random) -> Settings {
     let mut settings = Settings {
         scan: random.pick(&[Scan::Indexed, Scan::Indexed, Scan::Sequential, Scan::Parallel]),
@@ -110,7 +110,7 @@ pub struct Query {
     pub limit: Option<u64>,
 }
 
-/// Rows that are answered, and how many match.
+/// Rows of an answer, and the number of matches.
 pub struct Found<'a> {
     pub table: &'a Table,
     pub rows: Vec<&'a [String]>,
@@ -212,7 +212,7 @@ impl Found<'_> {
         format!("{{\"records\":[{}],\"num_record\":{rows},\"num_matching\":{matching}}}", records.join(","))
     }
 
-    /// Refuses an answer of so many bytes if it is too large.
+    /// Refuses an answer of `bytes` bytes if it is too large.
     pub fn within(&self, bytes: usize, at: usize) -> Result<(), Fault> {
         if bytes <= at {
             return Ok(());
@@ -228,7 +228,7 @@ impl Found<'_> {
 
 pub const NO_FILE: &str = "the server has no records: name a CSV file with the setting records.csv and start it again";
 
-/// A string of JSON.
+/// A JSON string.
 pub fn json(text: &str) -> String {
     let mut out = String::from("\"");
     for sign in text.chars() {

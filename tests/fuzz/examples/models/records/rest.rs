@@ -1,5 +1,5 @@
-//! Record queries by HTTP/1.1: requests one behind the other, and their replies. The date is not judged; an entity tag is
-//! judged by what it stands for.
+//! Record queries by HTTP/1.1: pipelined requests, and their replies. The date is not checked; an entity tag is checked
+//! by the content it identifies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
@@ -15,28 +15,28 @@ use crate::tally::Tally;
 
 type Headers = BTreeMap<String, String>;
 
-/// What comes for a request.
+/// Expected reply to a request.
 struct Reply {
     request: String,
     status: u16,
     headers: Headers,
-    /// As it is before it is compressed; empty for HEAD.
+    /// Before compression; empty for HEAD.
     body: Vec<u8>,
     coding: &'static str,
-    /// What is asked for, if it is answered.
+    /// Key of the request, if it is answered.
     asked: Option<String>,
 }
 
 pub struct Rest<'a> {
     server: Driven<'a>,
     unread: Vec<u8>,
-    /// What each entity tag stands for: the path, the coding and the content.
+    /// Meaning of each entity tag: path, coding and content.
     tags: HashMap<String, (String, Vec<u8>)>,
-    /// Entity tags of what was asked for of this file.
+    /// Entity tags of answered requests for this file.
     asked: HashMap<String, String>,
 }
 
-/// As a form writes it; some writers encode more than others.
+/// Form encoding; some writers encode more than others.
 fn encoded(text: &str, random: &mut Random) -> String {
     let is_thorough = random.one_in(2);
     let byte = |byte: u8| match byte {
@@ -48,7 +48,7 @@ fn encoded(text: &str, random: &mut Random) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// A query string, and why it is refused if that does not depend on the file.
+/// A query string, and its refusal if that does not depend on the file.
 fn query_string(query: &Query, random: &mut Random) -> (String, Option<String>) {
     let whole = "it must be a whole number from 0 to 9007199254740991";
     let mut pairs = vec![
@@ -110,7 +110,7 @@ impl<'a> Rest<'a> {
         Self { server, unread: Vec::new(), tags: HashMap::new(), asked: HashMap::new() }
     }
 
-    /// The file is another one.
+    /// Forgets entity tags, as the file was replaced.
     pub fn forget(&mut self) {
         self.asked.clear();
     }
@@ -121,7 +121,7 @@ impl<'a> Rest<'a> {
         assert!(rest.is_empty() && self.unread.is_empty() && self.server.is_over, "more than the replies");
     }
 
-    /// Some requests, and what comes for them.
+    /// Sends some requests and checks the replies.
     pub fn ask(&mut self, table: Option<&Table>, settings: &Settings, random: &mut Random, tally: &mut Tally) {
         let replies: Vec<Reply> = (0..=random.below(3)).map(|_| self.next(table, settings, random)).collect();
         let mut requests: Vec<u8> = replies.iter().flat_map(|reply| reply.request.bytes()).collect();
@@ -229,7 +229,7 @@ impl<'a> Rest<'a> {
         Reply { request, status: 200, headers, body, coding, asked: Some(asked) }
     }
 
-    /// The next bytes of the connection, up to this end.
+    /// Next bytes of the connection, up to this end.
     fn read(&mut self, end: impl Fn(&[u8]) -> Option<usize>) -> Vec<u8> {
         loop {
             if let Some(count) = end(&self.unread) {
@@ -279,7 +279,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// A question has one tag, and a tag has one answer.
+    /// Checks that a request has one tag, and a tag has one content.
     fn judge_tag(&mut self, asked: &str, tag: String, body: Option<Vec<u8>>, settings: &Settings) {
         let known = self.asked.entry(asked.to_owned()).or_insert_with(|| tag.clone());
         assert_eq!(*known, tag, "the tag of {asked}");

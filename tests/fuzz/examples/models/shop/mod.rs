@@ -1,6 +1,6 @@
-//! The bookstore by gRPC, on a file that its worker writes: an input is a connection with orders, several at a time, and
-//! with what shoppers and operators ask; now and then the store is closed and opened again in the middle. Each answer is
-//! judged to the byte. Inputs share a store; each begins by bringing it to one state, and has keys of its own.
+//! The bookstore by gRPC, on a file that its worker writes: an input is a connection with concurrent orders and
+//! requests of shoppers and operators; sometimes the store is reopened in the middle. Each answer is checked to the
+//! byte. Inputs share a store; each begins by resetting it, and has keys of its own.
 
 mod model;
 mod pages;
@@ -28,7 +28,7 @@ use crate::random::Random;
 use crate::tally::Tally;
 use crate::{Judge, folder};
 
-/// Inputs after which a new file is begun, so that it stays small.
+/// Inputs per file, so that it stays small.
 const INPUTS_MAX: usize = 2000;
 const ROOM: u32 = 100_000;
 const SHOP: &str = "/bookstore.BookStore";
@@ -92,7 +92,7 @@ pub fn judge() -> Judge {
         }
         shop.inputs += 1;
         let mut orders = Orders { series: random.number(), earlier: Vec::new() };
-        // What it takes depends on earlier inputs, and may change nothing else.
+        // Its inputs depend on earlier runs, and it must not affect anything else.
         let mut other = Random::new(0);
         History::begin(&shop.server, &mut shop.model, &runtime, begun_ms, &mut other, tally).reset(&mut other, tally);
         let parts = if random.one_in(100) { 2 } else { 1 };
@@ -106,9 +106,9 @@ pub fn judge() -> Judge {
     })
 }
 
-/// What is asked for with keys.
+/// Orders by key.
 struct Orders {
-    /// Begins each key, so that no other input has it.
+    /// Prefix of each key, unique to this input.
     series: u64,
     earlier: Vec<(i64, Option<i64>, Vec<u8>)>,
 }
@@ -145,7 +145,7 @@ fn book(model: &Model, random: &mut Random) -> i64 {
     }
 }
 
-/// As `int32` and `int64` write it.
+/// Varint form of `int32` and `int64`.
 fn signed(number: i64) -> u64 {
     number.cast_unsigned()
 }
@@ -154,9 +154,9 @@ struct History<'a> {
     link: Link<'a>,
     model: &'a mut Model,
     begun_ms: u64,
-    /// A stream that follows the log, and the last entry that it was told.
+    /// A stream that follows the log, and the last entry sent on it.
     tail: Option<(u32, usize)>,
-    /// Where answers that are under way show times of entries: stream, place and number.
+    /// Times of entries in pending answers: stream, position and number.
     times: Vec<(u32, usize, usize)>,
 }
 
@@ -179,7 +179,7 @@ impl<'a> History<'a> {
         history
     }
 
-    /// No copies, and one price.
+    /// Resets stocks to zero, and prices to one value.
     fn reset(mut self, random: &mut Random, tally: &mut Tally) {
         for id in self.model.ids() {
             while self.model.stock(id) > 0 {
@@ -196,7 +196,7 @@ impl<'a> History<'a> {
         for _ in 0..random.below(12) {
             match random.below(12) {
                 0..=4 => {
-                    // The store decides them in the order in which they come.
+                    // The store decides them in order of arrival.
                     for _ in 0..=random.below(6) {
                         let (id, quantity, key) = orders.next(self.model, random);
                         self.buy(id, quantity, &key, random);
@@ -265,7 +265,7 @@ impl<'a> History<'a> {
         self.flush(random, tally);
     }
 
-    /// Follows the log, or ends that.
+    /// Follows the log, or stops following it.
     fn follow(&mut self, random: &mut Random, tally: &mut Tally) {
         if self.tail.is_some() {
             self.end_tail();
@@ -288,7 +288,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The answer of a stream shows entries; those whose time is not known come last in it.
+    /// Adds entries to a stream's expected answer; those with unknown times are last in it.
     fn expect_times(&mut self, id: u32, entries: &[usize]) {
         let timeless = self.model.timeless(entries);
         let unknown = &self.link.streams[&id].call.answer.unknown;
@@ -296,7 +296,7 @@ impl<'a> History<'a> {
         self.times.extend(places.zip(timeless).map(|(place, number)| (id, *place, number)));
     }
 
-    /// Plays what was begun. A stream that follows the log is told of new entries.
+    /// Runs the calls that were begun. A stream that follows the log gets new entries.
     fn flush(&mut self, random: &mut Random, tally: &mut Tally) {
         if let Some((id, told)) = self.tail {
             let new: Vec<usize> = (told + 1..=self.model.last_number()).collect();

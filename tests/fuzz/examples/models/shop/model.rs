@@ -1,4 +1,4 @@
-//! What a bookstore answers, by its contract: stock, prices, keys and the log. Must not know connections.
+//! Model of a bookstore, by its contract: stock, prices, keys and the log.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -57,13 +57,13 @@ struct Entry {
     before: Option<i64>,
     after: Option<i64>,
     key: Vec<u8>,
-    /// Known once it has been read.
+    /// `None` until it has been read.
     time_ms: Option<u64>,
 }
 
 pub struct Model {
     books: BTreeMap<i64, Book>,
-    /// Number 1 comes first.
+    /// In order, from number 1.
     log: Vec<Entry>,
     keys: HashMap<Vec<u8>, usize>,
     /// Tokens of pages that have been read.
@@ -248,12 +248,12 @@ impl Model {
         message.optional(6, signed(entry.before)).optional(7, signed(entry.after)).bytes(8, &entry.key)
     }
 
-    /// Numbers of entries whose time is not known, of these.
+    /// Of these entries, the numbers of those with unknown times.
     pub fn timeless(&self, numbers: &[usize]) -> Vec<usize> {
         numbers.iter().copied().filter(|number| self.log[number - 1].time_ms.is_none()).collect()
     }
 
-    /// Takes over the time of an entry, which is to be between the two.
+    /// Records the time of an entry, which must be between the two.
     pub fn learn(&mut self, number: usize, bytes: &[u8], between: [u64; 2]) {
         let time_ms = bytes.iter().rev().fold(0, |time, byte| time << 7 | u64::from(byte & 0x7f));
         let mut again = Vec::new();
@@ -273,7 +273,7 @@ const SOLD_OUT: u64 = 2;
 const TOO_FEW: u64 = 3;
 const NO_SUCH_BOOK: u64 = 4;
 
-/// The fields of the reply up to the stock left.
+/// Fields of the reply up to the remaining stock.
 fn receipt(id: i64, is_sold: bool, left: Option<i64>, number: u64) -> Message {
     let (outcome, told) = match left {
         None => (NO_SUCH_BOOK, no_such_book(id)),

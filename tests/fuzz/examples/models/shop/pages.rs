@@ -1,4 +1,4 @@
-//! What comes by pages: searches, topics, the catalogue and the log. A page's token is read from the page before.
+//! Paged answers: searches, topics, the catalogue and the log. A page's token is read from the page before.
 
 use super::model::{PAGE_MAX, Reply, invalid, limit};
 use super::{ADMIN, History, SHOP, signed};
@@ -7,7 +7,7 @@ use crate::calls::unary::stream;
 use crate::random::Random;
 use crate::tally::Tally;
 
-/// A token of a search is a sum and an id; one of topics is a sum and a topic.
+/// Size of a search token: a sum and an id. A topics token is a sum and a topic.
 const SEARCH_TOKEN_BYTES: usize = 16;
 const SUM_BYTES: usize = 8;
 const ANY_TOKEN: &str = "empty, or next_page_token of the page before";
@@ -34,7 +34,7 @@ impl History<'_> {
         }
     }
 
-    /// A token's field; its first bytes are not known before they have been read.
+    /// A token's field; its first bytes are unknown until they have been read.
     fn token(&self, message: Message, field: u8, question: &str, place: &str, bytes: usize) -> Message {
         match self.model.tokens.get(&(question.to_owned(), place.to_owned())) {
             Some(token) => message.bytes(field, token.as_bytes()),
@@ -46,7 +46,7 @@ impl History<'_> {
         }
     }
 
-    /// Reads a token at the end of the answer; returns it.
+    /// Reads and returns a token at the end of the answer.
     fn learn_token(&mut self, id: u32, question: &str, place: &str, bytes: usize) -> String {
         let body = &self.link.streams[&id].call.answer.body;
         let length = if bytes == SUM_BYTES { bytes + place.len() } else { bytes };
@@ -103,7 +103,7 @@ impl History<'_> {
         }
     }
 
-    /// No token, or that of another topic.
+    /// An invalid token, or another topic's.
     fn wrong_token(&mut self, topic: &str, random: &mut Random, tally: &mut Tally) {
         let others = self.model.tokens.iter().filter(|((question, _), _)| !question.is_empty() && question != topic);
         let other = others.min().map(|(_, token)| token.clone());
