@@ -34,9 +34,9 @@ pub struct Config {
     pub continuation_frames_max: u32,
     /// Streams the peer may reset, or make us reset, beyond those it lets finish.
     pub resets: Rate,
-    /// Frames that carry nothing (SETTINGS, PING and answers to no PING, PRIORITY, WINDOW_UPDATE, DATA of fewer than
-    /// five bytes that does not end its stream, HEADERS for a stream that was reset, unknown types) beyond those that
-    /// real traffic earns.
+    /// Frames that carry nothing (SETTINGS, PING and answers to no PING, PRIORITY, WINDOW_UPDATE but
+    /// for those that give back at least 256 bytes of DATA we sent, DATA of fewer than five bytes that does not end its
+    /// stream, HEADERS for a stream that was reset, unknown types) beyond those that real traffic earns.
     pub control_frames: Rate,
     /// Output above which bodies wait in their streams, each for its turn.
     pub output_bytes_target: usize,
