@@ -34,9 +34,9 @@ pub struct Config {
     pub continuation_frames_max: u32,
     /// Streams the peer may reset, or make us reset, beyond those it completes.
     pub resets: Rate,
-    /// Frames without payload of use (SETTINGS, PING and answers to no PING, PRIORITY, WINDOW_UPDATE, DATA of fewer
-    /// than five bytes that does not end its stream, HEADERS for a stream that was reset, unknown types) beyond what
-    /// useful traffic earns.
+    /// Frames without useful payload (SETTINGS, PING and answers to no PING, PRIORITY, WINDOW_UPDATE but for those that
+    /// return at least 256 bytes of DATA we sent, DATA of fewer than five bytes that does not end its stream, HEADERS for
+    /// a stream that was reset, unknown types) beyond what useful traffic earns.
     pub control_frames: Rate,
     /// Buffered output above which bodies stay queued in their streams.
     pub output_bytes_target: usize,

@@ -75,6 +75,31 @@ fn frames_that_carry_nothing_are_rationed() {
 }
 
 #[test]
+fn small_window_updates_are_free_as_far_as_they_give_back_what_was_sent() {
+    const BODY: usize = 8 << 20;
+    let updates = |times: usize| {
+        let update = |stream| frame(WINDOW_UPDATE, 0, stream, &1024_u32.to_be_bytes());
+        [update(0), update(1)].concat().repeat(times)
+    };
+    // A window of the protocol's default size, and one that is wider than the burst of small updates.
+    for width in [0, 4 << 20] {
+        let mut server = Peer::server(Config { control_frames: SMALL, ..Config::default() });
+        let grown = [setting(4, 65_535 + width), frame(WINDOW_UPDATE, 0, 0, &(width.max(1)).to_be_bytes())].concat();
+        server.feed(&grown).unwrap();
+        let stream = server.open(1);
+        server.connection.send_bytes(stream, vec![0; BODY].into(), true).unwrap();
+        let mut received = 0;
+        while received < BODY {
+            let sent = server.sent().into_iter().filter(|frame| frame.kind == DATA);
+            let news: usize = sent.map(|frame| frame.payload.len()).sum();
+            received += news;
+            server.feed(&updates(news.div_ceil(1024))).expect("all was given back only once");
+        }
+        assert_eq!(server.fails_with(&updates(20)), ErrorCode::ENHANCE_YOUR_CALM, "nothing is left to give back");
+    }
+}
+
+#[test]
 fn heads_for_a_stream_that_was_reset_are_rationed() {
     let mut server = Peer::server(Config { control_frames: SMALL, ..Config::default() });
     let stream = server.open(1);

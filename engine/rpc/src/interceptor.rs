@@ -6,8 +6,8 @@ use crate::status::Status;
 /// Inspects a call's metadata, deadline and peer, changes them, or rejects the call. Functions of these arguments are
 /// interceptors too.
 ///
-/// On a server it runs in the connection's task, so it must be quick and must not block. Results for the handler go
-/// into [`Request::extensions_mut`].
+/// On a server it runs when the head has arrived, before any of the body is kept, in the connection's task: it must be
+/// quick and must not block. Results for the handler go into [`Request::extensions_mut`].
 pub trait Interceptor: Send + Sync + 'static {
     /// `method` is `/package.Service/Method`. An error ends the call.
     fn intercept(&self, method: &str, request: &mut Request<()>) -> Result<(), Status>;

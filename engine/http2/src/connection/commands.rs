@@ -144,7 +144,7 @@ impl Connection {
         self.send_window -= length;
         let flags = if end { flag::END_STREAM } else { 0 };
         frame::put(self.output.buffer(), kind::DATA, flags, stream.id(), data);
-        self.control_frames.earn(2);
+        self.count_sent(data.len());
         if end {
             self.send_ended(stream);
         }

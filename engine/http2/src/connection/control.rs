@@ -126,8 +126,9 @@ impl Connection {
         let Ok(payload) = <[u8; 4]>::try_from(payload) else {
             return Err(ConnectionError::size("WINDOW_UPDATE length is not 4"));
         };
-        self.charge_control()?;
-        let increment = i64::from(u32::from_be_bytes(payload) & WINDOW_MAX);
+        let increment = u32::from_be_bytes(payload) & WINDOW_MAX;
+        self.charge_update(usize::from(head.stream != 0), increment)?;
+        let increment = i64::from(increment);
         if head.stream == 0 {
             if increment == 0 {
                 return Err(ConnectionError::protocol("WINDOW_UPDATE by 0"));

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use self::block_cache::BlockCache;
+use self::data::USEFUL_BYTES;
 use self::waiting::Waiting;
 pub use self::waiting::Whole;
 use crate::budget::Budget;
@@ -25,6 +26,9 @@ use crate::hpack::{Decoder, Encoder};
 use crate::output::Output;
 use crate::settings::{Settings, WINDOW_DEFAULT};
 use crate::streams::{StreamKey, Streams};
+
+/// A WINDOW_UPDATE that opens less of a window costs more than it brings.
+const UPDATE_BYTES_MIN: u32 = 256;
 
 /// Our end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +143,10 @@ pub struct Connection {
     send_window: i64,
     resets: Budget,
     control_frames: Budget,
+    /// Bytes of bodies sent so far.
+    sent_bytes: u64,
+    /// Bytes returned by WINDOW_UPDATEs: to the connection, and to its streams together.
+    returned_bytes: [u64; 2],
     /// Our PINGs that are not acknowledged yet.
     pings_unanswered: u32,
 }
@@ -175,6 +183,8 @@ impl Connection {
             send_window: i64::from(WINDOW_DEFAULT),
             resets: Budget::new(config.resets),
             control_frames: Budget::new(config.control_frames),
+            sent_bytes: 0,
+            returned_bytes: [0; 2],
             pings_unanswered: 0,
             config,
         };
@@ -319,6 +329,26 @@ impl Connection {
             return Ok(());
         }
         Err(ConnectionError::calm("too many frames that carry nothing"))
+    }
+
+    /// A body of this length, or a part of one, goes to the output.
+    #[inline]
+    fn count_sent(&mut self, length: usize) {
+        self.sent_bytes += length as u64;
+        if length >= USEFUL_BYTES {
+            self.control_frames.earn(2);
+        }
+    }
+
+    /// A WINDOW_UPDATE that gives back what the peer has consumed is free, unless it gives back little. `level` is 0 for
+    /// the connection's window and 1 for those of streams.
+    fn charge_update(&mut self, level: usize, increment: u32) -> Result<(), ConnectionError> {
+        let unreturned = self.sent_bytes - self.returned_bytes[level];
+        if increment < UPDATE_BYTES_MIN || u64::from(increment) > unreturned {
+            return self.charge_control();
+        }
+        self.returned_bytes[level] += u64::from(increment);
+        Ok(())
     }
 
     fn charge_reset(&mut self) -> Result<(), ConnectionError> {

@@ -3,7 +3,6 @@
 
 use bytes::Buf;
 
-use super::data::USEFUL_BYTES;
 use super::{Connection, window_units};
 use crate::frame::{self, flag, kind};
 use crate::streams::{QueuedEnd, StreamKey};
@@ -69,9 +68,7 @@ impl Connection {
             slot.send_window -= window_units(length);
             self.send_window -= window_units(length);
             let end = slot.queue.is_empty() && matches!(slot.queued_end, QueuedEnd::WithData);
-            if length >= USEFUL_BYTES {
-                self.control_frames.earn(2);
-            }
+            self.count_sent(length);
             self.write_data(stream, piece, end);
             if end {
                 self.send_ended(stream);

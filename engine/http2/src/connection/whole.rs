@@ -137,7 +137,7 @@ impl Connection {
         if let Some(trailers) = trailers {
             put_short(out, flag::END_HEADERS | flag::END_STREAM, id, trailers);
         }
-        self.control_frames.earn(2);
+        self.count_sent(body.len());
         self.resets.earn(1);
         self.streams.remember_closed(id, false);
         true

@@ -17,6 +17,7 @@ use super::http_calls::{self, Unserved};
 use super::kind::Kind;
 use super::method::Intake;
 use super::observer::Refusal;
+use super::origin::Origin;
 use super::plan::{CallPlan, Plan};
 use super::reply::{ReplyState, Templates};
 use super::running::Running;
@@ -231,7 +232,7 @@ impl Calls {
                 inbox.end(Ok(Metadata::new()));
             }
             let feed = Feed::Messages(Arc::clone(&inbox), Assembler::of(plan.dialect.framing()));
-            return self.start(stream, &plan, head, Intake::Stream(&inbox), feed);
+            return self.start(stream, &plan, head, None, Intake::Stream(&inbox), feed);
         }
         let assembler = Assembler::of(plan.dialect.framing());
         if end && !assembler.is_whole() {
@@ -241,7 +242,14 @@ impl Calls {
         let allowed = self.shared.limits.request_timeout;
         let allowed = plan.terms.timeout.map_or(allowed, |timeout| timeout.min(allowed));
         let expires_at = self.now.checked_add(allowed).unwrap_or(self.now);
-        let gathering = Gathering { plan, head: Arc::clone(head), assembler, message: None, expires_at };
+        let deadline = self.deadline(stream, &plan);
+        let origin = Origin::new(plan.accepted(), head, deadline, &self.peer);
+        // Before the body: a caller that is not let in may not have one kept.
+        let request = match self.shared.intercepted(&plan, &origin) {
+            Ok(request) => request,
+            Err(status) => return self.refuse_head(stream, &plan, head, &status),
+        };
+        let gathering = Gathering { plan, head: Arc::clone(head), request, assembler, message: None, expires_at };
         self.slots[stream.index()].phase = Phase::Gathering(gathering);
         if end {
             // Nothing is a message too: one whose fields all have their defaults.
@@ -256,7 +264,7 @@ impl Calls {
             return self.refuse_over(limit, stream, plan.dialect, head, Some(plan.method));
         }
         let framed = Framed { compressed: plan.terms.encoding.is_some(), bytes: Payload::Owned(message) };
-        self.start(stream, &plan, head, Intake::Message(&framed), Feed::None);
+        self.start(stream, &plan, head, None, Intake::Message(&framed), Feed::None);
     }
 
     fn begin_http(&mut self, stream: StreamKey, head: &Arc<Head>, end: bool) {

@@ -8,12 +8,32 @@
 //!
 //! Implements: RFC 9113 section 8.1, a response before the end of its request.
 
-use quire_http2::StreamKey;
+use std::time::Duration;
+
+use quire_http2::{Head, StreamKey};
 
 use super::calls::Calls;
+use super::plan::CallPlan;
 use super::slot::{Phase, Rest};
+use crate::status::Status;
+
+/// What is taken of a request whose head was refused, and for how long: no more than is under way anyhow.
+pub(super) const REFUSED_BYTES_MAX: usize = 16 * 1024;
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Calls {
+    /// Refuses a request for what its head says, and takes little of what may follow.
+    #[cold]
+    pub(super) fn refuse_head(&mut self, stream: StreamKey, plan: &CallPlan, head: &Head, status: &Status) {
+        self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), status);
+        let expires_at = self.now + REFUSED_TIMEOUT;
+        if let Phase::Discarding(rest) = &mut self.slots[stream.index()].phase {
+            rest.left_bytes = rest.left_bytes.min(REFUSED_BYTES_MAX);
+            rest.expires_at = rest.expires_at.min(expires_at);
+            self.note_deadline(Some(expires_at));
+        }
+    }
+
     #[cold]
     pub(super) fn begin_discarding(&mut self, stream: StreamKey) {
         let limits = &self.shared.limits;

@@ -17,6 +17,7 @@ use http::Extensions;
 use quire_http2::Head;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::discard::REFUSED_BYTES_MAX;
 use super::http_calls::{self, Unserved};
 use super::memory::Charge;
 use super::method::{Incoming, Intake, Started};
@@ -29,7 +30,7 @@ use super::shared::Shared;
 use super::sink::{Outbox, Sink};
 use super::slot::Feed;
 use crate::body::Body;
-use crate::envelope::Peer;
+use crate::envelope::{Peer, Request};
 use crate::message::{Assembler, Framed};
 use crate::protocol::Dialect;
 use crate::status::{Code, Status};
@@ -67,6 +68,8 @@ pub(super) struct Exchange {
     peer: Arc<Peer>,
     pub(super) head: Arc<Head>,
     extensions: Extensions,
+    /// The request around nothing, once the interceptors have let it pass.
+    request: Option<Box<Request<()>>>,
     pub(super) plan: Option<CallPlan>,
     pub(super) stage: Stage,
     pub(super) body: Body,
@@ -110,6 +113,7 @@ impl Exchange {
             state: shared.bare(dialect, &head),
             head,
             extensions: parts.extensions,
+            request: None,
             plan,
             stage: Stage::Over,
             body,
@@ -202,9 +206,34 @@ impl Exchange {
         self.refuse(&status);
     }
 
+    fn deadline(&self, plan: &CallPlan) -> Option<Instant> {
+        plan.terms.timeout.and_then(|timeout| self.started_at.checked_add(timeout))
+    }
+
+    /// Has the interceptors look at the head, before any of the body is read; returns whether they have let it pass.
+    pub(super) fn is_let_in(&mut self) -> bool {
+        let Some(plan) = self.plan else { return false };
+        if self.request.is_some() {
+            return true;
+        }
+        let origin = Origin::new(plan.accepted(), &self.head, self.deadline(&plan), &self.peer);
+        let mut request = origin.request(());
+        *request.extensions_mut() = std::mem::take(&mut self.extensions);
+        match self.shared.intercept(&plan, request) {
+            Ok(request) => self.request = Some(Box::new(request)),
+            Err(status) => {
+                // To read the body would have a client send it that asked first.
+                let asks = self.head.get(b"expect").is_some();
+                self.discard_bytes = self.discard_bytes.min(if asks { 0 } else { REFUSED_BYTES_MAX });
+                self.refuse(&status);
+            }
+        }
+        self.request.is_some()
+    }
+
     pub(super) fn start(&mut self, cx: &mut Context<'_>, intake: Intake<'_>, feed: Feed) {
         let Some(plan) = self.plan else { return };
-        let deadline = plan.terms.timeout.and_then(|timeout| self.started_at.checked_add(timeout));
+        let deadline = self.deadline(&plan);
         let far = self.started_at + Duration::from_hours(24 * 365);
         self.timer.as_mut().reset(deadline.unwrap_or(far));
         let _ = self.timer.as_mut().poll(cx);
@@ -220,18 +249,10 @@ impl Exchange {
         };
         let origin = self.shared.cors.allowed(&self.head);
         self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(&plan), origin);
-        let extensions = std::mem::take(&mut self.extensions);
         let (head, peer) = (Arc::clone(&self.head), Arc::clone(&self.peer));
-        let origin = Origin::new(plan.accepted(), &head, deadline, &peer);
-        let mut request = origin.request(());
-        *request.extensions_mut() = extensions;
-        let request = match self.shared.intercept(&plan, request) {
-            Ok(request) => request,
-            Err(status) => return self.refuse(&status),
-        };
         let mut incoming = Incoming {
-            origin,
-            request: Some(request),
+            origin: Origin::new(plan.accepted(), &head, deadline, &peer),
+            request: self.request.take().map(|request| *request),
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,

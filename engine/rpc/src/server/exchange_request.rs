@@ -29,6 +29,9 @@ impl Exchange {
         let is_whole = self.head.method() == b"GET";
         let is_stream = self.plan.is_some_and(|plan| self.shared.routes.table[plan.method].is_streaming_in);
         loop {
+            if matches!(self.stage, Stage::Gathering(..)) && !self.is_let_in() {
+                return true;
+            }
             match &self.stage {
                 Stage::Over => return progress,
                 Stage::Running(_, feed) if self.body_is_over || feed.is_stalled() => return progress,

@@ -39,7 +39,8 @@ impl Calls {
             }
             if end {
                 let (plan, head) = (gathering.plan, Arc::clone(&gathering.head));
-                return self.start(stream, &plan, &head, Intake::Message(&framed), Feed::None);
+                let request = gathering.request.take();
+                return self.start(stream, &plan, &head, request, Intake::Message(&framed), Feed::None);
             }
             let kept = framed.bytes.into_bytes();
             self.gathered_bytes += kept.len();
@@ -80,7 +81,14 @@ impl Calls {
         match gathering.message {
             Some(message) if gathering.assembler.is_empty() => {
                 let framed = Framed { compressed: message.compressed, bytes: Payload::Owned(message.bytes) };
-                self.start(stream, &gathering.plan, &gathering.head, Intake::Message(&framed), Feed::None);
+                self.start(
+                    stream,
+                    &gathering.plan,
+                    &gathering.head,
+                    gathering.request,
+                    Intake::Message(&framed),
+                    Feed::None,
+                );
             }
             _ if !gathering.assembler.is_empty() => {
                 self.refuse(stream, state, method, &Status::internal("the request ends inside a message"));
@@ -95,7 +103,7 @@ impl Calls {
         // An empty body is not compressed, with a name of a compression in the head or without.
         let compressed = gathering.plan.terms.encoding.is_some() && !body.as_slice().is_empty();
         let framed = Framed { compressed, bytes: body };
-        self.start(stream, &gathering.plan, &gathering.head, Intake::Message(&framed), Feed::None);
+        self.start(stream, &gathering.plan, &gathering.head, gathering.request, Intake::Message(&framed), Feed::None);
     }
 
     fn refuse_gathering(&mut self, stream: StreamKey, mut status: Status) {

@@ -21,6 +21,7 @@ use super::reply::{Reply, ReplyState};
 use super::running::Running;
 use super::sink::Sink;
 use super::slot::{Active, Feed, Phase};
+use crate::envelope::Request;
 use crate::status::{Code, Status};
 use crate::transcode::Reading;
 
@@ -28,18 +29,25 @@ use crate::transcode::Reading;
 const SPARES_MAX: usize = 128;
 
 impl Calls {
+    /// When a call's time is up, if its caller says.
+    #[inline]
+    pub(super) fn deadline(&self, stream: StreamKey, plan: &CallPlan) -> Option<Instant> {
+        plan.terms.timeout.and_then(|timeout| self.slots[stream.index()].started_at.checked_add(timeout))
+    }
+
+    /// Begins a call whose message, or stream of messages, is there. `request` has passed the interceptors.
     #[inline]
     pub(super) fn start(
         &mut self,
         stream: StreamKey,
         plan: &CallPlan,
         head: &Arc<Head>,
+        request: Option<Box<Request<()>>>,
         intake: Intake<'_>,
         feed: Feed,
     ) {
-        let slot = &mut self.slots[stream.index()];
-        slot.free();
-        let deadline = plan.terms.timeout.and_then(|timeout| slot.started_at.checked_add(timeout));
+        self.slots[stream.index()].free();
+        let deadline = self.deadline(stream, plan);
         if deadline.is_some_and(|deadline| deadline <= self.now) {
             let status = Status::deadline_exceeded("time was up before work began");
             return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
@@ -56,11 +64,10 @@ impl Calls {
             }
         };
         let origin = Origin::new(plan.accepted(), head, deadline, &self.peer);
-        let request = match self.shared.intercepted(plan, &origin) {
+        let asked = if request.is_some() { Ok(request) } else { self.shared.intercepted(plan, &origin) };
+        let request = match asked {
             Ok(request) => request,
-            Err(status) => {
-                return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
-            }
+            Err(status) => return self.refuse_head(stream, plan, head, &status),
         };
         if matches!(intake, Intake::Message(message) if message.compressed) {
             // No one knows how much there is in it.
@@ -68,7 +75,7 @@ impl Calls {
         }
         let mut incoming = Incoming {
             origin,
-            request,
+            request: request.map(|request| *request),
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,

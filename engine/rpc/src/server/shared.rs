@@ -62,11 +62,11 @@ impl Shared {
 
     /// A request around nothing, as the interceptors let it pass; `None` if there are none.
     #[inline]
-    pub(super) fn intercepted(&self, plan: &CallPlan, origin: &Origin<'_>) -> Result<Option<Request<()>>, Status> {
+    pub(super) fn intercepted(&self, plan: &CallPlan, origin: &Origin<'_>) -> Result<Option<Box<Request<()>>>, Status> {
         if self.interceptors.is_empty() {
             return Ok(None);
         }
-        self.intercept(plan, origin.request(())).map(Some)
+        self.intercept(plan, origin.request(())).map(|request| Some(Box::new(request)))
     }
 
     pub(super) fn intercept(&self, plan: &CallPlan, mut request: Request<()>) -> Result<Request<()>, Status> {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::plan::CallPlan;
 use super::reply::ReplyState;
 use super::running::Running;
+use crate::envelope::Request;
 use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
@@ -22,6 +23,8 @@ use crate::status::{Code, Status};
 pub(super) struct Gathering {
     pub(super) plan: CallPlan,
     pub(super) head: Arc<Head>,
+    /// The request around nothing, as the interceptors let it pass; `None` if there are none.
+    pub(super) request: Option<Box<Request<()>>>,
     pub(super) assembler: Assembler,
     pub(super) message: Option<Framed<Bytes>>,
     pub(super) expires_at: Instant,

@@ -25,7 +25,7 @@ impl Calls {
             && let Some(message) = self.whole_message(plan, body)
         {
             self.take_slot(stream);
-            self.start(stream, plan, &kind.head, Intake::Message(&message), Feed::None);
+            self.start(stream, plan, &kind.head, None, Intake::Message(&message), Feed::None);
         } else {
             self.begin(stream, &kind.head, false);
             self.data(stream, body, true);

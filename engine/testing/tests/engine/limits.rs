@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{Running, call_head, frame, greeting, text};
 use quire_rpc::client::Settings;
 use quire_rpc::prost::Message as _;
-use quire_rpc::{Code, Limits, unfold};
+use quire_rpc::{Code, Limits, Request, Status, unfold};
 use rpc_testing::proto::Message;
 use rpc_testing::proto::echo_client::EchoClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -72,6 +72,45 @@ async fn http1_head_over_the_limit_is_refused() {
     assert!(answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
 }
 
+/// Reads frames until one is of this kind; returns its stream and payload.
+async fn until_frame(stream: &mut TcpStream, kind: u8) -> (u8, Vec<u8>) {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut payload).await.unwrap();
+        if head[3] == kind {
+            return (head[8], payload);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_an_interceptor_refuses_is_answered_before_its_body() {
+    let refuse = |_: &str, _: &mut Request<()>| Err(Status::unauthenticated("no credential"));
+    let server = Running::with(Limits::default(), |builder| builder.interceptor(refuse)).await;
+    let mut http2 = TcpStream::connect(server.address).await.unwrap();
+    let begun = [greeting(), frame(1, 4, 1, &call_head("Call")), frame(0, 0, 1, &[0, 0, 255, 255, 255])].concat();
+    http2.write_all(&begun).await.unwrap();
+    let (_, answer) = until_frame(&mut http2, 1).await;
+    assert!(answer.windows(13).any(|part| part == b"no credential"), "{answer:?}");
+    http2.write_all(&frame(0, 0, 1, &[1; 16 * 1024])).await.unwrap();
+    assert_eq!(until_frame(&mut http2, 3).await, (1, vec![0; 4]), "NO_ERROR, as no more is taken");
+    let mut http1 = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /testing.Echo/Call HTTP/1.1\r\nhost: a\r\ncontent-type: application/proto\r\n";
+    http1.write_all(format!("{head}content-length: 4000000\r\n\r\n{}", "x".repeat(20_000)).as_bytes()).await.unwrap();
+    let mut start = [0; 12];
+    http1.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 401");
+    let mut asking = TcpStream::connect(server.address).await.unwrap();
+    asking
+        .write_all(format!("{head}content-length: 4000000\r\nexpect: 100-continue\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    asking.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 401");
+}
+
 /// Makes a call with a window of 0 for every stream.
 async fn hold_back(stream: &mut TcpStream, method: &str, body: &[u8]) {
     let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -85,20 +124,9 @@ async fn stream_that_takes_nothing_of_its_answer_is_reset_and_its_connection_goe
     let server = Running::new(limits).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     hold_back(&mut stream, "Call", &[0, 0, 0, 0, 2, 24, 7]).await;
-    let mut head = [0; 9];
-    loop {
-        stream.read_exact(&mut head).await.unwrap();
-        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
-        let mut payload = vec![0; length];
-        stream.read_exact(&mut payload).await.unwrap();
-        if head[3] == 3 {
-            assert_eq!((head[8], &payload[..]), (1, &[0, 0, 0, 8][..]), "stream 1 is cancelled");
-            break;
-        }
-    }
+    assert_eq!(until_frame(&mut stream, 3).await, (1, vec![0, 0, 0, 8]), "stream 1 is cancelled");
     stream.write_all(&frame(6, 0, 0, b"are you?")).await.unwrap();
-    stream.read_exact(&mut head).await.unwrap();
-    assert_eq!(head[3], 6);
+    until_frame(&mut stream, 6).await;
 }
 
 #[tokio::test]
