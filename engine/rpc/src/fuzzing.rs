@@ -21,9 +21,9 @@ pub fn messages(
     message_bytes_max: usize,
 ) -> Result<Vec<(bool, Vec<u8>)>, String> {
     let mut assembler = Assembler::of(match framing {
-        Framing::Envelopes => crate::protocol::Framing::Envelopes,
-        Framing::Text => crate::protocol::Framing::Text,
-        Framing::Whole => crate::protocol::Framing::Whole,
+        Framing::Envelopes => crate::message::Framing::Envelopes,
+        Framing::Text => crate::message::Framing::Text,
+        Framing::Whole => crate::message::Framing::Whole,
     });
     let mut messages = Vec::new();
     for mut piece in body.chunks(piece_bytes.max(1)) {

@@ -6,9 +6,19 @@ use bytes::Bytes;
 
 use crate::codec::{Encode, Payload};
 use crate::compression::{Encoding, too_large};
-use crate::protocol::Framing;
 use crate::status::Status;
 use crate::text::Decoded;
+
+/// Framing of messages in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// A prefix of five bytes before each: flags and length.
+    Envelopes,
+    /// Envelopes, all in base64.
+    Text,
+    /// None: the body is the message.
+    Whole,
+}
 
 /// Compressed flag and length.
 pub(crate) const PREFIX_BYTES: usize = 5;

@@ -11,9 +11,9 @@ use super::command::{Failure, RawReply, RawStream, ReplyTo};
 use crate::codec::Payload;
 use crate::compression::Encoding;
 use crate::inbox::Inbox;
-use crate::message::{Assembler, Framed};
+use crate::message::{Assembler, Framed, Framing};
 use crate::metadata::Metadata;
-use crate::protocol::{AnswerHead, ClientDialect, Framing};
+use crate::protocol::{AnswerHead, ClientDialect};
 use crate::status::Status;
 use crate::transcode::Reading;
 

@@ -19,7 +19,7 @@ use super::settings::Settings;
 use super::target::Target;
 use crate::compression;
 use crate::inbox::Inbox;
-use crate::protocol::Framing;
+use crate::message::Framing;
 use crate::status::Status;
 use crate::wake::WakeSet;
 

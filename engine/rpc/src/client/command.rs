@@ -11,9 +11,9 @@ use super::http_head::HttpHead;
 use super::path::PathRef;
 use crate::compression::Encoding;
 use crate::inbox::Inbox;
-use crate::message::{Framed, PREFIX_BYTES};
+use crate::message::{Framed, Framing, PREFIX_BYTES};
 use crate::metadata::Metadata;
-use crate::protocol::{ClientDialect, Framing};
+use crate::protocol::ClientDialect;
 use crate::status::{Reach, Status};
 
 /// A failure, and whether the server is known to have done nothing.

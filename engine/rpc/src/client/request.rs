@@ -10,8 +10,9 @@ use super::command::{Form, Start};
 use super::path::{Path, Place};
 use super::target::Target;
 use crate::compression::Encoding;
+use crate::message::Framing;
 use crate::metadata::Metadata;
-use crate::protocol::{ClientProtocol, Framing, Put, RequestTerms};
+use crate::protocol::{ClientProtocol, Put, RequestTerms};
 use crate::timeout;
 
 const USER_AGENT: &[u8] = concat!("quire-grpc/", env!("CARGO_PKG_VERSION")).as_bytes();

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use quire_http2::Head;
 
-use super::calling::{Codec, Framing, Put};
+use super::calling::{Codec, Put};
 use crate::compression::{Accepted, Encoding};
+use crate::message::Framing;
 use crate::metadata::Metadata;
 use crate::status::Status;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use quire_http2::{Head, Indexing};
 
 use crate::compression::Encoding;
+use crate::message::Framing;
 use crate::metadata::Metadata;
 use crate::status::Status;
 
@@ -21,17 +22,6 @@ pub enum Codec {
 
 /// Callback that takes the fields of a head, one by one.
 pub(crate) type Put<'a> = &'a mut dyn FnMut(&[u8], &[u8], Indexing);
-
-/// Framing of messages in a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// A prefix of five bytes before each: flags and length.
-    Envelopes,
-    /// Envelopes, all in base64.
-    Text,
-    /// None: the body is the message.
-    Whole,
-}
 
 /// Terms of a call in its request head.
 #[derive(Clone, Copy)]

@@ -13,12 +13,10 @@ use quire_http2::{Field, Head, Indexing};
 use serde_json::{Map, Value, json};
 
 use super::answering::{Ending, Protocol, Terms, accepts, encoding};
-use super::calling::{
-    AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms, answer_encoding, check_content_type,
-};
+use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
 use crate::compression::{ACCEPTED, Encoding};
 use crate::details::Details;
-use crate::message;
+use crate::message::{self, Framing};
 use crate::metadata::Metadata;
 use crate::status::{Code, Reach, Status};
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use quire_http2::{Head, Indexing};
 
 use super::answering::{Ending, Protocol, Terms, accepts, encoding};
-use super::calling::{
-    AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms, answer_encoding, check_content_type,
-};
+use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms, answer_encoding, check_content_type};
 use crate::compression::{ACCEPTED, Encoding};
+use crate::message::Framing;
 use crate::metadata::{Metadata, decode_bytes, encode_bytes};
 use crate::status::{Code, Reach, Status, decode_message, encode_message};
 use crate::timeout;

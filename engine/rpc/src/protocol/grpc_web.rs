@@ -8,10 +8,10 @@ use base64::prelude::BASE64_STANDARD;
 use quire_http2::{Field, Head, Indexing};
 
 use super::answering::{Ending, Protocol, Terms};
-use super::calling::{AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms};
+use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
 use super::grpc;
 use crate::compression::Encoding;
-use crate::message;
+use crate::message::{self, Framing};
 use crate::metadata::Metadata;
 use crate::status::Status;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use quire_http2::Head;
 
-use super::calling::{AnswerHead, ClientProtocol, Codec, Framing, Put, RequestTerms};
+use super::calling::{AnswerHead, ClientProtocol, Codec, Put, RequestTerms};
+use crate::message::Framing;
 use crate::metadata::Metadata;
 use crate::status::Status;
 

@@ -12,9 +12,9 @@ use quire_http2::{CachedBlock, Head, Indexing};
 use super::cors::{Cors, put_allowed, put_preflight};
 use super::reply::{COPY_BYTES_MAX, Reply};
 use crate::compression::Encoding;
-use crate::message::{self, PREFIX_BYTES};
+use crate::message::{self, Framing, PREFIX_BYTES};
 use crate::metadata::Metadata;
-use crate::protocol::{Ending, Framing, Put, put_metadata, put_status};
+use crate::protocol::{Ending, Put, put_metadata, put_status};
 use crate::status::Status;
 
 impl Reply<'_> {

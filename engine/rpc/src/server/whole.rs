@@ -14,8 +14,7 @@ use super::method::Intake;
 use super::plan::{CallPlan, Plan};
 use super::slot::Feed;
 use crate::codec::Payload;
-use crate::message::{self, Framed, PREFIX_BYTES};
-use crate::protocol::Framing;
+use crate::message::{self, Framed, Framing, PREFIX_BYTES};
 
 impl Calls {
     /// A request in one piece, whose handler runs at once unless something else has a say first.
