@@ -1,7 +1,7 @@
 //! Calls that the types let through and the store does not: each refused by name, and no other client notices.
 
 use bookstore::grpc::wire::{
-    BookTopicRequest, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,
+    BookTopicRequest, BuyOutcome, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,
 };
 use quire_rpc::{Code, Status};
 
@@ -17,17 +17,12 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, message: &
     assert_eq!((status.code(), status.message()), (code, message));
 }
 
-const ID: &str = "it must be a whole number from 1 to 2147483647";
-
 #[tokio::test]
-async fn an_id_that_is_absent_or_negative_is_an_invalid_argument() {
+async fn an_id_below_1_has_no_price_to_set() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let shop = server.shop();
     for id in [0, -1, i32::MIN] {
-        let message = format!("id is {id}; {ID}");
-        refused(shop.lookup(one(id)).await, Code::InvalidArgument, &message);
-        refused(shop.buy(one(id)).await, Code::InvalidArgument, &message);
+        let message = format!("id is {id}; it must be a whole number from 1 to 2147483647");
         let price = UpdatePriceRequest { id, price_cents: Some(1) };
         refused(server.admin().update_price(price).await, Code::InvalidArgument, &message);
     }
@@ -37,8 +32,8 @@ async fn an_id_that_is_absent_or_negative_is_an_invalid_argument() {
 async fn a_quantity_of_none_or_too_many_is_an_invalid_argument() {
     let folder = folder();
     let server = Server::start(folder.path());
-    for quantity in [0, -1, 1001, i32::MAX] {
-        let wish = ItemNumberRequest { quantity: Some(quantity), ..one(BOOK) };
+    for (book, quantity) in [(BOOK, 0), (BOOK, -1), (0, -1), (BOOK, 1001), (BOOK, i32::MAX)] {
+        let wish = ItemNumberRequest { quantity: Some(quantity), ..one(book) };
         let message = format!("quantity is {quantity}; it must be a whole number from 1 to 1000");
         refused(server.shop().buy(wish).await, Code::InvalidArgument, &message);
     }
@@ -136,10 +131,14 @@ async fn what_is_a_matter_of_business_is_no_fault() {
     let folder = folder();
     let server = Server::start(folder.path());
     let shop = server.shop();
-    let lookup = shop.lookup(one(1)).await.expect("an answer").into_inner();
-    assert_eq!((lookup.success, &*lookup.message, lookup.book), (false, "there is no book 1", None));
-    let buy = shop.buy(one(1)).await.expect("an answer").into_inner();
-    assert_eq!((buy.success, &*buy.message, buy.stock_left), (false, "there is no book 1", None));
+    for id in [1, 0, -1, i32::MIN] {
+        let message = format!("there is no book {id}");
+        let lookup = shop.lookup(one(id)).await.expect("an answer").into_inner();
+        assert_eq!((lookup.success, &lookup.message, lookup.book), (false, &message, None));
+        let buy = shop.buy(keyed(id, "a key")).await.expect("an answer").into_inner();
+        assert_eq!((buy.success, &buy.message, buy.stock_left), (false, &message, None));
+        assert_eq!(buy.outcome(), BuyOutcome::NoSuchBook);
+    }
     let search = shop
         .search(BookTopicRequest { topic: "knitting".to_owned(), ..BookTopicRequest::default() })
         .await

@@ -24,7 +24,7 @@ fn text(done: &Output, exit: i32) -> String {
 fn every_command_answers_and_exits_with_0() {
     let folder = folder();
     let server = Server::start(folder.path());
-    assert!(text(&server.client(&["ping"], ""), 0).starts_with("Hello, quire client! ("));
+    assert!(text(&server.client(&["ping"], ""), 0).starts_with("Hello quire client! ("));
     let found = text(&server.client(&["search", "college", "life"], ""), 0);
     let ids: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(ids, ["id", "12365", "12498"]);
@@ -162,7 +162,7 @@ fn json_is_one_valid_line_for_every_answer() {
         assert_eq!(line.lines().count(), 1, "{line}");
         serde_json::from_str(&line).expect("JSON")
     };
-    assert_eq!(json(&["ping"], 0)["message"], "Hello, quire client!");
+    assert_eq!(json(&["ping"], 0)["message"], "Hello quire client!");
     let found = json(&["search", "college life"], 0);
     assert_eq!((&found["books"][0]["id"], &found["books"][1]["price_cents"]), (&12365.into(), &1850.into()));
     assert_eq!(json(&["lookup", "53573"], 0)["book"]["stock"], 1000);

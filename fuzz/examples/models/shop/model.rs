@@ -87,10 +87,6 @@ pub fn limit(name: &str, at: usize, advice: &str) -> Refusal {
     Refusal::new(EXHAUSTED, format!("the server's limit {name} is {at}: {advice}"))
 }
 
-fn known_id(id: i64) -> Result<i64, Refusal> {
-    if id > 0 { Ok(id) } else { Err(invalid("id", id, "a whole number from 1 to 2147483647")) }
-}
-
 fn copies(count: i64) -> String {
     if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
 }
@@ -145,7 +141,6 @@ impl Model {
     }
 
     pub fn lookup(&self, id: i64) -> Reply {
-        let id = known_id(id)?;
         Ok(if self.books.contains_key(&id) {
             Message::new().number(1, 1).message(3, &self.book(id))
         } else {
@@ -159,7 +154,6 @@ impl Model {
     }
 
     pub fn buy(&mut self, id: i64, quantity: Option<i64>, key: &[u8]) -> Reply {
-        let id = known_id(id)?;
         if key.len() > KEY_MAX {
             let is = format!("{} bytes", key.len());
             return Err(invalid("idempotency_key", is, "1 to 64 bytes, or none for no key"));
@@ -167,6 +161,9 @@ impl Model {
         let wanted = quantity.unwrap_or(1);
         if !(1..=QUANTITY_MAX).contains(&wanted) {
             return Err(invalid("quantity", wanted, &format!("a whole number from 1 to {QUANTITY_MAX}")));
+        }
+        if id < 1 {
+            return Ok(receipt(id, false, None, 0).number(6, 0));
         }
         if let Some(number) = self.keys.get(key) {
             return self.again(*number, id, wanted);
@@ -204,7 +201,9 @@ impl Model {
     }
 
     pub fn set_price(&mut self, id: i64, cents: Option<i64>) -> Reply {
-        let id = known_id(id)?;
+        if id < 1 {
+            return Err(invalid("id", id, "a whole number from 1 to 2147483647"));
+        }
         let Some(cents) = cents else { return Err(invalid("price_cents", "absent", "the new price in cents")) };
         if !(0..=CENTS_MAX).contains(&cents) {
             let want = "a price from 0.00 to 1000000000.00 with at most two decimals, in cents";
