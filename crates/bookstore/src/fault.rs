@@ -111,6 +111,9 @@ pub enum Fault {
         /// When another try is worth it.
         retry_after: Duration,
     },
+    /// The deadline passed before work began; nothing was done.
+    #[error("the deadline passed before the store began: nothing was done, try again with a longer one")]
+    Late,
     /// The whole answer is more than one message may hold.
     #[error(
         "the answer is larger than one message, and the server's limit message_bytes is {at}: set page_size and ask for \

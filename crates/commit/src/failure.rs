@@ -15,6 +15,9 @@ pub enum Failure {
         /// When another try is worth it.
         retry_after: Duration,
     },
+    /// The deadline passed before work on the job began; nothing was done.
+    #[error("the deadline passed before the job was begun: nothing was done")]
+    Late,
     /// The store failed and has not been read back yet; nothing was done.
     #[error("the store is being read back after a failure: nothing was done")]
     Recovering,
