@@ -10,8 +10,8 @@ use crate::status::Status;
 /// Looks at a call's metadata, deadline and peer, changes them, or refuses the call. Functions of these arguments are
 /// interceptors too.
 ///
-/// On a server it runs when the head has come, before any of the body is kept, in the connection's task, so it must be quick and must not block. What it finds out goes to the
-/// handler in [`Request::extensions_mut`].
+/// On a server it runs when the head has come, before any of the body is kept, in the connection's task, so it must be quick
+/// and must not block. What it finds out goes to the handler in [`Request::extensions_mut`].
 pub trait Interceptor: Send + Sync + 'static {
     /// `method` is `/package.Service/Method`. With an error the call ends there.
     fn intercept(&self, method: &str, request: &mut Request<()>) -> Result<(), Status>;

@@ -3,13 +3,10 @@
 //! The connection's window is given back as soon as bytes are read, so that a stream that is not read stops only itself;
 //! a stream's window when its bytes are consumed. Both are told to the peer in halves of the window, not per frame.
 
-use super::{Connection, Event};
+use super::{Connection, Event, USEFUL_BYTES};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, flag};
 use crate::streams::StreamKey;
-
-/// What a frame of a body has at least, but for the last one: shorter frames cost more than they bring.
-pub(super) const USEFUL_BYTES: usize = 5;
 
 impl Connection {
     #[inline]

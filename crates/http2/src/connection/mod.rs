@@ -16,7 +16,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use self::block_cache::BlockCache;
-use self::data::USEFUL_BYTES;
 use self::waiting::Waiting;
 pub use self::waiting::Whole;
 use crate::budget::Budget;
@@ -29,7 +28,9 @@ use crate::output::Output;
 use crate::settings::{Settings, WINDOW_DEFAULT};
 use crate::streams::{StreamKey, Streams};
 
-/// A WINDOW_UPDATE that opens less of a window costs more than it brings.
+/// What a frame of a body has at least, but for the last one: shorter frames cost more than they bring.
+const USEFUL_BYTES: usize = 5;
+/// A `WINDOW_UPDATE` that opens less of a window costs more than it brings.
 const UPDATE_BYTES_MIN: u32 = 256;
 
 /// Which end of the connection we are.
@@ -147,7 +148,7 @@ pub struct Connection {
     control_frames: Budget,
     /// Bytes of bodies sent so far.
     sent_bytes: u64,
-    /// How many of them WINDOW_UPDATEs have given back: to the connection, and to its streams together.
+    /// How many of them `WINDOW_UPDATE`s have given back: to the connection, and to its streams together.
     returned_bytes: [u64; 2],
     /// PINGs of ours whose answers have not come.
     pings_unanswered: u32,
@@ -342,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// A WINDOW_UPDATE that gives back what the peer has consumed is free, unless it gives back little. `level` is 0 for
+    /// A `WINDOW_UPDATE` that gives back what the peer has consumed is free, unless it gives back little. `level` is 0 for
     /// the connection's window and 1 for those of streams.
     fn charge_update(&mut self, level: usize, increment: u32) -> Result<(), ConnectionError> {
         let unreturned = self.sent_bytes - self.returned_bytes[level];

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::shares::Client;
 use crate::status::Code;
 
 /// Which limit refused something.
@@ -17,6 +18,10 @@ pub enum Refusal {
     Connections,
     /// `calls_max`.
     Calls,
+    /// `health_watches_max`.
+    HealthWatches,
+    /// `reflection_streams_max`.
+    ReflectionStreams,
     /// `message_bytes_max`.
     MessageBytes,
     /// `gathered_bytes_max`.
@@ -31,9 +36,11 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every limit.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Connections,
         Self::Calls,
+        Self::HealthWatches,
+        Self::ReflectionStreams,
         Self::MessageBytes,
         Self::GatheredBytes,
         Self::UnsentBytes,
@@ -46,6 +53,8 @@ impl Refusal {
         match self {
             Self::Connections => "connections",
             Self::Calls => "calls_in_flight",
+            Self::HealthWatches => "health_watches",
+            Self::ReflectionStreams => "reflection_streams",
             Self::MessageBytes => "message_bytes",
             Self::GatheredBytes => "gathered_bytes",
             Self::UnsentBytes => "unsent_bytes",
@@ -81,6 +90,10 @@ pub trait Observer: Send + Sync {
     fn call_finished(&self, _call: &CallReport<'_>) {}
     /// A limit was reached.
     fn refused(&self, _limit: Refusal) {}
+    /// A limit was reached by this client, which has its share, or because all is taken.
+    fn refused_client(&self, limit: Refusal, _client: &Client) {
+        self.refused(limit);
+    }
 }
 
 /// Hooks that do nothing.
