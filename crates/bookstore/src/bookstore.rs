@@ -111,7 +111,8 @@ impl Bookstore {
     pub(crate) fn quantity(&self, copies: i32) -> Result<u32, Fault> {
         let most = self.inner.settings.limits.quantity;
         let wanted = u32::try_from(copies).ok().filter(|copies| (1..=most).contains(copies));
-        wanted.ok_or_else(|| Fault::invalid("quantity", copies, format!("a whole number from 1 to {most}")))
+        let want = || format!("a whole number from 1 to {most}, the server's limit limits.quantity");
+        wanted.ok_or_else(|| Fault::invalid("quantity", copies, want()))
     }
 
     /// Books in the order of ids; a size of 0 means the largest page there is.

@@ -48,7 +48,7 @@ pub enum Refusal {
     )]
     NotText,
     /// A name over the limit.
-    #[error("the name has {bytes} bytes: name_bytes_max is {bytes_max}")]
+    #[error("the name has {bytes} bytes: the server's limit rpcgame.name_bytes_max is {bytes_max}")]
     NameTooLong {
         /// What it has.
         bytes: usize,
@@ -68,7 +68,8 @@ pub enum Refusal {
     },
     /// So far ahead that it is not worth waiting for what is missing.
     #[error(
-        "serial {missing} is missing, and serial {serial} is {window_messages} or more ahead of it: window_messages"
+        "serial {missing} is missing, and serial {serial} is {window_messages} or more ahead of it, the server's limit \
+         rpcgame.window_messages"
     )]
     TooFarAhead {
         /// The serial that was refused.
@@ -80,7 +81,8 @@ pub enum Refusal {
     },
     /// What waits already, in all games, leaves no room.
     #[error(
-        "serial {missing} is missing, and there is no room for more to wait for it: waiting_bytes_max is {bytes_max}"
+        "serial {missing} is missing, and there is no room for more to wait for it: the server's limit \
+         rpcgame.waiting_bytes_max is {bytes_max}"
     )]
     NoRoomToWait {
         /// The serial that is missing.
@@ -89,7 +91,9 @@ pub enum Refusal {
         bytes_max: usize,
     },
     /// It waited, and what it waited for did not come.
-    #[error("serial {missing} is missing: it did not come within {wait_ms} ms; send it, then the others again")]
+    #[error(
+        "serial {missing} is missing: it did not come within rpcgame.wait_seconds, {wait_ms} ms; send it, then the others again"
+    )]
     Missing {
         /// The serial that did not come.
         missing: u64,

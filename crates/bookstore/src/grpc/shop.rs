@@ -249,7 +249,8 @@ impl BookStore for ShopService {
         let receipt = self.store.buy(id, quantity, key, deadline).await?;
         let left = receipt.stock_left.unwrap_or_default();
         let (outcome, message) = match receipt.verdict {
-            Verdict::Bought => (BuyOutcome::Bought, format!("bought book {id}")),
+            Verdict::Bought if quantity == 1 => (BuyOutcome::Bought, format!("bought book {id}")),
+            Verdict::Bought => (BuyOutcome::Bought, format!("bought {quantity} copies of book {id}")),
             Verdict::SoldOut => (BuyOutcome::SoldOut, format!("book {id} is sold out")),
             Verdict::TooFew if left == 1 => (BuyOutcome::TooFew, format!("only 1 copy of book {id} is left")),
             Verdict::TooFew => (BuyOutcome::TooFew, format!("only {left} copies of book {id} are left")),

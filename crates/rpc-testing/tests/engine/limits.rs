@@ -122,7 +122,7 @@ async fn watches_of_health_have_few_places_of_their_own() {
     let held = [watch().await.unwrap(), watch().await.unwrap(), watch().await.unwrap()];
     let refused = watch().await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert!(refused.message().starts_with("the server's limit health_watches is 4"), "{refused}");
+    assert!(refused.message().starts_with("the server's limit limits.health_watches is 4"), "{refused}");
     assert_eq!(server.counts.get("refused HealthWatches"), 1);
     assert!(client.check(HealthCheckRequest::default()).await.is_ok(), "other calls have their places");
     reporter.shutdown();

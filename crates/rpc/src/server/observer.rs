@@ -51,15 +51,15 @@ impl Refusal {
     /// The limit's name for callers and metrics.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Connections => "connections",
-            Self::Calls => "calls_in_flight",
-            Self::HealthWatches => "health_watches",
-            Self::ReflectionStreams => "reflection_streams",
-            Self::MessageBytes => "message_bytes",
+            Self::Connections => "limits.connections",
+            Self::Calls => "limits.calls_in_flight",
+            Self::HealthWatches => "limits.health_watches",
+            Self::ReflectionStreams => "limits.reflection_streams",
+            Self::MessageBytes => "limits.message_bytes",
             Self::GatheredBytes => "gathered_bytes",
             Self::UnsentBytes => "unsent_bytes",
             Self::HeaderBytes => "header_bytes",
-            Self::Memory => "memory_bytes",
+            Self::Memory => "limits.memory_bytes",
         }
     }
 }

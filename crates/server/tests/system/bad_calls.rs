@@ -34,7 +34,7 @@ async fn a_quantity_of_none_or_too_many_is_an_invalid_argument() {
     let server = Server::start(folder.path());
     for (book, quantity) in [(BOOK, 0), (BOOK, -1), (0, -1), (BOOK, 1001), (BOOK, i32::MAX)] {
         let wish = ItemNumberRequest { quantity: Some(quantity), ..one(book) };
-        let message = format!("quantity is {quantity}; it must be a whole number from 1 to 1000");
+        let message = format!("quantity is {quantity}; it must be a whole number from 1 to 1000, the server's limit limits.quantity");
         refused(server.shop().buy(wish).await, Code::InvalidArgument, &message);
     }
     let all = ItemNumberRequest { quantity: Some(1000), ..one(BOOK) };
@@ -80,9 +80,9 @@ async fn a_topic_that_is_too_long_is_refused_whatever_its_length() {
     let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes), ..BookTopicRequest::default() };
     let shop = server.shop();
     assert!(shop.search(topic(256)).await.expect("an answer").into_inner().success);
-    let message = "the server's limit topic_bytes is 256: name a shorter topic";
+    let message = "the server's limit limits.topic_bytes is 256: name a shorter topic";
     refused(shop.search(topic(300)).await, Code::ResourceExhausted, message);
-    let message = "the server's limit message_bytes is 4194304: send a smaller message";
+    let message = "the server's limit limits.message_bytes is 4194304: send a smaller message";
     refused(shop.search(topic(10 << 20)).await, Code::ResourceExhausted, message);
     assert!(shop.search(topic(1)).await.is_ok(), "the same connection goes on");
 }
@@ -92,7 +92,7 @@ async fn a_page_that_cannot_be_is_refused_by_name() {
     let folder = folder();
     let server = Server::start(folder.path());
     let admin = server.admin();
-    let message = "the server's limit page_size is 1000: ask for a smaller page";
+    let message = "the server's limit limits.page_size is 1000: ask for a smaller page";
     let list = |page_size, token: &str| ListRequest { page_size, page_token: token.to_owned() };
     let log = |page_size, token: &str| LogRequest { page_size, page_token: token.to_owned() };
     refused(admin.list(list(1001, "")).await, Code::ResourceExhausted, message);

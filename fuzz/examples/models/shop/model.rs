@@ -160,10 +160,14 @@ impl Model {
         }
         let wanted = quantity.unwrap_or(1);
         if !(1..=QUANTITY_MAX).contains(&wanted) {
-            return Err(invalid("quantity", wanted, &format!("a whole number from 1 to {QUANTITY_MAX}")));
+            return Err(invalid(
+                "quantity",
+                wanted,
+                &format!("a whole number from 1 to {QUANTITY_MAX}, the server's limit limits.quantity"),
+            ));
         }
         if id < 1 {
-            return Ok(receipt(id, false, None, 0).number(6, 0));
+            return Ok(receipt(id, None, None, 0).number(6, 0));
         }
         if let Some(number) = self.keys.get(key) {
             return self.again(*number, id, wanted);
@@ -183,13 +187,13 @@ impl Model {
                 self.keys.insert(key.into(), number as usize);
             }
         }
-        Ok(receipt(id, is_sold, after, number).number(6, 0))
+        Ok(receipt(id, is_sold.then_some(wanted), after, number).number(6, 0))
     }
 
     fn again(&self, number: usize, id: i64, wanted: i64) -> Reply {
         let first = &self.log[number - 1];
         if (first.book, first.quantity) == (id, Some(wanted)) {
-            return Ok(receipt(id, first.kind == PURCHASE, first.after, number as u64).number(6, 1));
+            return Ok(receipt(id, (first.kind == PURCHASE).then_some(wanted), first.after, number as u64).number(6, 1));
         }
         let why = format!(
             "this idempotency key belongs to an earlier request, for {} of book {} (number {number} in the log): \
@@ -273,14 +277,15 @@ const TOO_FEW: u64 = 3;
 const NO_SUCH_BOOK: u64 = 4;
 
 /// The fields of the reply up to the stock left.
-fn receipt(id: i64, is_sold: bool, left: Option<i64>, number: u64) -> Message {
+fn receipt(id: i64, sold: Option<i64>, left: Option<i64>, number: u64) -> Message {
     let (outcome, told) = match left {
         None => (NO_SUCH_BOOK, no_such_book(id)),
-        _ if is_sold => (BOUGHT, format!("bought book {id}")),
+        _ if sold == Some(1) => (BOUGHT, format!("bought book {id}")),
+        _ if sold.is_some() => (BOUGHT, format!("bought {} copies of book {id}", sold.unwrap_or_default())),
         Some(0) => (SOLD_OUT, format!("book {id} is sold out")),
         Some(1) => (TOO_FEW, format!("only 1 copy of book {id} is left")),
         Some(left) => (TOO_FEW, format!("only {left} copies of book {id} are left")),
     };
-    let reply = Message::new().number(1, is_sold.into()).bytes(2, told.as_bytes());
+    let reply = Message::new().number(1, sold.is_some().into()).bytes(2, told.as_bytes());
     reply.number(3, outcome).number(4, number).optional(5, left.map(i64::cast_unsigned))
 }
