@@ -34,7 +34,9 @@ async fn a_quantity_of_none_or_too_many_is_an_invalid_argument() {
     let server = Server::start(folder.path());
     for (book, quantity) in [(BOOK, 0), (BOOK, -1), (0, -1), (BOOK, 1001), (BOOK, i32::MAX)] {
         let wish = ItemNumberRequest { quantity: Some(quantity), ..one(book) };
-        let message = format!("quantity is {quantity}; it must be a whole number from 1 to 1000, the server's limit limits.quantity");
+        let message = format!(
+            "quantity is {quantity}; it must be a whole number from 1 to 1000, the server's limit limits.quantity"
+        );
         refused(server.shop().buy(wish).await, Code::InvalidArgument, &message);
     }
     let all = ItemNumberRequest { quantity: Some(1000), ..one(BOOK) };
