@@ -4,6 +4,8 @@ fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()
         .bytes("ReaderService.GetRecord")
         .bytes("ReaderService.GetRecordString")
+        .bytes("reader.ReaderService.GetRecord")
+        .bytes("reader.ReaderService.GetRecordString")
         .bytes("RecordStreamService.StreamRecords")
-        .compile(&["records.proto"], &["../../proto"])
+        .compile(&["records.proto", "reader.proto"], &["../../proto"])
 }

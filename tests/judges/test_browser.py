@@ -82,7 +82,7 @@ def test_a_page_reads_a_stream(call, kind):
 
 @pytest.mark.parametrize("kind", CONNECT + GRPC_WEB)
 def test_a_page_learns_why_a_call_failed(call, kind):
-    told = call(kind, "Buy", id=-1)["error"]
+    told = call(kind, "Buy", id=7, quantity=-1)["error"]
     assert told["code"] == "InvalidArgument" and "it must be a whole number from 1" in told["message"]
 
 

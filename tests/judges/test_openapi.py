@@ -113,7 +113,7 @@ def fill(method, request):
 
 def test_the_page_calls_a_method_and_shows_a_curl_command_that_does_the_same(chromium, explorer):
     lookup = explorer("/bookstore.BookStore/Lookup")
-    assert "One book by its id." in lookup.text and "From 1 up." in lookup.text
+    assert "One book by its id." in lookup.text and "from 1 up" in lookup.text
     fill(lookup, {"id": 12365})
     for label in ["POST", "GET"]:
         answer = json.loads(press(chromium, lookup, label))
@@ -126,7 +126,7 @@ def test_the_page_calls_a_method_and_shows_a_curl_command_that_does_the_same(chr
 
 def test_the_page_shows_why_a_call_failed(chromium, explorer):
     buy = explorer("/bookstore.BookStore/Buy")
-    fill(buy, {"id": -1})
+    fill(buy, {"id": 7, "quantity": -1})
     assert json.loads(press(chromium, buy, "POST"))["code"] == "invalid_argument"
     status = buy.find_element(By.CLASS_NAME, "status")
     assert status.text.startswith("400 ") and "bad" in status.get_attribute("class")

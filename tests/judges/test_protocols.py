@@ -64,7 +64,7 @@ def test_a_request_may_be_compressed(curl):
 
 
 @pytest.mark.parametrize("path, body, status, code, said", [
-    ("/bookstore.BookStore/Buy", b'{"id":-1}', 400, "invalid_argument", "it must be a whole number from 1"),
+    ("/bookstore.BookStore/Buy", b'{"id":7,"quantity":-1}', 400, "invalid_argument", "it must be a whole number from 1"),
     ("/bookstore.BookStore/Buy", b'{"id":"many"}', 400, "invalid_argument", "id"),
     ("/bookstore.BookStore/Buy", b'{"id":', 400, "invalid_argument", ""),
     ("/io.grpc.KeyValueService/Retrieve", b'{"key":"bm9uZQ=="}', 404, "not_found", ""),

@@ -79,7 +79,7 @@ def test_grpcio_reads_each_refusal(channel, contract):
     shop = stubs.BookStoreStub(channel)
     hello = messages.HelloRequest(name="x" * LARGE)
     exhausted = (grpc.StatusCode.RESOURCE_EXHAUSTED,
-                 "the server's limit message_bytes is 4194304: send a smaller message")
+                 "the server's limit limits.message_bytes is 4194304: send a smaller message")
     assert refusal(shop.Hello, hello) == exhausted
     for compression in [grpc.Compression.Gzip, grpc.Compression.Deflate]:
         assert shop.Hello(messages.HelloRequest(name="x"), compression=compression).hello_message

@@ -46,7 +46,7 @@ std::string joined(const std::vector<std::string>& words) {
 std::int32_t book_id(const std::string& text) {
   const auto id = whole_number(text, 1, kNumberMax);
   if (!id) {
-    throw UsageError("id is " + text::escaped(text) + "; it must be a whole number from 1 to 2147483647");
+    throw UsageError("id is '" + text::escaped(text) + "'; it must be a whole number from 1 to 2147483647");
   }
   return *id;
 }

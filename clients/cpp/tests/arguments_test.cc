@@ -55,7 +55,7 @@ TEST(Command, WhatCannotBeIsNamed) {
   };
   EXPECT_EQ(why({"sell"}), "there is no command 'sell'; help lists them");
   EXPECT_EQ(why({"?", "me"}), "usage: help");
-  EXPECT_EQ(why({"lookup", "+-1"}), "id is +-1; it must be a whole number from 1 to 2147483647");
+  EXPECT_EQ(why({"lookup", "+-1"}), "id is '+-1'; it must be a whole number from 1 to 2147483647");
   EXPECT_EQ(why({"buy", "1", "0"}), "quantity is '0'; it must be a whole number from 1");
   EXPECT_EQ(why({"search", "a", "b"}), "");
 }

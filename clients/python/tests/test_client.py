@@ -77,7 +77,7 @@ class Words(unittest.TestCase):
                 read(given)
             self.assertEqual(str(raised.exception), reason)
         for line, reason in [
-            ("lookup 2147483648", "id is 2147483648; it must be a whole number from 1 to 2147483647"),
+            ("lookup 2147483648", "id is '2147483648'; it must be a whole number from 1 to 2147483647"),
             ("buy 1 0", "quantity is '0'; it must be a whole number from 1"),
             ("buy", "usage: buy <id> [quantity]"),
         ]:

@@ -37,7 +37,7 @@ impl Order {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_id(self.id)?;
         if self.quantity < 1 {
-            return Err(Error::Argument(format!("quantity is '{}'; it must be a whole number from 1", self.quantity)));
+            return Err(Error::Argument(format!("quantity is {}; it must be a whole number from 1", self.quantity)));
         }
         Ok(())
     }

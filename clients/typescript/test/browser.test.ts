@@ -74,7 +74,7 @@ test("a page of another origin makes every call", options, async (context) => {
   const browser = spawn("chromium", [...flags, origin], { stdio: "ignore" });
   context.after(() => ended(browser));
   assert.deepEqual(JSON.parse(await found), {
-    ping: "Hello, quire client!",
+    ping: "Hello quire client!",
     ids: [53477, 53573],
     topics: ["college life"],
     price: "59.95",

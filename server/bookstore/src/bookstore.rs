@@ -103,11 +103,16 @@ impl Bookstore {
         key: Option<IdempotencyKey>,
         deadline: Option<Instant>,
     ) -> Result<Receipt, Fault> {
-        let most = self.inner.settings.limits.quantity;
-        let wanted = u32::try_from(quantity).ok().filter(|copies| (1..=most).contains(copies));
-        let quantity =
-            wanted.ok_or_else(|| Fault::invalid("quantity", quantity, format!("a whole number from 1 to {most}")))?;
+        let quantity = self.quantity(quantity)?;
         self.inner.ledger.purchase(Purchase { book, quantity, key, deadline }).await
+    }
+
+    /// Checks the copies of one purchase.
+    pub(crate) fn quantity(&self, copies: i32) -> Result<u32, Fault> {
+        let most = self.inner.settings.limits.quantity;
+        let wanted = u32::try_from(copies).ok().filter(|copies| (1..=most).contains(copies));
+        let want = || format!("a whole number from 1 to {most}, the server's limit limits.quantity");
+        wanted.ok_or_else(|| Fault::invalid("quantity", copies, want()))
     }
 
     /// Books in the order of ids; a size of 0 means the largest page there is.

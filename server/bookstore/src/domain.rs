@@ -30,7 +30,7 @@ impl BookId {
     /// Reads decimal text, as a person types it.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let id = text.parse().ok().and_then(Self::new);
-        id.ok_or_else(|| Fault::invalid("id", text, Self::WANTED))
+        id.ok_or_else(|| Fault::invalid_word("id", text, Self::WANTED))
     }
 }
 

@@ -267,7 +267,7 @@ fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
         str::from_utf8(bytes).map_err(|_| (column, format!("'{}' is not UTF-8", bytes.escape_ascii())))
     };
     let bad = |place: usize, value: &str, want: &str| {
-        (COLUMNS[place], Fault::invalid(COLUMNS[place], value, want).to_string())
+        (COLUMNS[place], Fault::invalid_word(COLUMNS[place], value, want).to_string())
     };
     let text = |place: usize, most: usize| -> Result<String, Refused> {
         let text = cell(place)?.trim();

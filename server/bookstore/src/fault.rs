@@ -22,14 +22,14 @@ impl Limit {
     pub const ALL: [Self; 5] =
         [Self::PurchasesQueued, Self::TopicBytes, Self::PageSize, Self::LogTails, Self::SearchStreams];
 
-    /// Its key below `limits` in the configuration.
+    /// Its key in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::PurchasesQueued => "purchases_queued",
-            Self::TopicBytes => "topic_bytes",
-            Self::PageSize => "page_size",
-            Self::LogTails => "log_tails",
-            Self::SearchStreams => "search_streams",
+            Self::PurchasesQueued => "limits.purchases_queued",
+            Self::TopicBytes => "limits.topic_bytes",
+            Self::PageSize => "limits.page_size",
+            Self::LogTails => "limits.log_tails",
+            Self::SearchStreams => "limits.search_streams",
         }
     }
 
@@ -47,6 +47,9 @@ impl Limit {
         }
     }
 }
+
+/// How much of a bad value is quoted back, in characters.
+const QUOTED_MAX: usize = 60;
 
 /// Why the store takes nothing for the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +114,12 @@ pub enum Fault {
         /// When another try is worth it.
         retry_after: Duration,
     },
+    /// The deadline passed before work began; nothing was done.
+    #[error("the deadline passed before the store began: nothing was done, try again with a longer one")]
+    Late,
     /// The whole answer is more than one message may hold.
     #[error(
-        "the answer is larger than one message, and the server's limit message_bytes is {at}: set page_size and ask for \
+        "the answer is larger than one message, and the server's limit limits.message_bytes is {at}: set page_size and ask for \
          pages, or call SearchStream"
     )]
     AnswerBytes {
@@ -153,6 +159,15 @@ fn copies(count: u32) -> String {
     if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
 }
 
+/// Text as it is quoted back.
+fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(QUOTED_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown.escape_debug().to_string()
+}
+
 impl Fault {
     /// When another try may succeed, if the store knows.
     pub const fn retry_after(&self) -> Option<Duration> {
@@ -163,17 +178,13 @@ impl Fault {
         }
     }
 
-    /// How much of a bad value is quoted back, in characters.
-    const QUOTED_MAX: usize = 60;
-
     /// A malformed request: the field, what it held and what it should hold.
     pub fn invalid(field: &'static str, got: impl fmt::Display, want: impl Into<String>) -> Self {
-        let got = got.to_string();
-        let mut shown: String = got.chars().take(Self::QUOTED_MAX).collect();
-        if shown.len() < got.len() {
-            shown.push('…');
-        }
-        let got = if shown.is_empty() { "empty".to_owned() } else { shown.escape_debug().to_string() };
-        Self::Invalid { field, got, want: want.into() }
+        Self::Invalid { field, got: shortened(&got.to_string()), want: want.into() }
+    }
+
+    /// As [`Fault::invalid`], for a word that a person typed.
+    pub fn invalid_word(field: &'static str, got: &str, want: impl Into<String>) -> Self {
+        Self::Invalid { field, got: format!("'{}'", shortened(got)), want: want.into() }
     }
 }

@@ -106,7 +106,7 @@ impl Metrics {
 
     /// Counts an answer that is larger than a message may be.
     pub(crate) fn answer_refused(&self) {
-        self.refusals.count("message_bytes");
+        self.refusals.count("limits.message_bytes");
     }
 
     pub(crate) fn decided<'r>(&self, receipts: impl Iterator<Item = &'r Receipt>) {

@@ -14,6 +14,9 @@ pub enum Failure {
         /// Delay after which to retry.
         retry_after: Duration,
     },
+    /// The deadline passed before work on the job began; the job was not run.
+    #[error("the deadline passed before the job was begun: nothing was done")]
+    Late,
     /// The store failed and has not been read back yet; the job was not run.
     #[error("the store is being read back after a failure: nothing was done")]
     Recovering,

@@ -10,7 +10,7 @@ use crate::{
     admission::RETRY_AFTER_MIN,
     failure::Failure,
     pending::{Answers, Pending},
-    queue::{Queue, Taken},
+    queue::{Queue, Taken, Waiting as _},
 };
 
 /// Pause before the store is reopened after its first failure, and the longest pause.
@@ -133,9 +133,11 @@ impl<S: Store> Queued<'_, S> {
     }
 }
 
+/// Refuses jobs whose deadline has passed, and those of a backlog that would be committed after theirs.
 fn refuse_late<J, A>(late: &mut Vec<Pending<J, A>>) {
     for pending in late.drain(..) {
-        pending.refuse(Failure::Overloaded { retry_after: RETRY_AFTER_MIN });
+        let is_over = pending.deadline().is_some_and(|deadline| deadline <= Instant::now());
+        pending.refuse(if is_over { Failure::Late } else { Failure::Overloaded { retry_after: RETRY_AFTER_MIN } });
     }
 }
 

@@ -298,7 +298,9 @@ fn no_acknowledged_job_is_lost_and_no_refused_one_done_however_often_commits_fai
         match runtime.block_on(call).unwrap() {
             Ok(answer) => assert!(answer == job && done.insert(job)),
             Err(Failure::OutcomeUnknown) => {}
-            Err(Failure::Full | Failure::Overloaded { .. } | Failure::Recovering | Failure::Closing) => {
+            Err(
+                Failure::Full | Failure::Overloaded { .. } | Failure::Late | Failure::Recovering | Failure::Closing,
+            ) => {
                 assert!(not_done.insert(job));
             }
         }

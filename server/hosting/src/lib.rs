@@ -12,15 +12,14 @@ pub mod names;
 mod port;
 mod service;
 mod settings;
-mod shares;
 mod units;
 
 pub use connections::{Connections, Wanted};
 pub use error::Error;
 pub use port::{Port, listen, listen_beside};
+pub use quire_rpc::server::{Client, Share, Shares};
 pub use service::{
     Choice, Declared, Entry, Guard, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry,
 };
 pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
-pub use shares::{Client, Share, Shares};
 pub use units::{Bytes, time};

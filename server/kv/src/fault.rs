@@ -98,6 +98,9 @@ pub enum Fault {
         /// When another try is worth it.
         retry_after: Duration,
     },
+    /// The deadline passed before work began; nothing was done.
+    #[error("the deadline passed before the store began: nothing was done, try again with a longer one")]
+    Late,
     /// The journal takes no writes now; nothing was done.
     #[error("the key-value store is {0}: nothing was done, try again later")]
     Unavailable(&'static str),

@@ -33,6 +33,9 @@ use crate::{
 /// Kept back from the drain for closing the services.
 const CLOSING: Duration = Duration::from_secs(2);
 
+/// The exit code of a program that SIGINT ended, as shells have it.
+const INTERRUPTED: i32 = 130;
+
 /// `quire serve`.
 pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.print_config {
@@ -133,10 +136,19 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     telemetry::take_terminal_back();
-    tracing::info!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
-    let stopped = drain(services, &stop, serving, config.drain).await;
-    reloading.abort();
-    stopped
+    // A warning, so that it is logged at each level that is usual.
+    tracing::warn!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
+    tokio::select! {
+        stopped = drain(services, &stop, serving, config.drain) => {
+            reloading.abort();
+            stopped
+        }
+        () = asked.interrupted() => {
+            tracing::warn!("a second Ctrl-C: connections are cut; everything acknowledged is on disk");
+            // Not by returning, which would wait for what is being cut off.
+            std::process::exit(INTERRUPTED)
+        }
+    }
 }
 
 /// Opens the services one after the other.

@@ -33,4 +33,9 @@ impl Stop {
             _ = self.terminate.recv() => "SIGTERM",
         }
     }
+
+    /// Waits for SIGINT.
+    pub(crate) async fn interrupted(&mut self) {
+        self.interrupt.recv().await;
+    }
 }

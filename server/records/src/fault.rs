@@ -48,6 +48,9 @@ pub enum Fault {
         /// Delay after which to retry.
         retry_after: Duration,
     },
+    /// The deadline passed before work began.
+    #[error("the deadline passed before the query was begun: try again with a longer one")]
+    Late,
     /// A job ended without an answer.
     #[error("the query failed inside the server")]
     Failed,

@@ -27,4 +27,4 @@ pub use load::{LoadError, Problem};
 pub use query::Query;
 pub use records::{Levels, Records};
 pub use service::RecordsService;
-pub use settings::{Encode, Keep, Limits, Scan, Settings};
+pub use settings::{Delimiter, Encode, Keep, Limits, Scan, Settings};

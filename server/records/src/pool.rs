@@ -85,9 +85,14 @@ impl Pool {
     /// Records that a job's turn has come; refuses a job that has missed its deadline.
     fn begin(&self, deadline: Option<Instant>) -> Result<(), Fault> {
         let (now, mut admission) = (now(), self.admission());
-        let is_late = deadline.is_some_and(|deadline| deadline <= admission.due(now));
-        admission.taken(now, usize::from(!is_late), self.waiting());
-        if is_late { Err(Fault::Overloaded { retry_after: commit::RETRY_AFTER_MIN }) } else { Ok(()) }
+        let is_past = |time| deadline.is_some_and(|deadline| deadline <= time);
+        let begun = match admission.due(now) {
+            _ if is_past(now) => Err(Fault::Late),
+            due if is_past(due) => Err(Fault::Overloaded { retry_after: commit::RETRY_AFTER_MIN }),
+            _ => Ok(()),
+        };
+        admission.taken(now, usize::from(begun.is_ok()), self.waiting());
+        begun
     }
 }
 
@@ -125,6 +130,13 @@ mod tests {
         assert_eq!(pool.run(None, || ()).await, Err(Fault::Busy { at: 1 }));
         drop(waiting);
         assert_eq!(pool.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_whose_deadline_is_over_is_no_sign_of_overload() {
+        let pool = Pool::new(1, 0);
+        assert_eq!(pool.run(Some(now()), || ()).await, Err(Fault::Late));
+        assert_eq!(pool.run(Some(now() + Duration::from_nanos(1)), || 7).await, Ok(7));
     }
 
     #[tokio::test(start_paused = true)]

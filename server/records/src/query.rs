@@ -28,6 +28,12 @@ impl Query {
         Ok(())
     }
 
+    /// The value that a field of a CSV file holds if `value` is its text, quotes included.
+    pub(crate) fn unquoted(&self) -> Option<String> {
+        let inner = self.value.strip_prefix('"')?.strip_suffix('"')?;
+        Some(inner.replace("\"\"", "\""))
+    }
+
     /// The part of `matching` rows that is returned.
     pub(crate) fn part_of(&self, matching: usize) -> std::ops::Range<usize> {
         let end = self.share.map_or(matching, |share| share_of(matching, share));

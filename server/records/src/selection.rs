@@ -30,23 +30,39 @@ enum Found {
     Scanned(Arc<[u32]>),
 }
 
+impl Found {
+    /// The rows of a value, and their number.
+    fn of(table: &Table, column: usize, value: &str, scan: Scan, threads: usize) -> (Self, usize) {
+        let searched = &table.columns()[column];
+        let rows = match scan {
+            Scan::Indexed => {
+                let place = searched.place_of(value);
+                return (Self::Listed { column, start: place.start }, place.len());
+            }
+            Scan::Sequential => sequential(searched, value, 0..table.rows()),
+            Scan::Parallel => parallel(searched, value, table.rows(), threads),
+        };
+        let matching = rows.len();
+        (Self::Scanned(rows.into()), matching)
+    }
+}
+
 impl Selection {
     /// Finds the rows by index.
     pub(crate) fn indexed(table: Arc<Table>, column: usize, query: &Query) -> Self {
-        let place = table.columns()[column].place_of(&query.value);
-        let part = query.part_of(place.len());
-        Self { found: Found::Listed { column, start: place.start }, part, matching: place.len(), table }
+        Self::find(table, column, query, Scan::Indexed, 0)
     }
 
-    /// Finds the rows by the method `scan`.
+    /// Finds the rows by the method `scan`. If there are none and the value is in quotes, finds those with the value
+    /// inside the quotes.
     pub(crate) fn find(table: Arc<Table>, column: usize, query: &Query, scan: Scan, threads: usize) -> Self {
-        let rows = match scan {
-            Scan::Indexed => return Self::indexed(table, column, query),
-            Scan::Sequential => sequential(&table.columns()[column], &query.value, 0..table.rows()),
-            Scan::Parallel => parallel(&table.columns()[column], &query.value, table.rows(), threads),
-        };
-        let (part, matching) = (query.part_of(rows.len()), rows.len());
-        Self { table, found: Found::Scanned(rows.into()), part, matching }
+        let (mut found, mut matching) = Found::of(&table, column, &query.value, scan, threads);
+        if matching == 0
+            && let Some(value) = query.unquoted()
+        {
+            (found, matching) = Found::of(&table, column, &value, scan, threads);
+        }
+        Self { table, found, part: query.part_of(matching), matching }
     }
 
     /// Number of matching rows.

@@ -7,7 +7,10 @@ use tokio::{sync::watch, task::spawn_blocking};
 use crate::{
     grpc::{
         ReaderGrpc, StreamGrpc,
-        wire::{reader_service_server::ReaderServiceServer, record_stream_service_server::RecordStreamServiceServer},
+        wire::{
+            reader::reader_service_server::ReaderServiceServer as PackagedReaderServiceServer,
+            reader_service_server::ReaderServiceServer, record_stream_service_server::RecordStreamServiceServer,
+        },
     },
     metrics::write,
     records::Records,
@@ -37,8 +40,10 @@ impl Open for RecordsService {
 
 impl Service for RecordsService {
     fn grpc(&self, builder: Builder) -> Builder {
+        let reader = ReaderGrpc::new(self.records.clone());
         builder
-            .add_service(ReaderServiceServer::new(ReaderGrpc::new(self.records.clone())))
+            .add_service(ReaderServiceServer::new(reader.clone()))
+            .add_service(PackagedReaderServiceServer::new(reader))
             .add_service(RecordStreamServiceServer::new(StreamGrpc::new(self.records.clone())))
     }
 

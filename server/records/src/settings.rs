@@ -16,6 +16,40 @@ pub enum Scan {
     Indexed,
 }
 
+/// The byte between the fields of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delimiter {
+    /// As RFC 4180 has it.
+    #[default]
+    Comma,
+    /// As programs write it where the comma is the decimal point.
+    Semicolon,
+    /// Tab-separated values.
+    Tab,
+}
+
+impl Delimiter {
+    /// In the order in which a header is searched for them.
+    pub(crate) const ALL: [Self; 3] = [Self::Comma, Self::Semicolon, Self::Tab];
+
+    pub(crate) const fn byte(self) -> u8 {
+        match self {
+            Self::Comma => b',',
+            Self::Semicolon => b';',
+            Self::Tab => b'\t',
+        }
+    }
+
+    /// The name in the setting.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Comma => "comma",
+            Self::Semicolon => "semicolon",
+            Self::Tab => "tab",
+        }
+    }
+}
+
 /// Time of encoding rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encode {
@@ -42,6 +76,8 @@ pub struct Keep {
 pub struct Settings {
     /// The file; without one every query is refused.
     pub csv: Option<PathBuf>,
+    /// Byte between fields; by default the one that the header uses.
+    pub delimiter: Option<Delimiter>,
     /// Method of finding rows.
     pub scan: Scan,
     /// Time of encoding rows.
@@ -100,9 +136,12 @@ impl hosting::Settings for Settings {
         if csv.as_ref().is_some_and(|csv| csv.as_os_str().is_empty()) {
             return Err(from.refuse("records.csv", "", "the path of a CSV file"));
         }
+        let mut delimiters = vec![("auto", None)];
+        delimiters.extend(Delimiter::ALL.map(|delimiter| (delimiter.name(), Some(delimiter))));
         let scans = [("indexed", Scan::Indexed), ("sequential", Scan::Sequential), ("parallel", Scan::Parallel)];
         Ok(Self {
             csv,
+            delimiter: from.choice("records.delimiter", &delimiters)?,
             scan: from.choice("records.scan", &scans)?,
             encode: from.choice("records.encode", &[("once", Encode::Once), ("each", Encode::Each)])?,
             keep: Keep {

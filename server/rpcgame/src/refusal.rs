@@ -48,7 +48,7 @@ pub enum Refusal {
     )]
     NotText,
     /// A name over the limit.
-    #[error("the name has {bytes} bytes: name_bytes_max is {bytes_max}")]
+    #[error("the name has {bytes} bytes: the server's limit rpcgame.name_bytes_max is {bytes_max}")]
     NameTooLong {
         /// Its length.
         bytes: usize,
@@ -68,7 +68,8 @@ pub enum Refusal {
     },
     /// Too far ahead of the missing serial.
     #[error(
-        "serial {missing} is missing, and serial {serial} is {window_messages} or more ahead of it: window_messages"
+        "serial {missing} is missing, and serial {serial} is {window_messages} or more ahead of it, the server's limit \
+         rpcgame.window_messages"
     )]
     TooFarAhead {
         /// The refused serial.
@@ -80,7 +81,8 @@ pub enum Refusal {
     },
     /// Waiting messages of all games leave no room.
     #[error(
-        "serial {missing} is missing, and there is no room for more to wait for it: waiting_bytes_max is {bytes_max}"
+        "serial {missing} is missing, and there is no room for more to wait for it: the server's limit \
+         rpcgame.waiting_bytes_max is {bytes_max}"
     )]
     NoRoomToWait {
         /// The missing serial.
@@ -89,7 +91,9 @@ pub enum Refusal {
         bytes_max: usize,
     },
     /// The serial that it waited for did not come.
-    #[error("serial {missing} is missing: it did not come within {wait_ms} ms; send it, then the others again")]
+    #[error(
+        "serial {missing} is missing: it did not come within rpcgame.wait_seconds, {wait_ms} ms; send it, then the others again"
+    )]
     Missing {
         /// The missing serial.
         missing: u64,

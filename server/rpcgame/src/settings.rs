@@ -116,20 +116,21 @@ impl hosting::Settings for Settings {
             window_messages: from.whole("rpcgame.window_messages", 65_536, 1..=1 << 24)? as u64,
             wait: from.seconds("rpcgame.wait_seconds", Duration::from_secs(10))?,
             waiting_bytes_max: from.bytes("rpcgame.waiting_bytes_max", 64 << 20, 1..=1 << 34)?,
-            name_bytes_max: from.bytes("rpcgame.name_bytes_max", 1 << 20, 1..=1 << 26)?,
+            name_bytes_max: from.bytes("rpcgame.name_bytes_max", 4 << 20, 1..=1 << 26)?,
             games_max: from.whole("rpcgame.games", 1024, 1..=1 << 20)?,
             idle: from.seconds("rpcgame.idle_seconds", Duration::from_mins(5))?,
         };
-        // A frame with one message must be able to hold the longest name.
-        let frame_bytes = (games.name_bytes_max + FRAME_BYTES_BESIDE_NAME) as u64..=1 << 27;
+        let frame_bytes = FRAME_BYTES_BESIDE_NAME as u64 + 1..=1 << 27;
+        let frame_bytes_max = from.bytes("rpcgame.lean_frame_bytes", 2 << 20, frame_bytes)?;
         let lean = LeanLimits {
             connections_max: from.connections("rpcgame.lean_connections", 256)?,
             idle: games.idle,
             write_timeout: WRITE_TIMEOUT.min(games.idle),
             session: SessionLimits {
                 window_messages: from.whole("rpcgame.lean_window_messages", 65_536, 1..=1 << 20)? as u64,
-                frame_bytes_max: from.bytes("rpcgame.lean_frame_bytes", 2 << 20, frame_bytes)?,
-                name_bytes_max: games.name_bytes_max,
+                frame_bytes_max,
+                // A frame with one message must be able to hold the longest name.
+                name_bytes_max: games.name_bytes_max.min(frame_bytes_max - FRAME_BYTES_BESIDE_NAME),
                 table: TableLimits {
                     names_max: from.whole("rpcgame.lean_table_names", 4096, 0..=1 << 20)?,
                     bytes_max: from.bytes("rpcgame.lean_table_bytes", 1 << 20, 0..=1 << 30)?,

@@ -40,7 +40,9 @@ pub enum BadLine {
     #[error("the line {0} is not UTF-8; it must be a type and a seed, as in 0:42")]
     NotText(Quoted),
     /// The line exceeds the limit.
-    #[error("the line is longer than {0} bytes; it must be a type and a seed, as in 0:42")]
+    #[error(
+        "the line is longer than the server's limit tasks.line_bytes, {0}; it must be a type and a seed, as in 0:42"
+    )]
     Long(usize),
 }
 

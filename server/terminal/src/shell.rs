@@ -4,7 +4,8 @@ mod history;
 
 use std::{
     cell::RefCell,
-    io::{self, BufRead, IsTerminal, Read},
+    collections::VecDeque,
+    io::{self, BufRead, IsTerminal, Read, Write as _},
     path::PathBuf,
 };
 
@@ -44,6 +45,8 @@ struct Terminal {
     editor: Editor<Words, FileHistory>,
     prompt: String,
     history: Option<PathBuf>,
+    /// Lines of one paste that were not read yet.
+    pasted: VecDeque<String>,
 }
 
 /// Result of reading a line.
@@ -70,7 +73,12 @@ impl Shell {
         let mut editor = Editor::with_history(config, history).map_err(io::Error::other)?;
         editor.set_helper(Some(Words { commands, arguments, typed: RefCell::default() }));
         let history = history::open(name, editor.history_mut());
-        Ok(Self(Source::Terminal(Box::new(Terminal { editor, prompt: prompt.to_owned(), history }))))
+        Ok(Self(Source::Terminal(Box::new(Terminal {
+            editor,
+            prompt: prompt.to_owned(),
+            history,
+            pasted: VecDeque::new(),
+        }))))
     }
 
     /// True if the user types at a prompt.
@@ -90,6 +98,13 @@ impl Shell {
         })
     }
 
+    /// Discards pasted lines that were not read yet.
+    pub fn drop_pasted(&mut self) {
+        if let Source::Terminal(terminal) = &mut self.0 {
+            terminal.pasted.clear();
+        }
+    }
+
     /// Printer that shows text above the prompt, if there is a prompt.
     pub fn printer(&mut self) -> Option<impl ExternalPrinter + Send + 'static> {
         match &mut self.0 {
@@ -107,13 +122,17 @@ enum Input {
 
 impl Terminal {
     fn read(&mut self) -> io::Result<Input> {
+        if let Some(line) = self.pasted.pop_front() {
+            writeln!(io::stdout(), "{}{}", self.prompt, screen::line(&line))?;
+            return Ok(Input::Text(self.kept(line)));
+        }
         loop {
             match self.editor.readline(&self.prompt) {
-                Ok(line) => {
-                    if history::is_kept(&line) && self.editor.add_history_entry(&line).unwrap_or(false) {
-                        history::append(self.history.as_deref(), self.editor.history_mut());
-                    }
-                    return Ok(Input::Text(line));
+                // A terminal with bracketed paste gives all lines of a paste at once.
+                Ok(text) => {
+                    self.pasted = text.lines().map(str::to_owned).collect();
+                    let first = self.pasted.pop_front().unwrap_or_default();
+                    return Ok(Input::Text(self.kept(first)));
                 }
                 // Ctrl-C drops a half-typed line; on an empty line it exits.
                 Err(ReadlineError::Interrupted) if self.editor.helper().is_some_and(Words::has_text) => {}
@@ -121,6 +140,14 @@ impl Terminal {
                 Err(error) => return Err(io::Error::other(error)),
             }
         }
+    }
+
+    /// Adds a line to the history.
+    fn kept(&mut self, line: String) -> String {
+        if history::is_kept(&line) && self.editor.add_history_entry(&line).unwrap_or(false) {
+            history::append(self.history.as_deref(), self.editor.history_mut());
+        }
+        line
     }
 }
 
@@ -206,7 +233,9 @@ impl Completer for Words {
 
     fn complete(&self, line: &str, at: usize, _: &rustyline::Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let (start, found) = self.fitting(&line[..at]);
-        let pairs = found.into_iter().map(|text| Pair { display: text.clone(), replacement: text });
+        // The only word that fits is complete: the next one can be typed.
+        let end = if found.len() == 1 && !line[at..].starts_with(char::is_whitespace) { " " } else { "" };
+        let pairs = found.into_iter().map(|text| Pair { replacement: format!("{text}{end}"), display: text });
         Ok((start, pairs.collect()))
     }
 }

@@ -68,7 +68,7 @@ func understood(words []string) (command, error) {
 	case name == "lookup" && count == 1, name == "buy" && (count == 1 || count == 2):
 		id, ok := connect.Whole(words[1])
 		if !ok || id < 1 {
-			return nil, fmt.Errorf("id is %s; it must be a whole number from 1 to 2147483647", words[1])
+			return nil, fmt.Errorf("id is '%s'; it must be a whole number from 1 to 2147483647", words[1])
 		}
 		if name == "lookup" {
 			return func(ctx context.Context, s *shop) answer { return s.lookup(ctx, id) }, nil

@@ -133,7 +133,7 @@ def command(words: list[str]) -> Command:
         return Command(name, text=" ".join(words[1:]))
     found = number(words[1], 1, ID_MAX)
     if found is None:
-        raise UsageError(f"id is {words[1]}; it must be a whole number from 1 to {ID_MAX}")
+        raise UsageError(f"id is '{words[1]}'; it must be a whole number from 1 to {ID_MAX}")
     quantity = number(words[2], 1, ID_MAX) if len(words) > 2 else 1  # noqa: PLR2004, the third word
     if quantity is None:
         raise UsageError(f"quantity is '{words[2]}'; it must be a whole number from 1")

@@ -66,9 +66,9 @@ impl Calls {
         Ok(Self { program, client, connection, address, key, seen, is_interrupted: Cell::new(false) })
     }
 
-    /// True if Ctrl-C ended a call.
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.is_interrupted.get()
+    /// True if Ctrl-C ended a call since the last time this was read.
+    pub(super) fn was_interrupted(&self) -> bool {
+        self.is_interrupted.take()
     }
 
     pub(super) async fn run(&self, call: &Call) -> Answer {

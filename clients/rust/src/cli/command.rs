@@ -67,7 +67,7 @@ impl Command {
 }
 
 fn id(text: &str) -> Result<i32, String> {
-    whole(text).ok_or_else(|| format!("id is {text}; it must be a whole number from 1 to {}", i32::MAX))
+    whole(text).ok_or_else(|| format!("id is '{text}'; it must be a whole number from 1 to {}", i32::MAX))
 }
 
 fn copies(text: &str) -> Result<i32, String> {
@@ -100,9 +100,9 @@ mod tests {
             ("search", "usage: search <topic>"),
             ("ping now", "usage: ping"),
             ("quit now", "usage: exit"),
-            ("lookup abc", "id is abc; it must be a whole number from 1 to 2147483647"),
-            ("buy -3", "id is -3; it must be a whole number from 1 to 2147483647"),
-            ("buy 2147483648", "id is 2147483648; it must be a whole number from 1 to 2147483647"),
+            ("lookup abc", "id is 'abc'; it must be a whole number from 1 to 2147483647"),
+            ("buy -3", "id is '-3'; it must be a whole number from 1 to 2147483647"),
+            ("buy 2147483648", "id is '2147483648'; it must be a whole number from 1 to 2147483647"),
             ("buy 1 0", "quantity is '0'; it must be a whole number from 1"),
         ];
         for (line, reason) in cases {

@@ -115,8 +115,11 @@ fn prompt(client: &Rc<Client>, seen: Rc<RefCell<Seen>>) -> Result<Exit, String> 
             }
         };
         worst = worst.max(exit);
-        if client.calls.is_interrupted() && !shell.is_terminal() {
-            return Ok(worst);
+        if client.calls.was_interrupted() {
+            if !shell.is_terminal() {
+                return Ok(worst);
+            }
+            shell.drop_pasted();
         }
     }
 }

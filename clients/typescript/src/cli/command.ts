@@ -62,7 +62,7 @@ export function readCommand([first = "", ...rest]: readonly string[]): Command {
 function readId(text: string): number {
   const id = wholeNumber(text);
   if (id === undefined)
-    throw new UsageError(`id is ${escaped(text)}; it must be a whole number from 1 to ${String(ID_MAX)}`);
+    throw new UsageError(`id is '${escaped(text)}'; it must be a whole number from 1 to ${String(ID_MAX)}`);
   return id;
 }
 

@@ -4,13 +4,10 @@
 //! itself; a stream's window when its bytes are consumed. WINDOW_UPDATE is sent once half the window is used, not per
 //! frame.
 
-use super::{Connection, Event};
+use super::{Connection, Event, USEFUL_BYTES};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, flag};
 use crate::streams::StreamKey;
-
-/// Smallest useful DATA payload, the last frame's excepted: shorter frames cost more than they carry.
-pub(super) const USEFUL_BYTES: usize = 5;
 
 impl Connection {
     #[inline]

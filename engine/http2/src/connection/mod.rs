@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use self::block_cache::BlockCache;
-use self::data::USEFUL_BYTES;
 use self::waiting::Waiting;
 pub use self::waiting::Whole;
 use crate::budget::Budget;
@@ -27,7 +26,9 @@ use crate::output::Output;
 use crate::settings::{Settings, WINDOW_DEFAULT};
 use crate::streams::{StreamKey, Streams};
 
-/// A WINDOW_UPDATE that opens less of a window costs more than it brings.
+/// Smallest useful DATA payload, the last frame's excepted: shorter frames cost more than they carry.
+const USEFUL_BYTES: usize = 5;
+/// A `WINDOW_UPDATE` that opens less of a window costs more than it brings.
 const UPDATE_BYTES_MIN: u32 = 256;
 
 /// Our end of the connection.
@@ -145,7 +146,7 @@ pub struct Connection {
     control_frames: Budget,
     /// Bytes of bodies sent so far.
     sent_bytes: u64,
-    /// Bytes returned by WINDOW_UPDATEs: to the connection, and to its streams together.
+    /// Bytes returned by `WINDOW_UPDATE`s: to the connection, and to its streams together.
     returned_bytes: [u64; 2],
     /// Our PINGs that are not acknowledged yet.
     pings_unanswered: u32,
@@ -340,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// A WINDOW_UPDATE that gives back what the peer has consumed is free, unless it gives back little. `level` is 0 for
+    /// A `WINDOW_UPDATE` that gives back what the peer has consumed is free, unless it gives back little. `level` is 0 for
     /// the connection's window and 1 for those of streams.
     fn charge_update(&mut self, level: usize, increment: u32) -> Result<(), ConnectionError> {
         let unreturned = self.sent_bytes - self.returned_bytes[level];

@@ -8,7 +8,6 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
 use tokio::net::TcpListener;
@@ -19,16 +18,16 @@ use tower_service::Service as TowerService;
 
 use super::contracts::Contracts;
 use super::cors::Cors;
-use super::held::Apart;
 use super::hosts::Hosts;
 use super::limits::Limits;
 use super::listen::Server;
 use super::method::Method;
-use super::observer::{NoObserver, Observer};
+use super::observer::{NoObserver, Observer, Refusal};
 use super::places::Places;
 use super::plan::Routes;
 use super::service::Service;
 use super::shared::Shared;
+use super::shares::Shares;
 #[cfg(feature = "tower")]
 use super::tower::{self, HttpCalls};
 use crate::body::{Body, BoxError};
@@ -51,6 +50,7 @@ impl Server {
             layers: Vec::new(),
             hosts: Hosts::default(),
             always: Vec::new(),
+            asks_callers: false,
             #[cfg(feature = "tls")]
             tls: None,
             workers: Vec::new(),
@@ -72,6 +72,7 @@ pub struct Builder {
     layers: Vec<tower::Wrap>,
     hosts: Hosts,
     always: Vec<String>,
+    asks_callers: bool,
     #[cfg(feature = "tls")]
     tls: Option<Arc<ServerConfig>>,
     workers: Vec<Handle>,
@@ -175,6 +176,13 @@ impl Builder {
         self
     }
 
+    /// Callers have credentials, which an interceptor checks: a quarter of `calls_max` is kept for calls whose
+    /// [`Client`](super::Client) has one, and on a full server idle connections on which none was shown make room.
+    pub fn ask_callers(mut self) -> Self {
+        self.asks_callers = true;
+        self
+    }
+
     /// Refuses requests that name a host for which `is_ours` is false: 421. gRPC's own are let pass, because no browser
     /// sends them and their clients name what they like; without this any host is.
     pub fn hosts(mut self, is_ours: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
@@ -202,7 +210,9 @@ impl Builder {
     }
 
     /// The server, ready to serve.
-    pub fn build(self) -> Server {
+    pub fn build(mut self) -> Server {
+        self.bound();
+        let calls_max = self.limits.calls_max;
         let shared = Arc::new_cyclic(|shared| {
             #[cfg(feature = "tower")]
             let layered = tower::layered(self.layers, shared);
@@ -222,10 +232,20 @@ impl Builder {
                 places: Places::default(),
                 hosts: self.hosts,
                 always: self.always,
-                calls: Apart(AtomicUsize::new(0)),
+                calls: Shares::with_open(calls_max, if self.asks_callers { calls_max / 4 * 3 } else { calls_max }),
             }
         });
         Server::new(shared, self.workers.into())
+    }
+
+    /// Gives the methods their places that strangers may call, or that no one needs often.
+    fn bound(&mut self) {
+        let watches = Shares::new(self.limits.health_watches_max);
+        self.routes.bound(&["/grpc.health.v1.Health/Watch"], Refusal::HealthWatches, &watches);
+        let streams = Shares::new(self.limits.reflection_streams_max);
+        let versions = ["v1", "v1alpha"].map(|v| format!("/grpc.reflection.{v}.ServerReflection/ServerReflectionInfo"));
+        let versions = [&*versions[0], &*versions[1]];
+        self.routes.bound(&versions, Refusal::ReflectionStreams, &streams);
     }
 
     /// Builds the server and serves; see [`Server::serve`].

@@ -6,7 +6,6 @@
 //! Implements: gRPC over HTTP/2, "Requests", the server's side.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use bytes::Bytes;
@@ -22,6 +21,7 @@ use super::plan::{CallPlan, Plan};
 use super::reply::{ReplyState, Templates};
 use super::running::Running;
 use super::shared::Shared;
+use super::shares::{Caller, Client};
 use super::slot::{Ended, Feed, Gathering, Phase, Slot};
 use super::turn::Pace;
 use super::unread::Unread;
@@ -63,6 +63,7 @@ pub(crate) struct Calls {
     /// The connection is one too many: every call is refused, and then it is drained.
     pub(super) refusing: bool,
     pub(super) pace: Pace,
+    pub(super) caller: Caller,
     unread: Unread,
 }
 
@@ -73,7 +74,9 @@ impl Calls {
         let wakes = WakeSet::new(config.concurrent_streams_max as usize);
         let mut spares = Vec::new();
         spares.resize_with(shared.routes.table.len(), Vec::new);
+        let address = peer.address.map(|address| address.ip());
         Self {
+            caller: Caller::new(Client::at(address)),
             connection: Connection::new(quire_http2::Side::Server, config, 0),
             peer,
             slots: Vec::new(),
@@ -215,7 +218,7 @@ impl Calls {
     #[cold]
     fn begin_layered(&mut self, stream: StreamKey, dialect: Dialect, head: &Arc<Head>, end: bool) {
         let Some(service) = self.shared.layered.clone() else { return };
-        if let Some(limit) = self.memory_limit(head) {
+        if let Some(limit) = self.memory_limit(head).or_else(|| self.calls_limit()) {
             return self.refuse_over(limit, stream, dialect, head, None);
         }
         self.hand_over(stream, head, end, &*service, Some(Counted));
@@ -272,6 +275,9 @@ impl Calls {
             Some(_) if self.memory_limit(head).is_some() => {
                 self.refuse_http(stream, Unserved::TooMuch);
             }
+            Some(_) if !self.shared.is_always_answered(head.path()) && self.calls_limit().is_some() => {
+                self.refuse_http(stream, Unserved::Busy);
+            }
             Some(service) => self.hand_over(stream, head, end, &*service, None),
             None => self.refuse_http(stream, Unserved::NotFound),
         }
@@ -285,6 +291,7 @@ impl Calls {
         service: &dyn HttpService,
         counted: Option<Counted>,
     ) {
+        self.caller.set(None);
         // A page may cost a hundred times what a call does.
         self.pace.look_soon();
         let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
@@ -300,6 +307,12 @@ impl Calls {
         let running = Box::new(http_calls::HttpRunning::new(service.call(request), Arc::clone(&self.shared.limits)));
         let reply = ReplyState::bare(PLAIN);
         self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
+    }
+
+    /// The limit that keeps a caller, of whom only the address is known, from another call.
+    fn calls_limit(&mut self) -> Option<Refusal> {
+        self.caller.set(None);
+        self.shared.calls_limit(&mut self.caller, None)
     }
 
     /// Which limit of memory keeps the connection from new work.
@@ -379,7 +392,6 @@ impl Calls {
                 Some(gathering.plan.method)
             }
             Phase::Active(active) => {
-                self.shared.calls.0.fetch_sub(1, Ordering::Relaxed);
                 self.retire(active.method, active.running);
                 active.method
             }

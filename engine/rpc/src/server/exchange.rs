@@ -8,7 +8,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState, Templates};
 use super::running::Running;
 use super::shared::Shared;
+use super::shares::{CallPlaces, Caller, Client};
 use super::sink::{Outbox, Sink};
 use super::slot::Feed;
 use crate::body::Body;
@@ -84,6 +84,7 @@ pub(super) struct Exchange {
     pub(super) moved: u64,
     /// A connection counts the call already.
     is_counted: bool,
+    places: Option<CallPlaces>,
     pub(super) state: ReplyState,
     templates: Templates,
     pub(super) outbox: Outbox,
@@ -124,6 +125,7 @@ impl Exchange {
             charge: shared.limits.memory.charge(),
             moved: 0,
             is_counted: false,
+            places: None,
             templates: Templates::default(),
             outbox: Outbox::default(),
             started_at,
@@ -237,11 +239,12 @@ impl Exchange {
         let far = self.started_at + Duration::from_hours(24 * 365);
         self.timer.as_mut().reset(deadline.unwrap_or(far));
         let _ = self.timer.as_mut().poll(cx);
-        let others = self.shared.calls.0.load(Ordering::Relaxed).saturating_sub(usize::from(self.is_counted));
-        if others >= self.shared.limits.calls_max {
-            self.shared.observer.refused(observer::Refusal::Calls);
-            let status = self.shared.limits.refusal(observer::Refusal::Calls);
-            return self.refuse(&status);
+        let request = self.request.take().map(|request| *request);
+        let mut caller = Caller::new(request.as_ref().map(Client::of).unwrap_or_default());
+        if !self.is_counted
+            && let Some(limit) = self.shared.calls_limit(&mut caller, Some(plan.method))
+        {
+            return self.refuse(&self.shared.limits.refusal(limit));
         }
         let (request_json, answer_json) = match plan.json(&self.shared.routes) {
             Ok(json) => json.unzip(),
@@ -252,7 +255,7 @@ impl Exchange {
         let (head, peer) = (Arc::clone(&self.head), Arc::clone(&self.peer));
         let mut incoming = Incoming {
             origin: Origin::new(plan.accepted(), &head, deadline, &peer),
-            request: self.request.take().map(|request| *request),
+            request,
             intake,
             reading: Reading {
                 encoding: plan.terms.encoding,
@@ -264,7 +267,7 @@ impl Exchange {
         let mut reply = self.reply();
         match catch_unwind(AssertUnwindSafe(|| handler.start(None, &mut incoming, cx, &mut reply))) {
             Ok(Started::Running(running)) => {
-                self.shared.calls.0.fetch_add(usize::from(!self.is_counted), Ordering::Relaxed);
+                self.places = (!self.is_counted).then(|| self.shared.call_places(&mut caller, Some(plan.method)));
                 self.stage = Stage::Running(running, feed);
             }
             Ok(Started::Done(_)) => self.end(),
@@ -300,9 +303,8 @@ impl Exchange {
     }
 
     fn report(&mut self, code: Code) {
-        if let Stage::Running(..) = std::mem::replace(&mut self.stage, Stage::Over) {
-            self.shared.calls.0.fetch_sub(usize::from(!self.is_counted), Ordering::Relaxed);
-        }
+        self.stage = Stage::Over;
+        self.places = None;
         if std::mem::replace(&mut self.is_reported, true) {
             return;
         }

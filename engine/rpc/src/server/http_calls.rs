@@ -65,6 +65,8 @@ pub(super) enum Unserved {
     Misdirected,
     Failed,
     TooMany,
+    /// Too many calls are in flight.
+    Busy,
     /// Memory is short.
     TooMuch,
 }
@@ -80,6 +82,7 @@ impl Unserved {
             Self::Host => (400, "name one host, in one field Host\n"),
             Self::Misdirected => (421, "the server does not go by this host; its operator can add the name\n"),
             Self::Failed => (500, "the server failed to answer\n"),
+            Self::Busy => (503, "too many calls are in flight; try again later\n"),
             Self::TooMuch => (503, "too many answers wait to be read; try again later\n"),
             Self::TooMany => (503, "too many connections; try again later\n"),
         }
@@ -93,7 +96,7 @@ pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
         put_status(code, put);
         put(b"content-type", b"text/plain; charset=utf-8", Indexing::Literal);
         match why {
-            Unserved::TooMany => put(b"retry-after", b"1", Indexing::Literal),
+            Unserved::TooMany | Unserved::Busy => put(b"retry-after", b"1", Indexing::Literal),
             Unserved::NotAllowed { get: false } => put(b"allow", b"POST", Indexing::Literal),
             Unserved::NotAllowed { get: true } => put(b"allow", b"GET, POST", Indexing::Literal),
             _ => {}

@@ -17,8 +17,13 @@ pub struct Limits {
     pub connections_max: usize,
     /// Connections at once that are only being refused, at least 1; further ones wait to be accepted.
     pub refusals_max: usize,
-    /// Calls at once, over all connections, that wait for something; further ones get `RESOURCE_EXHAUSTED`.
+    /// Calls at once, over all connections, that wait for something; further ones get `RESOURCE_EXHAUSTED`. Clients have
+    /// [`Shares`](super::Shares) of them.
     pub calls_max: usize,
+    /// Of them, watches of health, which callers without a credential may make; further ones get `RESOURCE_EXHAUSTED`.
+    pub health_watches_max: usize,
+    /// Of them, streams of reflection; further ones get `RESOURCE_EXHAUSTED`.
+    pub reflection_streams_max: usize,
     /// A received message, after decompression too.
     pub message_bytes_max: usize,
     /// Unfinished messages of a connection together; a call that would exceed it gets `RESOURCE_EXHAUSTED`.
@@ -69,6 +74,8 @@ impl Default for Limits {
             connections_max: 10_000,
             refusals_max: 100,
             calls_max: 100_000,
+            health_watches_max: 1024,
+            reflection_streams_max: 128,
             message_bytes_max: 4 * 1024 * 1024,
             gathered_bytes_max: 64 * 1024 * 1024,
             unread_bytes_max: 64 * 1024,
@@ -98,6 +105,8 @@ impl Limits {
         let (at, advice) = match limit {
             Refusal::Connections => (self.connections_max, "close idle connections or share one, and try again later"),
             Refusal::Calls => (self.calls_max, "try again after a pause"),
+            Refusal::HealthWatches => (self.health_watches_max, "end another watch, or call Check"),
+            Refusal::ReflectionStreams => (self.reflection_streams_max, "end another stream of reflection"),
             Refusal::MessageBytes => (self.message_bytes_max, "send a smaller message"),
             Refusal::GatheredBytes => (self.gathered_bytes_max, "send fewer unfinished messages on a connection"),
             Refusal::UnsentBytes => (self.unsent_bytes_max, "read the answers that wait"),

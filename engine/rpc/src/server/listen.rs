@@ -9,7 +9,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -73,7 +72,7 @@ impl Server {
 
     /// Calls that wait for something now.
     pub fn calls(&self) -> usize {
-        self.shared.calls.0.load(Ordering::Relaxed)
+        self.shared.calls.taken()
     }
 
     /// Accepts connections until `shutdown` is ready, then drains them, for `drain_timeout` at most.

@@ -48,6 +48,7 @@ mod run;
 mod running;
 mod service;
 mod shared;
+mod shares;
 mod sink;
 mod slot;
 mod source;
@@ -68,5 +69,6 @@ pub use memory::Memory;
 pub use method::{AnswerStream, Method};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
 pub use service::{RefusedService, Service};
+pub use shares::{Client, Share, Shares};
 #[cfg(feature = "tower")]
 pub use tower::HttpCalls;

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::shares::Client;
 use crate::status::Code;
 
 /// Which limit refused something.
@@ -17,6 +18,10 @@ pub enum Refusal {
     Connections,
     /// `calls_max`.
     Calls,
+    /// `health_watches_max`.
+    HealthWatches,
+    /// `reflection_streams_max`.
+    ReflectionStreams,
     /// `message_bytes_max`.
     MessageBytes,
     /// `gathered_bytes_max`.
@@ -31,9 +36,11 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every limit.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Connections,
         Self::Calls,
+        Self::HealthWatches,
+        Self::ReflectionStreams,
         Self::MessageBytes,
         Self::GatheredBytes,
         Self::UnsentBytes,
@@ -44,13 +51,15 @@ impl Refusal {
     /// The limit's name for callers and metrics.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Connections => "connections",
-            Self::Calls => "calls_in_flight",
-            Self::MessageBytes => "message_bytes",
+            Self::Connections => "limits.connections",
+            Self::Calls => "limits.calls_in_flight",
+            Self::HealthWatches => "limits.health_watches",
+            Self::ReflectionStreams => "limits.reflection_streams",
+            Self::MessageBytes => "limits.message_bytes",
             Self::GatheredBytes => "gathered_bytes",
             Self::UnsentBytes => "unsent_bytes",
             Self::HeaderBytes => "header_bytes",
-            Self::Memory => "memory_bytes",
+            Self::Memory => "limits.memory_bytes",
         }
     }
 }
@@ -81,6 +90,10 @@ pub trait Observer: Send + Sync {
     fn call_finished(&self, _call: &CallReport<'_>) {}
     /// A limit was reached.
     fn refused(&self, _limit: Refusal) {}
+    /// A limit was reached by this client, which has its share, or because all is taken.
+    fn refused_client(&self, limit: Refusal, _client: &Client) {
+        self.refused(limit);
+    }
 }
 
 /// Hooks that do nothing.

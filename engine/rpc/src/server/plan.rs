@@ -13,6 +13,8 @@ use quire_http2::Head;
 use super::contracts::Contracts;
 use super::cors::is_preflight;
 use super::method::{Handler, Method};
+use super::observer::Refusal;
+use super::shares::Shares;
 use crate::compression::Accepted;
 use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
 use crate::status::Status;
@@ -24,6 +26,8 @@ pub(crate) struct Route {
     pub(crate) path: String,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) is_streaming_in: bool,
+    /// The places of its own that its calls need, and which limit those are.
+    pub(crate) places: Option<(Refusal, Shares)>,
     is_streaming_out: bool,
     has_side_effects: bool,
 }
@@ -71,8 +75,16 @@ impl Routes {
     fn push(&mut self, path: String, method: Method) -> usize {
         let (is_streaming_in, is_streaming_out) = (method.handler.is_streaming_in(), method.handler.is_streaming_out());
         let has_side_effects = method.has_side_effects();
-        self.table.push(Route { path, handler: method.handler, is_streaming_in, is_streaming_out, has_side_effects });
+        let (handler, places) = (method.handler, None);
+        self.table.push(Route { path, handler, is_streaming_in, places, is_streaming_out, has_side_effects });
         self.table.len() - 1
+    }
+
+    /// Has the calls of these methods, as far as they exist, share places of their own.
+    pub(crate) fn bound(&mut self, paths: &[&str], limit: Refusal, places: &Shares) {
+        for number in paths.iter().filter_map(|path| self.numbers.get(*path)) {
+            self.table[*number].places = Some((limit, places.clone()));
+        }
     }
 
     pub(crate) fn services(&self) -> &[String] {

@@ -6,7 +6,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use quire_http2::{ErrorCode, Head, StreamKey};
@@ -14,7 +13,6 @@ use tokio::time::Instant;
 
 use super::calls::Calls;
 use super::method::{Incoming, Intake, Started};
-use super::observer::Refusal;
 use super::origin::Origin;
 use super::plan::CallPlan;
 use super::reply::{Reply, ReplyState};
@@ -52,11 +50,6 @@ impl Calls {
             let status = Status::deadline_exceeded("time was up before work began");
             return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
-        if self.shared.calls.0.load(Ordering::Relaxed) >= self.shared.limits.calls_max {
-            self.shared.observer.refused(Refusal::Calls);
-            let status = self.shared.limits.refusal(Refusal::Calls);
-            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
-        }
         let (request_json, answer_json) = match plan.json(&self.shared.routes) {
             Ok(json) => json.unzip(),
             Err(status) => {
@@ -69,6 +62,11 @@ impl Calls {
             Ok(request) => request,
             Err(status) => return self.refuse_head(stream, plan, head, &status),
         };
+        self.caller.set(request.as_ref().and_then(|request| request.extensions().get()));
+        if let Some(limit) = self.shared.calls_limit(&mut self.caller, Some(plan.method)) {
+            let status = self.shared.limits.refusal(limit);
+            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
+        }
         if matches!(intake, Intake::Message(message) if message.compressed) {
             // No one knows how much there is in it.
             self.pace.look_soon();
@@ -99,8 +97,7 @@ impl Calls {
             Ok(Started::Running(running)) => {
                 let has_room = out.has_room();
                 self.note_blocked(stream, has_room);
-                let method = Some(plan.method);
-                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline });
+                self.keep(stream, Some(plan.method), running, reply, feed, deadline);
             }
             Ok(Started::Done(spare)) => {
                 if let Some(spare) = spare {
@@ -132,14 +129,25 @@ impl Calls {
                 self.retire(method, running);
                 self.finish(stream, method, reply.code);
             }
-            Poll::Pending => self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline }),
+            Poll::Pending => {
+                self.keep(stream, method, running, reply, feed, deadline);
+            }
         }
     }
 
     /// Gives a call that waits its slot.
-    fn keep(&mut self, stream: StreamKey, active: Active) {
-        self.shared.calls.0.fetch_add(1, Ordering::Relaxed);
-        self.note_deadline(active.deadline);
+    fn keep(
+        &mut self,
+        stream: StreamKey,
+        method: Option<usize>,
+        running: Box<dyn Running>,
+        reply: ReplyState,
+        feed: Feed,
+        deadline: Option<Instant>,
+    ) {
+        let places = self.shared.call_places(&mut self.caller, method);
+        self.note_deadline(deadline);
+        let active = Active { method, running, reply, feed, unreleased: 0, deadline, _places: places };
         self.slots[stream.index()].phase = Phase::Active(active);
     }
 
@@ -199,7 +207,6 @@ impl Calls {
             }
             Poll::Ready(()) => {
                 let (method, code) = (active.method, active.reply.code);
-                self.shared.calls.0.fetch_sub(1, Ordering::Relaxed);
                 self.retire(method, active.running);
                 self.finish(stream, method, code);
                 self.connection.release(stream, active.unreleased);
@@ -305,7 +312,6 @@ impl Calls {
     fn expire_call(&mut self, stream: StreamKey) {
         let (method, mut state, unreleased) = match std::mem::take(&mut self.slots[stream.index()].phase) {
             Phase::Active(active) => {
-                self.shared.calls.0.fetch_sub(1, Ordering::Relaxed);
                 self.retire(active.method, active.running);
                 (active.method, active.reply, active.unreleased)
             }
@@ -334,8 +340,6 @@ impl Calls {
 impl Drop for Calls {
     fn drop(&mut self) {
         self.report();
-        let active = self.slots.iter().filter(|slot| matches!(slot.phase, Phase::Active(_))).count();
-        self.shared.calls.0.fetch_sub(active, Ordering::Relaxed);
     }
 }
 

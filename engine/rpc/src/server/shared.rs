@@ -6,21 +6,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use quire_http2::Head;
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsAcceptor;
 
 use super::cors::Cors;
-use super::held::Apart;
 use super::hosts::Hosts;
 use super::limits::Limits;
-use super::observer::Observer;
+use super::observer::{Observer, Refusal};
 use super::origin::Origin;
 use super::places::Places;
 use super::plan::{CallPlan, Routes};
 use super::reply::ReplyState;
+use super::shares::{CallPlaces, Caller, Shares};
 use crate::compression::Encoding;
 use crate::envelope::Request;
 use crate::http_service::HttpService;
@@ -45,8 +44,8 @@ pub(super) struct Shared {
     pub(super) hosts: Hosts,
     /// Paths that are answered on a connection too many, as health is.
     pub(super) always: Vec<String>,
-    /// Calls that wait for something, over all connections. Every thread writes it, and reads what lies around it.
-    pub(super) calls: Apart<AtomicUsize>,
+    /// Calls that wait for something, over all connections.
+    pub(super) calls: Shares,
 }
 
 impl Shared {
@@ -75,6 +74,25 @@ impl Shared {
             self.interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
         }));
         asked.unwrap_or_else(|_| Err(Status::internal("an interceptor panicked"))).map(|()| request)
+    }
+
+    /// Which limit keeps a caller from another call of the method, or of none that has a number.
+    #[inline]
+    pub(super) fn calls_limit(&self, caller: &mut Caller, method: Option<usize>) -> Option<Refusal> {
+        let own = method.and_then(|method| self.routes.table[method].places.as_ref());
+        let limit = match caller.has_room(&self.calls, own.map(|(_, places)| places)) {
+            [true, true] => return None,
+            [false, _] => Refusal::Calls,
+            [true, false] => own.map_or(Refusal::Calls, |(limit, _)| *limit),
+        };
+        self.observer.refused_client(limit, caller.client());
+        Some(limit)
+    }
+
+    /// Takes the places of a call that waits.
+    pub(super) fn call_places(&self, caller: &mut Caller, method: Option<usize>) -> CallPlaces {
+        let own = method.and_then(|method| self.routes.table[method].places.as_ref());
+        caller.take(&self.calls, own.map(|(_, places)| places))
     }
 
     /// How the answer to a call is compressed, and from how many bytes on.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::plan::CallPlan;
 use super::reply::ReplyState;
 use super::running::Running;
+use super::shares::CallPlaces;
 use crate::envelope::Request;
 use crate::inbox::Inbox;
 use crate::message::{Assembler, Framed};
@@ -47,6 +48,7 @@ pub(super) struct Active {
     /// Received, and not yet given back to the stream's window.
     pub(super) unreleased: usize,
     pub(super) deadline: Option<Instant>,
+    pub(super) _places: CallPlaces,
 }
 
 #[derive(Default)]

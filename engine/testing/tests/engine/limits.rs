@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Running, call_head, frame, greeting, text};
 use quire_rpc::client::Settings;
+use quire_rpc::health::{HealthCheckRequest, HealthClient, HealthReporter};
 use quire_rpc::prost::Message as _;
 use quire_rpc::{Code, Limits, Request, Status, unfold};
 use rpc_testing::proto::Message;
@@ -11,7 +12,7 @@ use rpc_testing::proto::echo_client::EchoClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-fn slow(client: &EchoClient, delay_ms: u32) -> tokio::task::JoinHandle<Result<(), quire_rpc::Status>> {
+fn slow(client: &EchoClient, delay_ms: u32) -> tokio::task::JoinHandle<Result<(), Status>> {
     let client = client.clone();
     tokio::spawn(async move { client.late(Message { delay_ms, ..Message::default() }).await.map(|_| ()) })
 }
@@ -109,6 +110,27 @@ async fn a_call_that_an_interceptor_refuses_is_answered_before_its_body() {
         .unwrap();
     asking.read_exact(&mut start).await.unwrap();
     assert_eq!(&start, b"HTTP/1.1 401");
+}
+
+#[tokio::test]
+async fn watches_of_health_have_few_places_of_their_own() {
+    let (reporter, health) = HealthReporter::new();
+    let limits = Limits { health_watches_max: 4, ..Limits::default() };
+    let server = Running::with(limits, |builder| builder.add_service(health)).await;
+    let client = HealthClient::new(server.channel(Settings::default()).await);
+    let watch = async || client.watch(HealthCheckRequest::default()).await;
+    let held = [watch().await.unwrap(), watch().await.unwrap(), watch().await.unwrap()];
+    let refused = watch().await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().starts_with("the server's limit limits.health_watches is 4"), "{refused}");
+    assert_eq!(server.counts.get("refused HealthWatches"), 1);
+    assert!(client.check(HealthCheckRequest::default()).await.is_ok(), "other calls have their places");
+    reporter.shutdown();
+    for watch in held {
+        let mut statuses = watch.into_inner();
+        while statuses.message().await.unwrap().is_some() {}
+    }
+    assert!(watch().await.is_ok(), "the places are free again");
 }
 
 /// Makes a call with a window of 0 for every stream.

@@ -63,7 +63,7 @@ fn token<T: std::str::FromStr>(token: &str) -> Result<Option<T>, Status> {
 #[tonic::async_trait]
 impl BookStore for Service {
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        Ok(Response::new(HelloReply { hello_message: format!("Hello, {}!", request.into_inner().name) }))
+        Ok(Response::new(HelloReply { hello_message: format!("Hello {}!", request.into_inner().name) }))
     }
 
     async fn search(&self, request: Request<BookTopicRequest>) -> Result<Response<BookListReply>, Status> {

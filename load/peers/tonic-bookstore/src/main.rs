@@ -48,7 +48,7 @@ fn book(book: &Arc<catalogue::Book>) -> wire::Book {
 #[tonic::async_trait]
 impl BookStore for Shop {
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        let hello_message = format!("Hello, {}!", request.into_inner().name);
+        let hello_message = format!("Hello {}!", request.into_inner().name);
         Ok(Response::new(HelloReply { hello_message }))
     }
 

@@ -56,7 +56,7 @@ impl Admin for AdminService {
         let cents =
             request.price_cents.ok_or_else(|| Fault::invalid("price_cents", "absent", "the new price in cents"))?;
         let reply = match self.store.update_price(id, cents).await? {
-            None => UpdatePriceReply { message: super::shop::no_such_book(id), ..UpdatePriceReply::default() },
+            None => UpdatePriceReply { message: super::shop::no_such_book(id.get()), ..UpdatePriceReply::default() },
             Some(change) => UpdatePriceReply {
                 success: true,
                 message: format!("book {id} costs {} now", change.after),

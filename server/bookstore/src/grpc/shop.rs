@@ -90,7 +90,7 @@ impl ShopService {
     async fn lookup_database(self, id: BookId) -> Result<Response<Encoded>, Status> {
         let found = self.store.lookup(id).await?;
         Ok(Response::new(found.map_or_else(
-            || no_book_info(id),
+            || no_book_info(id.get()),
             |book| {
                 let mut out = Vec::new();
                 encode::book_info(&book, &mut out);
@@ -148,9 +148,7 @@ fn fitting<M: Encode>(items: impl Iterator<Item = M>, room: usize, least: usize)
 
 impl BookStore for ShopService {
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        let name = request.into_inner().name;
-        let name = if name.is_empty() { "stranger" } else { &name };
-        Ok(Response::new(HelloReply { hello_message: format!("Hello, {name}!") }))
+        Ok(Response::new(HelloReply { hello_message: format!("Hello {}!", request.into_inner().name) }))
     }
 
     fn search(&self, mut call: Call<'_, BookTopicRequest>) -> Answer<impl Later + use<>> {
@@ -222,14 +220,15 @@ impl BookStore for ShopService {
     }
 
     fn lookup(&self, mut call: Call<'_, ItemNumberRequest>) -> Answer<impl Later + use<>> {
-        let id = match call.message().and_then(|request| Ok(BookId::from_wire(request.id)?)) {
-            Ok(id) => id,
+        let id = match call.message() {
+            Ok(request) => request.id,
             Err(status) => return call.fail(&status),
         };
+        let Some(id) = BookId::new(id) else { return call.send(no_book_info(id)) };
         let Some(catalogue) = self.store.catalogue() else {
             return Answer::Later(self.clone().lookup_database(id));
         };
-        let Some(book) = catalogue.get(id) else { return call.send(no_book_info(id)) };
+        let Some(book) = catalogue.get(id) else { return call.send(no_book_info(id.get())) };
         encode::book_info(book, call.out());
         call.answer()
     }
@@ -237,16 +236,25 @@ impl BookStore for ShopService {
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
         let deadline = request.deadline().map(Into::into);
         let request = request.into_inner();
-        let id = BookId::from_wire(request.id)?;
-        let key = IdempotencyKey::from_wire(&request.idempotency_key)?;
-        let receipt = self.store.buy(id, request.quantity.unwrap_or(1), key, deadline).await?;
+        let (key, quantity) = (IdempotencyKey::from_wire(&request.idempotency_key)?, request.quantity.unwrap_or(1));
+        let Some(id) = BookId::new(request.id) else {
+            // No catalogue can have it, so a retry gets the same answer without an entry in the log.
+            self.store.quantity(quantity)?;
+            return Ok(Response::new(BuyBookReply {
+                message: no_such_book(request.id),
+                outcome: BuyOutcome::NoSuchBook.into(),
+                ..BuyBookReply::default()
+            }));
+        };
+        let receipt = self.store.buy(id, quantity, key, deadline).await?;
         let left = receipt.stock_left.unwrap_or_default();
         let (outcome, message) = match receipt.verdict {
-            Verdict::Bought => (BuyOutcome::Bought, format!("bought book {id}")),
+            Verdict::Bought if quantity == 1 => (BuyOutcome::Bought, format!("bought book {id}")),
+            Verdict::Bought => (BuyOutcome::Bought, format!("bought {quantity} copies of book {id}")),
             Verdict::SoldOut => (BuyOutcome::SoldOut, format!("book {id} is sold out")),
             Verdict::TooFew if left == 1 => (BuyOutcome::TooFew, format!("only 1 copy of book {id} is left")),
             Verdict::TooFew => (BuyOutcome::TooFew, format!("only {left} copies of book {id} are left")),
-            Verdict::NoSuchBook => (BuyOutcome::NoSuchBook, no_such_book(id)),
+            Verdict::NoSuchBook => (BuyOutcome::NoSuchBook, no_such_book(request.id)),
         };
         Ok(Response::new(BuyBookReply {
             success: receipt.verdict == Verdict::Bought,
@@ -260,7 +268,7 @@ impl BookStore for ShopService {
 }
 
 /// A `BookInfoReply` without a book.
-fn no_book_info(id: BookId) -> Encoded {
+fn no_book_info(id: i32) -> Encoded {
     Encoded::of(BookInfoReply { success: false, message: no_such_book(id), book: None })
 }
 
@@ -268,6 +276,6 @@ fn no_such_topic(topic: &str) -> String {
     format!("no book has the topic '{topic}'")
 }
 
-pub(super) fn no_such_book(id: BookId) -> String {
+pub(super) fn no_such_book(id: i32) -> String {
     format!("there is no book {id}")
 }

@@ -96,6 +96,7 @@ impl Ledger {
                 self.shared.metrics.refused(Limit::PurchasesQueued);
                 Fault::Overloaded { retry_after }
             }
+            Failure::Late => Fault::Late,
             Failure::Recovering => Fault::Unavailable(self.shared.store.while_failed()),
             Failure::Closing => Fault::Unavailable(Unavailable::Closing),
             Failure::OutcomeUnknown => Fault::OutcomeUnknown,

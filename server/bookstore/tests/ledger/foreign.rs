@@ -97,6 +97,15 @@ fn a_caller_that_gave_up_while_the_file_was_locked_is_not_charged() {
 }
 
 #[test]
+fn a_purchase_whose_deadline_is_over_is_no_sign_of_overload() {
+    let shop = Shop::new();
+    let store = shop.open(&Settings::default());
+    let late = shop.runtime.block_on(store.buy(id(53477), 1, None, Some(Instant::now())));
+    assert_eq!(late, Err(Fault::Late));
+    close(&store);
+}
+
+#[test]
 fn the_log_ends_before_its_numbers_wrap() {
     let shop = Shop::new();
     let store = shop.open(&Settings::default());

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::shares::network;
+use quire_rpc::server::Client;
 
 /// Wrong tokens at once; then one for each [`PAUSE`].
 const BURST: u32 = 10;
@@ -66,7 +66,7 @@ impl Guesses {
 
 /// What an address is counted under.
 fn known(buckets: &HashMap<Option<IpAddr>, Bucket>, address: Option<IpAddr>) -> Option<IpAddr> {
-    let key = address.map(network);
+    let key = address.map(Client::network);
     if buckets.contains_key(&key) || buckets.len() < ADDRESSES_MAX { key } else { None }
 }
 

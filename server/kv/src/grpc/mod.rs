@@ -30,6 +30,7 @@ impl From<Fault> for Status {
                 let _ = status.metadata_mut().insert(PUSHBACK, &retry_after.as_millis().to_string());
                 status
             }
+            Fault::Late => Self::new(Code::DeadlineExceeded, fault.to_string()),
             Fault::Unavailable(_) => Self::unavailable(fault.to_string()),
             Fault::OutcomeUnknown => Self::new(Code::Unknown, fault.to_string()),
         }

@@ -126,6 +126,7 @@ impl Journal {
             Err(match failure {
                 Failure::Full => Fault::Limit { limit: Limit::WritesQueued, at: self.writes_queued_max },
                 Failure::Overloaded { retry_after } => Fault::Overloaded { retry_after },
+                Failure::Late => Fault::Late,
                 Failure::Recovering => Fault::Unavailable("recovering from a disk that failed"),
                 Failure::Closing => Fault::Unavailable("stopping"),
                 Failure::OutcomeUnknown => Fault::OutcomeUnknown,

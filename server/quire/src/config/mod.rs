@@ -125,6 +125,8 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let limits = Limits {
         connections_max: from.connections("limits.connections", 4096)?,
         calls_max: from.whole("limits.calls_in_flight", 16_384, 1..=1 << 24)?,
+        health_watches_max: from.whole("limits.health_watches", 1024, 1..=1 << 24)?,
+        reflection_streams_max: from.whole("limits.reflection_streams", 128, 1..=1 << 24)?,
         message_bytes_max: from.bytes("limits.message_bytes", 4 << 20, 1024..=1 << 30)?,
         handshake_timeout: from.seconds("limits.first_byte_seconds", Duration::from_secs(10))?,
         memory: account(from)?,

@@ -50,16 +50,16 @@ pub(super) async fn run(store: &Bookstore, words: &[&str], out: &mut impl Write)
         ["topics", ..] => topics_near(store, &words[1..].join(" "), out).await?,
         ["restock"] => restock(store, RESTOCK_DEFAULT.into(), out).await?,
         ["restock", amount] => {
-            let wanted = || Fault::invalid("amount", amount, "a whole number from 0 to 2147483647");
-            restock(store, amount.parse().map_err(|_| wanted())?, out).await?;
+            let copies = amount.parse::<i32>().ok().filter(|copies| *copies >= 0);
+            let wrong = || Fault::invalid_word("amount", amount, "a whole number from 0 to 2147483647");
+            restock(store, copies.ok_or_else(wrong)?.into(), out).await?;
         }
         ["update", id, price] => update(store, id, price, out).await?,
         ["log"] => log(store, out).await?,
         ["help" | "?"] => writeln!(out, "{}", shell::help(&COMMANDS))?,
         ["exit" | "quit"] => return Ok(Done::Exit),
         [name, ..] => match COMMANDS.iter().find(|command| command.0 == name) {
-            Some((_, "", _)) => bail!("{name} takes no arguments"),
-            Some((_, arguments, _)) => bail!("{name} takes {arguments}"),
+            Some((_, arguments, _)) => bail!("usage: {}", shell::usage(name, arguments)),
             None => bail!("there is no command '{}'; help lists them", name.escape_debug()),
         },
     }
@@ -116,7 +116,7 @@ async fn restock(store: &Bookstore, amount: i64, out: &mut impl Write) -> anyhow
 
 async fn update(store: &Bookstore, id: &str, price: &str, out: &mut impl Write) -> anyhow::Result<()> {
     let id = BookId::parse(id)?;
-    let price = Cents::parse(price).ok_or_else(|| Fault::invalid("price", price, money::WANTED))?;
+    let price = Cents::parse(price).ok_or_else(|| Fault::invalid_word("price", price, money::WANTED))?;
     match store.update_price(id, price.get()).await? {
         Some(change) => Ok(writeln!(out, "book {id} costs {} now, {} before", change.after, change.before)?),
         None => bail!("there is no book {id}; list shows them all"),

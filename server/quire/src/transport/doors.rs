@@ -75,7 +75,7 @@ pub(super) fn guard(builder: Builder, scopes: &Scopes, doors: &Doors, address: S
     if !port.asks() {
         return builder;
     }
-    builder.interceptor(move |method: &str, request: &mut Request<()>| check(&port, method, request))
+    builder.ask_callers().interceptor(move |method: &str, request: &mut Request<()>| check(&port, method, request))
 }
 
 fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Status> {

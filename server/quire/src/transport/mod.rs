@@ -28,7 +28,13 @@ use quire_rpc::{
 };
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
-use self::{counts::Counts, doors::Scopes, health::Health, threads::Threads, watch::Watch};
+use self::{
+    counts::Counts,
+    doors::Scopes,
+    health::Health,
+    threads::Threads,
+    watch::{Warnings, Watch},
+};
 use crate::{
     config::Hosts,
     contract,
@@ -184,7 +190,11 @@ fn grpc(services: &[Box<dyn Service>], declared: &[Declared]) -> (Builder, Healt
 
 /// Makes observers that count into `counts`.
 fn observer(counts: Counts, refusals: Refusals) -> Observe {
-    Arc::new(move |builder| Arc::new(Watch { counts: counts.of_server(builder.paths()), refusals: refusals.clone() }))
+    let warnings = Warnings::default();
+    Arc::new(move |builder| {
+        let counts = counts.of_server(builder.paths());
+        Arc::new(Watch { counts, refusals: refusals.clone(), warnings: warnings.clone() })
+    })
 }
 
 /// Registers what the transport counts.

@@ -43,5 +43,5 @@ pub(crate) fn metric(address: SocketAddr, series: &str) -> u64 {
 
 /// How often a limit has refused something.
 pub(crate) fn refused(address: SocketAddr, limit: &str) -> u64 {
-    metric(address, &format!("quire_refused_total{{limit=\"{limit}\"}}"))
+    metric(address, &format!("quire_refused_total{{limit=\"limits.{limit}\"}}"))
 }

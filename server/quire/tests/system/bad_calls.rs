@@ -1,7 +1,7 @@
 //! Calls that the types let through and the store does not: each refused by name, and no other client notices.
 
 use bookstore::grpc::wire::{
-    BookTopicRequest, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,
+    BookTopicRequest, BuyOutcome, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,
 };
 use quire_rpc::{Code, Status};
 
@@ -17,17 +17,12 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, message: &
     assert_eq!((status.code(), status.message()), (code, message));
 }
 
-const ID: &str = "it must be a whole number from 1 to 2147483647";
-
 #[tokio::test]
-async fn an_id_that_is_absent_or_negative_is_an_invalid_argument() {
+async fn an_id_below_1_has_no_price_to_set() {
     let folder = folder();
     let server = Server::start(folder.path());
-    let shop = server.shop();
     for id in [0, -1, i32::MIN] {
-        let message = format!("id is {id}; {ID}");
-        refused(shop.lookup(one(id)).await, Code::InvalidArgument, &message);
-        refused(shop.buy(one(id)).await, Code::InvalidArgument, &message);
+        let message = format!("id is {id}; it must be a whole number from 1 to 2147483647");
         let price = UpdatePriceRequest { id, price_cents: Some(1) };
         refused(server.admin().update_price(price).await, Code::InvalidArgument, &message);
     }
@@ -37,9 +32,11 @@ async fn an_id_that_is_absent_or_negative_is_an_invalid_argument() {
 async fn a_quantity_of_none_or_too_many_is_an_invalid_argument() {
     let folder = folder();
     let server = Server::start(folder.path());
-    for quantity in [0, -1, 1001, i32::MAX] {
-        let wish = ItemNumberRequest { quantity: Some(quantity), ..one(BOOK) };
-        let message = format!("quantity is {quantity}; it must be a whole number from 1 to 1000");
+    for (book, quantity) in [(BOOK, 0), (BOOK, -1), (0, -1), (BOOK, 1001), (BOOK, i32::MAX)] {
+        let wish = ItemNumberRequest { quantity: Some(quantity), ..one(book) };
+        let message = format!(
+            "quantity is {quantity}; it must be a whole number from 1 to 1000, the server's limit limits.quantity"
+        );
         refused(server.shop().buy(wish).await, Code::InvalidArgument, &message);
     }
     let all = ItemNumberRequest { quantity: Some(1000), ..one(BOOK) };
@@ -85,9 +82,9 @@ async fn a_topic_that_is_too_long_is_refused_whatever_its_length() {
     let topic = |bytes| BookTopicRequest { topic: "t".repeat(bytes), ..BookTopicRequest::default() };
     let shop = server.shop();
     assert!(shop.search(topic(256)).await.expect("an answer").into_inner().success);
-    let message = "the server's limit topic_bytes is 256: name a shorter topic";
+    let message = "the server's limit limits.topic_bytes is 256: name a shorter topic";
     refused(shop.search(topic(300)).await, Code::ResourceExhausted, message);
-    let message = "the server's limit message_bytes is 4194304: send a smaller message";
+    let message = "the server's limit limits.message_bytes is 4194304: send a smaller message";
     refused(shop.search(topic(10 << 20)).await, Code::ResourceExhausted, message);
     assert!(shop.search(topic(1)).await.is_ok(), "the same connection goes on");
 }
@@ -97,7 +94,7 @@ async fn a_page_that_cannot_be_is_refused_by_name() {
     let folder = folder();
     let server = Server::start(folder.path());
     let admin = server.admin();
-    let message = "the server's limit page_size is 1000: ask for a smaller page";
+    let message = "the server's limit limits.page_size is 1000: ask for a smaller page";
     let list = |page_size, token: &str| ListRequest { page_size, page_token: token.to_owned() };
     let log = |page_size, token: &str| LogRequest { page_size, page_token: token.to_owned() };
     refused(admin.list(list(1001, "")).await, Code::ResourceExhausted, message);
@@ -136,10 +133,14 @@ async fn what_is_a_matter_of_business_is_no_fault() {
     let folder = folder();
     let server = Server::start(folder.path());
     let shop = server.shop();
-    let lookup = shop.lookup(one(1)).await.expect("an answer").into_inner();
-    assert_eq!((lookup.success, &*lookup.message, lookup.book), (false, "there is no book 1", None));
-    let buy = shop.buy(one(1)).await.expect("an answer").into_inner();
-    assert_eq!((buy.success, &*buy.message, buy.stock_left), (false, "there is no book 1", None));
+    for id in [1, 0, -1, i32::MIN] {
+        let message = format!("there is no book {id}");
+        let lookup = shop.lookup(one(id)).await.expect("an answer").into_inner();
+        assert_eq!((lookup.success, &lookup.message, lookup.book), (false, &message, None));
+        let buy = shop.buy(keyed(id, "a key")).await.expect("an answer").into_inner();
+        assert_eq!((buy.success, &buy.message, buy.stock_left), (false, &message, None));
+        assert_eq!(buy.outcome(), BuyOutcome::NoSuchBook);
+    }
     let search = shop
         .search(BookTopicRequest { topic: "knitting".to_owned(), ..BookTopicRequest::default() })
         .await

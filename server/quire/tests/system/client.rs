@@ -24,14 +24,14 @@ fn text(done: &Output, exit: i32) -> String {
 fn every_command_answers_and_exits_with_0() {
     let folder = folder();
     let server = Server::start(folder.path());
-    assert!(text(&server.client(&["ping"], ""), 0).starts_with("Hello, quire client! ("));
+    assert!(text(&server.client(&["ping"], ""), 0).starts_with("Hello quire client! ("));
     let found = text(&server.client(&["search", "college", "life"], ""), 0);
     let ids: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(ids, ["id", "12365", "12498"]);
     let book = text(&server.client(&["lookup", "53573"], ""), 0);
     assert!(book.contains("Distributed Systems for Dummies") && book.contains("39.00"), "{book}");
     assert_eq!(text(&server.client(&["buy", "12365"], ""), 0), "bought book 12365 (purchase 5)\n");
-    assert_eq!(text(&server.client(&["buy", "12365", "3"], ""), 0), "bought book 12365 (purchase 6)\n");
+    assert_eq!(text(&server.client(&["buy", "12365", "3"], ""), 0), "bought 3 copies of book 12365 (purchase 6)\n");
     assert!(text(&server.client(&["help"], ""), 0).contains("search <topic>"));
     assert_eq!(text(&server.client(&["exit"], ""), 0), "");
     assert_eq!(text(&server.client(&["quit"], ""), 0), "");
@@ -72,7 +72,7 @@ fn flags_stand_anywhere_and_what_follows_two_dashes_is_no_flag() {
     assert!(text(&run(&["client", &address, "search", "--", "--dash"]), 0).contains("Dashes"));
     assert!(text(&run(&["client", &address, "--", "search", "--dash"]), 0).contains("Dashes"));
     let negative = run(&["client", &address, "lookup", "-1"]);
-    assert!(String::from_utf8_lossy(&negative.stderr).contains("id is -1; it must be"), "{negative:?}");
+    assert!(String::from_utf8_lossy(&negative.stderr).contains("id is '-1'; it must be"), "{negative:?}");
     assert_eq!(run(&["client", &address, "search", "--dash"]).status.code(), Some(2));
 }
 
@@ -112,9 +112,9 @@ fn what_cannot_be_understood_exits_with_2_and_one_line() {
         (&["sell", "1"], "there is no command 'sell'; help lists them".to_owned()),
         (&["buy"], "usage: buy <id> [quantity]".to_owned()),
         (&["search"], "usage: search <topic>".to_owned()),
-        (&["buy", "abc"], format!("id is abc; {id}")),
-        (&["buy", "-1"], format!("id is -1; {id}")),
-        (&["lookup", "0"], format!("id is 0; {id}")),
+        (&["buy", "abc"], format!("id is 'abc'; {id}")),
+        (&["buy", "-1"], format!("id is '-1'; {id}")),
+        (&["lookup", "0"], format!("id is '0'; {id}")),
         (&["buy", "12365", "0"], "quantity is '0'; it must be a whole number from 1".to_owned()),
         (&["buy", "12365", "many"], "quantity is 'many'; it must be a whole number from 1".to_owned()),
     ];
@@ -162,7 +162,7 @@ fn json_is_one_valid_line_for_every_answer() {
         assert_eq!(line.lines().count(), 1, "{line}");
         serde_json::from_str(&line).expect("JSON")
     };
-    assert_eq!(json(&["ping"], 0)["message"], "Hello, quire client!");
+    assert_eq!(json(&["ping"], 0)["message"], "Hello quire client!");
     let found = json(&["search", "college life"], 0);
     assert_eq!((&found["books"][0]["id"], &found["books"][1]["price_cents"]), (&12365.into(), &1850.into()));
     assert_eq!(json(&["lookup", "53573"], 0)["book"]["stock"], 1000);

@@ -5,9 +5,15 @@ use std::{
     time::Duration,
 };
 
-use bookstore::grpc::wire::{TailLogRequest, admin_client::AdminClient};
+use bookstore::grpc::wire::{
+    HelloRequest, TailLogRequest, admin_client::AdminClient, book_store_client::BookStoreClient,
+};
 use kv::grpc::wire::{WatchRequest, key_range_service_client::KeyRangeServiceClient};
-use quire_rpc::{Code, Request, Status, client::Channel};
+use quire_rpc::{
+    Code, Request, Status,
+    client::{Channel, Protocol},
+    health::{HealthCheckRequest, HealthClient},
+};
 use rpcgame::grpc::wire::{TryRequest, rpc_game_client::RpcGameClient};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional},
@@ -15,7 +21,11 @@ use tokio::{
     time::timeout,
 };
 
-use crate::common::{PATIENCE, http, poll, process::Server, store::folder};
+use crate::common::{
+    PATIENCE, http, poll,
+    process::{Server, Start},
+    store::folder,
+};
 
 /// The longest that a newcomer waits for an answer.
 const SOON: Duration = Duration::from_secs(1);
@@ -94,6 +104,22 @@ async fn a_newcomer_plays_while_another_client_plays_all_games_it_can() {
     assert_eq!(held.len(), 768, "three quarters of the default");
     let newcomer = RpcGameClient::new(newcomer(server.address).await);
     timeout(SOON, newcomer.r#try(first(usize::MAX))).await.expect("soon").expect("a value");
+}
+
+#[tokio::test]
+async fn callers_without_a_credential_leave_calls_to_those_with_one() {
+    let folder = folder();
+    super::tokens::tokens(folder.path(), &["shop"]);
+    let start = Start::default().set("server.tokens=tokens").set("limits.calls_in_flight=32");
+    let server = start.serve(folder.path());
+    let stranger = HealthClient::new(server.channel());
+    let held = take_all("calls_in_flight", async |_| stranger.watch(HealthCheckRequest::default()).await).await;
+    assert_eq!(held.len(), 18, "three quarters of three quarters");
+    let till = BookStoreClient::new(super::tokens::channel(&server, Protocol::Grpc, Some("the shop token")));
+    for _ in 0..4 {
+        till.hello(HelloRequest::default()).await.expect("an answer");
+    }
+    server.log.until("\"client\":\"127.0.0.1\",\"limit\":\"limits.calls_in_flight\"");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ fn hello() -> HelloRequest {
 fn exhausted<T: std::fmt::Debug>(answer: Result<T, Status>, limit: &str) {
     let status = answer.expect_err("a refusal");
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
-    assert!(status.message().starts_with(&format!("the server's limit {limit} is ")), "{status:?}");
+    assert!(status.message().starts_with(&format!("the server's limit limits.{limit} is ")), "{status:?}");
 }
 
 #[tokio::test]

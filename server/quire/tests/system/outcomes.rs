@@ -65,7 +65,10 @@ async fn a_deadline_that_passes_while_a_purchase_waits_leaves_its_outcome_unknow
     for _ in 0..2 {
         let done = run_line(folder.path(), again);
         assert_eq!(done.status.code(), Some(0), "{done:?}");
-        assert!(String::from_utf8_lossy(&done.stdout).starts_with("bought book 12365 (purchase "), "{done:?}");
+        assert!(
+            String::from_utf8_lossy(&done.stdout).starts_with("bought 2 copies of book 12365 (purchase "),
+            "{done:?}"
+        );
     }
     let replayed = json(&run_line(folder.path(), as_json["command"].as_str().expect("a command")), 0);
     assert_eq!(replayed["outcome"], "BUY_OUTCOME_BOUGHT");

@@ -4,7 +4,9 @@ use std::{fs, path::Path};
 
 use quire_rpc::Code;
 use records::grpc::wire::record_stream_service_client::RecordStreamServiceClient;
-use records::grpc::wire::{ReaderRequest, StreamRequest, reader_service_client::ReaderServiceClient};
+use records::grpc::wire::{
+    ReaderRequest, StreamRequest, reader::reader_service_client, reader_service_client::ReaderServiceClient,
+};
 
 use super::bad_starts::one_line;
 use crate::common::{
@@ -51,6 +53,12 @@ async fn a_file_is_answered_over_grpc_streams_and_http_and_counted() {
     assert!(value("quire_records_bytes") > 100);
     assert_eq!(value("quire_records_rest_answers_total"), 1);
     assert_eq!(value("quire_records_rest_refusals_total"), 1);
+    // The same methods in the package that some clients' contract has.
+    let packaged = reader_service_client::ReaderServiceClient::new(server.channel());
+    let again = packaged.get_record(ask("street", "Jacobs")).await.expect("an answer").into_inner();
+    assert_eq!(again, answer);
+    packaged.get_record_string(ask("street", "Jacobs")).await.expect("an answer");
+    assert_eq!(value("quire_grpc_calls_total{method=\"/reader.ReaderService/GetRecord\",code=\"Ok\"}"), 1);
     for method in ["ReaderService/GetRecord", "ReaderService/GetRecordString", "RecordStreamService/StreamRecords"] {
         assert_eq!(value(&format!("quire_grpc_calls_total{{method=\"/{method}\",code=\"Ok\"}}")), 1);
     }
@@ -109,6 +117,15 @@ async fn answers_keep_coming_while_the_file_is_loaded_anew() {
         })
         .await;
     }
+    server.stop();
+}
+
+#[test]
+fn a_delimiter_found_in_the_header_is_logged() {
+    let folder = folder();
+    let server = serve(folder.path(), "plate;street\nA1;Jacobs\n");
+    assert_eq!(plates(&server, "Jacobs"), "A1,Jacobs\n");
+    server.log.until("records.delimiter=semicolon");
     server.stop();
 }
 

@@ -56,7 +56,7 @@ async fn is_whole_by_pages_and_as_a_stream(start: Start) {
     let folder = crowd();
     let server = start.set("limits.message_bytes=100000").serve(folder.path());
     let refusal = server.shop().search(page(0, "")).await.expect_err("too large");
-    let message = "the answer is larger than one message, and the server's limit message_bytes is 100000: set \
+    let message = "the answer is larger than one message, and the server's limit limits.message_bytes is 100000: set \
                    page_size and ask for pages, or call SearchStream";
     assert_eq!((refusal.code(), refusal.message()), (Code::ResourceExhausted, message));
     assert_eq!(refusal.metadata().get("grpc-retry-pushback-ms"), Some("-1"));
@@ -157,10 +157,10 @@ async fn a_page_that_cannot_be_is_refused_by_name() {
     let status = shop.search(page(-1, "")).await.expect_err("a refusal");
     assert_eq!(status.message(), "page_size is -1; it must be 0 for the default, or a positive number");
     let status = shop.search(page(1001, "")).await.expect_err("a refusal");
-    assert_eq!(status.message(), "the server's limit page_size is 1000: ask for a smaller page");
+    assert_eq!(status.message(), "the server's limit limits.page_size is 1000: ask for a smaller page");
     let held = shop.search_stream(page(0, "")).await.expect("a stream");
     let status = shop.search_stream(page(1, "")).await.expect_err("a refusal");
-    let message = "the server's limit search_streams is 1: end another stream or search by pages; a client gets three \
+    let message = "the server's limit limits.search_streams is 1: end another stream or search by pages; a client gets three \
                    quarters of what others leave";
     assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, message));
     drop(held);

@@ -120,6 +120,28 @@ async fn the_deadline_holds_even_when_the_store_cannot_be_written() {
     assert!(waiting.await.expect("the call ends").is_err(), "never success");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_is_logged_as_a_warning_and_ctrl_c_during_it_ends_at_once() {
+    let folder = folder();
+    let mut server = Start::default().set("server.drain_seconds=600").serve(folder.path());
+    let other = store::other_program(folder.path());
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let shop = server.shop();
+    let waiting = tokio::spawn(async move { shop.buy(one(BOOK)).await });
+    poll("a purchase that waits", async || {
+        (crate::common::http::metric(server.address, "quire_calls_in_flight") >= 1).then_some(())
+    })
+    .await;
+    server.signal("INT");
+    let line = server.log.until("\"stopping\"");
+    assert!(line.lines().any(|line| line.contains("WARN") && line.contains("stopping")), "{line}");
+    server.signal("INT");
+    assert_eq!(server.ended().code(), Some(130));
+    assert!(waiting.await.expect("the call ends").is_err(), "never success");
+    drop(other);
+    assert_eq!(Audit::of(&Server::start(folder.path())).await.purchases_of(BOOK), 0);
+}
+
 #[tokio::test]
 async fn a_caller_that_is_frozen_holds_up_the_end_no_longer_than_the_deadline() {
     let folder = folder();

@@ -221,6 +221,8 @@ fn topics_and_ids_are_completed() {
     terminal.screen.until("quire client> ");
     terminal.command("search distributed s\t\r", "Dummies");
     terminal.command("lookup 534\t\r", "Hugs");
+    // A word that is whole ends with a blank.
+    terminal.command("loo\t53573\r", "Dummies");
     terminal.press(CTRL_D);
     assert_eq!(terminal.ended(), Some(0));
     let Some(mut terminal) = self::server(folder.path()) else { return };
@@ -229,6 +231,28 @@ fn topics_and_ids_are_completed() {
     terminal.command("topics coll\t\r", "books");
     terminal.press_until("quit\r", "stopped");
     assert_eq!(terminal.ended(), Some(0));
+}
+
+#[test]
+fn every_line_of_a_paste_runs_in_order_in_brackets_and_without() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let lines = ["lookup 53573", "sell", "buy 12365", "", "lookup 1", "buy 12365 2", "ping"];
+    let (typed, bracketed) = (lines.join("\r") + "\r", format!("\x1b[200~{}\x1b[201~\r", lines.join("\n")));
+    for (paste, first) in [(typed, 5), (bracketed, 7)] {
+        let client = format!("{QUIRE} client {}", server.address);
+        let Some(mut terminal) = Terminal::run(folder.path(), &client) else { return };
+        terminal.screen.until("quire client> ");
+        let screen = terminal.command(&paste, " ms)");
+        let (one, other) = (format!("(purchase {first})"), format!("(purchase {})", first + 1));
+        let mut rest = screen.as_str();
+        for wanted in ["Dummies", "no command 'sell'", &one, "no book 1", &other, " ms)"] {
+            let found = rest.split_once(wanted);
+            rest = found.unwrap_or_else(|| panic!("'{wanted}' in its place of {screen}")).1;
+        }
+        terminal.press(CTRL_D);
+        assert_eq!(terminal.ended(), Some(2));
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::common::{
 };
 
 /// Writes the file: a credential for each scope, whose token is `the SCOPE token`.
-fn tokens(folder: &Path, scopes: &[&str]) {
+pub(crate) fn tokens(folder: &Path, scopes: &[&str]) {
     let line = |scope: &&str| format!("{scope}-holder {scope} {}\n", hashed(&format!("the {scope} token")));
     fs::write(folder.join("tokens"), scopes.iter().map(line).collect::<String>()).expect("a file");
 }
@@ -37,7 +37,7 @@ fn reachable() -> Start {
     Start::default().flag("--listen=0.0.0.0:0").set("server.tokens=tokens")
 }
 
-fn channel(server: &Server, protocol: Protocol, token: Option<&'static str>) -> Channel {
+pub(crate) fn channel(server: &Server, protocol: Protocol, token: Option<&'static str>) -> Channel {
     let builder = Channel::builder(&format!("http://127.0.0.1:{}", server.address.port())).expect("an address");
     let channel = builder.settings(Settings { protocol, ..Settings::default() }).connect_lazy().expect("a channel");
     channel.intercepted(move |_: &str, request: &mut Request<()>| {

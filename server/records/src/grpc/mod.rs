@@ -5,7 +5,7 @@ mod shape;
 mod stream;
 pub mod wire;
 
-use quire_rpc::Status;
+use quire_rpc::{Code, Status};
 
 pub use self::{reader::ReaderGrpc, stream::StreamGrpc};
 use crate::fault::Fault;
@@ -26,6 +26,7 @@ impl From<Fault> for Status {
                 let _ = status.metadata_mut().insert(PUSHBACK, &retry_after.as_millis().to_string());
                 status
             }
+            Fault::Late => Self::new(Code::DeadlineExceeded, said),
             Fault::Failed => Self::internal(said),
         }
     }

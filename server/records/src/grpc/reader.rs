@@ -1,4 +1,4 @@
-//! `ReaderService`: the answer in one message.
+//! `ReaderService`, without a package and in the package `reader`: the answer in one message.
 
 use quire_rpc::{
     Encoded, Encoding, Request, Response, Status,
@@ -7,7 +7,10 @@ use quire_rpc::{
 
 use super::{
     shape::{LINES, RECORDS},
-    wire::{ReaderRequest, reader_service_server::ReaderService},
+    wire::{
+        ReaderRequest, reader::reader_service_server::ReaderService as PackagedReaderService,
+        reader_service_server::ReaderService,
+    },
 };
 use crate::{
     packing::Coding,
@@ -84,6 +87,16 @@ fn coding(request: &Request<()>) -> Option<(Coding, Encoding)> {
 }
 
 impl ReaderService for ReaderGrpc {
+    fn get_record(&self, call: Call<'_, ReaderRequest>) -> Answer<impl Later + use<>> {
+        self.answer(call, &RECORDS)
+    }
+
+    fn get_record_string(&self, call: Call<'_, ReaderRequest>) -> Answer<impl Later + use<>> {
+        self.answer(call, &LINES)
+    }
+}
+
+impl PackagedReaderService for ReaderGrpc {
     fn get_record(&self, call: Call<'_, ReaderRequest>) -> Answer<impl Later + use<>> {
         self.answer(call, &RECORDS)
     }

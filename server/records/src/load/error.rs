@@ -85,13 +85,35 @@ pub enum Problem {
         /// The limit.
         at: usize,
     },
+    /// A quote that is never closed.
+    #[error("line {line}: the quote that begins the field in column {column} is not closed; close it, or double it")]
+    OpenQuote {
+        /// Where the field begins.
+        line: u64,
+        /// From 1.
+        column: usize,
+    },
+    /// Text between a closing quote and the field's end.
+    #[error(
+        "line {line}: text follows the closing quote of the field in column {column}; quote the whole field, and double \
+         each quote in it"
+    )]
+    AfterQuote {
+        /// The quote's.
+        line: u64,
+        /// From 1.
+        column: usize,
+    },
     /// A row that is too long, perhaps because a quote is never closed.
     #[error(
-        "line {line}: the row has more bytes than the limit records.row_bytes, which is {at}; is a quote not closed?"
+        "line {line}: the row has more bytes than the limit records.row_bytes, which is {at}, by column {column}; is a \
+         quote not closed?"
     )]
     RowBytes {
         /// First line of the row.
         line: u64,
+        /// From 1.
+        column: usize,
         /// The limit.
         at: usize,
     },

@@ -23,7 +23,7 @@ pub use self::error::{LoadError, Problem};
 use self::rows::{Batch, Rows};
 use crate::{
     encode::{Format, RowEncoder},
-    settings::{Encode, Limits, Settings},
+    settings::{Delimiter, Encode, Limits, Settings},
     table::{Column, Encoded, GrowingColumn, GrowingEncoded, Table},
 };
 
@@ -68,7 +68,11 @@ fn ready_formats(settings: &Settings) -> Vec<Format> {
 type Batches = Receiver<Arc<Batch>>;
 
 pub(crate) fn load(source: impl Read, size: u64, settings: &Settings) -> Result<Table, Problem> {
-    let mut rows = Rows::open(source, &settings.limits)?;
+    let mut rows = Rows::open(source, settings.delimiter, &settings.limits)?;
+    if settings.delimiter.is_none() && rows.delimiter() != Delimiter::default() {
+        let found = rows.delimiter().name();
+        tracing::info!("the header has no comma: fields are separated as by records.delimiter={found}");
+    }
     let names = rows.header().to_vec();
     let formats = ready_formats(settings);
     let held = Held::default();

@@ -1,17 +1,19 @@
 //! Reads and validates a CSV file in batches.
+//!
+//! Implements: RFC 4180, with `;` or tab in place of the comma if so set or found in the header, `\r` and `\n` as line
+//! ends too, and empty lines skipped. A quote within a field that does not begin with one is a part of its value.
 
-use std::io::{self, Read};
-
-use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+use std::io::{ErrorKind, Read};
 
 use super::error::Problem;
-use crate::settings::Limits;
+use crate::settings::{Delimiter, Limits};
 
 /// Rows or bytes that complete a batch.
 const BATCH_ROWS: usize = 2048;
 const BATCH_BYTES: usize = 1 << 20;
-/// Bytes per read of the file.
+/// Bytes per read of the file; the first of them are searched for the header's delimiter.
 const READ_BYTES: usize = 1 << 18;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Rows whose fields are concatenated.
 #[derive(Debug, Default)]
@@ -53,45 +55,142 @@ impl Batch {
     }
 }
 
-/// A reader that stops rows without end.
-struct Metered<R> {
-    inner: R,
-    left: usize,
-    is_exceeded: bool,
+/// Bytes read and not used yet, and the line they begin in.
+struct Input<R> {
+    file: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
     read: u64,
+    line: u64,
+    /// A line feed behind a carriage return ends no line of its own.
+    after_return: bool,
 }
 
-impl<R: Read> Read for Metered<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
-            self.is_exceeded = true;
-            return Err(io::Error::other("the row is too long"));
-        }
-        let room = buffer.len().min(self.left);
-        let read = self.inner.read(&mut buffer[..room])?;
-        self.left -= read;
+impl<R: Read> Input<R> {
+    /// Reads the first bytes, without a byte order mark.
+    fn open(file: R) -> Result<Self, Problem> {
+        let buffer = vec![0; READ_BYTES];
+        let mut input = Self { file, buffer, start: 0, end: 0, read: 0, line: 1, after_return: false };
+        while input.end < READ_BYTES && input.fill()? > 0 {}
+        input.start = if input.unused().starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        Ok(input)
+    }
+
+    /// Reads behind what is there; 0 at the end of the file.
+    fn fill(&mut self) -> Result<usize, Problem> {
+        let read = loop {
+            match self.file.read(&mut self.buffer[self.end..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Problem::Read { line: self.line, error }),
+                Ok(read) => break read,
+            }
+        };
+        self.end += read;
         self.read += read as u64;
         Ok(read)
     }
+
+    /// Bytes to go on with; empty at the end of the file.
+    fn some(&mut self) -> Result<&[u8], Problem> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            self.fill()?;
+        }
+        Ok(self.unused())
+    }
+
+    fn unused(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Goes past bytes that end no line.
+    fn skip(&mut self, bytes: usize) {
+        self.after_return = false;
+        self.start += bytes;
+    }
+
+    /// Goes past some bytes, counting lines.
+    fn pass(&mut self, bytes: usize) {
+        for byte in &self.buffer[self.start..self.start + bytes] {
+            self.line += u64::from(*byte == b'\r' || *byte == b'\n' && !self.after_return);
+            self.after_return = *byte == b'\r';
+        }
+        self.start += bytes;
+    }
+
+    /// The delimiter that the header has outside of quotes; a comma if it has none.
+    fn delimiter(&self) -> Delimiter {
+        let mut is_quoted = false;
+        let is_plain = |byte: &&u8| {
+            is_quoted ^= **byte == b'"';
+            !is_quoted
+        };
+        let from_header = self.unused().iter().skip_while(|byte| is_line_end(**byte));
+        let plain = from_header.filter(is_plain).take_while(|byte| !is_line_end(**byte));
+        let place = |byte: &u8| Delimiter::ALL.iter().position(|delimiter| delimiter.byte() == *byte);
+        plain.filter_map(place).min().map_or_else(Delimiter::default, |place| Delimiter::ALL[place])
+    }
+}
+
+fn is_line_end(byte: u8) -> bool {
+    byte == b'\r' || byte == b'\n'
+}
+
+/// One row as it was read.
+#[derive(Debug, Default)]
+struct Row {
+    bytes: Vec<u8>,
+    /// Where the fields end; no more than may be there.
+    ends: Vec<usize>,
+    /// Fields, the others included.
+    fields: usize,
+    /// Where it begins.
+    line: u64,
+}
+
+impl Row {
+    fn end_field(&mut self, fields_max: usize) {
+        self.fields += 1;
+        if self.ends.len() < fields_max {
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    fn field(&self, column: usize) -> &[u8] {
+        let start = if column == 0 { 0 } else { self.ends[column - 1] };
+        &self.bytes[start..self.ends[column]]
+    }
+}
+
+/// Where in a field the reader is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Start,
+    Plain,
+    /// Behind the quote that opens the field.
+    Quoted,
+    /// Behind a quote that closes the field or is the first of two.
+    Quote,
 }
 
 /// The rows of a file after its header.
 pub(super) struct Rows<'a, R> {
-    reader: csv::Reader<Metered<R>>,
-    record: ByteRecord,
+    input: Input<R>,
+    delimiter: Delimiter,
+    row: Row,
     limits: &'a Limits,
     header: Vec<Box<str>>,
     count: usize,
-    line: u64,
 }
 
 impl<'a, R: Read> Rows<'a, R> {
-    /// Reads and checks the header.
-    pub(super) fn open(file: R, limits: &'a Limits) -> Result<Self, Problem> {
-        let metered = Metered { inner: file, left: limits.row_bytes, is_exceeded: false, read: 0 };
-        let reader = ReaderBuilder::new().has_headers(false).buffer_capacity(READ_BYTES).from_reader(metered);
-        let mut rows = Self { reader, record: ByteRecord::new(), limits, header: Vec::new(), count: 0, line: 0 };
-        if !rows.advance()? {
+    /// Reads and checks the header. Without a `delimiter` it is the one that the header has.
+    pub(super) fn open(file: R, delimiter: Option<Delimiter>, limits: &'a Limits) -> Result<Self, Problem> {
+        let input = Input::open(file)?;
+        let delimiter = delimiter.unwrap_or_else(|| input.delimiter());
+        let mut rows = Self { input, delimiter, row: Row::default(), limits, header: Vec::new(), count: 0 };
+        if !rows.advance(limits.columns)? {
             return Err(Problem::Empty);
         }
         rows.header = rows.read_header()?;
@@ -99,11 +198,11 @@ impl<'a, R: Read> Rows<'a, R> {
     }
 
     fn read_header(&self) -> Result<Vec<Box<str>>, Problem> {
-        let mut batch = Batch { columns: self.record.len(), ..Batch::default() };
-        let line = self.record_line();
-        if self.record.len() > self.limits.columns {
-            return Err(Problem::Columns { line, columns: self.record.len(), at: self.limits.columns });
+        let Row { line, fields: columns, .. } = self.row;
+        if columns > self.limits.columns {
+            return Err(Problem::Columns { line, columns, at: self.limits.columns });
         }
+        let mut batch = Batch { columns, ..Batch::default() };
         self.take(&mut batch)?;
         let names: Vec<Box<str>> = batch.row(0).map(Into::into).collect();
         if names.iter().all(|name| name.trim().parse::<f64>().is_ok()) {
@@ -125,22 +224,31 @@ impl<'a, R: Read> Rows<'a, R> {
         &self.header
     }
 
-    /// The last line that was read.
+    pub(super) fn delimiter(&self) -> Delimiter {
+        self.delimiter
+    }
+
+    /// The line of the last row that was read.
     pub(super) fn line(&self) -> u64 {
-        self.line
+        self.row.line
     }
 
     /// Bytes of the file read so far.
     pub(super) fn bytes_read(&self) -> u64 {
-        self.reader.get_ref().read
+        self.input.read
     }
 
     /// The next rows; `None` after the last.
     pub(super) fn batch(&mut self) -> Result<Option<Batch>, Problem> {
-        let mut batch = Batch { columns: self.header.len(), ..Batch::default() };
-        while !batch.is_full() && self.advance()? {
+        let columns = self.header.len();
+        let mut batch = Batch { columns, ..Batch::default() };
+        while !batch.is_full() && self.advance(columns)? {
+            let Row { line, fields, .. } = self.row;
+            if fields != columns {
+                return Err(Problem::Ragged { line, fields, wanted: columns });
+            }
             if self.count == self.limits.rows {
-                return Err(Problem::Rows { line: self.record_line(), at: self.limits.rows });
+                return Err(Problem::Rows { line, at: self.limits.rows });
             }
             self.count += 1;
             self.take(&mut batch)?;
@@ -148,53 +256,84 @@ impl<'a, R: Read> Rows<'a, R> {
         Ok((batch.rows() > 0).then_some(batch))
     }
 
-    fn record_line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
-    }
-
-    /// Reads a record; false at the end.
-    fn advance(&mut self) -> Result<bool, Problem> {
-        self.reader.get_mut().left = self.limits.row_bytes.saturating_add(2);
-        match self.reader.read_byte_record(&mut self.record) {
-            Ok(there_is) => {
-                self.line = self.reader.position().line().saturating_sub(1).max(1);
-                Ok(there_is)
+    /// Reads a row; false at the end.
+    fn advance(&mut self, fields_max: usize) -> Result<bool, Problem> {
+        let Self { input, row, limits, .. } = self;
+        let (delimiter, row_bytes) = (self.delimiter.byte(), limits.row_bytes);
+        row.bytes.clear();
+        row.ends.clear();
+        row.fields = 0;
+        while input.some()?.first().is_some_and(|byte| is_line_end(*byte)) {
+            input.pass(1);
+        }
+        if input.some()?.is_empty() {
+            return Ok(false);
+        }
+        row.line = input.line;
+        let (mut at, mut field_line, mut left) = (At::Start, input.line, row_bytes);
+        loop {
+            let column = row.fields + 1;
+            let some = input.some()?;
+            let Some(&first) = some.first() else {
+                if at == At::Quoted {
+                    return Err(Problem::OpenQuote { line: field_line, column });
+                }
+                row.end_field(fields_max);
+                return Ok(true);
+            };
+            let was_quoted = at == At::Quoted;
+            let passed = match at {
+                At::Start => {
+                    field_line = input.line;
+                    at = if first == b'"' { At::Quoted } else { At::Plain };
+                    usize::from(first == b'"')
+                }
+                At::Plain | At::Quote if first == delimiter => {
+                    row.end_field(fields_max);
+                    at = At::Start;
+                    1
+                }
+                At::Plain | At::Quote if is_line_end(first) => {
+                    row.end_field(fields_max);
+                    return Ok(true);
+                }
+                At::Plain => {
+                    let is_end = |byte: &u8| *byte == delimiter || is_line_end(*byte);
+                    let length = some.iter().position(is_end).unwrap_or(some.len());
+                    row.bytes.extend_from_slice(&some[..length]);
+                    length
+                }
+                At::Quoted => {
+                    let quote = some.iter().position(|byte| *byte == b'"');
+                    row.bytes.extend_from_slice(&some[..quote.unwrap_or(some.len())]);
+                    at = if quote.is_some() { At::Quote } else { At::Quoted };
+                    quote.map_or(some.len(), |quote| quote + 1)
+                }
+                At::Quote if first == b'"' => {
+                    row.bytes.push(b'"');
+                    at = At::Quoted;
+                    1
+                }
+                At::Quote => return Err(Problem::AfterQuote { line: input.line, column }),
+            };
+            if was_quoted {
+                input.pass(passed);
+            } else {
+                input.skip(passed);
             }
-            Err(error) => Err(self.explain(error)),
+            left = left.checked_sub(passed).ok_or(Problem::RowBytes { line: row.line, column, at: row_bytes })?;
         }
     }
 
-    fn explain(&self, error: csv::Error) -> Problem {
-        let line = self.line;
-        if self.reader.get_ref().is_exceeded {
-            return Problem::RowBytes { line: line + 1, at: self.limits.row_bytes };
-        }
-        match error.into_kind() {
-            ErrorKind::Io(error) => Problem::Read { line, error },
-            ErrorKind::UnequalLengths { pos, expected_len, len } => Problem::Ragged {
-                line: pos.map_or(line, |pos| pos.line()),
-                fields: usize::try_from(len).unwrap_or(usize::MAX),
-                wanted: usize::try_from(expected_len).unwrap_or(usize::MAX),
-            },
-            kind => Problem::Read { line, error: io::Error::other(format!("{kind:?}")) },
-        }
-    }
-
-    /// Validates the record and adds it to the batch.
+    /// Validates the row and adds it to the batch.
     fn take(&self, batch: &mut Batch) -> Result<(), Problem> {
-        let Limits { field_bytes, row_bytes, .. } = *self.limits;
-        let bytes = self.record.as_slice();
-        if bytes.len() > row_bytes {
-            return Err(Problem::RowBytes { line: self.record_line(), at: row_bytes });
-        }
+        let Row { bytes, ends, line, .. } = &self.row;
         let text = std::str::from_utf8(bytes).map_err(|_| self.not_text())?;
-        let base = batch.text.len();
-        let mut start = 0;
-        for column in 0..self.record.len() {
-            let end = self.record.range(column).map_or(start, |range| range.end);
-            if end - start > field_bytes {
-                let (line, bytes) = (self.record_line(), end - start);
-                return Err(Problem::FieldBytes { line, column: column + 1, bytes, at: field_bytes });
+        let (base, mut start) = (batch.text.len(), 0);
+        for (place, &end) in ends.iter().enumerate() {
+            let (bytes, at) = (end - start, self.limits.field_bytes);
+            if bytes > at {
+                return Err(Problem::FieldBytes { line: *line, column: place + 1, bytes, at });
             }
             // A character split across neighbouring fields would be valid only when they are joined.
             if !text.is_char_boundary(end) {
@@ -208,7 +347,7 @@ impl<'a, R: Read> Rows<'a, R> {
     }
 
     fn not_text(&self) -> Problem {
-        let bad = self.record.iter().position(|field| std::str::from_utf8(field).is_err());
-        Problem::Utf8 { line: self.record_line(), column: bad.map_or(1, |place| place + 1) }
+        let bad = (0..self.row.ends.len()).find(|column| std::str::from_utf8(self.row.field(*column)).is_err());
+        Problem::Utf8 { line: self.row.line, column: bad.map_or(1, |place| place + 1) }
     }
 }

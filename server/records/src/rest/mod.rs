@@ -120,6 +120,7 @@ fn refusal(fault: &Fault) -> Response {
         Fault::NoFile | Fault::Busy { .. } | Fault::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Invalid(_) | Fault::NoColumn { .. } => StatusCode::BAD_REQUEST,
         Fault::AnswerBytes { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Fault::Late => StatusCode::GATEWAY_TIMEOUT,
         Fault::Failed => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let said = serde_json::json!({ "error": fault.to_string() }).to_string();

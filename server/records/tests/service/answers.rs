@@ -71,6 +71,28 @@ async fn a_share_and_a_page_of_it_are_answered_alike_by_every_way() {
 }
 
 #[tokio::test]
+async fn a_value_in_quotes_that_no_row_has_is_the_value_that_the_quotes_hold() {
+    let csv = "plate,street\nA1,\"Jacobs\"\nB2,\"\"\"Main\"\"\"\nC3,Main\nD4,\nE5,\"7\"\" pipe\"\n";
+    for settings in ways() {
+        let served = serve(csv, settings).await;
+        let client = reader(served.address);
+        for (value, plate) in [
+            ("\"Jacobs\"", Some("A1")),
+            ("\"Main\"", Some("B2")),
+            ("\"\"", Some("D4")),
+            ("\"7\"\" pipe\"", Some("E5")),
+            ("\"jacobs\"", None),
+            ("\"", None),
+        ] {
+            let answer = client.get_record(ask("street", value)).await.unwrap().into_inner();
+            let plates: Vec<_> = answer.records.iter().map(|record| &*record.fields[0].value).collect();
+            assert_eq!(plates, plate.into_iter().collect::<Vec<_>>(), "{value}");
+            assert_eq!(answer.num_matching, i64::from(plate.is_some()), "{value}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_match_is_an_empty_answer() {
     for settings in ways() {
         let served = serve(TICKETS, settings).await;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use records::{Limits, Problem, Settings};
+use records::{Delimiter, Limits, Problem, Settings};
 
 use crate::common::{ask, get, open, reader, rows_of, serve};
 
@@ -31,7 +31,11 @@ fn what_is_wrong_with_a_file_is_named_with_its_line() {
     is_refused("a,b\n1,2\n1,2,3\n", "line 3: 3 fields, where the header has 2");
     is_refused(b"a,b\n1,2\n3,\xff\n", "line 3: the field in column 2 is not valid UTF-8");
     is_refused(b"a,b\xe9\n1,2\n", "line 1: the field in column 2 is not valid UTF-8");
-    // Valid only if the comma between the halves is ignored.
+    is_refused("a,b\n1,2\n3,\"4\n5,6\n", "line 3: the quote that begins the field in column 2 is not closed");
+    is_refused("a,\"b\n", "line 1: the quote that begins the field in column 2 is not closed");
+    is_refused("a,b\n\"x\"y,2\n", "line 2: text follows the closing quote of the field in column 1");
+    is_refused("a,b\r\n1,\"x\r\ny\" \r\n", "line 3: text follows the closing quote of the field in column 2");
+    // Valid only if the comma between the halves is forgotten.
     is_refused(b"a,b\n1,2\n\xc3,\xa9\n", "line 3: the field in column 1 is not valid UTF-8");
 }
 
@@ -66,6 +70,23 @@ fn a_quote_that_is_never_closed_is_not_read_to_the_end_of_memory() {
     let file = "a,b\n1,2\n\"never closed,".to_owned() + &"text\n".repeat(1 << 20);
     let said = refused(file.as_bytes(), limits);
     assert!(said.starts_with("line 3: ") && said.contains("is a quote not closed?"), "{said}");
+}
+
+#[tokio::test]
+async fn other_delimiters_are_found_in_the_header_or_set() {
+    for (csv, delimiter) in [
+        ("\"b,\n\";a\n2,3;1\n", None),
+        ("\u{feff}\r\nb;\ta\n2,3\t1\n", Some(Delimiter::Tab)),
+        ("b\ta\n2,3\t1\n", None),
+        // A comma in the header is the delimiter, whatever else is there.
+        ("b;\t,a\n\"2,3\",1\n", None),
+        ("b,;a\n2,3;1\n", Some(Delimiter::Semicolon)),
+    ] {
+        let served = serve(csv, Settings { delimiter, ..Settings::default() }).await;
+        let answer = reader(served.address).get_record(ask("a", "1")).await.unwrap().into_inner();
+        let values: Vec<&str> = answer.records[0].fields.iter().map(|field| &*field.value).collect();
+        assert_eq!(values, ["2,3", "1"], "{csv:?}");
+    }
 }
 
 #[tokio::test]

@@ -107,7 +107,12 @@ impl Connection {
         let mut result = Ok(());
         for (key, name, number) in messages.take(room) {
             if name.len() > welcome.name_bytes_max {
-                result = Err(Fault::limit("the name's length", name.len(), welcome.name_bytes_max));
+                result = Err(Fault::limit(
+                    "the name's length",
+                    name.len(),
+                    "rpcgame.name_bytes_max",
+                    welcome.name_bytes_max,
+                ));
                 break;
             }
             self.put_name(key, name, &mut body);

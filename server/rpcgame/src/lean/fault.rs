@@ -88,7 +88,7 @@ impl Fault {
         Self::new(FaultCode::Limit, told)
     }
 
-    pub(super) fn limit(what: &str, value: usize, most: usize) -> Self {
-        Self::new(FaultCode::Limit, format!("{what} is {value}: it may be {most}"))
+    pub(super) fn limit(what: &str, value: usize, setting: &str, most: usize) -> Self {
+        Self::new(FaultCode::Limit, format!("{what} is {value}: the server's limit {setting} is {most}"))
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn take<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<Option<
     let Some((head, rest)) = input.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
     if length > bytes_max {
-        return Err(Fault::limit("the frame's length", length, bytes_max));
+        return Err(Fault::limit("the frame's length", length, "rpcgame.lean_frame_bytes", bytes_max));
     }
     let Some((body, rest)) = rest.split_at_checked(length) else { return Ok(None) };
     *input = rest;

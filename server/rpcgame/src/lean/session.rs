@@ -197,7 +197,12 @@ impl Session {
     fn literal(&mut self, is_kept: bool, body: &mut &[u8]) -> Result<u64, Fault> {
         let length = usize::try_from(take_varint(body)?).unwrap_or(usize::MAX);
         if length > self.limits.name_bytes_max {
-            return Err(Fault::limit("the name's length", length, self.limits.name_bytes_max));
+            return Err(Fault::limit(
+                "the name's length",
+                length,
+                "rpcgame.name_bytes_max",
+                self.limits.name_bytes_max,
+            ));
         }
         let name = take_bytes(body, length)?;
         let count = take_eight(body)?;

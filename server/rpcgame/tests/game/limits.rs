@@ -29,7 +29,7 @@ async fn a_missing_serial_is_waited_for_so_long_and_then_named() {
     refused(
         send(&client, 4, "four", 4).await,
         Code::FailedPrecondition,
-        "serial 2 is missing: it did not come within 30 ms",
+        "serial 2 is missing: it did not come within rpcgame.wait_seconds, 30 ms",
     );
     assert_eq!(games.waiting_bytes(), 0, "what was refused is not held");
     assert_eq!(games.counts().refusals().find(|(_, count)| *count > 0), Some(("missing", 1)));

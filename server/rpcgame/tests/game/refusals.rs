@@ -101,6 +101,15 @@ async fn a_name_over_the_limit_is_refused_and_one_at_it_is_not() {
 }
 
 #[tokio::test]
+async fn a_name_may_be_as_long_as_a_message_lets_it_be() {
+    let (address, _) = serve(GameLimits::default()).await;
+    let client = client(address).await;
+    let name = "n".repeat((4 << 20) - 32);
+    send(&client, 1, &name, 1).await.unwrap();
+    assert_eq!(done(&client).await, expected([(&*name, 1)]));
+}
+
+#[tokio::test]
 async fn fields_the_contract_does_not_know_are_passed_over() {
     let (address, _) = serve(GameLimits::default()).await;
     let client = client(address).await;

@@ -58,7 +58,7 @@ async fn text_is_answered_in_lines_and_outlives_bad_ones() {
     assert_eq!(client.line().await, "OK 0", "the line is 0:0, after what came before");
     client.send("z".repeat(5000)).await;
     client.send("\n0:41").await;
-    assert!(client.line().await.starts_with("ERR the line is longer than 256 bytes"));
+    assert!(client.line().await.starts_with("ERR the line is longer than the server's limit tasks.line_bytes, 256;"));
     let (rest, reason) = client.finish().await;
     assert_eq!((String::from_utf8_lossy(&rest).into_owned(), reason), ("OK 137\n".to_owned(), "finished"));
 }

@@ -1,6 +1,6 @@
 //! Model of a CSV file and row-by-row queries.
 
-use records::{Encode, Keep, Scan, Settings};
+use records::{Delimiter, Encode, Keep, Scan, Settings};
 
 use crate::calls::message::Message;
 use crate::random::Random;
@@ -86,6 +86,8 @@ fn as_needed(value: &str) -> String {
 /// Random modes, which must not change answers.
 pub fn settings(random: &mut Random) -> Settings {
     let mut settings = Settings {
+        // A header of one column may hold any of the others.
+        delimiter: Some(Delimiter::Comma),
         scan: random.pick(&[Scan::Indexed, Scan::Indexed, Scan::Sequential, Scan::Parallel]),
         encode: random.pick(&[Encode::Once, Encode::Once, Encode::Each]),
         keep: Keep { protobuf: !random.one_in(6), json: !random.one_in(6), text: !random.one_in(6) },
@@ -136,7 +138,10 @@ impl Query {
         let place = names.iter().position(|name| *name == column);
         let rows = table.map(|table| &table.rows[..]).unwrap_or_default();
         let value = match place {
-            Some(place) if !rows.is_empty() && !random.one_in(8) => rows[random.below(rows.len())][place].clone(),
+            Some(place) if !rows.is_empty() && !random.one_in(8) => {
+                let value = &rows[random.below(rows.len())][place];
+                if random.one_in(8) { quoted(value) } else { value.clone() }
+            }
             _ => text(random),
         };
         let shares = [0.0, 0.1, 0.25, 0.3, 0.5, 1.0 / 3.0, 0.99, 1.0, 1e-300];
@@ -162,8 +167,13 @@ impl Query {
             let names = table.names.join(", ");
             return Err(Fault::Invalid(format!("there is no column '{short}{more}'; the columns are {names}")));
         };
-        let matching: Vec<&[String]> =
-            table.rows.iter().filter(|row| row[place] == self.value).map(|row| &row[..]).collect();
+        let with = |value: &str| -> Vec<&[String]> {
+            table.rows.iter().filter(|row| row[place] == value).map(|row| &row[..]).collect()
+        };
+        let mut matching = with(&self.value);
+        if matching.is_empty() && self.value.len() > 1 && self.value.starts_with('"') && self.value.ends_with('"') {
+            matching = with(&self.value[1..self.value.len() - 1].replace("\"\"", "\""));
+        }
         let share = self.share.map_or(matching.len(), |share| (matching.len() as f64 * share).floor() as usize);
         let (offset, limit) = (self.offset as usize, self.limit.map_or(usize::MAX, |limit| limit as usize));
         let rows = matching.iter().take(share).skip(offset).take(limit).copied().collect();

@@ -254,7 +254,7 @@ impl<'a> History<'a> {
     /// Lookups, and a greeting.
     fn look(&mut self, random: &mut Random, tally: &mut Tally) {
         let name = random.pick(&["", "world", "雪\n"]);
-        let greeted = format!("Hello, {}!", if name.is_empty() { "stranger" } else { name });
+        let greeted = format!("Hello {name}!");
         let reply = Ok(Message::new().bytes(1, greeted.as_bytes()));
         self.call(&format!("{SHOP}/Hello"), &Message::new().bytes(1, name.as_bytes()), &reply, random);
         for _ in 0..=random.below(4) {

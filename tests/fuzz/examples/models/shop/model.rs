@@ -87,10 +87,6 @@ pub fn limit(name: &str, at: usize, advice: &str) -> Refusal {
     Refusal::new(EXHAUSTED, format!("the server's limit {name} is {at}: {advice}"))
 }
 
-fn known_id(id: i64) -> Result<i64, Refusal> {
-    if id > 0 { Ok(id) } else { Err(invalid("id", id, "a whole number from 1 to 2147483647")) }
-}
-
 fn copies(count: i64) -> String {
     if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
 }
@@ -145,7 +141,6 @@ impl Model {
     }
 
     pub fn lookup(&self, id: i64) -> Reply {
-        let id = known_id(id)?;
         Ok(if self.books.contains_key(&id) {
             Message::new().number(1, 1).message(3, &self.book(id))
         } else {
@@ -159,14 +154,20 @@ impl Model {
     }
 
     pub fn buy(&mut self, id: i64, quantity: Option<i64>, key: &[u8]) -> Reply {
-        let id = known_id(id)?;
         if key.len() > KEY_MAX {
             let is = format!("{} bytes", key.len());
             return Err(invalid("idempotency_key", is, "1 to 64 bytes, or none for no key"));
         }
         let wanted = quantity.unwrap_or(1);
         if !(1..=QUANTITY_MAX).contains(&wanted) {
-            return Err(invalid("quantity", wanted, &format!("a whole number from 1 to {QUANTITY_MAX}")));
+            return Err(invalid(
+                "quantity",
+                wanted,
+                &format!("a whole number from 1 to {QUANTITY_MAX}, the server's limit limits.quantity"),
+            ));
+        }
+        if id < 1 {
+            return Ok(receipt(id, None, None, 0).number(6, 0));
         }
         if let Some(number) = self.keys.get(key) {
             return self.again(*number, id, wanted);
@@ -186,13 +187,13 @@ impl Model {
                 self.keys.insert(key.into(), number as usize);
             }
         }
-        Ok(receipt(id, is_sold, after, number).number(6, 0))
+        Ok(receipt(id, is_sold.then_some(wanted), after, number).number(6, 0))
     }
 
     fn again(&self, number: usize, id: i64, wanted: i64) -> Reply {
         let first = &self.log[number - 1];
         if (first.book, first.quantity) == (id, Some(wanted)) {
-            return Ok(receipt(id, first.kind == PURCHASE, first.after, number as u64).number(6, 1));
+            return Ok(receipt(id, (first.kind == PURCHASE).then_some(wanted), first.after, number as u64).number(6, 1));
         }
         let why = format!(
             "this idempotency key belongs to an earlier request, for {} of book {} (number {number} in the log): \
@@ -204,7 +205,9 @@ impl Model {
     }
 
     pub fn set_price(&mut self, id: i64, cents: Option<i64>) -> Reply {
-        let id = known_id(id)?;
+        if id < 1 {
+            return Err(invalid("id", id, "a whole number from 1 to 2147483647"));
+        }
         let Some(cents) = cents else { return Err(invalid("price_cents", "absent", "the new price in cents")) };
         if !(0..=CENTS_MAX).contains(&cents) {
             let want = "a price from 0.00 to 1000000000.00 with at most two decimals, in cents";
@@ -274,14 +277,15 @@ const TOO_FEW: u64 = 3;
 const NO_SUCH_BOOK: u64 = 4;
 
 /// Fields of the reply up to the remaining stock.
-fn receipt(id: i64, is_sold: bool, left: Option<i64>, number: u64) -> Message {
+fn receipt(id: i64, sold: Option<i64>, left: Option<i64>, number: u64) -> Message {
     let (outcome, told) = match left {
         None => (NO_SUCH_BOOK, no_such_book(id)),
-        _ if is_sold => (BOUGHT, format!("bought book {id}")),
+        _ if sold == Some(1) => (BOUGHT, format!("bought book {id}")),
+        _ if sold.is_some() => (BOUGHT, format!("bought {} copies of book {id}", sold.unwrap_or_default())),
         Some(0) => (SOLD_OUT, format!("book {id} is sold out")),
         Some(1) => (TOO_FEW, format!("only 1 copy of book {id} is left")),
         Some(left) => (TOO_FEW, format!("only {left} copies of book {id} are left")),
     };
-    let reply = Message::new().number(1, is_sold.into()).bytes(2, told.as_bytes());
+    let reply = Message::new().number(1, sold.is_some().into()).bytes(2, told.as_bytes());
     reply.number(3, outcome).number(4, number).optional(5, left.map(i64::cast_unsigned))
 }

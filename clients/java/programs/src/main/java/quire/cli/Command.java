@@ -86,7 +86,7 @@ sealed interface Command {
         .orElseThrow(
             () ->
                 new UsageException(
-                    "id is " + text + "; it must be a whole number from 1 to 2147483647"));
+                    "id is '" + text + "'; it must be a whole number from 1 to 2147483647"));
   }
 
   private static int quantity(String text) throws UsageException {

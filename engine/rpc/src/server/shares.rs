@@ -1,0 +1,330 @@
+//! Places that clients hold for long, shared fairly: a client that holds many leaves places for those that hold fewer.
+//!
+//! The rule is that of dynamic thresholds for shared buffers (Choudhury and Hahne, 1998): a client may take a place while
+//! it holds fewer than [`TIMES_FREE`] times the places that are free. One client alone gets three quarters; the next gets
+//! three quarters of the rest. So a newcomer finds a place without anyone being put out, and a place that no one else
+//! wants is used. Must not know what a place is for.
+//!
+//! Implements: no specification.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::held::Apart;
+use crate::envelope::Request;
+
+/// A client may take a place while it holds fewer than so many times the free ones.
+const TIMES_FREE: usize = 3;
+
+/// Calls and connections of one client count together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// Neither a credential nor an address is known, as on a Unix socket.
+    #[default]
+    Unknown,
+    /// All addresses of an IPv6 network of 64 bits are one.
+    Address(IpAddr),
+    /// The name of its credential, wherever it calls from.
+    Credential(Arc<str>),
+}
+
+impl Client {
+    /// The client at an address.
+    pub fn at(address: Option<IpAddr>) -> Self {
+        address.map_or(Self::Unknown, |address| Self::Address(Self::network(address)))
+    }
+
+    /// What an address is counted under: one client may have all addresses of an IPv6 network.
+    pub fn network(address: IpAddr) -> IpAddr {
+        match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+            v4 @ IpAddr::V4(_) => v4,
+        }
+    }
+
+    /// The client that makes a call: the one that an interceptor has put into the extensions, or else its address.
+    pub fn of<T>(request: &Request<T>) -> Self {
+        let named = request.extensions().get::<Self>().cloned();
+        named.unwrap_or_else(|| Self::at(request.remote_addr().map(|address| address.ip())))
+    }
+
+    fn has_credential(&self) -> bool {
+        matches!(self, Self::Credential(_))
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("without an address"),
+            Self::Address(address) => address.fmt(f),
+            Self::Credential(name) => f.write_str(name),
+        }
+    }
+}
+
+struct Places {
+    total: usize,
+    /// Those of them that callers without a credential may hold together.
+    open: usize,
+    taken: Apart<AtomicUsize>,
+    open_taken: AtomicUsize,
+    holders: Mutex<HashMap<Client, Weak<Holder>>>,
+}
+
+impl Places {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Client, Weak<Holder>>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Places that clients share; clones share them, too.
+#[derive(Clone)]
+pub struct Shares(Arc<Places>);
+
+impl Shares {
+    /// So many places.
+    pub fn new(total: usize) -> Self {
+        Self::with_open(total, total)
+    }
+
+    /// So many places, of which clients without a credential may hold `open` together.
+    pub fn with_open(total: usize, open: usize) -> Self {
+        let (taken, open_taken) = (Apart(AtomicUsize::new(0)), AtomicUsize::new(0));
+        Self(Arc::new(Places { total, open: open.min(total), taken, open_taken, holders: Mutex::default() }))
+    }
+
+    /// A place; `None` if all are taken, or if the client holds its share already.
+    pub fn take(&self, client: Client) -> Option<Share> {
+        self.holder(client).take()
+    }
+
+    /// Places that are taken.
+    pub fn taken(&self) -> usize {
+        self.0.taken.0.load(Relaxed)
+    }
+
+    /// Whether any client may take a place, however many it holds.
+    #[inline]
+    pub(super) fn has_plenty(&self) -> bool {
+        self.taken() < self.0.open / (TIMES_FREE + 1) * TIMES_FREE
+    }
+
+    /// The client's part. One who asks often keeps it.
+    pub(super) fn holder(&self, client: Client) -> Arc<Holder> {
+        let mut holders = self.0.lock();
+        if let Some(known) = holders.get(&client).and_then(Weak::upgrade) {
+            return known;
+        }
+        let places = Arc::clone(&self.0);
+        let holder = Arc::new(Holder { places, client: client.clone(), held: AtomicUsize::new(0) });
+        holders.insert(client, Arc::downgrade(&holder));
+        holder
+    }
+}
+
+impl fmt::Debug for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shares({} of {} are taken)", self.taken(), self.0.total)
+    }
+}
+
+/// A client's part in shared places.
+pub(super) struct Holder {
+    places: Arc<Places>,
+    client: Client,
+    held: AtomicUsize,
+}
+
+impl Holder {
+    /// Whether the client may take a place, if so many are taken.
+    fn may_take(&self, taken: usize) -> bool {
+        let places = &*self.places;
+        let free = places.total.saturating_sub(taken);
+        let free = if self.client.has_credential() {
+            free
+        } else {
+            free.min(places.open.saturating_sub(places.open_taken.load(Relaxed)))
+        };
+        self.held.load(Relaxed) < free.saturating_mul(TIMES_FREE)
+    }
+
+    /// Whether a place could be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.may_take(self.places.taken.0.load(Relaxed))
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Share> {
+        let taken = &self.places.taken.0;
+        taken.fetch_update(Relaxed, Relaxed, |taken| self.may_take(taken).then_some(taken + 1)).ok()?;
+        Some(self.counted())
+    }
+
+    /// A place, though there may be none.
+    pub(super) fn take_anyway(self: &Arc<Self>) -> Share {
+        self.places.taken.0.fetch_add(1, Relaxed);
+        self.counted()
+    }
+
+    fn counted(self: &Arc<Self>) -> Share {
+        self.held.fetch_add(1, Relaxed);
+        if !self.client.has_credential() {
+            self.places.open_taken.fetch_add(1, Relaxed);
+        }
+        Share(Arc::clone(self))
+    }
+}
+
+/// The places of a call that waits: among all, and among those of its method; given back when they are dropped.
+pub(super) type CallPlaces = (Share, Option<Share>);
+
+/// Who made the last call of a connection, with the client's part in the places for calls: one connection mostly has one
+/// caller.
+pub(super) struct Caller {
+    address: Client,
+    client: Client,
+    holder: Option<Arc<Holder>>,
+}
+
+impl Caller {
+    /// A caller at an address, of whom no more is known.
+    pub(super) fn new(address: Client) -> Self {
+        Self { client: address.clone(), address, holder: None }
+    }
+
+    /// The next call is made by this client, or by whoever is at the address.
+    #[inline]
+    pub(super) fn set(&mut self, named: Option<&Client>) {
+        let client = named.unwrap_or(&self.address);
+        if *client != self.client {
+            self.client = client.clone();
+            self.holder = None;
+        }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The client's part in the places for all calls, which are the same ones each time.
+    fn part(&mut self, all: &Shares) -> &Arc<Holder> {
+        self.holder.get_or_insert_with(|| all.holder(self.client.clone()))
+    }
+
+    /// Whether there is a place for a call among all, and among those of its method if that has its own.
+    #[inline]
+    pub(super) fn has_room(&mut self, all: &Shares, own: Option<&Shares>) -> [bool; 2] {
+        let in_all = all.has_plenty() || self.part(all).has_room();
+        [in_all, own.is_none_or(|own| own.holder(self.client.clone()).has_room())]
+    }
+
+    /// Takes the places of a call that waits.
+    pub(super) fn take(&mut self, all: &Shares, own: Option<&Shares>) -> CallPlaces {
+        let own = own.map(|own| own.holder(self.client.clone()).take_anyway());
+        (self.part(all).take_anyway(), own)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let mut holders = self.places.lock();
+        // The client may have come again meanwhile.
+        if holders.get(&self.client).is_some_and(|known| known.strong_count() == 0) {
+            holders.remove(&self.client);
+        }
+    }
+}
+
+/// A place; given back when it is dropped.
+pub struct Share(Arc<Holder>);
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Holder { places, client, held } = &*self.0;
+        held.fetch_sub(1, Relaxed);
+        if !client.has_credential() {
+            places.open_taken.fetch_sub(1, Relaxed);
+        }
+        places.taken.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Share of {}", self.0.client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(last: u8) -> Client {
+        Client::at(Some([10, 0, 0, last].into()))
+    }
+
+    fn all(shares: &Shares, client: &Client) -> Vec<Share> {
+        std::iter::from_fn(|| shares.take(client.clone())).collect()
+    }
+
+    #[test]
+    fn a_client_gets_three_quarters_of_what_the_others_leave_and_a_newcomer_always_some() {
+        let shares = Shares::new(1024);
+        let held: Vec<Vec<Share>> = (0..5).map(|number| all(&shares, &client(number))).collect();
+        assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [768, 192, 48, 12, 3]);
+        assert_eq!(all(&shares, &client(5)).len(), 1);
+        drop(held);
+        assert_eq!((shares.taken(), shares.0.lock().len()), (0, 0));
+    }
+
+    #[test]
+    fn what_one_client_leaves_is_enough_for_many_that_want_one_place_each() {
+        let shares = Shares::new(64);
+        let greedy = all(&shares, &client(0));
+        let others: Vec<Share> = (1..100).filter_map(|number| shares.take(client(number))).collect();
+        assert_eq!((greedy.len(), others.len()), (48, 16));
+    }
+
+    #[test]
+    fn a_place_given_back_may_be_taken_by_a_client_that_holds_few() {
+        let shares = Shares::new(4);
+        let (mut greedy, newcomer) = (all(&shares, &client(0)), all(&shares, &client(1)));
+        assert_eq!((greedy.len(), newcomer.len()), (3, 1));
+        assert!(shares.take(client(2)).is_none());
+        greedy.pop();
+        assert!(shares.take(client(0)).is_some(), "it holds 2, and 1 is free");
+        let _second = shares.take(client(1)).expect("a place");
+        assert!(shares.take(client(0)).is_none());
+    }
+
+    #[test]
+    fn fewer_than_four_places_are_too_few_to_leave_one() {
+        for total in 0..4 {
+            assert_eq!(all(&Shares::new(total), &Client::Unknown).len(), total);
+        }
+    }
+
+    #[test]
+    fn a_network_is_one_client_and_a_credential_another() {
+        let address = |last| Client::at(Some([0xfd00, 0, 0, 0, 0, 0, 0, last].into()));
+        assert_eq!(address(1), address(2));
+        assert_eq!(Client::at(Some([0, 0, 0, 0, 0, 0xffff, 0x0a00, 7].into())), client(7));
+        let shares = Shares::new(16);
+        let held = all(&shares, &address(1));
+        assert!(shares.take(address(2)).is_none());
+        assert!(shares.take(Client::Credential("reports".into())).is_some());
+        drop(held);
+    }
+
+    #[test]
+    fn callers_without_a_credential_leave_the_others_their_part() {
+        let shares = Shares::with_open(64, 48);
+        let strangers: Vec<Share> = (0..100).flat_map(|number| all(&shares, &client(number))).collect();
+        assert_eq!(strangers.len(), 48);
+        assert_eq!(all(&shares, &Client::Credential("till".into())).len(), 12, "three quarters of 16");
+        assert!(!shares.has_plenty());
+    }
+}
