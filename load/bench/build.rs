@@ -1,5 +1,5 @@
-//! Generates the messages of the reflection protocol, from the contract that the engine serves, and tells the program
-//! which commit it is of, because figures are worth little without.
+//! Generates the messages of the reflection protocol from the engine's contract, and passes the commit to the program,
+//! because figures are worth little without it.
 
 use std::process::Command;
 

@@ -14,11 +14,11 @@ mod hello {
     quire_rpc::include_proto!("hello");
 }
 
-/// Who calls, as the interceptor found out.
+/// The caller, as the interceptor found out.
 #[derive(Clone)]
 struct Caller(&'static str);
 
-/// Lets those calls pass that bring the token, and tells the handler who calls.
+/// Admits calls with the token, and passes the caller to the handler.
 fn check(_method: &str, request: &mut Request<()>) -> Result<(), Status> {
     match request.metadata().get("authorization") {
         Some("Bearer open sesame") => {
@@ -41,7 +41,7 @@ impl Greeter for English {
     }
 }
 
-/// A client whose every call brings this token.
+/// A client that sends this token with every call.
 fn with_token(channel: &Channel, token: &'static str) -> GreeterClient {
     GreeterClient::new(channel.intercepted(move |_: &str, request: &mut Request<()>| {
         let value = format!("Bearer {token}");

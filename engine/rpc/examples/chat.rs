@@ -1,4 +1,4 @@
-//! Streams both ways: a room in which everyone hears everyone: `cargo run --example chat`.
+//! Streams both ways: a room in which everyone reads everyone's lines: `cargo run --example chat`.
 #![expect(clippy::print_stdout, reason = "the example shows what it hears")]
 
 use std::future::pending;
@@ -16,7 +16,7 @@ mod chat {
     quire_rpc::include_proto!("chat");
 }
 
-/// Lines that a slow listener may lag behind.
+/// Lines that a slow reader may lag behind.
 const BEHIND_MAX: usize = 100;
 
 struct Room {
@@ -28,13 +28,13 @@ impl Chat for Room {
 
     async fn talk(&self, request: Request<Streaming<Line>>) -> Result<Response<Self::TalkStream>, Status> {
         let caller = (request.into_inner(), self.lines.clone(), self.lines.subscribe());
-        // One step for each line that the caller hears; what the caller says is passed on meanwhile.
+        // One step per line to the caller; the caller's own lines are passed on meanwhile.
         let heard = unfold(caller, |(mut said, room, mut heard)| async move {
             loop {
                 tokio::select! {
                     line = said.message() => {
                         let Ok(Some(line)) = line else { return None };
-                        // It fails only if no one listens, and this call does.
+                        // It fails only without receivers, and this call is one.
                         let _ = room.send(line);
                     }
                     line = heard.recv() => {
@@ -48,7 +48,7 @@ impl Chat for Room {
     }
 }
 
-/// Joins the room; lines sent into the channel are said there.
+/// Joins the room; lines sent into the channel are posted there.
 async fn join(client: &ChatClient) -> Result<(mpsc::Sender<Line>, Streaming<Line>), Status> {
     let (say, said) = mpsc::channel(BEHIND_MAX);
     let lines = unfold(said, |mut said| async move { Some((said.recv().await?, said)) });

@@ -30,7 +30,7 @@ impl Greeter for English {
     }
 }
 
-/// An error that a program can read as well: its details name the field.
+/// An error that programs can read too: its details name the field.
 fn wrong(field: &str, message: &str) -> Status {
     let detail = Any {
         type_url: "type.googleapis.com/hello.Wrong".to_owned(),

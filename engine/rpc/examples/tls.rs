@@ -1,4 +1,4 @@
-//! TLS, and mutual TLS, by which the server knows its callers: `cargo run --example tls`.
+//! TLS, and mutual TLS, by which the server identifies its callers: `cargo run --example tls`.
 #![expect(clippy::print_stdout, reason = "the example shows what it gets")]
 
 use std::error::Error;
@@ -29,8 +29,8 @@ impl Greeter for English {
     }
 }
 
-/// A certificate that signs itself, its key, and the store in which it alone is trusted. In production a certificate
-/// authority signs them, and `rustls_pki_types` reads them from PEM files.
+/// A self-signed certificate, its key, and a store that trusts it alone. In production a certificate authority signs
+/// certificates, and `rustls_pki_types` reads them from PEM files.
 struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,

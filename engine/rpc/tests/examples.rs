@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Tests of the examples.
 
 use std::future::pending;
 

@@ -18,7 +18,7 @@ use bench::{
 };
 use clap::Parser;
 
-/// A service that our own tree describes, by its file.
+/// A contract of this tree, by its file.
 const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/rpc/proto/health.proto");
 
 /// A service that answers at once, except that it stops for `stall` at every multiple of `every`.
@@ -81,7 +81,7 @@ fn open(rate: f64) -> Pace {
     Pace::Open { arrivals: Arrivals::Constant, profile: rate.to_string().parse().expect("a rate") }
 }
 
-/// Checks a quantile against theory, within a share of it.
+/// Checks a quantile against theory, within a relative tolerance.
 fn near(name: &str, seen_ms: f64, theory_ms: f64, share: f64) -> bool {
     let is_near = (seen_ms / theory_ms - 1.0).abs() < share;
     report(name, &format!("{seen_ms:.3} ms, by theory {theory_ms} ms within {}%", share * 100.0), is_near)
@@ -105,7 +105,7 @@ fn measure(plan: &Plan, workload: &Stalling) -> Run {
 fn stalls() -> bool {
     let stalling = Stalling { since: Instant::now(), every: Duration::from_secs(1), stall: Duration::from_millis(800) };
     let seen = measure(&plan(open(1000.0), 4, 4096), &stalling);
-    // A request that is due in a stall waits for its end: a fifth waits for nothing, the rest evenly up to 800 ms.
+    // A request due in a stall waits for its end: a fifth does not wait, the rest evenly up to 800 ms.
     let open_loop = [0.5, 0.99, 0.999].map(|share| {
         let seen_ms = seen.response.quantile_us(share) / 1e3;
         near(&format!("open loop, p{}", share * 100.0), seen_ms, (share - 0.2) * 1000.0, 0.01)
@@ -115,7 +115,7 @@ fn stalls() -> bool {
     open_loop.into_iter().all(|holds| holds) & below("closed loop, p99 in ms", hidden_ms, 3.0)
 }
 
-/// Requests leave when they are due, far closer than the millisecond that the runtime's own timer counts in.
+/// Requests leave when they are due, far more precisely than the milliseconds of the runtime's own timer.
 fn send_lag() -> bool {
     let immediate = Stalling { since: Instant::now(), every: Duration::from_secs(1), stall: Duration::ZERO };
     let seen = measure(&plan(open(2000.0), 2, 64), &immediate);
@@ -139,7 +139,7 @@ struct Flags {
 }
 
 fn sees_its_stalls(protocol: &str, load: &[&str]) -> bool {
-    // Time to begin the load in, so that both of its periods have their stall.
+    // Time to begin the load, so that both of its periods have their stall.
     let first = SystemTime::now() + Duration::from_millis(500);
     let unix_ms = first.duration_since(UNIX_EPOCH).expect("after 1970").as_millis().to_string();
     let stalls = ["--stall", "3200ms", "--every", "4s", "--stall-from", &unix_ms];

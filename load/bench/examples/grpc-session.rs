@@ -1,5 +1,5 @@
-//! What a session costs without the scheduler: a closed loop over sessions on one thread, two looks at the clock and a
-//! histogram entry a call. `grpc-session HOST:PORT SESSIONS IN-FLIGHT SECONDS`, against `echo-server`.
+//! Cost of a session without the scheduler: a closed loop over sessions on one thread, two clock readings and a
+//! histogram entry per call. `grpc-session HOST:PORT SESSIONS IN-FLIGHT SECONDS`, against `echo-server`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Writes made-up measurements as JSON and as pages into a folder: what a reader, a test or a change to the pages can
-//! look at without measuring anything.
+//! Writes made-up measurements as JSON and as pages into a folder, for readers, tests and work on the pages, without
+//! measuring anything.
 //!
 //! `cargo run -p bench --example sample_reports -- FOLDER`
 
@@ -71,7 +71,7 @@ fn load() -> Load {
     }
 }
 
-/// A ramp that goes far beyond what its server can do, from the run's point of view.
+/// A ramp far beyond the capacity of its server.
 fn ramp() -> Load {
     Load {
         protocol: "http".to_owned(),
@@ -84,7 +84,7 @@ fn ramp() -> Load {
     }
 }
 
-/// From 0 to 10,000 requests a second asked of a server that bears 2,000, with a timeout of 3 s.
+/// A ramp to 10,000 requests a second on a server with a capacity of 2,000, with a timeout of 3 s.
 fn overloaded() -> Run {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(6));
     let mut run = Run { began_unix_ms: 1_790_000_500_000, seconds: SECONDS, ..Run::default() };
@@ -156,7 +156,7 @@ impl Random {
     }
 }
 
-/// Clients that take turns at a server which groups its work, has a tail and stands still twice.
+/// Clients that take turns at a server which batches its work, has a tail and stalls twice.
 fn run(seed: u64, open: bool) -> Run {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     let stalls = [(5.3, 0.35), (13.1 + random.part(), 0.12)];
@@ -247,7 +247,7 @@ fn series(run: &mut Run, parts: Vec<Vec<f64>>, failed: &[u64], open: bool) {
     });
 }
 
-/// A page as experiments that are repeated make one: a table beside published figures, and the two published charts.
+/// A page like those of repeated experiments: a table beside published figures, and the two published charts.
 fn answers() -> String {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(3));
     let published = [

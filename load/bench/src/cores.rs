@@ -1,4 +1,4 @@
-//! The cores that this process may use, and threads pinned to them. Must not know what the threads do.
+//! The cores available to this process, and threads pinned to them.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -9,7 +9,7 @@ pub fn pin_to(core: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The cores that this process may use.
+/// Cores available to this process.
 pub fn cores() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),

@@ -1,8 +1,8 @@
 //! A load generator: one scheduler, one clock and one recorder for gRPC, HTTP and lines over TCP.
 //!
-//! A run's path through the crate: [`cli`] reads what is wanted, [`workload`] knows how to make one request of a
-//! protocol, [`schedule`] says when requests are due, [`run`] makes them on a thread per core and [`recorder`] keeps
-//! what was seen; [`verdict`] says whether to believe it; [`report`] shows it; [`stats`] compares runs.
+//! The path of a run: [`cli`] reads the flags, [`workload`] makes single requests of a protocol, [`schedule`] computes
+//! their due times, [`run`] makes them on a thread per core and [`recorder`] records them; [`verdict`] judges validity;
+//! [`report`] shows it; [`stats`] compares runs.
 //!
 //! Must not know the services it measures.
 

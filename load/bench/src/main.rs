@@ -1,4 +1,4 @@
-//! `quire-bench`: parses, runs, and ends with a code that says how it went.
+//! `quire-bench`: parses the command line, runs the command and ends with its exit code.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! A measurement and its saved form: a load makes it, `--json` writes it, `compare` and the page read it.
+//! A measurement and its saved form, written by `--json` and read by `compare` and the page.
 //!
-//! Times are in microseconds unless a name says otherwise; they are kept to three significant digits, as the
-//! histograms behind them are. Must not know how anything is shown.
+//! Times are in microseconds unless the name has another unit, with three significant digits, like the histograms
+//! behind them.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,36 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
 use serde::{Deserialize, Serialize};
 
-/// What [`Report::format`] says.
+/// Value of [`Report::format`].
 pub const FORMAT: &str = "quire-bench/1";
 
-/// One command's measurement: one run, or several of the same load.
+/// Measurement of one command: one run, or several of the same load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// [`FORMAT`].
     pub format: String,
-    /// Version of the tool, with the commit it was built from where that is known.
+    /// Version of the tool, with its commit if known.
     pub tool: String,
-    /// Where it was measured.
+    /// The measuring machine.
     pub machine: Machine,
-    /// What was asked for.
+    /// The requested load.
     pub load: Load,
-    /// Each a replicate; comparisons count runs, not requests.
+    /// Runs, each a replicate; comparisons count runs, not requests.
     pub runs: Vec<Run>,
 }
 
-/// Where it was measured.
+/// The measuring machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// As the kernel names the processor.
+    /// Processor, as the kernel names it.
     pub cpu: String,
-    /// Cores this process may use.
+    /// Cores available to the process.
     pub cores: usize,
     /// Operating system and its version.
     pub system: String,
 }
 
-/// The load that was asked for; two reports are compared by it.
+/// The requested load, by which two reports are compared.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Load {
     /// `grpc`, `http` or `tcp`.
@@ -51,30 +51,30 @@ pub struct Load {
     pub what: String,
     /// `closed`, `constant` or `poisson`.
     pub pace: String,
-    /// Requests a second asked for, in an open loop; of a profile, its mean.
+    /// Requested rate per second, in an open loop; the mean for a profile.
     pub rate: Option<f64>,
     /// Connections.
     pub connections: usize,
-    /// Requests at once on a connection.
+    /// Requests in flight on a connection.
     pub in_flight: usize,
-    /// Threads that made requests.
+    /// Worker threads, which made requests.
     pub workers: usize,
-    /// Everything else that was set, by the name of its flag.
+    /// All other settings, by flag name.
     pub settings: BTreeMap<String, String>,
 }
 
 impl Load {
-    /// Whether the loop was open: then requests arrive on connections, and there are no clients.
+    /// True for an open loop, in which requests arrive on connections and there are no clients.
     pub fn is_open(&self) -> bool {
         !matches!(self.pace.as_str(), "closed" | "")
     }
 
-    /// Notes a setting by the name of its flag, if it has a value.
+    /// Records a setting under its flag's name, if it has a value.
     pub fn set(&mut self, flag: &str, value: Option<impl ToString>) {
         self.settings.extend(value.map(|value| (flag.to_owned(), value.to_string())));
     }
 
-    /// What was asked for and where, in a line.
+    /// Title in one line: the request and its target.
     pub fn title(&self) -> String {
         match self.protocol.as_str() {
             "grpc" | "grpc-web" | "connect" if !self.what.is_empty() => self.what.clone(),
@@ -88,59 +88,59 @@ impl Load {
 /// One run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
-    /// When measuring began, in milliseconds since 1970.
+    /// Start of measuring, in milliseconds since 1970.
     pub began_unix_ms: u64,
-    /// How long was measured, in seconds.
+    /// Measured time, in seconds.
     pub seconds: f64,
-    /// Requests that were due (in a closed loop: sent) within the measured time; each has an ending.
+    /// Requests that were due (in a closed loop: sent) within the measured time; each has one ending.
     pub requests: u64,
     /// Those of them that were sent.
     #[serde(default)]
     pub sent: u64,
-    /// Those that ended as errors: failed, timed out, or never sent.
+    /// Those that failed, timed out or were never sent.
     pub errors: u64,
-    /// Answers that came within the measured time, whenever their requests were due. Bytes and CPU are of the same time.
+    /// Answers within the measured time, whenever their requests were due. Bytes and CPU are of the same time.
     #[serde(default)]
     pub completed: u64,
     /// [`Self::completed`] a second.
     pub rate: f64,
-    /// How many of [`Self::requests`] ended how.
+    /// Number of [`Self::requests`] by ending.
     pub endings: BTreeMap<String, u64>,
-    /// From when it was due (in a closed loop: sent) to the whole answer.
+    /// Response time: from due (in a closed loop: sent) to the whole answer.
     pub response: Distribution,
-    /// From when it was sent to the whole answer.
+    /// Service time: from sent to the whole answer.
     pub service: Distribution,
-    /// From when it was due to when it was sent; empty in a closed loop.
+    /// Send lag: from due to sent; empty in a closed loop.
     pub lag: Distribution,
-    /// From when it was sent to the first byte of the answer, where the transport tells.
+    /// From sent to the first byte of the answer, where the transport reports it.
     pub first_byte: Distribution,
-    /// Bytes to the server within the measured time, as the sockets carried them.
+    /// Bytes sent on the sockets within the measured time.
     pub sent_bytes: u64,
-    /// Bytes from the server within the measured time.
+    /// Bytes received on the sockets within the measured time.
     pub received_bytes: u64,
-    /// CPU time of the threads that made requests, within the measured time.
+    /// CPU time of the workers within the measured time.
     pub client_cpu_seconds: f64,
-    /// The largest share of its time that one of these threads was running: 1 is a full core.
+    /// Largest share of its time that a worker was running: 1 is a full core.
     pub client_busy_max: f64,
-    /// The largest share of its time that one of them was ready to run while others had the cores.
+    /// Largest share of its time that a worker was ready to run while others had the cores.
     #[serde(default)]
     pub client_waiting_max: f64,
-    /// What the server counted, if it is one that can be asked.
+    /// The server's own counts, if they can be read.
     pub server: Option<ServerSide>,
-    /// By time, in equal parts.
+    /// The run over time, in equal intervals.
     pub series: Vec<Interval>,
-    /// When requests of each client finished, thinned to a bounded number.
+    /// Finish times of each client's requests, thinned to a bounded number.
     pub finishes: Vec<Finish>,
-    /// Whether the figures can be believed.
+    /// Validity of the figures.
     pub verdict: Verdict,
-    /// Whether the run was ended early from outside.
+    /// True if the run was interrupted.
     pub interrupted: bool,
 }
 
-/// What a server counted between the beginning and the end of the measured time.
+/// Counts of a server between the beginning and the end of the measured time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerSide {
-    /// From asking the first time to the second answer: no less than the time between the server's two readings.
+    /// From the first query to the second answer: no less than the time between the server's two readings.
     #[serde(default)]
     pub seconds: f64,
     /// CPU time of its process, in seconds.
@@ -152,7 +152,7 @@ pub struct ServerSide {
     pub latency: Vec<(f64, u64)>,
 }
 
-/// Buckets with an infinite upper bound, which JSON has no number for: there it is `null`.
+/// Buckets with an infinite upper bound, which is `null` in JSON.
 mod buckets {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
@@ -168,64 +168,64 @@ mod buckets {
     }
 }
 
-/// Whether figures can be believed.
+/// Validity of figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Why not; empty: they can.
+    /// Reasons that they are invalid; empty if valid.
     pub reasons: Vec<String>,
-    /// What to bear in mind: the figures are right, but they may be the client's or the machine's rather than the server's.
+    /// Doubts: the figures are right, but may be the client's or the machine's rather than the server's.
     #[serde(default)]
     pub doubts: Vec<String>,
 }
 
 impl Verdict {
-    /// Figures that cannot be believed, for this reason.
+    /// Figures invalid for this reason.
     pub fn invalid(reason: impl Into<String>) -> Self {
         Self { reasons: vec![reason.into()], doubts: Vec::new() }
     }
 
-    /// Whether the figures can be believed.
+    /// True if the figures are valid.
     pub fn is_valid(&self) -> bool {
         self.reasons.is_empty()
     }
 }
 
-/// An equal part of a run's time.
+/// One of the equal intervals of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Interval {
-    /// Where it begins, in seconds from the beginning of the run.
+    /// Start, in seconds from the beginning of the run.
     pub at_seconds: f64,
-    /// How long it is.
+    /// Length in seconds.
     pub seconds: f64,
-    /// Answers that came in it.
+    /// Answers received.
     pub requests: u64,
-    /// Requests that were due in it by the rate asked for; 0 in a closed loop.
+    /// Requests due at the requested rate; 0 in a closed loop.
     #[serde(default)]
     pub due: f64,
-    /// Requests that ended as errors in it.
+    /// Requests that ended as errors.
     pub errors: u64,
-    /// Response times in microseconds.
+    /// Median response time in microseconds.
     pub p50_us: f64,
-    /// See above.
+    /// 90th percentile.
     pub p90_us: f64,
-    /// See above.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// See above.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// See above.
+    /// Maximum.
     pub max_us: f64,
 }
 
-/// One request's end.
+/// End of one request.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Finish {
-    /// Number of the client; in an open loop, of the connection.
+    /// Client number; in an open loop, connection number.
     pub client: u32,
-    /// Number of the request among this client's, from 0; in an open loop, among the worker's.
+    /// Number among the client's requests, from 0; in an open loop, among the worker's.
     pub turn: u64,
     /// Seconds from the beginning of the run.
     pub at_seconds: f64,
-    /// Its response time in microseconds.
+    /// Response time in microseconds.
     pub response_us: f64,
 }
 
@@ -237,7 +237,7 @@ pub struct Distribution {
     pub histogram: Histogram<u64>,
 }
 
-/// Longest time a histogram tells apart: an hour, in nanoseconds.
+/// Longest time that a histogram distinguishes: an hour, in nanoseconds.
 pub const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
 /// A histogram for times in nanoseconds.
@@ -252,20 +252,20 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// Counts the times of `other` in, which a run recorded.
+    /// Adds the times of `other`, which a run recorded.
     pub(crate) fn add(&mut self, other: &Self) {
-        // Many are empty, and adding a histogram walks all of it.
+        // Many are empty, and adding walks the whole histogram.
         if other.count() > 0 {
             self.histogram.add(&other.histogram).expect("all histograms of runs have the same bounds");
         }
     }
 
-    /// How many times were recorded.
+    /// Number of recorded times.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The time that `share` (0 to 1) of the requests needed at most, in microseconds; 0 if nothing was recorded.
+    /// Quantile at `share` (0 to 1) in microseconds; 0 if nothing was recorded.
     pub fn quantile_us(&self, share: f64) -> f64 {
         if self.histogram.is_empty() { 0.0 } else { micros(self.histogram.value_at_quantile(share)) }
     }
@@ -286,7 +286,7 @@ fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1e3
 }
 
-/// The figures that a reader wants at hand, and the histogram they come from.
+/// Saved form: common figures, and the histogram they come from.
 #[derive(Serialize, Deserialize)]
 struct SavedDistribution {
     count: u64,

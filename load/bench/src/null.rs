@@ -1,7 +1,7 @@
-//! Servers that do nothing but answer: the floor under every figure, and faults of known length to test a clock with.
+//! Servers that only answer: the floor under every figure, with faults of known length to test a clock.
 //!
-//! A stall blocks the thread, as a garbage collection would: all its connections stop, and requests that arrive meanwhile
-//! are answered late. A delay holds back one answer alone. Must not know the load.
+//! A stall blocks the thread, like a garbage collection: all its connections stop, and requests that arrive meanwhile
+//! are answered late. A delay holds back each answer by itself.
 
 mod grpc;
 mod http;
@@ -27,36 +27,36 @@ use crate::values;
 
 /// Largest answer of any protocol.
 pub const ANSWER_BYTES_MAX: usize = 1 << 30;
-/// Threads a null server may have.
+/// Maximum threads of a null server.
 pub const THREADS_MAX: usize = 256;
 /// Longest time between stalls.
 pub const STALL_PERIOD_MAX: Duration = Duration::from_hours(24);
-/// Longest time that an answer may be held back.
+/// Longest delay of an answer.
 pub const DELAY_MAX: Duration = Duration::from_hours(1);
-/// When `accept` fails for want of descriptors, trying again at once would only spin.
+/// Pause after `accept` fails for lack of descriptors; an immediate retry would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A null server by its protocol, with what is answered and how.
+/// A null server by protocol, with its settings.
 #[derive(Clone, Debug, Subcommand)]
 pub enum NullServer {
     /// Answers every gRPC method
     Grpc {
-        /// Size of each message that is answered: 0, or 4 bytes and more; 1KiB and 2MB are understood
+        /// Size of each answer's message: 0, or 4 bytes or more, as in 100, 1KiB or 2MB
         #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
         /// Methods take a stream and answer each of its messages
         #[arg(long)]
         streams: bool,
-        /// What all null servers have.
+        /// Settings of all null servers.
         #[command(flatten)]
         serving: Serving,
     },
     /// Answers every HTTP/1.1 and HTTP/2 request with 200
     Http {
-        /// Size of each body that is answered, as in 100, 1KiB or 2MB
+        /// Size of each answer's body, as in 100, 1KiB or 2MB
         #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::bytes)]
         answer_bytes: usize,
-        /// What all null servers have.
+        /// Settings of all null servers.
         #[command(flatten)]
         serving: Serving,
     },
@@ -68,16 +68,16 @@ pub enum NullServer {
         /// Answer with this line instead
         #[arg(long, value_name = "TEXT", conflicts_with = "answer_bytes")]
         answer: Option<String>,
-        /// What all null servers have.
+        /// Settings of all null servers.
         #[command(flatten)]
         serving: Serving,
     },
 }
 
-/// What all null servers have.
+/// Settings of all null servers.
 #[derive(Clone, Debug, Args)]
 pub struct Serving {
-    /// Where to listen, HOST:PORT or :PORT; port 0 is any that is free
+    /// Address to listen on, HOST:PORT or :PORT; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = values::listen)]
     pub listen: SocketAddr,
     /// Threads that serve
@@ -86,10 +86,10 @@ pub struct Serving {
     /// Stop all threads for this long, as a garbage collection does
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "every")]
     pub stall: Option<Duration>,
-    /// From the beginning of one stall to that of the next
+    /// From the start of one stall to the start of the next
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "stall")]
     pub every: Option<Duration>,
-    /// When the first stall begins, in milliseconds since 1970 [default: --every after the start]
+    /// Start of the first stall, in milliseconds since 1970 [default: --every after the start]
     #[arg(long, value_name = "UNIX_MS", requires = "stall")]
     pub stall_from: Option<u64>,
     /// Hold back each answer for this long, in whole milliseconds
@@ -110,7 +110,7 @@ impl NullServer {
     }
 }
 
-/// A null server that runs, on threads of its own, until it is dropped.
+/// A running null server, on threads of its own; dropping it stops it.
 #[derive(Debug)]
 pub struct Null {
     address: SocketAddr,
@@ -120,7 +120,7 @@ pub struct Null {
 }
 
 impl Null {
-    /// Listens, and starts to serve.
+    /// Listens and starts serving.
     pub fn start(server: NullServer) -> anyhow::Result<Self> {
         check(&server)?;
         let Serving { listen, threads, .. } = *server.serving();
@@ -147,7 +147,7 @@ impl Null {
             if !handles.is_empty() {
                 handles.push(own);
             }
-            // No caller waits for this; clients see that the connection is refused.
+            // No caller waits for this; clients see a refused connection.
             let Ok(listener) = TcpListener::from_std(listener) else { return };
             serve(server, listener, handles, stopping).await;
         };
@@ -155,12 +155,12 @@ impl Null {
         Ok(null)
     }
 
-    /// Where it listens.
+    /// Address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// When the first stall begins, in milliseconds since 1970; the others follow at equal distances.
+    /// Start of the first stall, in milliseconds since 1970; the others follow at equal intervals.
     pub fn first_stall_unix_ms(&self) -> Option<u64> {
         self.first_stall_unix_ms
     }
@@ -204,7 +204,7 @@ fn check(server: &NullServer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A thread with a runtime of its own, which `work` is given and which ends with it.
+/// Starts a thread with its own runtime, which `work` is given and which ends with it.
 fn thread<F: Future<Output = ()>>(
     number: usize,
     stalls: Option<stall::Begun>,
@@ -227,7 +227,7 @@ fn thread<F: Future<Output = ()>>(
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // An error says that the server was dropped, which is the same.
+    // An error means that the server was dropped, which stops it too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
@@ -273,7 +273,7 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
             tokio::spawn(serve(stream));
             continue;
         }
-        // A stream belongs to the reactor of the runtime it was made on, so it is made again over there.
+        // A stream belongs to the reactor of its runtime, so it is made again on the worker's.
         let (Ok(stream), serve) = (stream.into_std(), serve.clone()) else { continue };
         turn = turn.wrapping_add(1);
         workers[turn % workers.len()].spawn(async move {

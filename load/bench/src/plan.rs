@@ -1,21 +1,19 @@
-//! What a run is to do, checked: how requests are paced, how many at once, and when it ends.
-//!
-//! Must not know the protocol.
+//! The validated plan of a run: pace, concurrency and end.
 
 use std::time::Duration;
 
 use crate::schedule::{Arrivals, Profile};
 
-/// How requests are paced.
+/// Pace of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// Every client sends its next request when it has the answer to the last: shows what a server can do, and hides
-    /// what waiting costs.
+    /// Closed loop: each client sends its next request after the answer to the last. Shows capacity, but hides the cost
+    /// of waiting (coordinated omission).
     Closed {
         /// The clients begin one after another over this time.
         ramp_up: Duration,
     },
-    /// Requests are due at times that do not depend on the server; each is timed from when it was due.
+    /// Open loop: requests are due at times that do not depend on the server; each is timed from its due time.
     Open {
         /// Spacing of the due times.
         arrivals: Arrivals,
@@ -24,34 +22,34 @@ pub enum Pace {
     },
 }
 
-/// When a run ends.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// After this time, the warm-up not counted.
+    /// After this time, without the warm-up.
     After(Duration),
-    /// After so many requests, the warm-up's not counted.
+    /// After this many requests, without those of the warm-up.
     Count(u64),
 }
 
-/// A run.
+/// Plan of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// How requests follow each other.
+    /// Pace of requests.
     pub pace: Pace,
-    /// When it ends.
+    /// End of the run.
     pub end: End,
-    /// Load before measuring begins.
+    /// Length of the warm-up.
     pub warm_up: Duration,
-    /// Connections, shared out among the workers.
+    /// Connections, divided among the workers.
     pub connections: usize,
-    /// Requests at once on a connection: exactly so many in a closed loop, at most so many in an open one.
+    /// Requests in flight on a connection: the exact number in a closed loop, the maximum in an open one.
     pub in_flight: usize,
-    /// Threads that make requests.
+    /// Worker threads, which make requests.
     pub workers: usize,
-    /// The cores that workers are pinned to in turn; if none, the system places them.
+    /// Cores that workers are pinned to in turn; `None` leaves placement to the system.
     pub cores: Option<Vec<usize>>,
-    /// Longest time that a request waits for a place on a connection, and then for its answer.
+    /// Longest wait of a request for a slot on a connection, and then for its answer.
     pub timeout: Duration,
-    /// Seed of everything random.
+    /// Random seed.
     pub seed: u64,
 }

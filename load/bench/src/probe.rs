@@ -1,7 +1,7 @@
-//! Asks a server of ours what it counted: CPU time of its process, calls, and its own histogram of their times.
+//! Reads what one of our servers counts: CPU time of its process, calls, and its own histogram of their times.
 //!
-//! Must not know what is measured, nor when: the load reads before and after. Blocking, with a deadline and a limit on
-//! bytes, because nothing else runs while a reading is taken.
+//! The load reads before and after. Blocking, with a deadline and a limit on bytes, because nothing else runs while a
+//! reading is taken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::values::host_and_port;
 use crate::workload::http::get;
 use crate::workload::socket::{Dialer, reach};
 
-/// Deadline of an answer, connecting included; a server that is not ours may never answer.
+/// Deadline of an answer, connecting included; other servers may never answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer that is read; ours are some 30 KiB.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// The family that tells a server of ours from others that have metrics.
+/// Metric family that distinguishes our servers from others with metrics.
 const DURATION: &str = "quire_grpc_call_duration_seconds";
 const CALLS: &str = "quire_grpc_calls_total";
 const CPU: &str = "process_cpu_seconds_total";
 const START: &str = "process_start_time_seconds";
 
-/// A server that tells what it counts.
+/// A server whose counts can be read.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// `HOST:PORT`.
@@ -35,28 +35,28 @@ pub struct Probe {
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// What it had counted at some time.
+/// Counts of a server at some time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     cpu_seconds: f64,
-    /// When it was asked, and when it had answered.
+    /// Times of the request and of the answer.
     asked_at: Option<(Instant, Instant)>,
-    /// Tells one process from the next at the same address.
+    /// Start of the process, which distinguishes processes at the same address.
     start_seconds: f64,
     methods: BTreeMap<String, Method>,
 }
 
-/// One method's calls, by its path.
+/// Calls of one method.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Method {
     calls: u64,
-    /// Upper bounds in seconds, rising, and calls up to each, as the text format has them.
+    /// Upper bounds in seconds, ascending, with the calls up to each, as in the text format.
     up_to: Vec<(f64, u64)>,
 }
 
 impl Probe {
-    /// A probe of the server at `HOST:PORT`, if that is one of ours; over TLS if there is a configuration for it.
-    /// Sends an HTTP request there: not for servers that would take it for a request of their own protocol.
+    /// A probe of the server at `HOST:PORT`, if that is one of ours; over TLS if there is a configuration for it. Sends
+    /// an HTTP request: not for servers that would take it for a request of their own protocol.
     pub fn find(address: &str, tls: Option<&Arc<ClientConfig>>) -> Option<Self> {
         let tls = tls.map(|tls| {
             let mut tls = ClientConfig::clone(tls);
@@ -67,7 +67,7 @@ impl Probe {
         probe.read().is_ok().then_some(probe)
     }
 
-    /// What it has counted until now.
+    /// Reads the current counts.
     pub fn read(&self) -> anyhow::Result<Reading> {
         let began = Instant::now();
         let answer = within_deadline(self.get());
@@ -86,7 +86,7 @@ impl Probe {
     }
 }
 
-/// Waits on a thread apart, because the caller's may run a runtime already.
+/// Waits on a thread apart, because the caller may be inside a runtime.
 fn within_deadline<T: Send>(work: impl Future<Output = anyhow::Result<T>> + Send) -> anyhow::Result<T> {
     let wait = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -95,7 +95,7 @@ fn within_deadline<T: Send>(work: impl Future<Output = anyhow::Result<T>> + Send
     thread::scope(|scope| scope.spawn(wait).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Reads the parts of a page in `OpenMetrics` that are asked for here; every other line is passed over.
+/// Parses the parts of an `OpenMetrics` page that are needed here; other lines are skipped.
 fn parse(page: &str) -> anyhow::Result<Reading> {
     if !page.ends_with("# EOF\n") {
         bail!("its metrics are cut off: there is no '# EOF' at their end");
@@ -141,7 +141,7 @@ struct Sample<'a> {
 
 impl<'a> Sample<'a> {
     fn parse(line: &'a str) -> Option<Self> {
-        // Neither a method nor a bound has a brace or a blank in it, and ours write no exemplars.
+        // Neither a method nor a bound contains a brace or a blank, and our servers write no exemplars.
         let (series, value) = line.rsplit_once(' ')?;
         let (name, labels) = match series.split_once('{') {
             None => (series, ""),
@@ -172,9 +172,9 @@ impl Method {
 }
 
 impl Reading {
-    /// What was counted since `earlier`, by all methods or by one (`/package.Service/Method`); none if the server was
-    /// restarted in between. A method that the server does not count by name has no calls here. The CPU time is the
-    /// whole process's, that of making this reading included.
+    /// Counts since `earlier`, of all methods or of one (`/package.Service/Method`); `None` if the server was restarted
+    /// in between. A method that the server does not count by name has no calls here. The CPU time is the whole
+    /// process's, including that of this reading.
     pub fn since(&self, earlier: &Self, method: Option<&str>) -> Option<ServerSide> {
         #[expect(clippy::float_cmp, reason = "the same process writes the same digits")]
         let restarted = self.start_seconds != earlier.start_seconds;
@@ -276,7 +276,7 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
         }
     }
 
-    /// A server that deals with connections so, for as long as the test runs.
+    /// A server that handles each connection with `serve`, for as long as the test runs.
     fn server(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -289,7 +289,7 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
             let mut request = [0; 1024];
             let count = socket.read(&mut request).unwrap();
             assert!(request[..count].starts_with(b"GET /metrics HTTP/1.1\r\n"));
-            // A client that has enough hangs up.
+            // A client that has enough closes the connection.
             let _ = socket.write_all(answer.as_bytes());
         })
     }
@@ -339,7 +339,7 @@ quire_grpc_call_duration_seconds_bucket{le=\"+Inf\",method=\"other\"} 2
     fn a_server_that_says_nothing_is_given_up() {
         let silent = server(std::mem::forget);
         let probe = unchecked(silent);
-        // The deadline is not looked at by a clock here: without it the test would not end.
+        // No clock is checked here: without the deadline the test would not end.
         assert!(probe.read().is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! What one worker saw: histograms, endings and a thinned list of finishes, handed over in parts.
+//! Results of one worker: histograms, endings and a thinned list of finishes, handed over in parts.
 //!
 //! A request is measured if it was due (in a closed loop: sent) within the window, however late its answer came, so
-//! that slow requests are not left out at the end; the rate counts the answers that came within the window. Every
-//! measured request has one ending, so sent = answered + timed out + cut, and due = sent + not sent.
+//! that slow requests are not left out at the end; the rate counts the answers within the window. Every measured
+//! request has one ending, so sent = answered + timed out + cut, and due = sent + not sent.
 //!
-//! Must not know the protocol or the clock: times come with the requests. Never shared between threads, so nothing
-//! is locked; a part handed over is replaced by an empty one.
+//! Has no clock: times come with the requests. Never shared between threads, so nothing is locked; a part handed over
+//! is replaced by an empty one.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use crate::measurement::{Distribution, Finish};
 use crate::report::csv::{Row, RowSink};
 use crate::workload::{Answer, ENDINGS_MAX, Ending};
 
-/// The ending of requests that were sent and not answered within the timeout.
+/// Ending of requests sent and not answered within the timeout.
 pub(crate) const TIMED_OUT: u16 = ENDINGS_MAX;
-/// The ending of requests that were due and found no free place on a connection within the timeout.
+/// Ending of requests that were due and found no free slot on a connection within the timeout.
 pub(crate) const NOT_SENT: u16 = ENDINGS_MAX + 1;
-/// The ending of requests in flight when the run was ended from outside.
+/// Ending of requests in flight when the run was interrupted.
 pub(crate) const CUT: u16 = ENDINGS_MAX + 2;
 
-/// The words for an ending that the recorder counts itself; none for one of the workload's.
+/// Label of an ending that the recorder counts itself; `None` for the workload's own.
 pub(crate) fn own_label(ending: u16) -> Option<&'static str> {
     match ending {
         TIMED_OUT => Some("timeout"),
@@ -35,7 +35,7 @@ const FINISHES_MAX: usize = 20_000;
 
 const ROWS_BATCH: usize = 1024;
 
-/// Requests measured in some stretch of time.
+/// Requests measured in a stretch of time.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     /// Due (closed loop: sent) to done, in nanoseconds.
@@ -48,14 +48,13 @@ pub(crate) struct Part {
     pub(crate) first_byte: Distribution,
     pub(crate) endings: Vec<u64>,
     pub(crate) errors: u64,
-    /// Answers that came within the window.
+    /// Answers within the window.
     pub(crate) completed: u64,
-    /// Answers that came since the window began, those after its end too.
+    /// Answers since the window began, including those after its end.
     pub(crate) answered: u64,
-    /// Response times of requests that were due before the window and ended in it: part of what is seen over time, not
-    /// of what is measured.
+    /// Response times of requests that were due before the window and ended in it: shown over time, but not measured.
     pub(crate) early: Option<Box<Distribution>>,
-    /// When the last measured request was done.
+    /// End of the last measured request.
     pub(crate) last_done_at: Option<Instant>,
 }
 
@@ -86,37 +85,37 @@ impl Part {
     }
 }
 
-/// The time that is measured.
+/// The measured time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) begin: Instant,
-    /// The first instant after it; none when a count of requests ends the run.
+    /// First instant after it; `None` if a count of requests ends the run.
     pub(crate) end: Option<Instant>,
 }
 
 impl Window {
-    /// Whether an instant is in it.
+    /// True if the instant is in the window.
     #[inline]
     pub(crate) fn contains(&self, at: Instant) -> bool {
         at >= self.begin && !self.has_ended(at)
     }
 
-    /// Whether it is over at an instant.
+    /// True if the window is over at the instant.
     #[inline]
     pub(crate) fn has_ended(&self, at: Instant) -> bool {
         self.end.is_some_and(|end| at >= end)
     }
 }
 
-/// The client of a request, and when it was due.
+/// Client and due time of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) number: u64,
-    /// Number of the client; in an open loop, of the connection.
+    /// Client number; in an open loop, connection number.
     pub(crate) client: u32,
-    /// Number of the request among this client's; in an open loop, among the worker's.
+    /// Number among the client's requests; in an open loop, among the worker's.
     pub(crate) turn: u64,
-    /// When it was due; none in a closed loop, where it is due when it is sent.
+    /// Due time; `None` in a closed loop, where a request is due when it is sent.
     pub(crate) due_at: Option<Instant>,
 }
 
@@ -144,7 +143,7 @@ impl Recorder {
         }
     }
 
-    /// Records a finished request; returns whether it is measured.
+    /// Records a finished request; returns true if it is measured.
     #[inline]
     pub(crate) fn record(&mut self, asked: Asked, answer: &Answer) -> bool {
         let Answer { sent_at, first_byte_at, done_at, ending } = *answer;
@@ -184,8 +183,8 @@ impl Recorder {
         true
     }
 
-    /// Records a request that was due at `due_at` and given up at `done_at` without being sent: its response time and
-    /// its send lag are at least the time between.
+    /// Records a request that was due at `due_at` and given up unsent at `done_at`: its response time and its send lag
+    /// are at least the time between.
     pub(crate) fn record_not_sent(&mut self, number: u64, due_at: Instant, done_at: Instant) {
         if !self.window.contains(due_at) {
             return;
@@ -256,7 +255,7 @@ impl Recorder {
         }
     }
 
-    /// Hands over the last rows; returns how many rows of the run the writer refused.
+    /// Hands over the last rows; returns the number of the run's rows that the writer rejected.
     pub(crate) fn finish_rows(&mut self) -> u64 {
         self.hand_over_rows();
         self.rows_lost

@@ -1,9 +1,9 @@
-//! When requests are due: a rate over time, and arrivals at that rate with equal or exponential gaps.
+//! Due times of requests: a rate over time, and arrivals at that rate with equal or exponential gaps.
 //!
-//! Both kinds of arrivals are made by time rescaling (Brown, Barbieri, Ventura, Kass and Frank, 2002): a process of
-//! unit rate is laid on the integral of the rate and read back on the clock, so that ramps need no approximation.
+//! Both kinds of arrivals use time rescaling (Brown, Barbieri, Ventura, Kass and Frank, 2002): a process of unit rate
+//! is mapped to the clock by the integral of the rate, so ramps need no approximation.
 //!
-//! Sans-IO: must not know a clock; times are seconds from the beginning.
+//! Sans-IO: times are seconds from the beginning.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,18 +26,18 @@ pub struct Profile {
     phases: Vec<Phase>,
 }
 
-/// A time over which the rate changes linearly, or not at all.
+/// A phase in which the rate changes linearly, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Phase {
     /// Requests a second at its beginning.
     from: f64,
     /// Requests a second at its end.
     to: f64,
-    /// How long it is, in seconds; infinite only in the last.
+    /// Length in seconds; infinite only in the last.
     seconds: f64,
 }
 
-/// What is wrong with a rate.
+/// An invalid rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{part}' is not a rate: {wrong}; write requests a second, as 1000, or steps and ramps, as 1000x10s,1000..9000x30s"
@@ -47,7 +47,7 @@ pub struct ProfileError {
     wrong: &'static str,
 }
 
-/// Highest rate that can be asked for: a request a nanosecond is beyond any machine.
+/// Highest rate: a request a nanosecond is beyond any machine.
 const RATE_MAX: f64 = 1e9;
 
 impl FromStr for Profile {
@@ -103,8 +103,8 @@ impl Phase {
         if self.seconds.is_finite() { self.from.midpoint(self.to) * self.seconds } else { f64::INFINITY }
     }
 
-    /// The time into the phase by which `count` requests are due: the inverse of [`Self::due_by`], in the form that
-    /// loses no digits when the rate hardly changes.
+    /// Time into the phase by which `count` requests are due: the inverse of [`Self::due_by`], in a form that loses no
+    /// digits if the rate hardly changes.
     fn time_of(&self, count: f64) -> f64 {
         let change = if self.seconds.is_finite() { (self.to - self.from) / self.seconds } else { 0.0 };
         let root = (self.from * self.from + 2.0 * change * count).max(0.0).sqrt();
@@ -113,7 +113,7 @@ impl Phase {
 }
 
 impl Profile {
-    /// How long its phases take, in seconds; infinite for a single rate without a time.
+    /// Total length of its phases in seconds; infinite for a single rate without a time.
     pub fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()
     }
@@ -136,7 +136,7 @@ impl Profile {
         due
     }
 
-    /// The same, begun earlier: for `seconds` before it, the rate it begins with.
+    /// The profile, preceded by `seconds` at its first rate.
     #[must_use]
     pub fn preceded_by(mut self, seconds: f64) -> Self {
         let first = self.phases[0];
@@ -159,10 +159,10 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The due times of one worker's share of the requests, in seconds from the beginning, in order.
+/// Due times of one worker's share of the requests, ascending, in seconds from the beginning.
 ///
-/// Of constant arrivals each worker takes every n-th, n being their number; of Poisson arrivals each has a process of its own at its
-/// share of the rate, which together are one of the whole rate.
+/// With constant arrivals each of n workers takes every n-th request. With Poisson arrivals each has its own process at
+/// its share of the rate; together they are one process of the whole rate.
 #[derive(Clone, Debug)]
 pub struct DueTimes {
     profile: Profile,
@@ -201,7 +201,7 @@ impl DueTimes {
             Arrivals::Constant => (Gap::Equal(workers_real), worker as f64),
             Arrivals::Poisson => {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-                // Streams that cannot overlap, one for each worker.
+                // Streams that cannot overlap, one per worker.
                 (0..worker).for_each(|_| random.jump());
                 let mut gap = Gap::Exponential(workers_real, Box::new(random));
                 let first = gap.next();

@@ -1,7 +1,7 @@
 //! Texts with placeholders that differ from request to request: a counter, seeded random values, rows of a file.
 //!
-//! What a template makes depends on the [`Turn`] and the seed alone, never on the order of calls or the number of
-//! workers, so a seed makes the same requests again. Must not know what the text is for.
+//! The text depends on the [`Turn`] and the seed alone, never on the order of calls or the number of workers, so a seed
+//! repeats the same requests.
 
 pub(crate) mod random;
 mod rows;
@@ -16,13 +16,13 @@ use rand_xoshiro::SplitMix64;
 
 pub use rows::{ROWS_BYTES_MAX, Rows};
 
-/// Most random bytes that one `{{hex N}}` makes.
+/// Maximum random bytes of a `{{hex N}}`.
 pub const HEX_BYTES_MAX: usize = 1 << 20;
 
 const ALLOWED: &str = "allowed are {{number}}, {{number FIRST}}, {{client}}, {{worker}}, {{random LOW HIGH}}, \
                        {{hex BYTES}}, {{row.COLUMN}} with --rows FILE, and {{{{ for two braces";
 
-/// A request to be made, numbered so that templates can tell requests apart.
+/// A request to be made, numbered so that templates can distinguish requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Number of the request in the run, from 0; unique over all workers.
@@ -33,16 +33,16 @@ pub struct Turn {
     pub worker: u32,
 }
 
-/// What placeholders take their values from.
+/// Sources of placeholder values.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// Of all that is random.
+    /// Random seed.
     pub seed: u64,
     /// For `{{row.COLUMN}}`; request number n has row n modulo their count.
     pub rows: Option<Arc<Rows>>,
 }
 
-/// A text with placeholders, ready to be filled in.
+/// A parsed text with placeholders.
 #[derive(Clone, Debug)]
 pub struct Template {
     /// No two literals follow each other.
@@ -63,7 +63,7 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads `text`; everything wrong with it is found here, so that rendering cannot fail.
+    /// Parses `text`; all its errors are found here, so rendering cannot fail.
     pub fn parse(text: &str, sources: &Sources) -> anyhow::Result<Self> {
         let mut pieces = Vec::new();
         let mut literal = String::new();

@@ -1,4 +1,4 @@
-//! The certificates that a load trusts and shows when it speaks TLS. Must not know what is spoken inside.
+//! TLS of a load: trusted certificates and the client's own.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use quire_rpc::rustls::{
     crypto,
 };
 
-/// How to speak TLS to an https:// address.
+/// TLS settings for https:// addresses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TlsArgs {
     /// Certificates in PEM to trust [default: the system's]
@@ -24,7 +24,7 @@ pub struct TlsArgs {
     /// Accept any certificate: an attacker between client and server can read and change everything
     #[arg(long, conflicts_with = "ca", help_heading = "TLS")]
     pub insecure: bool,
-    /// Certificate in PEM to show to a server that asks for one
+    /// Client certificate in PEM, for servers that ask for one
     #[arg(long, value_name = "FILE", requires = "key_file", help_heading = "TLS")]
     pub certificate: Option<PathBuf>,
     /// Private key of --certificate
@@ -33,7 +33,7 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// As [`TlsArgs::config`] for an https:// address; none for any other, for which no flag may be given.
+    /// Like [`TlsArgs::config`] for an https:// address; `None` for any other, where a flag is an error.
     pub fn config_for(&self, is_https: bool) -> anyhow::Result<Option<ClientConfig>> {
         match self.given() {
             Some(flag) if !is_https => bail!("{flag} is for TLS: write an https:// address"),
@@ -52,7 +52,7 @@ impl TlsArgs {
         flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
-    /// Reads the files; protocols (ALPN) are for the caller to add.
+    /// Reads the files; the caller adds protocols (ALPN).
     pub fn config(&self) -> anyhow::Result<ClientConfig> {
         let provider = Arc::new(crypto::ring::default_provider());
         let builder =
@@ -97,7 +97,7 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     Ok(found)
 }
 
-/// A failed handshake in one line, with what can be done about it.
+/// A failed handshake in one line, with advice.
 pub fn explain(error: &io::Error) -> String {
     let advice = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
@@ -113,7 +113,7 @@ pub fn explain(error: &io::Error) -> String {
     format!("TLS: {error}{advice}")
 }
 
-/// What `--insecure` asks for. Signatures are still checked: a server must have the key of the certificate it shows.
+/// Verifier of `--insecure`. Signatures are still checked: a server must have the key of its certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

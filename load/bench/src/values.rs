@@ -1,13 +1,11 @@
 //! Addresses and sizes as people write them: `:8080`, `localhost:8080`, `1 GiB`.
-//!
-//! Must not know what they are for.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
-/// The host of an address without one.
+/// Default host of an address.
 const OWN_HOST: &str = "127.0.0.1";
 
-/// Host and port of `HOST:PORT` or `:PORT`, which is on this machine. The port is not 0.
+/// Host and port of `HOST:PORT`, or of `:PORT` on this machine. The port is not 0.
 pub(crate) fn host_and_port(text: &str) -> anyhow::Result<(String, u16)> {
     let whole = with_host(text);
     let parts = whole.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
@@ -17,7 +15,7 @@ pub(crate) fn host_and_port(text: &str) -> anyhow::Result<(String, u16)> {
     }
 }
 
-/// What stands before `://`, if anything, and what follows.
+/// The scheme before `://`, if any, and the rest.
 pub(crate) fn scheme_and_rest(text: &str) -> (Option<&str>, &str) {
     let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     match text.split_once("://") {
@@ -26,14 +24,14 @@ pub(crate) fn scheme_and_rest(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// An address or a URL, with this machine as its host if it has none: `:PORT`.
+/// Adds this machine as the host of an address or URL without one: `:PORT`.
 pub(crate) fn with_host(text: &str) -> String {
     let (scheme, rest) = scheme_and_rest(text);
     let own = if rest.starts_with(':') { OWN_HOST } else { "" };
     scheme.map_or_else(|| format!("{own}{rest}"), |scheme| format!("{scheme}://{own}{rest}"))
 }
 
-/// An address to listen on; port 0 is any that is free. For `clap`.
+/// An address to listen on; port 0 picks a free one. For `clap`.
 pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
     let wrong = |why: &str| format!("{why}; write HOST:PORT or :PORT, as in 127.0.0.1:8080 or localhost:0");
     let mut found = with_host(text).to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;

@@ -1,57 +1,54 @@
-//! Whether a run's figures can be believed. A figure of a client that was too slow says nothing of the server.
+//! Validity of a run's figures: those of a client that was too slow do not describe the server.
 //!
 //! A reason makes a run INVALID. A doubt leaves it valid: the figures are right, but a reader may take them for the
 //! server's when they are the client's or the machine's.
-//!
-//! Must not know how a run was made, only what was asked for and what was seen.
 
 use crate::measurement::{Run, ServerSide, Verdict};
 use crate::plan::{End, Pace, Plan};
 use crate::report::units;
 
-/// A worker that was running for more than this share of the time had no time left to be idle in: the client was the
-/// bottleneck, or may have been.
+/// Maximum share of the time that a worker may be running: above it, the client was the bottleneck, or may have been.
 pub(crate) const BUSY_MAX: f64 = 0.95;
 
-/// Share of the machine's time that other virtual machines may have.
+/// Maximum share of the machine's time that other virtual machines may take.
 pub(crate) const STOLEN_MAX: f64 = 0.02;
 
-/// Share of the time of the client's cores that other processes may have.
+/// Maximum share of the time of the client's cores that other processes may take.
 pub(crate) const OTHERS_MAX: f64 = 0.10;
 
-/// Share of the time that a worker may wait for a core while others have it: below, others do not disturb it.
+/// Maximum share of the time that a worker may wait for a core: below it, other processes do not disturb it.
 pub(crate) const WAITING_MAX: f64 = 0.02;
 
-/// Share of the asked rate that must be reached.
+/// Minimum share of the requested rate.
 pub(crate) const RATE_MIN: f64 = 0.99;
 
 /// Growth of the send lag, from the first quarter of a run to the last, that chance does not explain: a queue grew.
 pub(crate) const LAG_GROWTH_MAX_US: f64 = 1_000.0;
 
-/// How many times the service time a response time may be, unless they are less than [`APART_MIN_US`] apart.
+/// Maximum ratio of response to service time, unless they are less than [`APART_MIN_US`] apart.
 pub(crate) const RESPONSE_MAX: f64 = 2.0;
 
-/// How many times the time that the server counted a service time may be, unless they are less than [`APART_MIN_US`]
-/// apart. The server's buckets are coarse and its clock starts late, hence the room.
+/// Maximum ratio of service time to the server's own time, unless they are less than [`APART_MIN_US`] apart. It is
+/// wide, because the server's buckets are coarse and its clock starts late.
 pub(crate) const SERVICE_MAX: f64 = 10.0;
 
-/// Times that are closer are not worth a doubt.
+/// Smaller differences are not worth a doubt.
 pub(crate) const APART_MIN_US: f64 = 1_000.0;
 
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) plan: &'a Plan,
-    /// Its figures; the verdict is not yet there.
+    /// Its figures, without a verdict.
     pub(crate) run: &'a Run,
     pub(crate) stolen: f64,
-    /// Share of the time of the client's cores that other processes had.
+    /// Share of the time of the client's cores that other processes took.
     pub(crate) others: f64,
     pub(crate) lag_by_time: Vec<f64>,
-    /// Rows of requests that the writer did not take.
+    /// Rows of requests that the writer rejected.
     pub(crate) rows_lost: u64,
 }
 
-/// What speaks against the figures.
+/// Judges the figures.
 pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
     let run = seen.run;
     let mut reasons = Vec::new();
@@ -89,7 +86,7 @@ pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
 }
 
 fn rate_missed(run: &Run, asked: f64) -> Option<String> {
-    // Poisson arrivals come short by chance; three standard deviations of their number are allowed for that.
+    // Poisson arrivals fall short by chance; three standard deviations of their number are allowed.
     let chance = 3.0 * (asked * run.seconds).max(1.0).sqrt() / run.seconds.max(1e-9);
     (run.rate < asked * RATE_MIN - chance)
         .then(|| format!("the rate was not reached: {:.0} a second of {asked:.0} asked for", run.rate))
@@ -117,7 +114,7 @@ fn lag_grew(lags: &[f64]) -> Option<String> {
     ))
 }
 
-/// Response times that are the client's queue rather than the server's work.
+/// Doubt: response times are the client's queue rather than the server's work.
 fn waited_in_the_client(run: &Run) -> Option<String> {
     if run.lag.count() == 0 || run.service.count() == 0 {
         return None;
@@ -149,8 +146,8 @@ fn shared_cores(waiting: f64, others: f64) -> Option<String> {
     })
 }
 
-/// Times that the client saw and the server did not: they passed in a network, in a queue before the server's clock, or
-/// in the client.
+/// Doubt: the client saw times that the server did not, spent in a network, in a queue before the server's clock, or in
+/// the client.
 pub(crate) fn compare_with_server(run: &Run, server: &ServerSide) -> Option<String> {
     let seen = server_median_us(server)?;
     let service = run.service.quantile_us(0.5);
@@ -164,7 +161,7 @@ pub(crate) fn compare_with_server(run: &Run, server: &ServerSide) -> Option<Stri
     })
 }
 
-/// The upper end of the bucket that the server's median is in; none if that has no end or nothing was counted.
+/// Upper bound of the bucket with the server's median; `None` if it is infinite or nothing was counted.
 fn server_median_us(server: &ServerSide) -> Option<f64> {
     let half = server.latency.iter().map(|(_, calls)| calls).sum::<u64>().div_ceil(2);
     let mut below = 0;
@@ -175,7 +172,7 @@ fn server_median_us(server: &ServerSide) -> Option<f64> {
     bucket.0.is_finite().then_some(bucket.0 * 1e6)
 }
 
-/// The medians of the first and the last quarter, if the lag grew between them.
+/// Medians of the first and the last quarter, if the lag grew between them.
 fn lag_growth(lags: &[f64]) -> Option<(f64, f64)> {
     let quarter = lags.len() / 4;
     if quarter == 0 {

@@ -1,4 +1,4 @@
-//! `quire-bench ab`: two commands in turns, and what differs.
+//! `quire-bench ab`: alternates two commands and compares them.
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
@@ -11,10 +11,10 @@ use crate::stats::interval::{geometric_mean, mean};
 use crate::stats::metric::Metric;
 use crate::stats::order::Orders;
 
-/// Rounds of one comparison at most.
+/// Maximum rounds of one comparison.
 pub(crate) const ROUNDS_MAX: usize = 10_000;
 
-/// Measures two commands in turns, in random order, and says what differs
+/// Alternates two commands in random order and compares them
 ///
 /// A command is a load of this program ('grpc ADDRESS METHOD -c 10 -d 2s') or any other, which is timed as a whole.
 /// No shell expands it; for that, write sh -c '...'.
@@ -29,7 +29,7 @@ pub(crate) struct AbArgs {
     /// Number of rounds; each runs both commands once
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) rounds: usize,
-    /// What is compared [default: rate, p50 and p99 of loads, wall and cpu of other commands]
+    /// Metrics to compare [default: rate, p50 and p99 of loads, wall and cpu of other commands]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     pub(crate) metric: Vec<Metric>,
     /// Seed of the order within the rounds
@@ -91,7 +91,7 @@ impl Plan {
         Ok(Self { sides, before, metrics, rounds: args.rounds, seed: args.seed })
     }
 
-    /// Does it. When interrupted, what is left of the round under way is dropped.
+    /// Runs the comparison. On interrupt, the incomplete round is dropped.
     pub(crate) fn run(
         &self,
         children: &Children,
@@ -102,7 +102,7 @@ impl Plan {
         let mut rounds: Vec<[Measured; 2]> = Vec::new();
         while rounds.len() < self.rounds {
             let round = match self.round(children, &orders.order(2)) {
-                // The signal reaches children too, and what they then say is no failure.
+                // The signal reaches the children too, so their errors are no failures.
                 _ if interrupt.was_pressed() => break,
                 round => round?,
             };
@@ -131,7 +131,7 @@ impl Plan {
         Ok(format!("round {number} of {}: {metric} A {}, B {}", self.rounds, metric.show(a), metric.show(b)))
     }
 
-    /// A side's figure of a round; of a load that was run several times, the mean of its runs.
+    /// A side's value in a round; for a load with several runs, their mean.
     fn value(&self, metric: Metric, round: &[Measured; 2], side: usize) -> anyhow::Result<f64> {
         let measured = &round[side];
         let runs = measured.report.as_ref().map_or(&[][..], |report| &report.runs);
@@ -177,7 +177,7 @@ impl Plan {
     }
 }
 
-/// How many rounds of a side cannot be believed, and why the first of them cannot.
+/// Number of a side's invalid rounds, with the reason of the first; `None` if all are valid.
 fn invalid(name: &str, side: usize, rounds: &[[Measured; 2]]) -> Option<String> {
     let reasons: Vec<&str> = rounds
         .iter()

@@ -26,7 +26,7 @@ fn page(effects: &Comparison) -> String {
 
 #[test]
 fn loads_are_compared_round_by_round() {
-    // Every call is a little slower than the one before; beside that, tcp is twice as fast.
+    // Each call is a little slower than the last; tcp is also twice as fast.
     let stub = Stub::new(r#"rate=$((10000 - turn * 100)); case "$1" in tcp) rate=$((rate * 2)) time=200;; esac"#);
     let effects = run(&stub, &["grpc x a.B/C", "quire-bench tcp y", "--rounds", "8"]).expect("compared");
     let seen: Vec<_> = effects.effects.iter().map(|effect| (effect.metric, effect.verdict)).collect();

@@ -1,7 +1,5 @@
-//! Measurements made by child processes, for commands that make many: each runs in a new process, so that no run
-//! inherits what another left behind.
-//!
-//! Must not know what is compared.
+//! Measurements in child processes, for commands that make many: each run is a new process and inherits nothing from
+//! the one before.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,31 +16,31 @@ use super::exit::Exit;
 use crate::measurement::Report;
 use crate::report::json::{self, REPORT_BYTES_MAX};
 
-/// Commands of ours that measure a load.
+/// Subcommands that measure a load.
 pub(crate) const LOADS: [&str; 3] = ["grpc", "http", "tcp"];
 
-/// How much of the end of a child's error output is kept.
+/// Bytes kept from the end of a child's error output.
 const TAIL_BYTES_MAX: usize = 8 << 10;
 
-/// A command to be run as a child, without a shell.
+/// A command to run as a child process, without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandLine {
-    /// As it was given.
+    /// Text as given.
     pub(crate) text: String,
-    /// Program and arguments; of a load, our arguments.
+    /// Program and arguments; for a load, only the arguments.
     words: Vec<String>,
-    /// Whether it is a load of ours.
+    /// True for a load of this program.
     pub(crate) is_load: bool,
 }
 
 impl CommandLine {
-    /// Splits a command as a shell would, but with nothing to expand.
+    /// Splits a command like a shell, but without expansion.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let words = shlex::split(text).ok_or_else(|| anyhow!("the command {text:?} has a quote that is not closed"))?;
         Self::from_words(words, text.to_owned())
     }
 
-    /// From words that were split already.
+    /// Builds a command from words already split.
     pub(crate) fn from_words(mut words: Vec<String>, text: String) -> anyhow::Result<Self> {
         let first = words.first().ok_or_else(|| anyhow!("a command is empty"))?;
         let named = Path::new(first).file_name().is_some_and(|name| name == "quire-bench");
@@ -57,12 +55,12 @@ impl CommandLine {
         Ok(Self { text, words, is_load })
     }
 
-    /// Whether a flag of a load was given, as `-c 5`, `-c5`, `--clients 5` or `--clients=5`.
+    /// True if a flag of a load was given, as `-c 5`, `-c5`, `--clients 5` or `--clients=5`.
     pub(crate) fn mentions(&self, short: Option<char>, long: &str) -> bool {
         mentions(&self.words, short, long)
     }
 
-    /// The same with more arguments.
+    /// Returns the command with more arguments.
     #[must_use]
     pub(crate) fn with(&self, arguments: impl IntoIterator<Item = String>) -> Self {
         let mut with = self.clone();
@@ -81,36 +79,36 @@ fn mentions(words: &[String], short: Option<char>, long: &str) -> bool {
     })
 }
 
-/// What a child did.
+/// Result of a child.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) wall_seconds: f64,
-    /// CPU time of it and of its own children that it waited for.
+    /// CPU time of the child and of its own children that it waited for.
     pub(crate) cpu_seconds: f64,
-    /// What it reported, of a load.
+    /// Its report, if it is a load.
     pub(crate) report: Option<Report>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Children {
-    /// The program that makes loads: this one.
+    /// Program that runs loads: this one, except in tests.
     program: PathBuf,
-    /// Its arguments before those of a load.
+    /// Arguments that precede those of a load.
     leading: Vec<PathBuf>,
 }
 
 impl Children {
-    /// With this very program for loads.
+    /// Runs loads with this program.
     pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self::with_program(std::env::current_exe().context("cannot find the path of this program")?, []))
     }
 
-    /// With another program that understands our arguments after some of its own.
+    /// Runs loads with another program, which takes their arguments after `leading`.
     pub(crate) fn with_program(program: impl Into<PathBuf>, leading: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { program: program.into(), leading: leading.into_iter().collect() }
     }
 
-    /// Runs a command to its end. An error is one line that says what the child said last.
+    /// Runs a command to its end. An error is one line with the child's last message.
     pub(crate) fn measure(&self, line: &CommandLine) -> anyhow::Result<Measured> {
         let mut command = self.command(line);
         let cpu_before = children_cpu()?;
@@ -142,7 +140,7 @@ impl Children {
     }
 }
 
-/// A load has measured unless it says that nothing could be; other programs say so by success.
+/// True if something was measured: for a load, unless it failed; for other programs, on success.
 fn has_measured(status: ExitStatus, is_load: bool) -> bool {
     if is_load {
         let measured = [Exit::Done, Exit::Missed, Exit::Invalid, Exit::Inconclusive];
@@ -159,7 +157,7 @@ fn or_nothing(said: &str) -> &str {
 fn read_output(child: &mut Child) -> anyhow::Result<Vec<u8>> {
     let mut output = Vec::new();
     let Some(from) = child.stdout.take() else { return Ok(output) };
-    // Dropping the rest of a longer one ends the child by a broken pipe.
+    // Dropping the pipe ends a child that writes more.
     from.take(REPORT_BYTES_MAX + 1).read_to_end(&mut output).context("cannot read a child's output")?;
     ensure!(output.len() as u64 <= REPORT_BYTES_MAX, "a report is larger than {REPORT_BYTES_MAX} bytes");
     Ok(output)
@@ -180,7 +178,7 @@ fn children_cpu() -> anyhow::Result<Duration> {
     Ok(Duration::from_micros(micros.into_iter().sum::<i64>().try_into().unwrap_or(0)))
 }
 
-/// The last line that is not empty; reads to the end, or the child would wait for room in the pipe.
+/// Returns the last non-empty line. Reads to the end, or the child would block on a full pipe.
 fn last_line(mut from: impl Read) -> String {
     let mut tail = Vec::new();
     let mut chunk = [0; 4096];
@@ -199,7 +197,7 @@ fn last_line(mut from: impl Read) -> String {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// Whether Ctrl-C was pressed. The children get the signal too, end their runs early and say so; a second one ends
+/// True once Ctrl-C was pressed. Children get the signal too, end their runs early and report so; a second Ctrl-C ends
 /// this program at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
@@ -291,7 +289,7 @@ mod tests {
         assert!(error("sh -c 'kill -9 $$'").contains("signal: 9"));
         assert!(error("/nowhere/either").contains("cannot start /nowhere/either"));
         assert!(error("grpc 127.0.0.1:1").contains("cannot start /nowhere/at/all"));
-        // A program that is no load generator of ours, but takes its arguments.
+        // A program that takes the arguments of a load, but writes no report.
         let echo = Children::with_program("echo", []);
         let no_report = echo.measure(&parse("grpc x").expect("a load")).expect_err("no report").to_string();
         assert!(no_report.contains("is not a report"), "{no_report}");

@@ -1,4 +1,4 @@
-//! `quire-bench compare`: two saved reports.
+//! `quire-bench compare`: compares two saved reports.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::stats::metric::Metric;
 
 /// Compares two saved reports, run by run
 ///
-/// A change of the machine between the two looks like a difference, too: `ab` runs both in turns instead.
+/// A change of the machine between the two looks like a difference, too: `ab` alternates both instead.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CompareArgs {
     /// Report of --json; the base of the ratios
@@ -38,7 +38,7 @@ pub(crate) fn effects(a: &Path, b: &Path) -> anyhow::Result<Comparison> {
     let sides: Vec<Sides> = Metric::value_variants()
         .iter()
         .filter_map(|&metric| {
-            // A metric counts only where every run has it: some of the runs would be another sample.
+            // A metric is compared only if every run has it: a part of the runs would be another sample.
             let values = |report: &Report| report.runs.iter().map(|run| metric.of(run)).collect::<Option<Vec<f64>>>();
             Some(Sides { metric, a: values(&report_a)?, b: values(&report_b)? })
         })
@@ -91,7 +91,7 @@ fn warnings(a: &Report, b: &Report) -> Vec<String> {
     warnings
 }
 
-/// What differs between the loads and machines, but for where the load went: that is what is compared.
+/// Differences between loads and machines, except the target, which is what is compared.
 fn differing(a: &Report, b: &Report) -> Vec<String> {
     let mut pairs: Vec<(String, String, String)> = Vec::new();
     let (of_a, of_b) = (described(&a.load, &a.machine), described(&b.load, &b.machine));

@@ -17,7 +17,7 @@ fn report(runs: Vec<Run>) -> Report {
     Report { format: measurement::FORMAT.into(), tool: String::new(), machine: Machine::default(), load, runs }
 }
 
-/// Two files in a folder, their comparison, and that as a page.
+/// Saves two reports and returns their comparison, also as text.
 fn check(a: &Report, b: &Report) -> (Comparison, String) {
     let folder = TempDir::new().expect("a folder");
     let paths = [("a.json", a), ("b.json", b)].map(|(name, report)| {

@@ -1,4 +1,4 @@
-//! How a comparison is shown: as a table in words, and as JSON. Shared by `compare` and `ab`.
+//! A comparison as a text table and as JSON, for `compare` and `ab`.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::report::units;
 use crate::stats::compare::{Design, Effect, Verdict};
 use crate::stats::metric::Scale;
 
-/// What the JSON's `format` says.
+/// Value of `format` in the JSON.
 pub(crate) const FORMAT: &str = "quire-bench-effects/1";
 
 #[derive(Clone, Debug, Serialize)]
@@ -21,12 +21,12 @@ pub(crate) struct Comparison {
     pub(crate) a: String,
     pub(crate) b: String,
     pub(crate) design: Design,
-    /// Confidence of all verdicts together.
+    /// Joint confidence of all verdicts.
     pub(crate) confidence: f64,
     pub(crate) effects: Vec<Effect>,
-    /// What makes the comparison doubtful.
+    /// Reasons to doubt the comparison.
     pub(crate) warnings: Vec<String>,
-    /// Whether a run of it cannot be believed.
+    /// True if any run is invalid.
     pub(crate) invalid: bool,
     pub(crate) interrupted: bool,
 }
@@ -42,7 +42,7 @@ impl Comparison {
         }
     }
 
-    /// Writes to standard output; returns what the program ends with.
+    /// Writes to standard output; returns the exit code.
     pub(crate) fn print(&self, as_json: bool) -> anyhow::Result<Exit> {
         let mut out = io::stdout().lock();
         self.write(as_json, &mut out).and_then(|()| out.flush()).context("cannot write to standard output")?;
@@ -104,7 +104,7 @@ fn change(effect: &Effect, value: f64) -> String {
 }
 
 fn ratio(value: f64) -> String {
-    // Widths below a thousandth are below what runs repeat.
+    // Less than a thousandth is below the noise between runs.
     if value < 10.0 { format!("{value:.3}") } else { units::number(value) }
 }
 

@@ -1,19 +1,19 @@
-//! The exit codes of every command.
+//! Exit codes of all commands.
 
 use std::process::ExitCode;
 
-/// What a command ends with.
+/// Exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Measured; objectives, if any, held.
+    /// Measured; objectives, if any, were met.
     Done = 0,
     /// An objective was missed.
     Missed = 1,
     /// Nothing could be measured.
     Failed = 2,
-    /// Measured, and not to be believed.
+    /// Measured, but invalid.
     Invalid = 3,
-    /// Too little was seen to say whether the objectives hold.
+    /// Too few data to decide the objectives.
     Inconclusive = 4,
 }
 

@@ -1,4 +1,4 @@
-//! `quire-bench grpc`: flags into a workload, with everything that can be wrong found before a load runs.
+//! `quire-bench grpc`: builds the workload from flags and reports all wrong input before a load runs.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::workload::grpc::{
     split_method,
 };
 
-/// Longest time that finding the method may take.
+/// Timeout of finding the method.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Calls one method of a service, in gRPC, gRPC-Web or Connect.
@@ -40,22 +40,22 @@ pub struct GrpcArgs {
     /// CSV file with a header row, for {{row.COLUMN}}; rows are used in turn
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub rows: Option<PathBuf>,
-    /// How many times a call sends the messages of --data, for a method that takes a stream
+    /// Times that a call sends the messages of --data, for a method that takes a stream
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Request")]
     pub messages: usize,
     /// Metadata of every call, as NAME:VALUE (of a -bin name, VALUE is base64); may be repeated
     #[arg(long, value_name = "NAME:VALUE", help_heading = "Request")]
     pub metadata: Vec<String>,
-    /// Deadline of a call, sent to the server [default: none; --timeout ends calls without telling the server]
+    /// Deadline of a call, sent to the server [default: none; --timeout ends calls on the client alone]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Request")]
     pub deadline: Option<Duration>,
     /// Compress requests
     #[arg(long, help_heading = "Request", value_parser = one_of(&ENCODINGS))]
     pub compression: Option<Encoding>,
-    /// What is spoken, over HTTP/2
+    /// Protocol, over HTTP/2
     #[arg(long, default_value = "grpc", help_heading = "Request", value_parser = one_of(&PROTOCOLS))]
     pub protocol: Protocol,
-    /// How messages are written
+    /// Encoding of messages
     #[arg(long, default_value = "proto", help_heading = "Request", value_parser = one_of(&CODECS))]
     pub codec: Codec,
     /// Count answers by the value of this field (of a stream's last message), as in success or order.state
@@ -64,10 +64,10 @@ pub struct GrpcArgs {
     /// Name of the server in every call [default: the address]
     #[arg(long, value_name = "HOST", help_heading = "Request")]
     pub authority: Option<String>,
-    /// The contract, instead of reflection
+    /// A .proto file to use instead of reflection
     #[arg(long, value_name = "FILE", help_heading = "Contract")]
     pub proto: Option<PathBuf>,
-    /// Where --proto and its imports are [default: the folder of --proto]; may be repeated
+    /// Folder of --proto and its imports [default: the folder of --proto]; may be repeated
     #[arg(long, value_name = "DIR", requires = "proto", help_heading = "Contract")]
     pub import_path: Vec<PathBuf>,
     /// Print the method and an example message, then stop
@@ -76,7 +76,7 @@ pub struct GrpcArgs {
     /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// How much load, and where its figures go.
+    /// Load and output.
     #[command(flatten)]
     pub load: LoadArgs,
 }
@@ -97,8 +97,8 @@ fn name_of<T: PartialEq>(known: &[(&'static str, T)], wanted: &T) -> &'static st
     known.iter().find(|(_, value)| value == wanted).map_or("", |(name, _)| name)
 }
 
-/// Finds the method, checks the data and everything else; needs a tokio runtime around it. What it fails with is one
-/// line for people. Of the [`Load`], protocol, target, method and settings are set.
+/// Finds the method and checks all input; needs a tokio runtime around it. An error is one line. Sets protocol, target,
+/// method and settings of the [`Load`].
 pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     let metadata = metadata(&args.metadata)?;
     let sources = input::sources(args.load.seed, args.rows.as_deref())?;
@@ -133,7 +133,7 @@ pub async fn prepare(args: &GrpcArgs) -> anyhow::Result<(GrpcWorkload, Load)> {
     Ok((workload, load(args, &target, &method)))
 }
 
-/// The method with an example message, for `--describe`.
+/// Describes the method with an example message, for `--describe`.
 pub async fn describe(args: &GrpcArgs) -> anyhow::Result<String> {
     let (_, method) = find(args).await?;
     let stream = |streams: bool| if streams { "stream " } else { "" };
@@ -162,7 +162,7 @@ fn load(args: &GrpcArgs, target: &Target, method: &MethodDescriptor) -> Load {
     load.set("data", args.data.as_ref());
     load.set("rows", args.rows.as_ref().map(|path| path.display()));
     load.set("messages", (args.messages > 1).then_some(args.messages));
-    // Values may be secrets, and reports are shown to others.
+    // Names only: values may be secrets, and reports are shown to others.
     let names: Vec<&str> = args.metadata.iter().filter_map(|entry| Some(entry.split_once(':')?.0)).collect();
     load.set("metadata", (!names.is_empty()).then(|| names.join(",")));
     load.set("deadline", args.deadline.map(humantime::format_duration));
@@ -173,7 +173,7 @@ fn load(args: &GrpcArgs, target: &Target, method: &MethodDescriptor) -> Load {
     load
 }
 
-/// Connects, so that a server that is not there is told before anything else, and finds the method.
+/// Connects first, so that an unreachable server is reported before anything else, and finds the method.
 async fn find(args: &GrpcArgs) -> anyhow::Result<(Target, MethodDescriptor)> {
     let (service, method) = split_method(&args.method)?;
     let target = Target::parse(&args.address, &args.tls)?.authority(args.authority.clone());
@@ -221,7 +221,7 @@ fn metadata(entries: &[String]) -> anyhow::Result<Metadata> {
     Ok(metadata)
 }
 
-/// Most calls at once on a connection.
+/// Limit of concurrent calls on a connection.
 const MULTIPLEXING: Multiplexing =
     Multiplexing { in_flight_max: 65_536, reason: "a connection would be busy keeping count of them" };
 

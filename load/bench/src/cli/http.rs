@@ -1,4 +1,4 @@
-//! `quire-bench http`: flags to an HTTP load, with a look at the server before it begins.
+//! `quire-bench http`: builds the load from flags and probes the server before it begins.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::tls::TlsArgs;
 use crate::workload::http::{Asked, HttpWorkload, Requests, probe};
 use crate::workload::socket::{self, Dialer};
 
-/// Most bytes of a `--data @FILE`.
+/// Maximum bytes of `--data @FILE`.
 const DATA_BYTES_MAX: u64 = 256 << 20;
 
 /// An HTTP load.
 #[derive(Clone, Debug, Args)]
 pub struct HttpArgs {
-    /// How much load, and where its figures go.
+    /// Load and output.
     #[command(flatten)]
     pub load: LoadArgs,
     /// http:// or https://, or HOST:PORT/PATH and :PORT/PATH for http://, with placeholders in path and query: {{number}}, {{random 1 100}}, {{row.column}}
@@ -32,13 +32,14 @@ pub struct HttpArgs {
     /// A header, as 'Name: value'; placeholders in the value
     #[arg(short = 'H', long, value_name = "HEADER", help_heading = "Request")]
     pub header: Vec<String>,
-    /// Body, @FILE or - for standard input; placeholders are filled in; its type is application/json unless --header says otherwise
+    /// Body, @FILE or - for standard input; placeholders are filled in; its type is application/json unless --header
+    /// sets another
     #[arg(long, value_name = "TEXT|@FILE|-", help_heading = "Request")]
     pub data: Option<String>,
     /// CSV file with a header row, for {{row.column}}
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub rows: Option<PathBuf>,
-    /// Speak HTTP/2: with prior knowledge to http://, negotiated by ALPN to https://
+    /// Use HTTP/2: with prior knowledge for http://, by ALPN for https://
     #[arg(long, help_heading = "Request")]
     pub http2: bool,
     /// TLS.
@@ -46,7 +47,7 @@ pub struct HttpArgs {
     pub tls: TlsArgs,
 }
 
-/// The load, after a look at the server; call it outside of a runtime. Pace, workers and the like are not filled in.
+/// Builds the load after probing the server; call it outside a runtime. Pace, workers and the like are not filled in.
 pub fn prepare(args: &HttpArgs) -> anyhow::Result<(HttpWorkload, Load)> {
     anyhow::ensure!(
         args.http2 || args.load.in_flight.is_none_or(|count| count == 1),

@@ -1,4 +1,4 @@
-//! What flags of several loads name: rows for templates, and data given as text or as a file.
+//! Input that flags of several loads name: rows for templates, and data as text or a file.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,13 +9,13 @@ use anyhow::Context as _;
 
 use crate::template::{Rows, Sources};
 
-/// What placeholders take their values from.
+/// Sources of placeholder values.
 pub(crate) fn sources(seed: u64, rows: Option<&Path>) -> anyhow::Result<Sources> {
     let rows = rows.map(Rows::read).transpose()?.map(Arc::new);
     Ok(Sources { seed, rows })
 }
 
-/// The argument itself, or what is in the file that it names with `@`, or for `-` standard input.
+/// Returns the argument itself, the content of the file after `@`, or standard input for `-`.
 pub(crate) fn data(argument: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let named = || format!("--data {argument}");
     let from: Box<dyn Read> = match argument.strip_prefix('@') {
@@ -29,7 +29,7 @@ pub(crate) fn data(argument: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Runs what has to be asked of a server before a load; there is no runtime yet.
+/// Runs requests to a server before a load, when there is no runtime yet.
 pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start a runtime")?.block_on(work)

@@ -1,4 +1,4 @@
-//! The flags that every load has, and the plan they make.
+//! Flags of every load, and the plan they make.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::cores::cores;
 use crate::plan::{End, Pace, Plan};
 use crate::schedule::{Arrivals, Profile};
 
-/// How a load is paced, how long it takes, and where its figures go.
+/// Pace, duration and output of a load.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
     /// Connections; each is one client of a closed loop
@@ -25,10 +25,10 @@ pub struct LoadArgs {
     /// Gaps between due times
     #[arg(long, value_enum, default_value_t = Arrivals::Poisson, requires = "rate", help_heading = "Load")]
     pub arrivals: Arrivals,
-    /// How long to measure [default: 10s unless --count is given or the steps of --rate say it]
+    /// Time to measure [default: 10s unless --count is given or the steps of --rate set it]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub duration: Option<Duration>,
-    /// How many requests to measure
+    /// Number of requests to measure
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration", help_heading = "Load")]
     pub count: Option<u64>,
     /// Load before measuring begins [default: 1s; none with --count]
@@ -37,7 +37,7 @@ pub struct LoadArgs {
     /// Closed loop: the clients begin one after another over this time
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub ramp_up: Duration,
-    /// Longest time that a request waits to be sent, and then for its answer; a run ends in --duration plus this
+    /// Longest wait of a request to be sent, and then for its answer; a run ends in --duration plus this
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = "Load")]
     pub timeout: Duration,
     /// Threads that make requests [default: one a core, at most one a connection]
@@ -46,7 +46,7 @@ pub struct LoadArgs {
     /// Pin the workers to these cores, as 1 or 0,2; `none` leaves them to the system [default: pinned, one a core]
     #[arg(long, value_name = "CORES", help_heading = "Load")]
     pub cores: Option<String>,
-    /// The same seed makes the same random values and arrivals
+    /// Seed of the random values and arrivals
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
     /// Number of runs; comparisons count runs, not requests
@@ -69,28 +69,28 @@ pub struct LoadArgs {
     pub quiet: bool,
 }
 
-/// What a protocol allows on one connection.
+/// Concurrency that a protocol allows on one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Multiplexing {
-    /// Requests in flight on a connection, at most.
+    /// Maximum requests in flight on a connection.
     pub in_flight_max: usize,
-    /// The reason for it, shown to a user who asks for more.
+    /// Reason for the limit, shown to a user who exceeds it.
     pub reason: &'static str,
 }
 
-/// Connections of one run.
+/// Maximum connections of a run.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Requests at once, over all connections.
+/// Maximum requests in flight over all connections.
 const IN_FLIGHT_TOTAL_MAX: usize = 1 << 20;
-/// Requests at once on a connection of an open loop, unless asked otherwise.
+/// Default requests in flight on a connection of an open loop.
 const IN_FLIGHT_OPEN: usize = 1024;
-/// How long is measured, unless asked otherwise.
+/// Default measured time.
 const DURATION: Duration = Duration::from_secs(10);
-/// Load before measuring begins, unless asked otherwise; a counted run has none, so that it makes just so many.
+/// Default warm-up; a counted run has none, so that it makes exactly that many requests.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 impl LoadArgs {
-    /// The plan that the flags make, or the one that is wrong.
+    /// Returns the plan, or an error that names the wrong flag.
     pub fn plan(&self, multiplexing: Multiplexing) -> anyhow::Result<Plan> {
         ensure!((1..=CONNECTIONS_MAX).contains(&self.clients), "--clients must be from 1 to {CONNECTIONS_MAX}");
         ensure!(self.runs > 0, "--runs must be at least 1");
@@ -134,7 +134,7 @@ impl LoadArgs {
         })
     }
 
-    /// The pace, and how long its steps take if they have an end.
+    /// The pace, and the length of its steps if they end.
     fn pace(&self) -> anyhow::Result<(Pace, Option<Duration>)> {
         let Some(rate) = &self.rate else { return Ok((Pace::Closed { ramp_up: self.ramp_up }, None)) };
         let profile: Profile = rate.parse().context("--rate")?;

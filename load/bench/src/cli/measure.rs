@@ -1,6 +1,4 @@
-//! What every load's command does once its requests can be made: runs them, shows what was seen, and judges it.
-//!
-//! Must not know the protocol.
+//! Runs a load of any protocol, shows its figures and judges them.
 
 use anyhow::{Context as _, ensure};
 
@@ -20,7 +18,7 @@ use crate::stats::slo::{self, Objectives, Outcome};
 use crate::verdict;
 use crate::workload::Workload;
 
-/// Makes the runs that the flags ask for. `load` says what is loaded; how is filled in here.
+/// Performs the runs. `load` describes the target; its other fields are filled in here.
 pub(crate) fn measure<W: Workload>(
     args: &LoadArgs,
     multiplexing: Multiplexing,
@@ -119,7 +117,7 @@ fn describe(plan: &Plan, load: &mut Load) {
     }
 }
 
-/// Asks the server before and after the run, and shows progress.
+/// Reads the server's metrics before and after the run, and shows progress.
 struct Observer {
     probe: Option<Probe>,
     before: Option<Reading>,
@@ -135,7 +133,7 @@ impl Observer {
     }
 
     fn read(&self) -> Option<Reading> {
-        // A server that stops answering is seen in the figures; only what it counts is missing.
+        // If the server stops answering, the figures show it; only its own counts are missing.
         self.probe.as_ref()?.read().ok()
     }
 }
@@ -154,7 +152,7 @@ impl Watch for Observer {
     }
 
     fn ended(&mut self) {
-        // A server that was too busy to answer may have the time now; its figures carry the time that they cover.
+        // A server that was too busy may have time to answer now; its figures carry the time that they cover.
         if self.after.is_none() {
             self.after = self.read();
         }

@@ -1,6 +1,4 @@
-//! The command line: which command, and what every load has in common.
-//!
-//! Must not know a protocol: each has a file of its own.
+//! The command line. Each protocol has a file of its own.
 
 mod ab;
 mod child;
@@ -34,7 +32,7 @@ use crate::null::NullServer;
 #[derive(Debug, Parser)]
 #[command(name = "quire-bench", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     command: Command,
 }
@@ -43,7 +41,7 @@ const EXIT_CODES: &str = "\
 Exit codes: 0 done (and every --slo held); 1 --slo missed; 2 usage or nothing could be measured; 3 the run is INVALID;
 4 --slo inconclusive.";
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Load a method of a gRPC, gRPC-Web or Connect service, found by reflection or in a .proto file
@@ -52,12 +50,12 @@ enum Command {
     Http(Box<http::HttpArgs>),
     /// Load a service that answers lines over TCP
     Tcp(Box<tcp::TcpArgs>),
-    /// Serve constant answers: shows what a load costs without any service
+    /// Serve constant answers: shows the cost of a load without any service
     #[command(subcommand)]
     Null(NullServer),
     /// Compare two saved reports
     Compare(compare::CompareArgs),
-    /// Run two commands in turns, in random order, and tell whether they differ
+    /// Run two commands alternately, in random order, and compare them
     Ab(ab::AbArgs),
     /// Run a load at several numbers of clients or rates: curve, knee and scalability law
     Sweep(sweep::SweepArgs),

@@ -1,4 +1,4 @@
-//! `quire-bench null`: a server that does nothing but answer, until Ctrl-C.
+//! `quire-bench null`: serves constant answers until Ctrl-C.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::input;
 use crate::null::{Null, NullServer};
 
-/// Serves until Ctrl-C, having said where.
+/// Prints the address and serves until Ctrl-C.
 pub(crate) fn run(server: &NullServer) -> anyhow::Result<Exit> {
     let null = Null::start(server.clone())?;
     let mut out = std::io::stdout().lock();

@@ -1,5 +1,5 @@
-//! The files that a load's figures go to, opened before the run: a file that cannot be written is reported then, and
-//! not after an hour.
+//! Output files of a load, opened before the run: a file that cannot be written is reported then, and not after an
+//! hour.
 
 use std::collections::HashSet;
 use std::io::{self, Write as _};
@@ -13,13 +13,13 @@ use crate::report::{html, json, summary};
 
 #[derive(Debug)]
 pub(crate) struct Outputs {
-    /// For a row for each request; the run writes them.
+    /// For a row per request, written by the run.
     pub(crate) rows: Option<Pending>,
     json: Option<Pending>,
     html: Option<Pending>,
 }
 
-/// Opens what the flags name, or says in a line which of them cannot be written.
+/// Opens the files that the flags name; an error is one line with the flag.
 pub(crate) fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
     let paths = [("--json", &args.json), ("--csv", &args.csv), ("--html", &args.html)];
     let mut taken = HashSet::new();
@@ -41,7 +41,7 @@ pub(crate) fn prepare_outputs(args: &LoadArgs) -> anyhow::Result<Outputs> {
 }
 
 impl Outputs {
-    /// Writes the page and the JSON and prints the summary, on standard error if the JSON has standard output.
+    /// Writes the page and the JSON and prints the summary, to standard error if the JSON goes to standard output.
     pub(crate) fn write(self, report: &Report) -> anyhow::Result<()> {
         let summary = summary::text(report);
         let json_is_printed = self.json.as_ref().is_some_and(Pending::is_standard_output);

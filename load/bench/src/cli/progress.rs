@@ -1,4 +1,4 @@
-//! The progress line of a run. It is shown on a terminal only.
+//! The progress line of a run, shown on a terminal only.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line on standard error if that is a terminal and `quiet` is not wanted; otherwise nothing is ever shown.
+    /// A line on standard error if that is a terminal and `quiet` is not set; otherwise hidden.
     pub(crate) fn new(quiet: bool) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(PARTS) };
         if let Ok(style) = ProgressStyle::with_template("{bar:20} {msg}") {
@@ -24,7 +24,7 @@ impl Line {
         Self { bar }
     }
 
-    /// Shows how the run goes; `name` says which run it is.
+    /// Shows the progress of the run called `name`.
     pub(crate) fn show(&self, name: &str, progress: &Progress) {
         if self.bar.is_hidden() {
             return;
@@ -40,7 +40,7 @@ impl Line {
     }
 }
 
-/// The part of the run that is done, of its time or of its requests.
+/// Completed share of the run, by time or by requests.
 fn done(progress: &Progress) -> f64 {
     let by_time = progress.total.map(|total| progress.elapsed.as_secs_f64() / total.as_secs_f64());
     let by_count = progress.requests_total.map(|total| units::share(progress.requests, total));

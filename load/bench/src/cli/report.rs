@@ -26,6 +26,6 @@ pub(crate) fn command(args: &ReportArgs) -> anyhow::Result<Exit> {
         Some(path) => Pending::create(path)?.write_whole(html::page(&report).as_bytes())?,
         None => io::stdout().write_all(summary::text(&report).as_bytes())?,
     }
-    // The command is about the file, not about whether to believe what is in it.
+    // The exit code is about the file, not about the validity of its figures.
     Ok(Exit::Done)
 }

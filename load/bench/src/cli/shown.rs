@@ -1,9 +1,9 @@
-//! Judged objectives in words.
+//! Judged objectives as text.
 
 use crate::report::units;
 use crate::stats::slo::{Judged, Measure, Outcome};
 
-/// An objective, what was seen with its interval, and what became of it, as a line.
+/// An objective with the value seen, its interval and its outcome, as a line.
 pub(crate) fn judged(judged: &Judged) -> String {
     let show = |value: f64| match judged.objective.measure {
         Measure::Errors => units::percent(value),

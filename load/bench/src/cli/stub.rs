@@ -1,4 +1,4 @@
-//! A program that takes the arguments of a load and prints a report, for tests of what runs such programs.
+//! A program that takes the arguments of a load and prints a report, for tests of commands that run loads.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::child::Children;
 use crate::measurement::Report;
 use crate::measurement::{self, Distribution, Load, Machine, Run, Verdict};
 
-/// Its folder, which holds a log of the arguments of every call.
+/// The stub's folder, with a log of the arguments of every call.
 pub(super) struct Stub {
     folder: TempDir,
     pub(super) children: Children,
@@ -20,7 +20,7 @@ impl Stub {
     pub(super) fn new(body: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
         let at = |name: &str| folder.path().join(name);
-        // Response times cannot be put into a histogram by a shell: there is one ready for each of these times.
+        // A shell cannot make a histogram, so one is ready for each of these times.
         for time_us in [100, 200, 400, 10_000] {
             let json = serde_json::to_string(&report(time_us)).expect("a report is JSON");
             std::fs::write(at(&format!("{time_us}.json")), json).expect("written");

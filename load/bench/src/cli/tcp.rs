@@ -1,4 +1,4 @@
-//! `quire-bench tcp`: flags to a load of lines, with a look at the server before it begins.
+//! `quire-bench tcp`: builds the load of lines from flags and probes the server before it begins.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::workload::tcp::{Exchange, PIPELINED_MAX_DEFAULT, Reply, TcpWorkload};
 /// A load of lines over TCP.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
-    /// How much load, and where its figures go.
+    /// Load and output.
     #[command(flatten)]
     pub load: LoadArgs,
     /// HOST:PORT, or :PORT on this machine
@@ -42,7 +42,7 @@ pub struct TcpArgs {
     pub rows: Option<PathBuf>,
 }
 
-/// The load, after a look at the server; call it outside of a runtime. Pace, workers and the like are not filled in.
+/// Builds the load after probing the server; call it outside a runtime. Pace, workers and the like are not filled in.
 pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
     let reply: Reply = args.reply.parse()?;
     let sources = input::sources(args.load.seed, args.rows.as_deref())?;
@@ -60,7 +60,7 @@ pub fn prepare(args: &TcpArgs) -> anyhow::Result<(TcpWorkload, Load)> {
     Ok((workload, described(args)))
 }
 
-/// Runs the command. A server of lines would take a question about metrics for a request, so it is not asked.
+/// Runs the command. A line server would take a request for metrics for a line, so none is sent.
 pub fn command(args: &TcpArgs) -> anyhow::Result<Exit> {
     let (workload, load) = prepare(args)?;
     let reason = "more lines would only wait in the socket; use more clients (-c)";

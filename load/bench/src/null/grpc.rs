@@ -1,4 +1,4 @@
-//! Every gRPC method answered on our own engine, with a message that is valid whatever its type.
+//! Answers every gRPC method on our own engine, with a message that is valid for any type.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use quire_rpc::server::{Answer, Call, Held, Method};
 use quire_rpc::{Encoded, Ignored, Limits, Response, Server, Status, Streaming};
 use tokio::runtime::Handle;
 
-/// Largest answer: what gRPC clients accept by default.
+/// Largest answer: the default limit of gRPC clients.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 const NAME: &str = "any method";
 const STREAMS_MAX: u32 = 4096;
 
-/// Fields with numbers that protobuf reserves: no service has them, so every message type may hold them as unknown.
+/// Fields with numbers that protobuf reserves: no service uses them, so every message type accepts them as unknown.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Filler {
     #[prost(bytes = "bytes", tag = "19000")]
     bytes: Bytes,
-    /// Four bytes, to reach the sizes that the first field alone skips as its length prefix grows.
+    /// Four bytes, for sizes that the first field alone skips as its length prefix grows.
     #[prost(bool, tag = "19001")]
     padding: bool,
 }
 
 impl Filler {
-    /// A message of exactly so many bytes; none if that is 1 to 3, which no field fits, or too large.
+    /// A message of exactly this encoded size; `None` if that is 1 to 3, which no field fits, or too large.
     pub(super) fn of(encoded_bytes: usize) -> Option<Self> {
         /// Field number and length of the first field.
         const OVERHEAD_BYTES_MAX: usize = 3 + 5;
@@ -84,7 +84,7 @@ pub(super) fn server(answer_bytes: usize, streams: bool, delay: Duration, worker
 
 type Stream = (Held<Answerer>, Streaming<Ignored>);
 
-/// The next answer; none after a fault of the request, which has been told by then.
+/// The next answer; `None` once the request has ended or its error was returned.
 async fn next((own, mut messages): Stream) -> Option<(Result<Encoded, Status>, Stream)> {
     let answer = match messages.message().await {
         Ok(None) => return None,

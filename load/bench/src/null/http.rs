@@ -1,4 +1,4 @@
-//! Every HTTP request answered 200, by HTTP/1.1 or, if a connection begins so, by HTTP/2.
+//! Answers every HTTP request with 200, over HTTP/1.1 or, for connections that begin so, HTTP/2.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 
 const STREAMS_MAX: u32 = 4096;
-/// Windows for request bodies; so large that a body never waits for the server.
+/// Windows for request bodies, so large that a body never waits.
 const WINDOW_BYTES: u32 = 4 << 20;
 
-/// What is answered.
+/// The constant answer.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     body: Bytes,
@@ -42,7 +42,7 @@ impl Answer {
     }
 }
 
-/// Serves one connection until it ends; how it ended is the client's to report.
+/// Serves one connection to its end; errors are the client's to report.
 pub(super) async fn serve(stream: TcpStream, answer: Answer) {
     let service = service_fn(move |request| answer.clone().to(request));
     let mut server = Builder::new(TokioExecutor::new());

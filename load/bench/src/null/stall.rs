@@ -1,25 +1,25 @@
-//! Stalls at known times: a thread sleeps with everything that is on it.
+//! Stalls at known times: the thread sleeps, and everything on it stops.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Farther off than any run lasts, and within what a clock can tell.
+/// Longer than any run, and within the range of a clock.
 const WAIT_MAX: Duration = Duration::from_hours(24 * 365);
 
-/// When the threads of a server answer nothing.
+/// Times at which a server's threads stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stalls {
-    /// How long.
+    /// Length of a stall.
     pub(super) length: Duration,
-    /// From the beginning of one to that of the next.
+    /// From the start of one to the start of the next.
     pub(super) every: Duration,
-    /// When the first begins, in milliseconds since 1970; without it, `every` after the start of the server. If it is
-    /// past, the next at that distance is the first.
+    /// Start of the first, in milliseconds since 1970; by default `every` after the start of the server. If past, the
+    /// first is a whole number of periods later.
     pub(super) first_unix_ms: Option<u64>,
 }
 
-/// Stalls with a place in time.
+/// Stalls with a fixed start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     stalls: Stalls,
@@ -41,15 +41,15 @@ impl Stalls {
     }
 }
 
-/// What is left of a period when so much time has passed since some period began.
+/// Rest of the current period, when `passed` has elapsed since the start of some period.
 fn until_next(passed: Duration, every: Duration) -> Duration {
     let into_it = passed.as_nanos().checked_rem(every.as_nanos()).unwrap_or_default();
     every.saturating_sub(Duration::from_nanos(u64::try_from(into_it).unwrap_or_default()))
 }
 
 impl Begun {
-    /// Blocks the calling thread whenever it is time. A stall that begins late, for the timer counts in milliseconds
-    /// and the thread may be busy, still ends when it should.
+    /// Blocks the calling thread during each stall. A stall that begins late, because the timer counts in milliseconds
+    /// or the thread was busy, still ends on time.
     pub(super) async fn keep_to(self) {
         let mut begins = self.first;
         loop {

@@ -1,4 +1,4 @@
-//! Every line answered with the same bytes, in order.
+//! Answers every line with the same bytes, in order.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 const READ_BYTES: usize = 64 * 1024;
-/// Answers are gathered up to this before they are written; a larger answer is written by itself.
+/// Answers are gathered up to this size before a write; a larger answer is written by itself.
 const WRITE_BYTES: usize = 64 * 1024;
-/// Reads whose answers are held back; with more of them the next read waits.
+/// Maximum reads with delayed answers; beyond, the next read waits.
 const HELD_BACK_MAX: usize = 4096;
 
-/// Serves one connection until it ends; how it ended is the client's to report.
+/// Serves one connection to its end; errors are the client's to report.
 pub(super) async fn serve(stream: TcpStream, answer: Bytes, delay: Duration) {
     let (reader, writer) = stream.into_split();
     let _ = if delay.is_zero() {
@@ -71,7 +71,7 @@ fn lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// As many answers as go into one write, made once.
+/// As many answers as fit one write, built once.
 struct Answers {
     repeated: Vec<u8>,
     answer_bytes: usize,

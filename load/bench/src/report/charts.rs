@@ -1,22 +1,20 @@
-//! The charts of a measurement: which figures against which, and over which ranges.
-//!
-//! Must not know how a chart is drawn or where on the page it stands.
+//! The charts of a measurement: their data, axes and ranges.
 
 use super::figures::{self, merged};
 use super::plot::{Across, Axis, Bar, Chart, Colour, Rule, Series, Shape, Unit};
 use super::units;
 use crate::measurement::{Distribution, Interval, Load, Run};
 
-/// Bars of a distribution over its whole range.
+/// Number of bars of a distribution.
 const BARS: usize = 56;
 
-/// Points of a percentile curve for each factor of ten.
+/// Points of a percentile curve per decade.
 const POINTS_A_DECADE: u32 = 40;
 
-/// Clients or connections that get a row each; more are told apart by their height alone.
+/// Maximum clients or connections with a row each; with more, height shows only the number.
 const ROWS_MAX: u32 = 24;
 
-/// Every chart that the runs have data for.
+/// All charts that the runs have data for.
 pub(crate) fn all(load: &Load, runs: &[Run]) -> Vec<Chart> {
     let charts = [
         distribution(runs),
@@ -30,7 +28,7 @@ pub(crate) fn all(load: &Load, runs: &[Run]) -> Vec<Chart> {
     charts.into_iter().filter(|chart| !chart.is_empty()).collect()
 }
 
-/// The name of one of several runs.
+/// Name of one of several runs.
 fn name(index: usize) -> String {
     format!("run {}", index + 1)
 }
@@ -39,10 +37,10 @@ fn since_beginning() -> Axis {
     Axis::linear("since the beginning", Unit::Seconds).from(0.0)
 }
 
-/// A figure of a part of a run.
+/// Figure of an interval of a run.
 type OfPart = fn(&Interval) -> f64;
 
-/// A line for each run.
+/// A series per run.
 fn each_run(runs: &[Run], shape: impl Fn(&Run) -> Shape) -> Vec<Series> {
     let series = runs.iter().enumerate();
     series.map(|(index, run)| Series::new(name(index), Colour::Series(index), shape(run))).collect()
@@ -61,19 +59,19 @@ fn lag(runs: &[Run]) -> Chart {
     times("Send lag", caption.to_owned(), "send lag", 1, histogram(&merged(runs, |run| &run.lag)))
 }
 
-/// Shares of requests by a time.
+/// Chart of shares of requests by time.
 fn times(title: &str, caption: String, time: &str, colour: usize, (bars, rules): (Vec<Bar>, Vec<Rule>)) -> Chart {
     let axes = (Axis::log(time, Unit::Micros), Axis::linear("share of requests", Unit::Share).from(0.0));
     Chart::new(title, caption, axes, [Series::new("", Colour::Series(colour), Shape::Bars(bars))]).rules(rules)
 }
 
-/// A distribution in bars of equal ratio, and its percentiles as lines across.
+/// A distribution as bars of equal ratio, and its percentiles as rules.
 fn histogram(distribution: &Distribution) -> (Vec<Bar>, Vec<Rule>) {
     if distribution.count() == 0 {
         return (Vec::new(), Vec::new());
     }
     let low = distribution.quantile_us(0.0).max(0.001);
-    // At least a tenth of a decade, or a hundred equal times would be one bar of no width.
+    // At least a tenth of a decade, or a hundred equal times would be one bar without width.
     let high = (distribution.max_us() * 1.001).max(low * 1.26);
     let ratio = (high / low).powf(1.0 / units::real(BARS));
     let mut counts = vec![0; BARS];
@@ -118,7 +116,7 @@ fn percentiles(runs: &[Run]) -> Chart {
     Chart::new("Percentiles", caption, (x, Axis::log("time at most", Unit::Micros)), series)
 }
 
-/// Ticks of the axis on which 90%, 99% and 99.9% are equally far apart, as far as the requests tell them apart.
+/// Ticks of an axis with equal distances between 90%, 99% and 99.9%, as far as `count` requests resolve them.
 fn shares(count: u64) -> Vec<(f64, String)> {
     let names = ["0%", "50%", "90%", "99%", "99.9%", "99.99%", "99.999%", "99.9999%"];
     let places = [1.0, 2.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6];
@@ -126,7 +124,7 @@ fn shares(count: u64) -> Vec<(f64, String)> {
     ticks.filter(|(place, _)| *place <= units::float(count).max(2.0)).collect()
 }
 
-/// `(1 / share above, time)`: the axis is the share of the requests that needed longer, from all to one.
+/// `(1 / share above, time)`: the axis is the share of requests that took longer, from all to one.
 fn curve(distribution: &Distribution) -> Vec<(f64, f64)> {
     if distribution.count() == 0 {
         return Vec::new();
@@ -177,7 +175,7 @@ fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Chart {
     let steps = |run: &Run, of: fn(&Interval) -> u64| -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> =
             run.series.iter().map(|part| (part.at_seconds, units::float(of(part)) / part.seconds)).collect();
-        // The last part has its length too.
+        // The last interval has its length too.
         if let (Some(part), Some(&(_, rate))) = (run.series.last(), points.last()) {
             points.push((part.at_seconds + part.seconds, rate));
         }
@@ -207,7 +205,7 @@ fn throughput(asked_for: Option<f64>, runs: &[Run]) -> Chart {
     Chart::new("Throughput", caption, (since_beginning(), y), series)
 }
 
-/// The rate asked for in each part of the longest run, as steps: a ramp rises beside the rate that was reached.
+/// The requested rate in each interval of the longest run, as steps: a ramp rises beside the achieved rate.
 fn asked_over_time(asked_for: Option<f64>, runs: &[Run]) -> Option<Series> {
     let end = |run: &Run| run.series.last().map_or(0.0, |part| part.at_seconds + part.seconds);
     let longest = runs.iter().max_by(|one, other| end(one).total_cmp(&end(other)))?;
@@ -215,7 +213,7 @@ fn asked_over_time(asked_for: Option<f64>, runs: &[Run]) -> Option<Series> {
     let mut points: Vec<(f64, f64)> =
         longest.series.iter().map(|part| (part.at_seconds, part.due / part.seconds.max(1e-9))).collect();
     if points.iter().all(|point| point.1 <= 0.0) {
-        // A report of an earlier version knows the mean alone.
+        // Reports of earlier versions have only the mean.
         points = vec![(0.0, rate)];
     }
     points.push((end, points.last()?.1));
@@ -224,7 +222,7 @@ fn asked_over_time(asked_for: Option<f64>, runs: &[Run]) -> Option<Series> {
     })
 }
 
-/// A row a client, or a connection; in its row a request stands the higher, the longer it took.
+/// A row per client, or connection; the higher a request is in its row, the longer it took.
 fn finishes(load: &Load, runs: &[Run]) -> Chart {
     let owner = if load.is_open() { "connection" } else { "client" };
     let finishes = runs.first().map_or(&[][..], |run| &run.finishes);
@@ -232,7 +230,7 @@ fn finishes(load: &Load, runs: &[Run]) -> Chart {
     let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
     let rows = finishes.iter().map(|finish| finish.client).max().map_or(0, |last| last.saturating_add(1));
     let in_rows = rows <= ROWS_MAX;
-    // Rows leave a quarter free, so that they stay apart.
+    // Rows leave a quarter of their height free, to stay apart.
     let height = |response_us: f64| {
         let share = if high > low { (response_us.max(0.001).ln() - low) / (high - low) } else { 0.5 };
         if in_rows { 0.75 * share - 0.375 } else { 0.0 }

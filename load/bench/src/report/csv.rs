@@ -1,7 +1,7 @@
-//! A row for each request, written by a thread of its own while the run goes on.
+//! A row per request, written by a thread of its own during the run.
 //!
-//! Workers never wait for the file: a batch that finds the queue full is refused, and a file that lacks rows says so in
-//! its name. Must not know the protocol: how a request ended is a number that the caller puts into words.
+//! Workers never wait for the file: if the queue is full, a batch is rejected, and the file's name shows that rows are
+//! missing. Endings are numbers, which the caller translates.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,32 +16,32 @@ use serde::Serialize;
 
 use super::pending::Pending;
 
-/// Rows that wait for the writer at most, over all workers: some 20 MiB.
+/// Maximum rows queued for the writer, over all workers: some 20 MiB.
 pub(crate) const ROWS_QUEUED_MAX: usize = 1 << 18;
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The second column numbers clients, in an open loop connections: arrivals have no client.
+/// The header. The second column numbers clients, in an open loop connections: arrivals have no client.
 fn head(is_open: bool) -> [&'static str; 7] {
     let second = if is_open { "connection" } else { "client" };
     ["number", second, "scheduled_ns", "sent_ns", "first_byte_ns", "done_ns", "status"]
 }
 
-/// A request. Times are in nanoseconds from the beginning of the run; those of the warm-up's requests do not occur.
+/// A request. Times are in nanoseconds from the beginning of the run; requests of the warm-up have no row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) number: u64,
-    /// Number of the client that made it, in an open loop of the connection; none if it was not sent.
+    /// Client number, in an open loop connection number; `None` if the request was not sent.
     pub(crate) client: Option<u32>,
-    /// When it was due; in a closed loop, when it was sent.
+    /// Due time; in a closed loop, send time.
     pub(crate) scheduled_ns: u64,
-    /// When it was sent, if it was.
+    /// Send time, if it was sent.
     pub(crate) sent_ns: Option<u64>,
-    /// When the first byte of the answer was there, where the transport tells.
+    /// Arrival of the answer's first byte, where the transport reports it.
     pub(crate) first_byte_ns: Option<u64>,
-    /// When the whole answer was there.
+    /// Arrival of the whole answer.
     pub(crate) done_ns: u64,
-    /// How it ended, as the workload numbers it.
+    /// The workload's number of its ending.
     pub(crate) ending: u16,
 }
 
@@ -69,14 +69,14 @@ struct Shared {
 #[derive(Debug)]
 enum Message {
     Rows(Vec<Row>),
-    /// No more rows; sinks may still be there.
+    /// No more rows, though sinks may remain.
     Finish,
 }
 
-/// What became of the rows.
+/// Result of writing rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Where they are: a file that lacks rows has `interrupted` or `incomplete` in its name.
+    /// Path of the file; if rows are missing, its name has `interrupted` or `incomplete`.
     pub(crate) path: PathBuf,
     pub(crate) written: u64,
     /// Rows that are missing because the writer could not keep up.
@@ -84,7 +84,7 @@ pub(crate) struct Rows {
 }
 
 impl RowWriter {
-    /// Starts the thread that writes. `label` puts endings into words; it is asked once for each.
+    /// Starts the writing thread. `label` translates endings; it is called once for each.
     pub(crate) fn start(
         into: Pending,
         is_open: bool,
@@ -103,7 +103,7 @@ impl RowWriter {
         self.sink.clone()
     }
 
-    /// Writes the queued rows and gives the file its name; rows that come later are lost.
+    /// Writes the queued rows and names the file; later rows are lost.
     pub(crate) fn finish(self, is_interrupted: bool) -> anyhow::Result<Rows> {
         let wrong = || format!("cannot write {}", self.path.display());
         // If the thread has ended, its error is reported below.
@@ -113,7 +113,7 @@ impl RowWriter {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (written, dropped) = (count(&self.sink.shared.written), count(&self.sink.shared.dropped));
         let path = match (dropped > 0, is_interrupted) {
-            // Neither a device nor a pipe can be named otherwise.
+            // Devices and pipes cannot be renamed.
             _ if !into.is_temporary() => self.path.clone(),
             (true, _) => marked(&self.path, "incomplete"),
             (false, true) => marked(&self.path, "interrupted"),
@@ -121,7 +121,7 @@ impl RowWriter {
         };
         into.finish_as(&path)?;
         if path != self.path && self.path.is_file() {
-            // An earlier run's rows would be taken for this one's.
+            // Rows of an earlier run would be taken for this one's.
             std::fs::remove_file(&self.path)
                 .with_context(|| format!("cannot remove the earlier {}", self.path.display()))?;
         }
@@ -130,7 +130,7 @@ impl RowWriter {
 }
 
 impl RowSink {
-    /// Queues the rows and returns at once; returns false, and drops them, if the queue is full or the file failed.
+    /// Queues the rows and returns at once; drops them and returns false if the queue is full or the file failed.
     pub(crate) fn push_batch(&self, rows: Vec<Row>) -> bool {
         let count = rows.len();
         let queued = self.shared.queued.fetch_add(count, Ordering::Relaxed) + count;
@@ -176,13 +176,13 @@ fn writer<W: io::Write>(into: W) -> csv::Writer<W> {
 }
 
 impl Row {
-    /// The row as the file has it.
+    /// The fields in the order of the file.
     fn fields<'a>(&self, label: &'a str) -> impl Serialize + use<'a> {
         (self.number, self.client, self.scheduled_ns, self.sent_ns, self.first_byte_ns, self.done_ns, label)
     }
 }
 
-/// `rows.csv` as `rows.interrupted.csv`.
+/// Inserts the mark: `rows.csv` becomes `rows.interrupted.csv`.
 fn marked(path: &Path, mark: &str) -> PathBuf {
     let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -259,7 +259,7 @@ mod tests {
     fn a_queue_that_is_full_refuses_rows_at_once_and_the_file_is_named_incomplete() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows.csv");
-        // The writer stands still at the first label until the queue has been filled.
+        // The writer blocks at the first label until the queue is full.
         let (release, wait) = channel::<()>();
         let label = move |_| wait.recv().map_or_else(|_| "OK".to_owned(), |()| "OK".to_owned());
         let writer = start(&path, label);

@@ -1,6 +1,4 @@
-//! The figures that a measurement comes down to: one list, so that the terminal and the page show the same.
-//!
-//! Must not know how they are laid out.
+//! The figures of a measurement: one list, so that the terminal and the page show the same.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +12,12 @@ use crate::stats::metric::Metric;
 pub(crate) struct Figure {
     pub(crate) key: &'static str,
     pub(crate) name: &'static str,
-    /// Its value, where the run has one.
+    /// Value, where the run has one.
     pub(crate) of: fn(&Run) -> Option<f64>,
     pub(crate) show: fn(f64) -> String,
 }
 
-/// All of them, the most wanted first.
+/// All figures, the most important first.
 pub(crate) const FIGURES: [Figure; 11] = [
     Figure { key: "rate", name: "rate", of: |run| Metric::Rate.of(run), show: units::rate },
     Figure { key: "p50_us", name: "p50", of: |run| Metric::P50.of(run), show: units::micros },
@@ -49,13 +47,13 @@ pub(crate) const FIGURES: [Figure; 11] = [
     },
 ];
 
-/// A kind of time of which a run has a distribution.
+/// A kind of time with a distribution in each run.
 pub(crate) struct Times {
     pub(crate) key: &'static str,
     pub(crate) name: &'static str,
-    /// From when to when it lasts.
+    /// Its beginning and end, as text.
     pub(crate) what: &'static str,
-    /// Its distribution; empty where the run has none.
+    /// Distribution; empty where the run has none.
     pub(crate) of: fn(&Run) -> &Distribution,
 }
 
@@ -69,7 +67,7 @@ pub(crate) const TIMES: [Times; 4] = [
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Range {
-    /// The middle one; between the two middle ones of an even number.
+    /// Median; for an even number of runs, the mean of the middle two.
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -83,10 +81,10 @@ pub(crate) fn range(figure: &Figure, runs: &[Run]) -> Option<Range> {
     Some(Range { median: median(&values), low, high, runs: values.len() })
 }
 
-/// The requests of all runs in one distribution: percentiles are never averaged.
+/// Merges all runs into one distribution: percentiles are never averaged.
 pub(crate) fn merged(runs: &[Run], of: fn(&Run) -> &Distribution) -> Distribution {
     let mut all: Histogram<u64> = histogram();
-    // So that no value is too large for it.
+    // Grows to fit every value.
     all.auto(true);
     for run in runs {
         all.add(&of(run).histogram).expect("a histogram that grows takes every value");
@@ -105,7 +103,7 @@ pub(crate) fn endings(runs: &[Run]) -> Vec<(&str, u64)> {
     counts
 }
 
-/// The latencies that servers counted themselves, over all runs: upper bounds in seconds and calls within each.
+/// Latencies counted by servers, over all runs: upper bounds in seconds and calls within each.
 pub(crate) fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
     let mut buckets: Vec<(f64, u64)> = Vec::new();
     for server in runs.iter().filter_map(|run| run.server.as_ref()) {
@@ -113,7 +111,7 @@ pub(crate) fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
             if index == buckets.len() {
                 buckets.push((bound, 0));
             }
-            // Two servers with different buckets cannot be added; the first one is shown.
+            // Different buckets cannot be added; only the first server's are shown.
             if buckets[index].0.total_cmp(&bound).is_ne() {
                 break;
             }
@@ -123,7 +121,7 @@ pub(crate) fn server_latency(runs: &[Run]) -> Vec<(f64, u64)> {
     buckets
 }
 
-/// None if no request ended.
+/// `None` if no request ended.
 fn max_us(run: &Run) -> Option<f64> {
     (run.response.count() > 0).then(|| run.response.max_us())
 }

@@ -1,4 +1,4 @@
-//! Measurements for tests: ordinary ones and those at the ends of what can happen.
+//! Measurements for tests, ordinary and extreme.
 
 use crate::measurement::{FORMAT, Finish, Interval, Load, Machine, Report, Run, ServerSide, Verdict};
 
@@ -19,19 +19,19 @@ pub(crate) fn report(runs: Vec<Run>) -> Report {
     Report { format: FORMAT.to_owned(), tool: "quire-bench 0.1.0".to_owned(), machine, load, runs }
 }
 
-/// Nothing ended.
+/// A run in which nothing ended.
 pub(crate) fn empty() -> Run {
     Run { seconds: 1.0, series: vec![Interval { seconds: 1.0, ..Interval::default() }], ..Run::default() }
 }
 
-/// One request alone.
+/// A single request.
 pub(crate) fn one() -> Run {
     let mut run = of_times(&[250_000], 1.0);
     run.errors = 0;
     run
 }
 
-/// Two seconds of a thousand requests, from 100 µs to 100 ms, with everything that a run can have.
+/// Two seconds of a thousand requests, from 100 µs to 100 ms, with every optional part.
 pub(crate) fn busy() -> Run {
     let times: Vec<u64> = (1..=1000).map(|number| 100_000 * number).collect();
     let server = ServerSide {

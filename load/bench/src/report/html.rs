@@ -1,6 +1,4 @@
-//! One page that shows a measurement, complete in itself.
-//!
-//! Says which figures stand where. Must not know how blocks look or charts are drawn.
+//! A measurement as a self-contained page: selects and places its figures.
 
 use super::charts;
 use super::figures::{self, FIGURES, Range, TIMES, merged};
@@ -9,13 +7,13 @@ use super::page::{Banner, Card, Page, Table, Tone, Value};
 use super::units;
 use crate::measurement::{Load, Machine, Report, Run, ServerSide};
 
-/// Endings that are listed, the most frequent first; the others are counted together.
+/// Maximum endings listed, the most frequent first; the others are counted together.
 const ENDINGS_SHOWN_MAX: usize = 40;
 
-/// Runs that are listed one by one.
+/// Maximum runs listed one by one.
 const RUNS_SHOWN_MAX: usize = 200;
 
-/// The percentiles of a table of times.
+/// Percentiles of a table of times.
 const PERCENTILES: [(&str, &str, f64); 5] = [
     ("p50", "p50_us", 0.5),
     ("p90", "p90_us", 0.9),
@@ -24,7 +22,7 @@ const PERCENTILES: [(&str, &str, f64); 5] = [
     ("p99.99", "p9999_us", 0.9999),
 ];
 
-/// The page.
+/// Renders the page.
 pub fn page(report: &Report) -> String {
     let Report { load, runs, .. } = report;
     let mut page = Page::new(load.title()).lead(lead(report)).origin(origin(report));
@@ -82,7 +80,7 @@ fn origin(report: &Report) -> String {
     origin::line(began, &report.tool, &report.machine)
 }
 
-/// What is to be read before any figure.
+/// Verdict and warnings, shown before the figures.
 fn banners(runs: &[Run]) -> Vec<Banner> {
     let several = runs.len() > 1;
     let of_all = |of: fn(&Run) -> &Vec<String>| -> Vec<String> {
@@ -134,7 +132,7 @@ fn cards(report: &Report) -> Vec<Card> {
     cards.collect()
 }
 
-/// What a headline figure is to be seen beside.
+/// Note beside a headline figure, such as its range over runs.
 fn note(report: &Report, figure: &figures::Figure, range: Range) -> String {
     if range.runs > 1 {
         return format!("{} to {}", (figure.show)(range.low), (figure.show)(range.high));
@@ -239,7 +237,7 @@ fn resources(runs: &[Run]) -> Table {
     let server = |of: fn(&ServerSide) -> f64| runs.iter().filter_map(|run| run.server.as_ref()).map(of).sum::<f64>();
     let cpu: [(&str, &str, f64, f64); 2] = [
         ("client_cpu_seconds", "client CPU", sum(|run| run.client_cpu_seconds), seconds),
-        // Its readings have a time of their own.
+        // Its readings cover a time of their own.
         ("server_cpu_seconds", "server CPU", server(|side| side.cpu_seconds), server(|side| side.seconds)),
     ];
     for (key, name, all, seconds) in
@@ -283,7 +281,7 @@ mod tests {
     use crate::measurement::Verdict;
     use crate::report::fixtures;
 
-    /// What the page says under this key.
+    /// Value on the page under this key.
     fn figure<'a>(page: &'a str, key: &str) -> Option<&'a str> {
         let (before, _) = page.split_once(&format!("\" data-figure=\"{key}\""))?;
         Some(before.rsplit_once("value=\"").expect("a figure has a value").1)

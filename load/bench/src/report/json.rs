@@ -1,6 +1,4 @@
-//! A measurement as a JSON file: written whole or not at all, read with errors that name what is wrong.
-//!
-//! Must not know what the figures mean.
+//! A measurement as a JSON file: written whole or not at all; errors of reading name the cause.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,10 +10,10 @@ use serde::Deserialize;
 use super::pending::Pending;
 use crate::measurement::{FORMAT, Report};
 
-/// Longest file that is read.
+/// Maximum size of a file to read.
 pub const REPORT_BYTES_MAX: u64 = 256 << 20;
 
-/// Writes the report and ends the file with a line's end.
+/// Writes the report and a final newline.
 pub fn write(report: &Report, into: Pending) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec_pretty(report).context("the report cannot be written as JSON")?;
     text.push(b'\n');
@@ -33,7 +31,7 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
     read().with_context(|| format!("cannot read the report {}", path.display()))
 }
 
-/// A report from its text.
+/// Parses a report.
 pub fn parse(text: &str) -> anyhow::Result<Report> {
     #[derive(Deserialize)]
     struct Head {

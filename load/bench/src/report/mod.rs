@@ -1,4 +1,4 @@
-//! What a run leaves behind: the saved model, and the forms it is shown in.
+//! Output of runs: figures, charts and files.
 
 pub(crate) mod charts;
 pub(crate) mod csv;

@@ -1,15 +1,15 @@
-//! When, with what and where something was measured.
+//! Time, tool and machine of a measurement.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::measurement::Machine;
 
-/// This program's version, with the commit it was built from where that is known.
+/// Version of this program, with its commit if known.
 pub const TOOL: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ")");
 
-/// A time in words, to the second.
+/// A time as text, to the second.
 pub fn moment(unix_ms: u64) -> String {
-    // Beyond the year 9999 there is no such text, and no run began there.
+    // Times beyond the year 9999 have no such text, and no run began there.
     let seconds = (unix_ms / 1000).min(253_402_300_799);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds))
         .to_string()
@@ -30,7 +30,7 @@ pub fn this_machine() -> Machine {
     }
 }
 
-/// All of it in a line.
+/// Time, tool and machine in one line.
 pub fn line(began: Option<String>, tool: &str, machine: &Machine) -> String {
     let tool = if tool.contains("quire-bench") { tool.to_owned() } else { format!("quire-bench {tool}") };
     let cores = format!("{} core{}", machine.cores, if machine.cores == 1 { "" } else { "s" });
@@ -39,7 +39,7 @@ pub fn line(began: Option<String>, tool: &str, machine: &Machine) -> String {
     parts.join(" · ")
 }
 
-/// The line of something that is measured here and now by this program.
+/// The line for a measurement made here and now by this program.
 pub fn here_and_now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     line(Some(moment(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))), TOOL, &this_machine())

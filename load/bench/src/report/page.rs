@@ -1,7 +1,7 @@
-//! A page of figures, tables and charts in one file that needs nothing else: no script, no font, no request.
+//! A self-contained page of figures, tables and charts: no script, no font, no request.
 //!
-//! The blocks are plain data; the template gives them their markup and escapes every word, for targets, labels and
-//! errors come from outside. Must not know what is measured.
+//! Blocks are plain data; the template adds markup and escapes all text, because targets, labels and errors come from
+//! outside.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use askama::Template;
 
 use super::plot::Chart;
 
-/// Longest word that is not broken in the first column of a table.
+/// Longest unbroken word in the first column of a table.
 const LETTERS_MAX: usize = 18;
 
 /// A table with more columns is too wide for a narrow screen.
 const NARROW_COLUMNS_MAX: usize = 3;
 
-/// A page that is being put together, from top to bottom.
+/// A page under construction, from top to bottom.
 #[derive(Template)]
 #[template(path = "page.html")]
 pub struct Page {
@@ -36,19 +36,19 @@ enum Block {
     Figures(Vec<Drawn>),
 }
 
-/// How a block looks.
+/// Emphasis of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing in particular.
+    /// No emphasis.
     #[default]
     Plain,
-    /// The one to look at first.
+    /// To look at first.
     Main,
-    /// As it should be.
+    /// As expected.
     Good,
-    /// To be read before the figures.
+    /// To read before the figures.
     Warning,
-    /// Wrong.
+    /// Something wrong.
     Bad,
 }
 
@@ -67,56 +67,56 @@ impl Tone {
 /// A message across the page.
 #[derive(Clone, Debug, Default)]
 pub struct Banner {
-    /// How it looks.
+    /// Emphasis.
     pub tone: Tone,
-    /// For programs: what `data-verdict` says.
+    /// Value of `data-verdict`, for programs.
     pub key: String,
-    /// In a word or two.
+    /// Title of a word or two.
     pub title: String,
-    /// In a sentence.
+    /// Explanation in a sentence.
     pub words: String,
-    /// One after another.
+    /// Reasons, as a list.
     pub reasons: Vec<String>,
 }
 
 impl Banner {
-    /// All of it.
+    /// A banner of these parts.
     pub fn new(tone: Tone, [key, title, words]: [&str; 3], reasons: Vec<String>) -> Self {
         Self { tone, key: key.to_owned(), title: title.to_owned(), words: words.to_owned(), reasons }
     }
 }
 
-/// What is shown in one place: words, and where they stand for a figure its key and its value in full.
+/// Text shown in one place; for a figure, also its key and full value.
 #[derive(Clone, Debug, Default)]
 pub struct Value {
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// For programs: what `data-figure` says; empty if the words are no figure.
+    /// Value of `data-figure`, for programs; empty if the text is no figure.
     pub key: String,
-    /// For programs: the value with all its digits.
+    /// Value with all digits, for programs.
     pub exact: String,
-    /// Whether it tells of something wrong.
+    /// True for something wrong.
     pub is_bad: bool,
 }
 
 impl Value {
-    /// Words.
+    /// A text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A figure: its key, its value in full and how it is shown.
+    /// A figure: its key, full value and text.
     pub fn figure(key: impl Into<String>, exact: impl fmt::Display, text: impl Into<String>) -> Self {
         Self { text: text.into(), key: key.into(), exact: format!("{exact}"), is_bad: false }
     }
 
-    /// Marked as something wrong, if it is.
+    /// Sets [`Self::is_bad`].
     #[must_use]
     pub fn bad(self, is_bad: bool) -> Self {
         Self { is_bad, ..self }
     }
 
-    /// Whether it has a word that would widen a column too far.
+    /// True if a word would widen a column too far.
     fn is_long(&self) -> bool {
         self.text.split_whitespace().any(|word| word.chars().count() > LETTERS_MAX)
     }
@@ -129,7 +129,7 @@ impl Value {
         self.parts().1
     }
 
-    /// What stands before the last space and what behind it, unless that is a number too.
+    /// The text before and after the last space, unless the latter is a number.
     fn parts(&self) -> (&str, &str) {
         match self.text.rsplit_once(' ') {
             Some((amount, unit)) if !unit.starts_with(|first: char| first.is_ascii_digit()) => (amount, unit),
@@ -141,59 +141,59 @@ impl Value {
 /// A headline figure.
 #[derive(Clone, Debug, Default)]
 pub struct Card {
-    /// What it is.
+    /// Name of the figure.
     pub name: String,
     /// Amount and unit, with a space between.
     pub value: Value,
-    /// What it is to be seen beside; may be empty.
+    /// Context shown beside the value; may be empty.
     pub note: String,
-    /// How it looks.
+    /// Emphasis.
     pub tone: Tone,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its head.
+    /// Heading.
     pub name: String,
-    /// Numbers stand at the right.
+    /// Numbers are aligned right.
     pub is_number: bool,
 }
 
 /// A table whose first column names the rows.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// What it shows.
+    /// Caption.
     pub caption: String,
-    /// Its columns; a row's further cells are not shown.
+    /// Columns; further cells of a row are not shown.
     pub columns: Vec<Column>,
-    /// Its rows.
+    /// Rows.
     pub rows: Vec<Vec<Value>>,
 }
 
 impl Table {
-    /// A table without rows, with a column of words and then columns of numbers.
+    /// An empty table with a text column and then number columns.
     pub fn of_numbers<'a>(caption: impl Into<String>, heads: impl IntoIterator<Item = &'a str>) -> Self {
         let heads = heads.into_iter().enumerate();
         let columns = heads.map(|(index, name)| Column { name: name.to_owned(), is_number: index > 0 }).collect();
         Self { caption: caption.into(), columns, rows: Vec::new() }
     }
 
-    /// A table of names and words without heads.
+    /// A table of names and text without headings.
     pub fn of_facts(caption: impl Into<String>, facts: impl IntoIterator<Item = (String, String)>) -> Self {
         let columns = [(); 2].map(|()| Column { name: String::new(), is_number: false }).into();
         let rows = facts.into_iter().map(|(name, words)| vec![Value::text(name), Value::text(words)]).collect();
         Self { caption: caption.into(), columns, rows }
     }
 
-    /// With another row.
+    /// Adds a row.
     #[must_use]
     pub fn row(mut self, cells: impl IntoIterator<Item = Value>) -> Self {
         self.rows.push(cells.into_iter().collect());
         self
     }
 
-    /// Whether a narrow place needs its rows as lists.
+    /// True if a narrow screen needs the rows as lists.
     fn is_wide(&self) -> bool {
         self.columns.len() > NARROW_COLUMNS_MAX
     }
@@ -220,67 +220,67 @@ impl Page {
         Self { title: title.into(), lead, origin, footer, blocks: Vec::new(), charts: 0 }
     }
 
-    /// With a line below the title.
+    /// Sets the line below the title.
     #[must_use]
     pub fn lead(self, words: impl Into<String>) -> Self {
         Self { lead: words.into(), ..self }
     }
 
-    /// With a line that says when, with what and on which machine it was measured.
+    /// Sets the line with time, tool and machine of the measurement.
     #[must_use]
     pub fn origin(self, words: impl Into<String>) -> Self {
         Self { origin: words.into(), ..self }
     }
 
-    /// With a line at the end.
+    /// Sets the last line.
     #[must_use]
     pub fn footer(self, words: impl Into<String>) -> Self {
         Self { footer: words.into(), ..self }
     }
 
-    /// With a heading.
+    /// Adds a heading.
     #[must_use]
     pub fn heading(self, words: impl Into<String>) -> Self {
         self.block(Block::Heading(words.into()))
     }
 
-    /// With a paragraph.
+    /// Adds a paragraph.
     #[must_use]
     pub fn paragraph(self, words: impl Into<String>) -> Self {
         self.block(Block::Paragraph(words.into()))
     }
 
-    /// With a message across the page.
+    /// Adds a message across the page.
     #[must_use]
     pub fn banner(self, banner: Banner) -> Self {
         self.block(Block::Banner(banner))
     }
 
-    /// With headline figures.
+    /// Adds headline figures.
     #[must_use]
     pub fn cards(self, cards: Vec<Card>) -> Self {
         self.block(Block::Cards(cards))
     }
 
-    /// With a table.
+    /// Adds a table.
     #[must_use]
     pub fn table(self, table: Table) -> Self {
         self.tables(vec![table])
     }
 
-    /// With tables beside each other where there is room.
+    /// Adds tables, side by side where there is room.
     #[must_use]
     pub fn tables(self, tables: Vec<Table>) -> Self {
         self.block(Block::Tables(tables))
     }
 
-    /// With a chart.
+    /// Adds a chart.
     #[must_use]
     pub fn chart(self, chart: Chart) -> Self {
         self.charts(vec![chart])
     }
 
-    /// With charts beside each other where there is room.
+    /// Adds charts, side by side where there is room.
     #[must_use]
     pub fn charts(mut self, charts: Vec<Chart>) -> Self {
         let drawn = charts.into_iter().map(|chart| {
@@ -292,12 +292,12 @@ impl Page {
         self.block(Block::Figures(drawn))
     }
 
-    /// The page as a file's text.
+    /// Renders the page.
     pub fn finish(&self) -> String {
         self.render().expect("the template writes into a string")
     }
 
-    /// The title in parts between which a narrow page may break it.
+    /// Parts of the title, between which a narrow page may break it.
     fn title_parts(&self) -> impl Iterator<Item = &str> {
         self.title.split_inclusive(['.', '/', ':', '?', '&'])
     }

@@ -1,7 +1,6 @@
-//! A file that appears under its name when it is whole, and not before.
+//! A file that appears under its name only when complete.
 //!
-//! What is written goes to a temporary file in the same folder, which then takes the name. Must not know what is
-//! written.
+//! Data goes to a temporary file in the same folder, which is then renamed.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use tempfile::{Builder, NamedTempFile};
 
-/// An opened file that can be written.
+/// An output file, open for writing.
 #[derive(Debug)]
 pub struct Pending {
     path: PathBuf,
@@ -20,53 +19,52 @@ pub struct Pending {
 
 #[derive(Debug)]
 enum Place {
-    /// A file of its own until it is whole.
+    /// A temporary file until it is complete.
     Temporary(NamedTempFile),
-    /// A device or a pipe: it cannot be replaced.
+    /// A device or a pipe, which cannot be replaced.
     Direct(File),
     /// `-`.
     StandardOutput,
 }
 
 impl Pending {
-    /// Opens what is needed to write `path`; `-` is standard output. A file that is there stays as it is until
-    /// [`Self::finish`].
+    /// Opens `path` for writing; `-` is standard output. An existing file stays as it is until [`Self::finish`].
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let into = if path == Path::new("-") { Ok(Place::StandardOutput) } else { open(path) };
         let into = into.with_context(|| format!("cannot write {}", path.display()))?;
-        // A link's target is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Ok(Self { path, into })
     }
 
-    /// Where it is going to be.
+    /// Final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it goes to standard output.
+    /// True for standard output.
     pub fn is_standard_output(&self) -> bool {
         matches!(self.into, Place::StandardOutput)
     }
 
-    /// Whether it becomes a file only when it is whole.
+    /// True if the file appears only when complete.
     pub fn is_temporary(&self) -> bool {
         matches!(self.into, Place::Temporary(_))
     }
 
-    /// Writes all of it and gives it its name.
+    /// Writes all bytes and gives the file its name.
     pub fn write_whole(mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.write_all(bytes).with_context(|| format!("cannot write {}", self.path.display()))?;
         self.finish()
     }
 
-    /// Gives it its name.
+    /// Gives the file its name.
     pub fn finish(self) -> anyhow::Result<()> {
         let path = self.path.clone();
         self.finish_as(&path)
     }
 
-    /// Gives it another name in the same folder; a device or a pipe is flushed and keeps its name.
+    /// Gives the file another name in the same folder; a device or a pipe is flushed and keeps its name.
     pub fn finish_as(mut self, path: &Path) -> anyhow::Result<()> {
         let wrong = || format!("cannot write {}", path.display());
         self.flush().with_context(wrong)?;
@@ -100,7 +98,7 @@ fn open(path: &Path) -> anyhow::Result<Place> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => bail!("it is a folder"),
         Ok(there) if there.is_file() => {
-            // The folder allows to replace it, but the file is read-only on purpose.
+            // The folder permits replacing it, but the file is read-only on purpose.
             OpenOptions::new().append(true).open(path)?;
         }
         Ok(_) => return Ok(Place::Direct(OpenOptions::new().write(true).open(path)?)),
@@ -114,7 +112,7 @@ fn open(path: &Path) -> anyhow::Result<Place> {
     prefix.push(name);
     prefix.push(".");
     let mut builder = Builder::new();
-    // What a file made without a temporary name has; the process' mask applies.
+    // Permissions of an ordinary new file; the process's umask applies.
     builder.prefix(&prefix).suffix(".partial").permissions(Permissions::from_mode(0o666));
     Ok(Place::Temporary(builder.tempfile_in(folder)?))
 }

@@ -1,6 +1,4 @@
-//! A measurement on the terminal: whether to believe it, then its figures in aligned columns.
-//!
-//! Must not know where it is printed.
+//! A measurement on the terminal: its validity, then its figures in aligned columns.
 
 use std::fmt::Write as _;
 
@@ -10,10 +8,10 @@ use crate::measurement::{Report, Run};
 
 const ENDINGS_SHOWN_MAX: usize = 12;
 
-/// Letters of the longest bar of the server's latencies.
+/// Characters of the longest bar of the server's latencies.
 const BAR_LETTERS: f64 = 32.0;
 
-/// The summary, ended by a line's end.
+/// The summary, with a final newline.
 pub(crate) fn text(report: &Report) -> String {
     let runs = &report.runs;
     let mut parts = vec![verdict(runs), headline(report)];
@@ -25,7 +23,7 @@ pub(crate) fn text(report: &Report) -> String {
     printable(&parts.join("\n"))
 }
 
-/// Words from outside cannot steer the terminal.
+/// Replaces control characters, so that text from outside cannot control the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
 }
@@ -151,7 +149,7 @@ fn server(runs: &[Run]) -> String {
     table(&["in the server", "calls", "share", ""], rows)
 }
 
-/// A table with a line's end; nothing if there are no rows.
+/// A table with a final newline; empty if there are no rows.
 fn table(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut rows = rows.into_iter().peekable();
     if rows.peek().is_none() { String::new() } else { format!("{}\n", super::table::table(heads, rows)) }

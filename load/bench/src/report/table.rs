@@ -1,11 +1,9 @@
-//! Tables as text: for a terminal, in columns without lines between them, and as CSV.
-//!
-//! Must not know what the cells are.
+//! Tables as text: in aligned columns for a terminal, and as CSV.
 
 use anyhow::Context as _;
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Rows below heads. The first column is words, a column without a head too, and the others are numbers.
+/// Rows below headings. The first column and columns without a heading are text, the others numbers.
 pub(crate) fn table<R: Into<comfy_table::Row>>(heads: &[&str], rows: impl IntoIterator<Item = R>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(heads).add_rows(rows);
@@ -18,7 +16,7 @@ pub(crate) fn table<R: Into<comfy_table::Row>>(heads: &[&str], rows: impl IntoIt
     table.trim_fmt()
 }
 
-/// Rows below heads as CSV.
+/// Rows below headings as CSV.
 pub fn csv<'a>(
     heads: impl IntoIterator<Item = &'a str>,
     rows: impl IntoIterator<Item = Vec<String>>,

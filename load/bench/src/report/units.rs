@@ -1,8 +1,6 @@
-//! Numbers with their units, as people read them: three significant digits, a unit that keeps them short.
-//!
-//! Must not know what is measured.
+//! Numbers with units for people: three significant digits, and a unit that keeps them short.
 
-/// Digits that a measured value is shown with; the histograms behind it have no more.
+/// Significant digits shown; the histograms behind them have no more.
 const DIGITS: i32 = 3;
 
 const DASH: &str = "–";
@@ -25,17 +23,17 @@ pub fn number(value: f64) -> String {
     separated(&format!("{value:.decimals$}"))
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with thousands separators.
 pub fn count(value: u64) -> String {
     separated(&value.to_string())
 }
 
-/// So many a second.
+/// A rate per second.
 pub fn rate(value: f64) -> String {
     format!("{} /s", number(value))
 }
 
-/// A time given in microseconds.
+/// A time, given in microseconds.
 pub fn micros(value: f64) -> String {
     if value == 0.0 {
         return "0 µs".to_owned();
@@ -44,7 +42,7 @@ pub fn micros(value: f64) -> String {
     format!("{} {unit}", number(value / divisor))
 }
 
-/// The unit in which a time of so many microseconds reads best, and its microseconds.
+/// The unit in which a time in microseconds reads best, and its length in microseconds.
 pub fn time_unit(value_us: f64) -> (f64, &'static str) {
     // The bounds are where rounding to three digits would show 1000 of the smaller unit.
     match value_us.abs() {
@@ -69,7 +67,7 @@ pub fn bytes(value: f64) -> String {
     format!("{shown} {}", units[unit])
 }
 
-/// A part of 1 as a percentage; a part that is there is never shown as 0.
+/// A share as a percentage; a share above 0 is never shown as 0.
 pub fn percent(share: f64) -> String {
     match share {
         share if !share.is_finite() => DASH.to_owned(),
@@ -80,18 +78,18 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A part of a whole; 0 of nothing.
+/// Part of a whole; 0 if the whole is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { float(part) / float(whole) }
 }
 
-/// A number to compute with.
+/// A count as a float.
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53, and shown with three digits")]
 pub fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// A number of things in memory, to compute with.
+/// A number of items in memory as a float.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 pub fn real(count: usize) -> f64 {
     count as f64
@@ -107,7 +105,7 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// A comma before every third digit in front of the point.
+/// Inserts a comma before every third digit of the whole part.
 fn separated(digits: &str) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
     let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));

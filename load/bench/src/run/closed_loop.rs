@@ -1,4 +1,4 @@
-//! Requests one after another: each client sends the next when it has the answer to the last.
+//! Closed loop: each client sends its next request after the answer to the last.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

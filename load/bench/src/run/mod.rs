@@ -1,6 +1,6 @@
-//! Makes a run: starts the workers, watches the time, and puts together what they saw.
+//! Performs a run: starts the workers, watches the time, and combines their results.
 //!
-//! Must not know the protocol, nor whether figures are to be believed; that is [`crate::verdict`]'s.
+//! [`crate::verdict`] judges the figures.
 
 mod closed_loop;
 mod open_loop;
@@ -30,22 +30,22 @@ use crate::report::units::float;
 use crate::verdict::{self, Seen};
 use crate::workload::Workload;
 
-/// How long a run that is ended from outside waits for its requests in flight.
+/// Time that an interrupted run waits for its requests in flight.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Intervals that a run is divided into.
 const INTERVALS: u32 = 60;
 
-/// How a run goes, while it goes on.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Since measuring began.
+    /// Time since measuring began.
     pub elapsed: Duration,
-    /// How long it will be measured, where that is known.
+    /// Total time to measure, if known.
     pub total: Option<Duration>,
     /// Requests measured so far.
     pub requests: u64,
-    /// How many requests it will be, where that is known.
+    /// Total requests, if known.
     pub requests_total: Option<u64>,
     /// Errors so far.
     pub errors: u64,
@@ -57,27 +57,27 @@ pub struct Progress {
     pub p99_us: f64,
 }
 
-/// Follows a run, on the thread that called [`run`].
+/// Observer of a run, called on the thread that called [`run`].
 pub trait Watch {
-    /// Measuring begins: the warm-up is over.
+    /// Called when measuring begins, after the warm-up.
     fn began(&mut self) {}
-    /// Some times a second.
+    /// Called a few times a second.
     fn progress(&mut self, _: &Progress) {}
-    /// The measured time is over; requests that were due in it may still be under way.
+    /// Called when the measured time is over; requests that were due in it may still be in flight.
     fn measured(&mut self) {}
-    /// The last request has ended.
+    /// Called when the last request has ended.
     fn ended(&mut self) {}
 }
 
-/// Does nothing.
+/// Observes nothing.
 impl Watch for () {}
 
-/// Makes a run; the caller's thread waits for it.
+/// Performs a run; blocks until its end.
 pub fn run<W: Workload>(plan: &Plan, workload: &W, watch: &mut dyn Watch) -> anyhow::Result<Run> {
     run_with_rows(plan, workload, watch, None)
 }
 
-/// As [`run`], with a row a request for `rows`.
+/// Like [`run`], with a row per request for `rows`.
 pub(crate) fn run_with_rows<W: Workload>(
     plan: &Plan,
     workload: &W,
@@ -108,7 +108,7 @@ pub(crate) fn run_with_rows<W: Workload>(
     drop(sender);
     let mut coordinator = Coordinator::new(Arc::clone(&shared), messages, watch);
     let done = runtime.block_on(coordinator.run());
-    // If one worker could not go on, the others must end.
+    // If one worker failed, the others must end.
     shared.stop.store(true, Ordering::Relaxed);
     shared.stage.send_replace(Stage::Cut);
     for worker in workers {
@@ -120,7 +120,7 @@ pub(crate) fn run_with_rows<W: Workload>(
     Ok(coordinator.finish(workload))
 }
 
-/// Short enough to show what happens, long enough to cost nothing.
+/// Length of an interval: short enough to show changes, long enough to cost nothing.
 fn interval(plan: &Plan) -> Duration {
     match plan.end {
         End::After(duration) => (duration / INTERVALS).clamp(Duration::from_millis(50), Duration::from_secs(1)),
@@ -136,9 +136,9 @@ struct Coordinator<'a> {
     series: Series,
     done: Vec<Done>,
     began: Option<(Instant, SystemTime, MachineTimes)>,
-    /// What became of the machine's time, once measuring has ended.
+    /// Shares of the machine's time, once measuring has ended.
     shares: Option<Shares>,
-    /// Set when the run is ended from outside: when requests under way are given up.
+    /// Set on interrupt: the time at which requests in flight are given up.
     cut_at: Option<Instant>,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Coordinator<'a> {
         self.watch.began();
     }
 
-    /// The cores that workers are pinned to, if they are.
+    /// Cores that workers are pinned to, if any.
     fn cores(&self) -> Option<Vec<usize>> {
         let plan = &self.shared.plan;
         plan.cores.as_ref().map(|cores| cores.iter().copied().take(plan.workers).collect())
@@ -300,7 +300,7 @@ impl<'a> Coordinator<'a> {
             first_byte,
             sent_bytes: self.done.iter().map(|done| done.traffic.sent_bytes).sum(),
             received_bytes: self.done.iter().map(|done| done.traffic.received_bytes).sum(),
-            // The share of the time that was watched, of the time that was measured: they differ by what a timer is late.
+            // Scales the share of the watched time to the measured time; they differ by the delay of a timer.
             client_cpu_seconds: self.done.iter().map(|done| done.share(done.usage.running) * seconds).sum(),
             client_busy_max: share_max(&self.done, |done| done.usage.running),
             client_waiting_max: share_max(&self.done, |done| done.usage.waiting),
@@ -325,7 +325,7 @@ impl<'a> Coordinator<'a> {
 }
 
 impl Done {
-    /// The share of the watched time; never more than all of it.
+    /// Share of the watched time, at most 1.
     fn share(&self, of: Duration) -> f64 {
         (of.as_secs_f64() / self.watched.as_secs_f64().max(1e-9)).min(1.0)
     }
@@ -335,7 +335,7 @@ fn share_max(done: &[Done], of: impl Fn(&Done) -> Duration) -> f64 {
     done.iter().map(|done| done.share(of(done))).fold(0.0, f64::max)
 }
 
-/// Finishes that a report keeps.
+/// Maximum finishes in a report.
 const FINISHES_MAX: usize = 10_000;
 
 fn thinned(mut finishes: Vec<Finish>) -> Vec<Finish> {

@@ -1,7 +1,7 @@
-//! Requests at the times when they are due, whether earlier ones are answered or not.
+//! Open loop: requests at their due times, whether earlier ones are answered or not.
 //!
-//! A request waits for a free place on a connection for the timeout at most; one that finds none is recorded as not
-//! sent. So every request that was due has an ending, however far the server is behind.
+//! A request waits for a free place on a connection for the timeout at most; without one it is recorded as not sent. So
+//! every due request has an ending, however far the server is behind.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::recorder::Asked;
 use crate::schedule::DueTimes;
 use crate::workload::Session;
 
-/// Requests that are given up in a row before the other tasks of the thread run.
+/// Requests given up in a row before the other tasks of the thread run.
 const GIVEN_UP_AT_ONCE: u64 = 1024;
 
 /// Latest due time, in seconds: beyond, an instant could overflow.
@@ -27,12 +27,12 @@ const DUE_SECONDS_MAX: f64 = 86_400.0 * 365.0;
 struct Places {
     free: RefCell<VecDeque<usize>>,
     freed: Notify,
-    /// Where the wait for a place is kept among the worker's other waits.
+    /// Slot of the wait for a place among the worker's other waits.
     waiting_slot: usize,
 }
 
 impl Places {
-    /// A place; none if none was free before `until`, or the run was stopped first.
+    /// Takes a place; `None` if none was free before `until`, or the run was stopped first.
     async fn take(&self, state: &WorkerState, now: &mut Instant, until: Instant) -> Option<usize> {
         if *now >= until {
             return None;
@@ -56,7 +56,7 @@ impl Places {
     }
 }
 
-/// Makes the requests that are due in the window and before it, and waits for their answers.
+/// Makes the requests due in the window and before it, and waits for their answers.
 pub(super) async fn run<S: Session>(
     state: &Rc<WorkerState>,
     timer: &Timer,

@@ -1,4 +1,4 @@
-//! The run by time: parts of all workers put together, a bounded number of them.
+//! The run over time: a bounded number of intervals, each combined from all workers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::measurement::Interval;
 use crate::recorder::Part;
 
-/// Intervals kept: an hour of seconds. Beyond, neighbours become one, with the worse percentiles of the two.
+/// Maximum intervals: an hour of seconds. Beyond, neighbours are merged, with the worse percentiles of the two.
 const INTERVALS_MAX: usize = 3_600;
 
-/// The longest interval that is no interval of its own.
+/// A last interval up to this length is merged into the one before.
 const SLIVER_SECONDS: f64 = 0.005;
 
 pub(super) struct Series {
@@ -24,7 +24,7 @@ impl Series {
         Self { workers, open: BTreeMap::new(), closed: Vec::new() }
     }
 
-    /// Takes in a worker's part; returns the interval if that was the last.
+    /// Adds a worker's part; returns the interval once it is complete.
     pub(super) fn add(&mut self, interval: usize, span: Duration, part: Box<Part>) -> Option<Interval> {
         let is_whole = match self.open.get_mut(&interval) {
             None => {
@@ -67,19 +67,19 @@ impl Series {
         Some(closed)
     }
 
-    /// The median send lag by time, in microseconds.
+    /// Median send lags over time, in microseconds.
     pub(super) fn lags(&self) -> Vec<f64> {
         self.closed.iter().map(|(_, lag)| *lag).collect()
     }
 
-    /// All intervals; `due` says how many requests were due between two times in seconds.
+    /// All intervals; `due` returns the number of requests due between two times in seconds.
     pub(super) fn finish(mut self, due: impl Fn(f64, f64) -> f64) -> Vec<Interval> {
-        // What some worker never handed over, because it could not go on.
+        // Intervals that a failed worker never handed over.
         let open: Vec<usize> = self.open.keys().copied().collect();
         for interval in open {
             self.close(interval);
         }
-        // The last may be a sliver, whose own rate would mean nothing: it belongs to the one before.
+        // A very short last interval, whose own rate would mean nothing, belongs to the one before.
         if let [.., _, (last, _)] = &self.closed[..]
             && last.seconds <= SLIVER_SECONDS
         {

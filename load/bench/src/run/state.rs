@@ -1,6 +1,4 @@
-//! What the threads of a run share, and what the tasks of one worker share.
-//!
-//! Must not know in which order requests are made.
+//! State shared by the threads of a run, and by the tasks of one worker.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -16,12 +14,12 @@ use crate::report::csv::RowSink;
 use crate::template::Turn;
 use crate::workload::{Answer, Session};
 
-/// Where a run stands, as the coordinator sees it.
+/// Stage of a run, set by the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Connections are being opened.
     Opening,
-    /// Requests are made; the instant is the beginning, the warm-up's too.
+    /// Requests are made; the instant is the beginning, warm-up included.
     Running(Instant),
     /// No further requests; those in flight may still end.
     Stopping,
@@ -29,29 +27,29 @@ pub(super) enum Stage {
     Cut,
 }
 
-/// What all workers of a run share.
+/// State shared by all workers of a run.
 pub(super) struct Shared {
     pub(super) plan: Plan,
-    /// Length of the parts handed over.
+    /// Length of an interval.
     pub(super) interval: Duration,
     pub(super) stage: watch::Sender<Stage>,
     /// Set together with [`Stage::Stopping`], for the hot path.
     pub(super) stop: AtomicBool,
     /// Number of the next request, where numbers are dense.
     pub(super) next_number: AtomicU64,
-    /// The number of the first request that is not made.
+    /// Number of the first request that is not made.
     pub(super) number_end: AtomicU64,
-    /// Takes a row for each request, if rows are written.
+    /// Sink for a row per request, if rows are written.
     pub(super) rows: Option<RowSink>,
 }
 
-/// What the tasks of a worker share.
+/// State shared by the tasks of a worker.
 pub(super) struct WorkerState {
     pub(super) shared: Arc<Shared>,
     pub(super) recorder: RefCell<Recorder>,
     pub(super) timeouts: Timeouts,
     pub(super) window: Window,
-    /// When the last request in flight is given up: by then the timeout of every request due in the window is over.
+    /// Time at which the last request in flight is given up: by then, every request due in the window has timed out.
     gives_up_at: Option<Instant>,
     worker: u32,
     /// Requests this worker made, for numbers that need not be dense.
@@ -59,7 +57,7 @@ pub(super) struct WorkerState {
 }
 
 impl WorkerState {
-    /// `slots` is how many requests can be in flight.
+    /// `slots` is the maximum number of requests in flight.
     pub(super) fn new(shared: &Arc<Shared>, worker: u32, window: Window, slots: usize) -> Self {
         let timeout = shared.plan.timeout;
         Self {
@@ -74,13 +72,13 @@ impl WorkerState {
         }
     }
 
-    /// Whether no further request is to be made.
+    /// True if no more requests are to be made.
     #[inline]
     pub(super) fn is_stopped(&self) -> bool {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
-    /// The number of the next request; none if the run has all that it is to count.
+    /// Number of the next request; `None` once the run's count is reached.
     #[inline]
     pub(super) fn next_number(&self) -> Option<u64> {
         if let End::Count(_) = self.shared.plan.end {
@@ -92,7 +90,7 @@ impl WorkerState {
         Some(made * self.shared.plan.workers as u64 + u64::from(self.worker))
     }
 
-    /// Makes a request and records it; returns when it was done.
+    /// Makes a request and records it; returns the time of its end.
     #[inline]
     pub(super) async fn make<S: Session>(&self, session: &S, slot: usize, asked: Asked, asked_at: Instant) -> Instant {
         let turn = Turn { number: asked.number, client: asked.client, worker: self.worker };
@@ -104,7 +102,7 @@ impl WorkerState {
         answer.done_at
     }
 
-    /// Waits until a time, or until the run is stopped.
+    /// Waits for `wake`, or until the run is stopped.
     pub(super) async fn wait(&self, wake: impl Future<Output = std::io::Result<()>>) -> anyhow::Result<()> {
         let mut stage = self.shared.stage.subscribe();
         tokio::select! {
@@ -116,7 +114,7 @@ impl WorkerState {
     }
 }
 
-/// Waits until `at`; forever, if there is no such time.
+/// Waits until `at`; forever if `None`.
 pub(super) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,

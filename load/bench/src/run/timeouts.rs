@@ -1,5 +1,5 @@
-//! Timeouts of all requests of a worker, kept by one clock tick: a timer for each request would cost more than some
-//! requests do.
+//! Timeouts of all requests of a worker, checked by one tick: a timer per request would cost more than some requests
+//! do.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -7,19 +7,19 @@ use std::pin::pin;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Ticks that a timeout lasts: a wait ends at most a fiftieth of the timeout after its deadline.
+/// Ticks per timeout: a wait ends at most a fiftieth of the timeout after its deadline.
 const TICKS: u32 = 50;
 
 #[derive(Default)]
 struct Waiting {
-    /// When the wait ends, if a request waits in this slot.
+    /// End of the wait, if a request waits in this slot.
     until: Option<Instant>,
     waker: Option<Waker>,
 }
 
-/// The waits of one worker, a slot each.
+/// Waits of one worker, one per slot.
 pub(super) struct Timeouts {
-    /// The time of the last tick.
+    /// Time of the last tick.
     now: Cell<Instant>,
     is_cut: Cell<bool>,
     slots: RefCell<Vec<Waiting>>,
@@ -37,7 +37,7 @@ impl Timeouts {
         }
     }
 
-    /// Runs as long as the worker does, and ends the waits whose timeout is over.
+    /// Runs as long as the worker, and ends the waits that have timed out.
     pub(super) async fn keep(&self) {
         let mut ticks = tokio::time::interval(self.tick_length);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -68,7 +68,7 @@ impl Timeouts {
         self.is_cut.get() || self.now.get() >= until
     }
 
-    /// Waits for `future` in a slot that no other wait uses; returns none, and drops `future`, if `until` comes first.
+    /// Waits for `future` in a slot that no other wait uses; drops it and returns `None` if `until` comes first.
     pub(super) async fn within<F: Future>(&self, slot: usize, until: Instant, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         self.slots.borrow_mut()[slot].until = Some(until);

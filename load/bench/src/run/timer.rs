@@ -1,4 +1,4 @@
-//! A timer that wakes a task within microseconds: tokio's own counts in milliseconds, which would be the send lag.
+//! A timer with microsecond precision: tokio's counts in milliseconds, which would be the send lag.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ impl Timer {
             let once = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
             timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: once })?;
             self.fired.readable().await?;
-            // How often it fired is of no interest, only that it is quiet again.
+            // The number of expirations does not matter; the read makes the descriptor quiet again.
             let _ = self.fired.try_read(&mut [0_u8; 8]);
         }
     }

@@ -1,8 +1,8 @@
-//! What the kernel says of a thread and of the machine: time on a core, time in wait for one, time stolen.
+//! Kernel statistics of a thread and of the machine: time on a core, waiting for one, and stolen.
 
 use std::time::Duration;
 
-/// A thread's times so far.
+/// Times of a thread so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     /// On a core.
@@ -12,9 +12,9 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Of the calling thread; zero where the kernel does not tell.
+    /// Of the calling thread; zero if the kernel does not count them.
     pub(super) fn of_this_thread() -> Self {
-        // Time on a core, time in wait, number of turns; in nanoseconds (the kernel's scheduler statistics).
+        // Time on a core, time waiting, number of turns; in nanoseconds (the kernel's scheduler statistics).
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let mut numbers =
             text.split_whitespace().map(|number| number.parse().map_or(Duration::ZERO, Duration::from_nanos));
@@ -29,7 +29,7 @@ impl Usage {
     }
 }
 
-/// The times of the machine and of some of its cores so far, in the kernel's ticks, and of this process.
+/// Times of the machine and of some of its cores so far, in kernel ticks, and of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineTimes {
     machine: Times,
@@ -41,22 +41,22 @@ pub(super) struct MachineTimes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Times {
     all: u64,
-    /// In processes, theirs and the kernel's work for them; interrupts are left out.
+    /// In processes, in user and kernel mode; without interrupts.
     processes: u64,
     stolen: u64,
 }
 
-/// What became of the machine's time between two readings, as shares of it.
+/// Shares of the machine's time between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Shares {
-    /// Of all cores: what other virtual machines had.
+    /// Taken by other virtual machines, of all cores.
     pub(super) stolen: f64,
-    /// Of the cores that the workers may use: what other processes had.
+    /// Taken by other processes, of the cores that the workers may use.
     pub(super) others: f64,
 }
 
 impl MachineTimes {
-    /// Of the machine, and of these cores; of all, if none are named.
+    /// Of the machine, and of these cores; of all cores if none are named.
     pub(super) fn now(cores: Option<&[usize]>) -> Self {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -79,7 +79,7 @@ impl MachineTimes {
         Self { machine, own_cores, process }
     }
 
-    /// What became of the time since.
+    /// Shares of the time since `earlier`.
     #[expect(clippy::cast_precision_loss, reason = "ticks of a run are far below 2^53")]
     pub(super) fn since(self, earlier: Self) -> Shares {
         let share = |part: f64, all: u64| if all == 0 { 0.0 } else { (part / all as f64).clamp(0.0, 1.0) };
@@ -96,7 +96,7 @@ impl MachineTimes {
 
 impl Times {
     fn parse(line: &str) -> Self {
-        // user nice system idle iowait irq softirq steal …; guest times are in user's already.
+        // user nice system idle iowait irq softirq steal …; user includes guest times.
         let times: Vec<u64> = line.split_whitespace().take(8).filter_map(|time| time.parse().ok()).collect();
         let stolen = times.get(7).copied().unwrap_or(0);
         Self { all: times.iter().sum(), processes: times.iter().take(3).sum(), stolen }

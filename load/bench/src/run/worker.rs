@@ -1,6 +1,6 @@
 //! One worker: a thread with its own connections, which makes requests when they are due and records them.
 //!
-//! Must not know other workers but through [`Shared`]: which number the next request has, and when to stop.
+//! Workers share only [`Shared`]: the next request number, and the order to stop.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,30 +21,30 @@ use crate::schedule::DueTimes;
 use crate::workload::socket::CONNECT_TIME_MAX;
 use crate::workload::{Session, Traffic, Workload};
 
-/// What a worker tells the coordinator.
+/// Message from a worker to the coordinator.
 pub(super) enum Message {
-    /// Its connections are open, or one is not.
+    /// Its connections are open, or one failed to open.
     Opened(anyhow::Result<()>),
-    /// What it saw in an interval.
+    /// Results of an interval.
     Part { interval: usize, span: Duration, part: Box<Part> },
-    /// It is done.
+    /// It has finished.
     Done(Box<Done>),
     /// It failed and ends.
     Broken(anyhow::Error),
 }
 
-/// What a worker reports at its end.
+/// Final report of a worker.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) usage: Usage,
-    /// The time that `usage` is of.
+    /// Time that `usage` covers.
     pub(super) watched: Duration,
     pub(super) traffic: Traffic,
     pub(super) finishes: Vec<Finish>,
     pub(super) rows_lost: u64,
 }
 
-/// The thread's body.
+/// Body of the worker thread.
 pub(super) fn work<W: Workload>(
     shared: &Arc<Shared>,
     workload: &W,
@@ -52,7 +52,7 @@ pub(super) fn work<W: Workload>(
     messages: &mpsc::UnboundedSender<Message>,
 ) {
     if let Some(cores) = &shared.plan.cores {
-        // Without pinning the run is still a measurement.
+        // A run without pinning is still a measurement.
         drop(pin_to(cores[number % cores.len()]));
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -74,7 +74,7 @@ pub(super) fn work<W: Workload>(
     });
 }
 
-/// This worker's connections, by their numbers.
+/// Opens this worker's connections; returns them by number.
 async fn open<W: Workload>(
     shared: &Shared,
     workload: &W,
@@ -98,7 +98,7 @@ struct Worker {
     messages: mpsc::UnboundedSender<Message>,
 }
 
-/// What a worker and its connections had used at some time.
+/// Usage of a worker and its connections at some time.
 #[derive(Clone, Copy)]
 struct Sample {
     usage: Usage,
@@ -135,7 +135,7 @@ impl Worker {
         self.watch(&state, &mut tasks, traffic).await
     }
 
-    /// Hands over what was seen at the end of every interval, until the tasks are done.
+    /// Hands over the results at the end of every interval, until the tasks are done.
     async fn watch(
         &self,
         state: &WorkerState,

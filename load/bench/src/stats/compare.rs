@@ -1,11 +1,9 @@
-//! Whether two sides differ, metric by metric, and by how much.
+//! Compares two sides, metric by metric: whether they differ, and by how much.
 //!
-//! Several metrics are tested at once, and each more is another chance to find a difference where there is none. The
-//! confidence is therefore that of the whole comparison, shared out by Bonferroni's correction: of m metrics each is
-//! held to 1 − (1 − confidence) / m. Holm's correction finds a little more, but its verdicts have no intervals of the
-//! same strength; here a metric is different exactly when the interval shown leaves "the same" out.
-//!
-//! Must not know how the runs were made.
+//! Several metrics are tested at once, and each adds a chance of a false difference. The confidence is therefore that
+//! of the whole comparison, with Bonferroni's correction: each of m metrics is tested at 1 − (1 − confidence) / m.
+//! Holm's correction finds a little more, but its verdicts have no intervals of the same strength; here a metric is
+//! different exactly if the interval shown excludes equality.
 
 use serde::Serialize;
 
@@ -13,14 +11,14 @@ use super::interval::{self, Interval};
 use super::metric::{Metric, Scale};
 use crate::report::units::real;
 
-/// Confidence of a whole comparison unless another is asked for: the same thing twice is called different once in a
-/// hundred comparisons, which leaves room for runs that are not quite normal.
+/// Default confidence of a whole comparison: equal sides are called different once in a hundred comparisons, which
+/// leaves room for runs that are not quite normal.
 pub(crate) const CONFIDENCE: f64 = 0.99;
 
-/// Runs without which a side has no known spread.
+/// Minimum runs of a side for a known spread.
 pub(crate) const RUNS_MIN: usize = 2;
 
-/// A metric's values, a value a run.
+/// Values of a metric on both sides, one per run.
 #[derive(Clone, Debug)]
 pub(crate) struct Sides {
     pub(crate) metric: Metric,
@@ -28,24 +26,24 @@ pub(crate) struct Sides {
     pub(crate) b: Vec<f64>,
 }
 
-/// Whether values are set against each other side by side or round by round.
+/// Relation between the runs of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Design {
-    /// Runs of both sides have nothing to do with each other: Welch's interval.
+    /// Runs of both sides are unrelated: Welch's interval.
     Independent,
-    /// The runs at the same place were made one after the other: Student's interval of what differs in each round.
+    /// Runs with the same index were made one after the other: Student's interval of the differences in each round.
     Paired,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
-    /// The interval leaves "the same" out.
+    /// The interval excludes equality.
     Different,
-    /// The interval holds "the same": any difference is smaller than could be seen.
+    /// The interval includes equality: any difference is too small to be seen.
     NoDifferenceSeen,
-    /// Without two runs on each side nothing is known of how runs differ anyway.
+    /// Fewer than two runs on a side, so the spread is unknown.
     TooFewRuns,
 }
 
@@ -57,19 +55,19 @@ pub(crate) struct Effect {
     pub(crate) b: f64,
     pub(crate) runs_a: usize,
     pub(crate) runs_b: usize,
-    /// What `change` and the interval are.
+    /// Scale of `change` and of the interval.
     pub(crate) scale: Scale,
-    /// Second side over the first, or less the first.
+    /// Second side over the first, or minus the first.
     pub(crate) change: f64,
     pub(crate) low: Option<f64>,
     pub(crate) high: Option<f64>,
-    /// Confidence of this interval, the correction for the number of metrics made.
+    /// Confidence of this interval, corrected for the number of metrics.
     pub(crate) confidence: f64,
     pub(crate) verdict: Verdict,
 }
 
 impl Effect {
-    /// The interval, where there are runs enough for one.
+    /// The interval, if there are enough runs.
     pub(crate) fn interval(&self) -> Option<Interval> {
         Some(Interval { estimate: self.change, low: self.low?, high: self.high? })
     }
@@ -82,7 +80,7 @@ pub(crate) fn compare(metrics: &[Sides], design: Design, confidence: f64) -> Vec
 }
 
 fn effect(Sides { metric, a, b }: &Sides, design: Design, confidence: f64) -> Effect {
-    // A run in which nothing happened has no logarithm; what differs can still be said.
+    // A value of 0 has no logarithm, but a difference.
     let positive = a.iter().chain(b).all(|value| *value > 0.0);
     let scale = if positive { metric.scale() } else { Scale::Difference };
     let interval = match (design, scale) {
@@ -177,7 +175,7 @@ mod tests {
         assert!(width(1) < width(3) && width(3) < width(9));
     }
 
-    /// A machine whose speed wanders: it gets slower by 10% over the session, in steps of 2% up and down, and runs
+    /// A machine whose speed drifts: it gets slower by 10% over the session, in steps of 2% up and down, and runs
     /// differ by 1% more.
     struct Machine {
         random: Orders,
@@ -191,7 +189,7 @@ mod tests {
             self.turn += 1;
             self.wander += 0.02 * self.random.normal();
             let drift = self.wander - 0.1 * f64::from(self.turn) / f64::from(self.turns);
-            // Rate, p50 and p99: two that move together and one of its own.
+            // Rate, p50 and p99: two that move together and an independent one.
             let [rate, p50, p99] = [0.01, 0.01, 0.03].map(|noise| noise * self.random.normal());
             [
                 1e5 * (drift + rate).exp() * effect,
@@ -221,7 +219,7 @@ mod tests {
             .collect()
     }
 
-    /// In how many of 1,000 sessions any metric was called different.
+    /// Number of sessions, of 1,000, in which any metric was called different.
     fn found(interleaved: bool, design: Design, effect: f64) -> usize {
         (0..1_000)
             .filter(|seed| {
@@ -233,10 +231,10 @@ mod tests {
 
     #[test]
     fn the_same_thing_twice_on_a_drifting_machine_is_seldom_called_different() {
-        // 1% is what the confidence promises; a twentieth is what must not be passed.
+        // The confidence promises 1%; 2.5% must not be exceeded.
         let paired = found(true, Design::Paired, 1.0);
         assert!(paired <= 25, "{paired}");
-        // One side after the other the drift is taken for a difference.
+        // With one side after the other, drift is taken for a difference.
         let blocks = found(false, Design::Independent, 1.0);
         assert!(blocks >= 500, "{blocks}");
     }

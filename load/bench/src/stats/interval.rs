@@ -1,16 +1,14 @@
 //! Means and Student-t intervals over runs.
-//!
-//! Must not know what the values are.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::report::units::real;
 
-/// An estimate and the interval that holds the true value in the wanted share of tries.
+/// An estimate and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// The best single figure.
+    /// Point estimate.
     pub estimate: f64,
     /// Lower end.
     pub low: f64,
@@ -19,18 +17,18 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies within, the ends included.
+    /// True if `value` lies within, ends included.
     pub fn contains(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// `e` to the power of each part: from logarithms back to ratios.
+    /// Exponentiates each part: from logarithms back to ratios.
     #[must_use]
     pub fn exp(self) -> Self {
         Self { estimate: self.estimate.exp(), low: self.low.exp(), high: self.high.exp() }
     }
 
-    /// Both ends further out by `margin`.
+    /// Moves both ends outwards by `margin`.
     #[must_use]
     pub fn widened(self, margin: f64) -> Self {
         Self { low: self.low - margin, high: self.high + margin, ..self }
@@ -47,17 +45,17 @@ impl Interval {
     }
 }
 
-/// Arithmetic mean; of nothing, not a number.
+/// Arithmetic mean; NaN for no values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / real(values.len())
 }
 
-/// Geometric mean, the mean for ratios; not a number unless every value is above 0.
+/// Geometric mean, for ratios; NaN unless every value is above 0.
 pub fn geometric_mean(values: &[f64]) -> f64 {
     logarithms(values).map_or(f64::NAN, |values| mean(&values).exp())
 }
 
-/// The middle value, or the mean of the two in the middle; of nothing, not a number.
+/// Median, or the mean of the middle two; NaN for no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -69,20 +67,20 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Variance of the population that the values are a sample of (divided by n − 1).
+/// Sample variance (divided by n − 1).
 pub fn variance(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (real(values.len()) - 1.0)
 }
 
-/// How many standard errors to each side hold the true mean with this confidence (0 to 1): the two-sided quantile of
+/// Standard errors to each side that hold the true mean with this confidence (0 to 1): the two-sided quantile of
 /// Student's distribution.
 pub fn student_t(confidence: f64, degrees_of_freedom: f64) -> f64 {
     let student = StudentsT::new(0.0, 1.0, degrees_of_freedom).expect("degrees of freedom are above 0");
     student.inverse_cdf(f64::midpoint(1.0, confidence))
 }
 
-/// Student's interval of a mean ("The probable error of a mean", Biometrika 1908); none for fewer than two values.
+/// Student's interval of a mean ("The probable error of a mean", Biometrika 1908); `None` for fewer than two values.
 pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.len() < 2 {
         return None;
@@ -91,14 +89,14 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval::around(mean(values), student_t(confidence, real(values.len()) - 1.0) * error))
 }
 
-/// Interval of a geometric mean, from logarithms; none if a value is 0 or less.
+/// Interval of a geometric mean, from logarithms; `None` if a value is 0 or less.
 pub fn geometric_mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     mean_interval(&logarithms(values)?, confidence).map(Interval::exp)
 }
 
-/// Mean of `b` less mean of `a` when neither the variances nor the counts need be equal: Welch ("The generalization of
-/// Student's problem when several different population variances are involved", Biometrika 1947), with the degrees of
-/// freedom of Satterthwaite (Biometrics 1946). None for fewer than two values on a side.
+/// Mean of `b` minus mean of `a`, for unequal variances and counts: Welch ("The generalization of Student's problem
+/// when several different population variances are involved", Biometrika 1947), with the degrees of freedom of
+/// Satterthwaite (Biometrics 1946). `None` for fewer than two values on a side.
 pub fn mean_difference(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     if a.len() < 2 || b.len() < 2 {
         return None;
@@ -114,8 +112,8 @@ pub fn mean_difference(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval
     Some(Interval::around(difference, student_t(confidence, degrees) * squared.sqrt()))
 }
 
-/// Mean of the differences `b` less `a`, round by round: what changes from round to round meets both sides alike and
-/// falls out. None for fewer than two rounds or sides of different length.
+/// Mean of the differences `b` minus `a`, round by round: changes between rounds affect both sides alike and cancel.
+/// `None` for fewer than two rounds or sides of different length.
 pub fn paired_difference(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     if a.len() != b.len() {
         return None;
@@ -124,18 +122,18 @@ pub fn paired_difference(a: &[f64], b: &[f64], confidence: f64) -> Option<Interv
     mean_interval(&differences, confidence)
 }
 
-/// The logarithms; none unless every value is above 0 and finite.
+/// Logarithms; `None` unless every value is above 0 and finite.
 pub fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|value| (*value > 0.0 && value.is_finite()).then(|| value.ln())).collect()
 }
 
-/// Geometric mean of `b` over that of `a`, by [`mean_difference`] of logarithms: times and rates are positive and
-/// their noise multiplies, so on logarithms it is nearly symmetric.
+/// Geometric mean of `b` over that of `a`, by [`mean_difference`] of logarithms: times and rates are positive and their
+/// noise multiplies, so logarithms are nearly symmetric.
 pub fn ratio(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     mean_difference(&logarithms(a)?, &logarithms(b)?, confidence).map(Interval::exp)
 }
 
-/// As [`ratio`], by [`paired_difference`].
+/// Like [`ratio`], by [`paired_difference`].
 pub fn paired_ratio(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     paired_difference(&logarithms(a)?, &logarithms(b)?, confidence).map(Interval::exp)
 }

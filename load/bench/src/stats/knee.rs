@@ -1,6 +1,4 @@
-//! Where more load stops paying.
-//!
-//! Must not know how the points were measured.
+//! The point beyond which more load hardly pays.
 
 use serde::Serialize;
 
@@ -8,16 +6,16 @@ use crate::report::units::real;
 
 const POINTS_MIN: usize = 4;
 
-/// Kneedle's sensitivity: how many mean steps the curve must fall below its furthest point before that is a knee; 1 is
-/// what its authors found best for data that is complete.
+/// Kneedle's sensitivity: how many mean steps the curve must fall below its highest point before that is a knee; 1 is
+/// what its authors found best for complete data.
 const SENSITIVITY: f64 = 1.0;
 
-/// The index of the knee of a curve that rises and flattens; none if it rises evenly, or hardly at all.
+/// Index of the knee of a curve that rises and flattens; `None` if it rises evenly, or hardly at all.
 ///
 /// Kneedle (Satopää, Albrecht, Irwin, Raghavan, "Finding a 'Kneedle' in a haystack", ICDCS workshops 2011) without its
-/// smoothing, since the points are few and each is a mean of runs: both axes go from 0 to 1, a knee is a local maximum
-/// of the height above the diagonal that the curve then falls below by the threshold. Of several, which noise makes,
-/// it is the highest.
+/// smoothing, since the points are few and each is a mean of runs: both axes go from 0 to 1, and a knee is a local
+/// maximum of the height above the diagonal after which the curve falls by the threshold. Of several, which noise
+/// makes, it is the highest.
 pub(crate) fn kneedle(points: &[(f64, f64)]) -> Option<usize> {
     if points.len() < POINTS_MIN {
         return None;
@@ -30,14 +28,14 @@ pub(crate) fn kneedle(points: &[(f64, f64)]) -> Option<usize> {
     (1..points.len() - 1)
         .filter(|&at| is_maximum(at) && heights[at] > 0.0)
         .filter(|&at| {
-            // Only up to the next local maximum: beyond it, that one is the candidate.
+            // Only up to the next local maximum, which is then the candidate.
             let end = (at + 1..points.len() - 1).find(|&later| is_maximum(later)).unwrap_or(points.len());
             heights[at + 1..end].iter().any(|height| *height < heights[at] - SENSITIVITY * step)
         })
         .max_by(|&a, &b| heights[a].total_cmp(&heights[b]))
 }
 
-/// Onto 0 to 1; none if all values are the same or one is not a number.
+/// Normalises to 0 to 1; `None` if all values are equal or one is NaN.
 fn normalised(values: Vec<f64>) -> Option<Vec<f64>> {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -46,11 +44,11 @@ fn normalised(values: Vec<f64>) -> Option<Vec<f64>> {
     usable.then(|| values.into_iter().map(|value| (value - low) / range).collect())
 }
 
-/// Share of the asked rate that must be reached for it to count as served.
+/// Minimum share of the requested rate for it to count as served.
 pub(crate) const ACHIEVED_MIN: f64 = 0.99;
 
-/// How many times the unloaded p99 a served rate may show. In a queue with exponential times the p99 is ten times the
-/// unloaded one when the server is busy nine tenths of its time: beyond that it is full.
+/// Maximum ratio of a served rate's p99 to the unloaded p99. In a queue with exponential times the ratio is ten when
+/// the server is busy nine tenths of its time: beyond that it is full.
 pub(crate) const P99_FACTOR_MAX: f64 = 10.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,16 +59,16 @@ pub(crate) struct AtRate {
     pub(crate) p99_us: f64,
 }
 
-/// How far rates were served.
+/// The rates that were served.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Served {
-    /// The highest rate up to which every one was served; none if not even the lowest was.
+    /// Highest rate up to which every one was served; `None` if not even the lowest was.
     pub(crate) last: Option<f64>,
-    /// The first rate that was not, and why; none if all were.
+    /// First rate that was not served, and the reason; `None` if all were.
     pub(crate) first_refused: Option<(f64, Refusal)>,
 }
 
-/// Why a rate does not count as served.
+/// Reason that a rate does not count as served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Refusal {
@@ -80,12 +78,11 @@ pub(crate) enum Refusal {
     TooSlow,
 }
 
-/// The last rate that was served, from points in ascending order of their rates; the lowest rate's p99 is taken as the
-/// unloaded one.
+/// The last served rate, from points in ascending order of rate; the lowest rate's p99 counts as the unloaded one.
 pub(crate) fn last_served(points: &[AtRate]) -> Served {
     let mut last = None;
     for point in points {
-        // Written so that what is not a number counts as not served.
+        // Written so that NaN counts as not served.
         let reached = point.achieved >= ACHIEVED_MIN * point.asked;
         let quick = point.p99_us <= P99_FACTOR_MAX * points[0].p99_us;
         match (reached, quick) {

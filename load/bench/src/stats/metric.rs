@@ -38,18 +38,18 @@ pub(crate) enum Metric {
     Cpu,
 }
 
-/// How two sides of a metric are set against each other.
+/// Comparison of the two sides of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scale {
-    /// Second over first: for what is positive and has multiplying noise.
+    /// Second over first: for positive values with multiplicative noise.
     Ratio,
-    /// Second less first: for shares, which may be 0.
+    /// Second minus first: for shares, which may be 0.
     Difference,
 }
 
 impl Metric {
-    /// As a person types it; as a program reads it, with its unit; and how a value is shown.
+    /// Name for people, name with its unit for programs, and formatter.
     fn facts(self) -> (&'static str, &'static str, fn(f64) -> String) {
         let seconds = |value: f64| units::micros(value * 1e6);
         match self {
@@ -67,27 +67,27 @@ impl Metric {
         }
     }
 
-    /// As a person types it.
+    /// Name for people.
     pub(crate) fn name(self) -> &'static str {
         self.facts().0
     }
 
-    /// As a program reads it, with its unit.
+    /// Name with its unit, for programs.
     pub(crate) fn key(self) -> &'static str {
         self.facts().1
     }
 
-    /// A value in the unit that suits it.
+    /// Formats a value in its unit.
     pub(crate) fn show(self, value: f64) -> String {
         self.facts().2(value)
     }
 
-    /// Whether it is measured of a whole command; the others are of a run.
+    /// True if it is measured for a whole command; the others are of a run.
     pub(crate) fn is_of_command(self) -> bool {
         matches!(self, Self::Wall | Self::Cpu)
     }
 
-    /// The figure of a run; none where it was not measured.
+    /// Figure of a run; `None` if it was not measured.
     pub(crate) fn of(self, run: &Run) -> Option<f64> {
         let quantile = |share| (run.response.count() > 0).then(|| run.response.quantile_us(share));
         match self {
@@ -107,12 +107,12 @@ impl Metric {
         }
     }
 
-    /// How its two sides are set against each other, where the values allow it.
+    /// Scale of a comparison, where the values allow it.
     pub(crate) fn scale(self) -> Scale {
         if self == Self::Errors { Scale::Difference } else { Scale::Ratio }
     }
 
-    /// Smallest relative difference that its measurement tells apart: histograms keep three digits.
+    /// Smallest relative difference that its measurement resolves: histograms keep three digits.
     pub(crate) fn resolution(self) -> f64 {
         if matches!(self, Self::P50 | Self::P90 | Self::P99 | Self::P999) { 1.0 / 1024.0 } else { 0.0 }
     }

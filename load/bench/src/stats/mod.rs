@@ -1,7 +1,7 @@
-//! What figures of several runs say together: intervals, comparisons, curves and objectives.
+//! Statistics over runs: intervals, comparisons, curves and objectives.
 //!
-//! The run is the replicate: requests within a run share its luck (one process, one placement on the cores), so
-//! their great number says nothing about the next run. Must not know how runs are made, nor how anything is shown.
+//! The run is the replicate: requests within a run share its circumstances (one process, one placement on the cores),
+//! so their great number is no evidence about the next run.
 
 pub(crate) mod compare;
 pub mod interval;

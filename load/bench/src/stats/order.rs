@@ -1,19 +1,19 @@
-//! Random orders that the same seed repeats, and uniform numbers for them.
+//! Seeded random orders, and uniform numbers for them.
 //!
-//! What is compared is measured in an order that nothing on the machine can follow: a side that always goes first
-//! meets a cooler processor or an emptier cache each time.
+//! Sides are measured in random order, which nothing on the machine can follow: a side that always goes first meets a
+//! cooler processor or an emptier cache each time.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A source of orders.
+/// Generator of random orders.
 #[derive(Clone, Debug)]
 pub struct Orders {
     random: Xoshiro256PlusPlus,
 }
 
 impl Orders {
-    /// The same seed makes the same orders.
+    /// Equal seeds give equal orders.
     pub fn new(seed: u64) -> Self {
         Self { random: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
@@ -40,7 +40,7 @@ impl Orders {
         }
     }
 
-    /// Uniform from 0 to 1, the ends left out.
+    /// Uniform between 0 and 1, both excluded.
     #[cfg(test)]
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
     pub(crate) fn uniform(&mut self) -> f64 {
@@ -84,7 +84,7 @@ mod tests {
         for _ in 0..6_000 {
             *seen.entry(orders.order(3)).or_insert(0_u32) += 1;
         }
-        // Each count is binomial(6000, 1/6), of deviation 28.9: five of them to each side.
+        // Each count is binomial(6000, 1/6), of deviation 28.9: five deviations to each side are allowed.
         assert_eq!(seen.len(), 6);
         assert!(seen.values().all(|count| (855..=1145).contains(count)), "{seen:?}");
     }

@@ -1,7 +1,7 @@
-//! What a count out of many says: intervals of a share and of a quantile within one run.
+//! Intervals of a share and of a quantile within one run.
 //!
-//! Both take requests as independent, which requests of one run are not quite: they are the lower bound of what
-//! there is to doubt, used where there is nothing better, or beside the interval over runs.
+//! Both assume independent requests, which those of one run are not quite: they are the lower bound of the uncertainty,
+//! used where there is nothing better, or beside the interval over runs.
 
 use hdrhistogram::Histogram;
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
@@ -9,14 +9,14 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 use super::interval::Interval;
 use crate::report::units::float as number;
 
-/// How many standard deviations to each side hold a normal variable with this confidence.
+/// Standard deviations to each side that hold a normal variable with this confidence.
 pub(crate) fn normal_z(confidence: f64) -> f64 {
     Normal::standard().inverse_cdf(f64::midpoint(1.0, confidence))
 }
 
 /// Wilson's score interval of a share ("Probable inference, the law of succession, and statistical inference", JASA
-/// 1927): unlike the textbook's it stays within 0 to 1 and is honest when nothing was seen, and unlike Clopper's and
-/// Pearson's it is a closed form at any count. None out of nothing.
+/// 1927): unlike the textbook's it stays within 0 to 1 and is right for a count of 0, and unlike Clopper's and
+/// Pearson's it is a closed form at any count. `None` out of 0.
 pub(crate) fn wilson(count: u64, of: u64, confidence: f64) -> Option<Interval> {
     if of == 0 {
         return None;
@@ -26,22 +26,22 @@ pub(crate) fn wilson(count: u64, of: u64, confidence: f64) -> Option<Interval> {
     let scale = 1.0 + z * z / n;
     let middle = (share + z * z / (2.0 * n)) / scale;
     let half = z / scale * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
-    // At 0 and at all the formula's end is exact, but rounding may miss it.
+    // At 0 and at 1 the formula is exact, but rounding may miss it.
     let low = if count == 0 { 0.0 } else { (middle - half).max(0.0) };
     let high = if count == of { 1.0 } else { (middle + half).min(1.0) };
     Some(Interval { estimate: share, low, high })
 }
 
 /// Interval of the quantile at `share` in microseconds, from order statistics: the number of requests above the true
-/// quantile is binomial, so the sorted times at two ranks enclose it (David and Nagaraja, "Order Statistics", 7.1).
-/// Where the upper rank lies beyond the last request the upper end is infinite: too few were seen. None of nothing.
+/// quantile is binomial, so the sorted times at two ranks enclose it (David and Nagaraja, "Order Statistics", 7.1). If
+/// the upper rank lies beyond the last request, the upper end is infinite: there are too few requests. `None` if empty.
 pub(crate) fn quantile_us(histogram: &Histogram<u64>, share: f64, confidence: f64) -> Option<Interval> {
     if histogram.is_empty() {
         return None;
     }
     let count = histogram.len();
     let micros = |nanos: u64| number(nanos) / 1e3;
-    // The histogram is asked by rank; half a rank down keeps clear of rounding at the edge between two.
+    // The histogram is queried by rank; half a rank less avoids rounding at the edge between two.
     let at_rank = |rank: u64| micros(histogram.value_at_quantile((number(rank) - 0.5) / number(count)));
     let (least, most) = binomial_range(count, 1.0 - share, confidence);
     // With `most` requests above the quantile it is at or above the rank below them.
@@ -50,7 +50,7 @@ pub(crate) fn quantile_us(histogram: &Histogram<u64>, share: f64, confidence: f6
     Some(Interval { estimate: micros(histogram.value_at_quantile(share)), low, high })
 }
 
-/// The counts between which a binomial count lies with at least this confidence.
+/// Range that holds a binomial count with at least this confidence.
 fn binomial_range(count: u64, probability: f64, confidence: f64) -> (u64, u64) {
     let binomial = Binomial::new(probability, count).expect("a share is from 0 to 1");
     let tail = (1.0 - confidence) / 2.0;
@@ -94,7 +94,7 @@ mod tests {
         for nanos in 1..=100 {
             times.record(nanos * 1_000).expect("within bounds");
         }
-        // 0.99^100 = 0.37: having none of 100 above the true p99 is common.
+        // 0.99^100 = 0.37: often none of 100 is above the true p99.
         let p99 = quantile_us(&times, 0.99, 0.95).expect("recorded");
         assert!(p99.high.is_infinite() && p99.low > 90.0, "{p99:?}");
         let p50 = quantile_us(&times, 0.5, 0.95).expect("recorded");

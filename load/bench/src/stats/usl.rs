@@ -1,14 +1,14 @@
 //! The universal scalability law: throughput against the number of clients.
 //!
-//! X(N) = λN / (1 + σ(N − 1) + κN(N − 1)), with λ the throughput of one client, σ what is serialised and κ what is
-//! spent on agreeing between any two (Gunther, "Guerrilla Capacity Planning", 2007, chapters 4 to 6).
+//! X(N) = λN / (1 + σ(N − 1) + κN(N − 1)): λ is the throughput of one client, σ the serialised share and κ the cost of
+//! consistency between any two (Gunther, "Guerrilla Capacity Planning", 2007, chapters 4 to 6).
 //!
 //! Noise of throughput multiplies, so the fit is by least squares on logarithms: it starts from Gunther's linear form
-//! (N/X is linear in 1/λ, σ/λ and κ/λ) and goes on by Levenberg's and Marquardt's method (Marquardt, "An algorithm for
-//! least-squares estimation of nonlinear parameters", SIAM 1963). Each number of clients counts once, by the geometric
-//! mean of its runs: runs of one point share how far the law is from it, and would make the intervals too narrow.
-//! Intervals are from the covariance, with Student's distribution; the peak's is Fieller's ("Some problems in interval
-//! estimation", JRSS B 1954), which says "none" where κ may be 0.
+//! (N/X is linear in 1/λ, σ/λ and κ/λ) and continues by Levenberg's and Marquardt's method (Marquardt, "An algorithm
+//! for least-squares estimation of nonlinear parameters", SIAM 1963). Each number of clients counts once, by the
+//! geometric mean of its runs: runs of one point share its distance from the law, and would make the intervals too
+//! narrow. Intervals come from the covariance, with Student's distribution; the peak's is Fieller's ("Some problems in
+//! interval estimation", JRSS B 1954), without an upper end where κ may be 0.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -16,24 +16,23 @@ use thiserror::Error;
 use super::interval::{Interval, geometric_mean, mean, student_t};
 use crate::report::units::real;
 
-/// Different numbers of clients without which nothing is fitted: the law has three parameters, and one more point
-/// tells how well it fits.
+/// Minimum number of different client counts: the law has three parameters, and one more point shows how well it fits.
 pub(crate) const POINTS_MIN: usize = 4;
 
-/// Typical relative distance of the points from the curve beyond which the law is said not to describe them.
+/// Typical relative distance of the points from the curve beyond which the law does not describe them.
 pub(crate) const DEVIATION_MAX: f64 = 0.1;
 
-/// Steps of the fit; it needs about ten.
+/// Maximum steps of the fit; it needs about ten.
 const STEPS_MAX: usize = 200;
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Usl {
     pub(crate) lambda: Interval,
-    /// Contention: the share of the work that is serialised; 0 or more.
+    /// Contention: the serialised share of the work; 0 or more.
     pub(crate) sigma: Interval,
-    /// Coherence: what keeping any two clients consistent costs; 0 or more.
+    /// Coherence: the cost of keeping any two clients consistent; 0 or more.
     pub(crate) kappa: Interval,
-    /// The number of clients beyond which throughput falls; none if κ is 0.
+    /// Number of clients beyond which throughput falls; `None` if κ is 0.
     pub(crate) peak: Option<Peak>,
     /// Share of the throughputs' variance that the curve explains; at most 1, and small where there is hardly any.
     pub(crate) r_squared: f64,
@@ -47,19 +46,19 @@ pub(crate) struct Usl {
 pub(crate) struct Peak {
     /// √((1 − σ) / κ), at least 1.
     pub(crate) clients: f64,
-    /// Lower end of its interval; none where κ is too uncertain for one.
+    /// Lower end of its interval; `None` if κ is too uncertain.
     pub(crate) low: Option<f64>,
-    /// Upper end; none if throughput may rise without end.
+    /// Upper end; `None` if throughput may rise without end.
     pub(crate) high: Option<f64>,
 }
 
-/// Why the law could not be fitted.
+/// Failure to fit the law.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub(crate) enum NoFit {
     /// See [`POINTS_MIN`].
     #[error("there are too few points: {have} different numbers of clients, and at least {POINTS_MIN} are needed")]
     NotEnoughPoints {
-        /// Those with a throughput above 0.
+        /// Numbers of clients with a throughput above 0.
         have: usize,
     },
     /// See [`DEVIATION_MAX`].
@@ -71,7 +70,7 @@ pub(crate) enum NoFit {
 }
 
 impl Usl {
-    /// Throughput with so many clients.
+    /// Throughput with this many clients.
     pub(crate) fn throughput(&self, clients: f64) -> f64 {
         let parameters = [self.lambda.estimate.ln(), self.sigma.estimate, self.kappa.estimate];
         predicted(parameters, clients).exp()
@@ -126,12 +125,12 @@ fn means(points: &[(u32, f64)]) -> Vec<Point> {
     grouped.into_iter().map(|(clients, runs)| (f64::from(clients), geometric_mean(&runs).ln())).collect()
 }
 
-/// The divisor of the law; the law gives no throughput unless it is above 0.
+/// Divisor of the law, which gives no throughput unless it is above 0.
 fn divisor([_, sigma, kappa]: Parameters, clients: f64) -> f64 {
     1.0 + sigma * (clients - 1.0) + kappa * clients * (clients - 1.0)
 }
 
-/// Logarithm of the throughput; not a number where the divisor is not above 0.
+/// Logarithm of the throughput; NaN unless the divisor is above 0.
 fn predicted(parameters: Parameters, clients: f64) -> f64 {
     parameters[0] + clients.ln() - divisor(parameters, clients).ln()
 }
@@ -146,8 +145,8 @@ fn squares(points: &[Point], parameters: Parameters) -> f64 {
     if squares.is_nan() { f64::INFINITY } else { squares }
 }
 
-/// The best of the fits with σ, κ, both or neither held at 0, among those that respect σ ≥ 0 and κ ≥ 0: with only two
-/// bounds that is the constrained optimum.
+/// The best of the fits with σ, κ, both or neither held at 0, among those with σ ≥ 0 and κ ≥ 0: with only two bounds
+/// that is the constrained optimum.
 fn best(points: &[Point]) -> Parameters {
     let start = linear_start(points);
     let mut best = (f64::INFINITY, start);
@@ -187,7 +186,7 @@ fn descend(points: &[Point], mut at: Parameters, free: [bool; 3]) -> Parameters 
     for _ in 0..STEPS_MAX {
         let (mut normal, right) = around(points, at, free);
         for parameter in 0..3 {
-            // What is held has an equation of its own: no step.
+            // A fixed parameter has an equation of its own: no step.
             normal[parameter][parameter] *= 1.0 + damping;
             normal[parameter][parameter] += f64::from(u8::from(!free[parameter]));
         }
@@ -211,7 +210,7 @@ fn descend(points: &[Point], mut at: Parameters, free: [bool; 3]) -> Parameters 
     at
 }
 
-/// The equations of a step from these parameters, over those that are free.
+/// Equations of a step from these parameters, over the free ones.
 fn around(points: &[Point], at: Parameters, free: [bool; 3]) -> (Matrix, Parameters) {
     equations(points.iter().map(|&(clients, log)| {
         let gradient = gradient(at, clients);
@@ -220,7 +219,7 @@ fn around(points: &[Point], at: Parameters, free: [bool; 3]) -> (Matrix, Paramet
     }))
 }
 
-/// The normal equations of least squares, of rows and what each should come to.
+/// Normal equations of least squares, from rows and their target values.
 fn equations(rows: impl Iterator<Item = ([f64; 3], f64)>) -> (Matrix, [f64; 3]) {
     let (mut normal, mut right) = (Matrix::default(), [0.0; 3]);
     for (row, value) in rows {
@@ -234,8 +233,8 @@ fn equations(rows: impl Iterator<Item = ([f64; 3], f64)>) -> (Matrix, [f64; 3]) 
     (normal, right)
 }
 
-/// Solves symmetric equations by Cholesky's method, their rows and columns scaled first: κ is smaller than λ by many
-/// powers of ten. None if they have no single solution.
+/// Solves symmetric equations by Cholesky's method after scaling rows and columns: κ is smaller than λ by many powers
+/// of ten. `None` without a unique solution.
 fn solve(matrix: Matrix, right: [f64; 3]) -> Option<[f64; 3]> {
     let scale: [f64; 3] = std::array::from_fn(|at| matrix[at][at].sqrt());
     let (mut lower, mut found) = (Matrix::default(), [0.0; 3]);
@@ -245,7 +244,7 @@ fn solve(matrix: Matrix, right: [f64; 3]) -> Option<[f64; 3]> {
             lower[i][j] = (matrix[i][j] / (scale[i] * scale[j]) - sum(&lower, j)) / lower[j][j];
         }
         let left = 1.0 - sum(&lower, i);
-        // Also where a scale is 0 or infinite: what follows from it is not a number.
+        // Also if a scale is 0 or infinite, which leads to NaN.
         if !(left > 1e-14 && scale[i].is_normal()) {
             return None;
         }
@@ -258,8 +257,8 @@ fn solve(matrix: Matrix, right: [f64; 3]) -> Option<[f64; 3]> {
     Some(std::array::from_fn(|at| found[at] / scale[at]))
 }
 
-/// Covariance of all three parameters, also where one lies at its bound: its interval then still says how far from 0 it
-/// may be. Infinite where the points do not tell the parameters apart.
+/// Covariance of all three parameters, even if one lies at its bound: its interval then shows how far from 0 it may be.
+/// Infinite if the points do not determine the parameters.
 fn covariance(points: &[Point], at: Parameters, noise: f64) -> Matrix {
     let (normal, _) = around(points, at, [true; 3]);
     std::array::from_fn(|parameter| {
@@ -268,7 +267,7 @@ fn covariance(points: &[Point], at: Parameters, noise: f64) -> Matrix {
     })
 }
 
-/// The peak, at m = N² where 1 − σ − mκ is 0; its interval is of those m for which that is within the noise of 0.
+/// The peak, at m = N² where 1 − σ − mκ is 0; its interval holds those m for which that is within the noise of 0.
 fn peak([_, sigma, kappa]: Parameters, covariance: Matrix, student: f64) -> Option<Peak> {
     if kappa <= 0.0 {
         return None;

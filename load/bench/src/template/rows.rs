@@ -1,4 +1,4 @@
-//! Rows of a CSV file, read into memory before a run: a run reads no files.
+//! Rows of a CSV file, read into memory before a run.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
-/// Most bytes of a file of rows; they are all kept in memory.
+/// Maximum size of the file, all of which is kept in memory.
 pub const ROWS_BYTES_MAX: u64 = 256 << 20;
 
 /// The rows of a CSV file with a header row.
 #[derive(Debug)]
 pub struct Rows {
     columns: Vec<String>,
-    /// Where each cell ends in `text`, row by row; a cell begins where the one before it ends.
+    /// End of each cell in `text`, row by row; a cell begins where the one before it ends.
     ends: Vec<u32>,
     text: String,
     count: u64,
@@ -59,7 +59,7 @@ impl Rows {
         &self.columns
     }
 
-    /// How many rows there are, at least one.
+    /// Number of rows, at least one.
     pub fn count(&self) -> u64 {
         self.count
     }

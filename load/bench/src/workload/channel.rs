@@ -1,6 +1,4 @@
-//! Channels of our own engine as loads use them, for gRPC and for plain HTTP/2.
-//!
-//! Must not know what is sent over them.
+//! Channels of our own engine, configured for loads over gRPC and plain HTTP/2.
 
 use std::time::Duration;
 
@@ -9,22 +7,22 @@ use quire_rpc::http2::{Config, Rate};
 
 use super::Traffic;
 
-/// How long a request that could not reach the server holds its place before the next one, so that an outage does not
-/// make requests as fast as a loop turns. It is not part of any measured time.
+/// Time that a request which could not reach the server keeps its slot, so that requests do not spin during an outage.
+/// Not part of any measured time.
 pub const REST: Duration = Duration::from_millis(10);
-/// Pauses between tries to connect again: short, since a load wants to see the server come back.
+/// Delays of reconnecting: short, because a load should see the server come back.
 const RECONNECT_FIRST: Duration = Duration::from_millis(5);
 const RECONNECT_MAX: Duration = Duration::from_millis(50);
 /// Windows and frames so large that an answer never waits for the client.
 const STREAM_WINDOW_BYTES: u32 = 64 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 256 << 20;
 const FRAME_BYTES_MAX: u32 = 256 << 10;
-/// The head of an answer.
+/// Maximum size of an answer's head.
 const HEAD_BYTES_MAX: u32 = 1 << 20;
-/// A server under load may reset what it likes: that is a result, and no attack.
+/// A server under load may reset any stream: that is a result, not an attack.
 const NO_LIMIT: Rate = Rate { burst_max: u32::MAX, per_second_max: u32::MAX };
 
-/// A channel of one connection that carries so many requests at once.
+/// Settings of a channel with one connection and this many requests in flight.
 pub(super) fn settings(in_flight_max: usize) -> Settings {
     let defaults = Settings::default();
     Settings {
@@ -46,7 +44,7 @@ pub(super) fn settings(in_flight_max: usize) -> Settings {
     }
 }
 
-/// What a request does that could not reach the server.
+/// Pause of a request that could not reach the server.
 pub(super) async fn rest() {
     tokio::time::sleep(REST).await;
 }

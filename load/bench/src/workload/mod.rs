@@ -1,7 +1,6 @@
-//! What a load does again and again: open connections, make requests, say how each ended.
+//! The repeated work of a load: open connections, make requests, report how each ended.
 //!
-//! Must not know when requests are due or what becomes of their times: that is the same for every protocol, or
-//! figures of two protocols could not be compared.
+//! Due times and recording are the same for every protocol, or their figures could not be compared.
 
 pub mod channel;
 pub mod grpc;
@@ -14,16 +13,16 @@ use std::time::Instant;
 
 use crate::template::Turn;
 
-/// How a request ended and when.
+/// End of a request, with its times.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// When the request was handed to the transport, fully made: building it is not the server's time.
+    /// Time when the request, fully made, was handed to the transport: building it is not the server's time.
     pub sent_at: Instant,
-    /// When the first byte of the answer was there, where the transport can tell; for a stream, its first message.
+    /// Arrival of the answer's first byte, where the transport reports it; for a stream, of its first message.
     pub first_byte_at: Option<Instant>,
-    /// When the whole answer was there.
+    /// Arrival of the whole answer.
     pub done_at: Instant,
-    /// How it ended, a number of the workload's own that [`Workload::label`] puts into words.
+    /// Ending; [`Workload::label`] names its number.
     pub ending: Ending,
 }
 
@@ -35,19 +34,19 @@ impl Answer {
     }
 }
 
-/// How a request ended.
+/// Ending of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// The workload's number for it, below [`ENDINGS_MAX`].
     pub number: u16,
-    /// Whether it counts as an error.
+    /// True if it counts as an error.
     pub is_error: bool,
 }
 
-/// Endings that a workload can tell apart; the recorder numbers its own from here on.
+/// Maximum endings of a workload; the recorder numbers its own from here on.
 pub const ENDINGS_MAX: u16 = 1020;
 
-/// Bytes that went over the sockets of a connection so far, TLS included.
+/// Bytes carried by the sockets of a connection so far, TLS included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// From client to server.
@@ -64,18 +63,18 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// Opens the connection `number`, counted from 0, on the calling thread's runtime.
     fn open(&self, number: usize) -> impl Future<Output = anyhow::Result<Self::Session>>;
 
-    /// The ending in words: `OK`, `UNAVAILABLE`, `200`, `timeout`.
+    /// Label of an ending: `OK`, `UNAVAILABLE`, `200`, `timeout`.
     fn label(&self, ending: u16) -> String;
 }
 
-/// A connection; requests share it, as many at once as the plan says. It never leaves its thread.
+/// A connection, shared by as many requests at once as the plan allows. It never leaves its thread.
 pub trait Session: 'static {
-    /// Makes one request and waits for the whole answer. Failures are endings: a run goes on after them, and a
-    /// session whose connection broke opens another for the next request.
+    /// Makes one request and waits for the whole answer. Failures are endings: a run goes on after them, and a session
+    /// with a broken connection opens another for the next request.
     ///
     /// The caller bounds the time: a future that is dropped must free what it holds.
     fn request(&self, turn: Turn) -> impl Future<Output = Answer>;
 
-    /// What the sockets carried, over all connections of this session.
+    /// Bytes carried so far, over all connections of this session.
     fn traffic(&self) -> Traffic;
 }

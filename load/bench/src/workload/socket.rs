@@ -1,6 +1,4 @@
-//! Sockets of a load: opened, wrapped in TLS if wanted, and counted where the bytes leave the process.
-//!
-//! Must not know what the bytes mean.
+//! Sockets of a load: opened, wrapped in TLS if configured, and counted where the bytes leave the process.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -25,8 +23,8 @@ use crate::tls;
 /// Timeout of opening a connection, TLS included, if no request's timeout applies.
 pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Counts what the sockets of one session carry. It is shared with a connection's own task, hence atomic; all of them
-/// are on one thread.
+/// Byte counters of one session's sockets. Atomic, because a connection's own task shares them; all of them are on one
+/// thread.
 #[derive(Debug, Default)]
 pub struct Counters {
     sent_bytes: AtomicU64,
@@ -34,7 +32,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was counted so far.
+    /// Bytes counted so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
@@ -49,7 +47,7 @@ impl Counters {
     }
 }
 
-/// How to open connections to the server.
+/// Opens connections to the server.
 #[derive(Clone)]
 pub struct Dialer {
     address: SocketAddr,
@@ -76,12 +74,12 @@ impl Dialer {
         Ok(Self { address, tls: Some((TlsConnector::from(config), name)) })
     }
 
-    /// The address that is dialled.
+    /// Address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How TLS is spoken; none for plain TCP.
+    /// TLS configuration; `None` for plain TCP.
     pub fn tls(&self) -> Option<Arc<ClientConfig>> {
         self.tls.as_ref().map(|(connector, _)| Arc::clone(connector.config()))
     }
@@ -93,7 +91,7 @@ impl Dialer {
         self.wrap(stream, counters).await
     }
 
-    /// Begins TLS on a connection if it is wanted; the error is one line.
+    /// Begins TLS on a connection if configured; the error is one line.
     pub async fn wrap(&self, stream: TcpStream, counters: Arc<Counters>) -> anyhow::Result<Transport> {
         stream.set_nodelay(true).context("TCP_NODELAY")?;
         let counted = Counted { stream, counters };
@@ -105,7 +103,7 @@ impl Dialer {
     }
 }
 
-/// A connection to a host, at the first of its addresses that answers.
+/// Connects to a host, at the first of its addresses that answers.
 pub async fn reach(host: &str, port: u16) -> anyhow::Result<TcpStream> {
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let found = tokio::net::lookup_host((name, port)).await;
@@ -123,14 +121,14 @@ pub async fn reach(host: &str, port: u16) -> anyhow::Result<TcpStream> {
     anyhow::bail!(failure)
 }
 
-/// A socket that counts.
+/// A socket that counts bytes.
 #[derive(Debug)]
 pub struct Counted {
     stream: TcpStream,
     counters: Arc<Counters>,
 }
 
-/// A connection's bytes, as its protocol sees them: as they are, or through TLS.
+/// Byte stream of a connection, plain or through TLS.
 pub type Transport = Either<Counted, Box<TlsStream<Counted>>>;
 
 impl AsyncRead for Counted {

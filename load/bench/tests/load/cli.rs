@@ -1,4 +1,4 @@
-//! The program as its users meet it: exit codes, the one line that an error is, and a run ended from outside.
+//! The program as users see it: exit codes, one-line errors, and an interrupted run.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -14,13 +14,13 @@ fn bench(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
 }
 
-/// Answers every line with a byte; says on the channel when it has answered `after` of them.
+/// Answers every line with a byte; signals on the channel after `after` of them.
 fn line_server(after: usize) -> (SocketAddr, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let (sender, answered) = mpsc::channel();
     std::thread::spawn(move || {
-        // The program looks at the server once before it loads it.
+        // The program probes the server once before the load.
         for stream in listener.incoming().map_while(Result::ok) {
             let sender = sender.clone();
             std::thread::spawn(move || {
@@ -76,8 +76,7 @@ fn objectives_decide_the_exit_code() {
         let tcp = ["tcp", &address, "--line", "a", "--reply", "bytes:1", "-n", "2000", "--slo", slo];
         bench(&tcp).status.code()
     };
-    // A busy machine may leave the client without a core to spare, which is INVALID; what is never right is another's
-    // outcome.
+    // A busy machine may leave the client without a core to spare, which is INVALID; any other outcome is wrong.
     assert!(matches!(run("p50<60s,errors<1%"), Some(0 | 3)));
     assert!(matches!(run("p50<1ns"), Some(1 | 3)));
 }

@@ -1,5 +1,5 @@
-//! The scheduler and the recorder against services of this process: counts, endings and verdicts. How near the clock comes
-//! to times that are known is a benchmark, `benches/clock.rs`.
+//! The scheduler and the recorder against services in this process: counts, endings and verdicts. The precision of the
+//! clock is a benchmark, `benches/clock.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ fn a_request_that_takes_too_long_ends_as_a_timeout() {
     };
     let seen = measure(&plan, &stuck);
     assert_eq!(seen.endings["timeout"], 3);
-    // Other machines on the same processor may add a reason of their own.
+    // Other load on the same processor may add a reason of its own.
     let reasons = seen.verdict.reasons.join("; ");
     assert!(reasons.contains("every request failed"), "{reasons}");
 }

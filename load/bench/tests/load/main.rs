@@ -1,4 +1,4 @@
-//! The load generator: its command line, its protocols, and what it reports of a run.
+//! The load generator: its command line, protocols and reports.
 
 mod cli;
 mod clock;

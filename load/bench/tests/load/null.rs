@@ -1,4 +1,4 @@
-//! Null servers against judges by others (curl, h2load) and our own loads: they answer, stall when they said, and end.
+//! Null servers against judges by others (curl, h2load) and our own loads: answers, stalls and shutdown.
 
 use std::io::{BufReader, ErrorKind, Read as _, Seek as _, Write as _};
 use std::net::TcpStream;
@@ -98,7 +98,7 @@ fn h2load_sees_every_request_succeed() {
     }
 }
 
-/// Calls a method that no service has with so many empty messages; returns head and body of the answer.
+/// Calls a method that no service has with this many empty messages; returns head and body of the answer.
 fn call(null: &Null, messages: usize) -> (String, Vec<u8>) {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&[0; 5].repeat(messages)).expect("a write");

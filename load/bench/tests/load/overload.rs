@@ -1,5 +1,5 @@
-//! More load than a service bears, over every protocol: the run ends in time, every request that was due is accounted
-//! for, and rate, bytes and CPU are of the same window.
+//! More load than a service bears, over every protocol: the run ends in time, every due request is accounted for, and
+//! rate, bytes and CPU are of the same window.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -11,12 +11,12 @@ use clap::Parser;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A service that our own tree describes, by its file.
+/// A contract of this tree, by its file.
 const HEALTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/rpc/proto/health.proto");
 
-/// Bytes of an answer, without what its protocol puts around it.
+/// Bytes of an answer, without framing.
 const ANSWER_BYTES: usize = 1000;
-/// What a protocol puts around an answer at most.
+/// Maximum framing bytes of an answer.
 const FRAMING_BYTES_MAX: u64 = 300;
 
 /// Rate and duration of every load: so many requests are due.
@@ -40,7 +40,7 @@ fn loads() -> [(&'static str, &'static [&'static str]); 3] {
     ]
 }
 
-/// One run over two connections at a server that takes so long for each answer, its rows, and the exit code.
+/// One run over two connections against a server with this delay: its report, rows and exit code.
 fn overloaded(protocol: &str, load: &[&str], delay: Duration) -> (Value, String, Option<i32>) {
     let (bytes, delay) = (ANSWER_BYTES.to_string(), humantime::format_duration(delay).to_string());
     let flags = Flags::parse_from(["null", protocol, "--answer-bytes", &bytes, "--delay", &delay]);
@@ -70,7 +70,7 @@ fn figure(value: &Value) -> f64 {
     value.as_f64().expect("a number")
 }
 
-/// Every request that was due has one ending and one response time; those sent have a service time.
+/// Every due request has one ending and one response time; those sent have a service time.
 fn adds_up(run: &Value) {
     let endings: u64 = run["endings"].as_object().expect("endings").values().map(count).sum();
     let (sent, not_sent) = (count(&run["sent"]), count(&run["endings"]["not sent"]));
@@ -114,7 +114,7 @@ fn a_slow_server_is_asked_for_no_longer_than_the_run_and_the_timeout() {
     }
 }
 
-/// Percentiles wherever there were answers, and the rate that was asked for beside the one that was reached.
+/// Percentiles wherever there were answers, and the requested rate beside the achieved one.
 fn shows_it_over_time(run: &Value) {
     let series = run["series"].as_array().expect("intervals");
     let answered = series.iter().filter(|part| count(&part["requests"]) > 0);
@@ -162,7 +162,7 @@ fn an_interrupted_run_gives_up_what_is_under_way_and_counts_it() {
         .stdout(Stdio::null())
         .spawn()
         .expect("the program");
-    // The first connection is the look before the load, which sends nothing.
+    // The first connection is the probe before the load, which sends nothing.
     let looked = listener.accept().expect("a look");
     let (stream, _) = listener.accept().expect("a connection");
     let mut lines = BufReader::new(&stream).lines();

@@ -1,4 +1,4 @@
-//! The load of lines against scripts of bytes: what is a reply, whose it is, and what becomes of broken connections.
+//! The load of lines against scripts of bytes: boundaries of replies, their order, and broken connections.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,7 +27,7 @@ fn flags(arguments: &[&str]) -> TcpArgs {
 
 type Step = Box<dyn FnOnce(&mut BufReader<TcpStream>) + Send>;
 
-/// A server with a step for each connection; the first, which only looks, has none.
+/// A server with a step per connection, except the first, which only probes.
 fn script(steps: Vec<Step>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -56,7 +56,7 @@ fn answers(count: usize, chunk: usize, answer: impl Fn(&str) -> String + Send + 
                 stream.get_mut().write_all(part).expect("a write");
             }
         }
-        // Until the client goes.
+        // Until the client closes.
         let _ = stream.read(&mut [0]);
     })
 }
@@ -75,7 +75,7 @@ impl Client {
         Self { runtime, workload, session }
     }
 
-    /// Requests made in one go; how each ended, in the order they were made.
+    /// Makes requests in one go; returns their answers, in the order they were made.
     fn at_once(&self, count: u64) -> Vec<Answer> {
         let local = LocalSet::new();
         self.runtime.block_on(local.run_until(async {
@@ -140,11 +140,11 @@ fn without_outcomes_every_reply_is_a_reply_and_bytes_are_counted() {
 
 #[test]
 fn lines_made_in_one_go_leave_in_one_write() {
-    /// Fewer than the tasks that a `LocalSet` polls before others have their turn.
+    /// Fewer than the tasks that a `LocalSet` polls in a row.
     const IN_ONE_GO: usize = 50;
     let (read, was_read) = mpsc::channel();
     let address = script(vec![step(move |stream| {
-        // The first read has all there is: nothing was written before all were queued.
+        // The first read has everything: nothing was written before all were queued.
         let count = stream.fill_buf().expect("lines").len() / b"x\n".len();
         read.send(count).expect("a listener");
         stream.get_mut().write_all(&[b'.'; IN_ONE_GO]).expect("a write");
@@ -207,7 +207,7 @@ fn a_closed_connection_fails_what_was_in_flight_and_the_next_request_opens_anoth
 fn with_the_server_gone_requests_end_as_connection_and_nothing_hangs() {
     let address = script(vec![answers(0, 1, |_| String::new()), step(drop_all)]);
     let client = Client::new(address, &["--line", "x", "--reply", "line"]);
-    // The script answers a byte with going.
+    // The script answers a byte by closing.
     assert_eq!(client.labels(1), ["closed"]);
     assert_eq!(client.labels(1), ["closed"]);
     assert_eq!(client.labels(3), ["connection"; 3]);
@@ -221,7 +221,7 @@ fn drop_all(stream: &mut BufReader<TcpStream>) {
 fn a_line_without_an_end_is_overlong() {
     let address = script(vec![step(|stream| {
         stream.read_line(&mut String::new()).expect("a line");
-        // The client closes before it has all.
+        // The client closes before it has read all.
         let _ = stream.get_mut().write_all(&vec![b'x'; 2 * LINE_BYTES_MAX]);
     })]);
     let client = Client::new(address, &["--line", "x", "--reply", "line"]);
@@ -246,7 +246,7 @@ fn a_reply_that_no_request_asked_for_ends_the_connection() {
 #[test]
 fn a_late_reply_to_a_request_that_was_given_up_is_not_taken_for_the_next() {
     let address = script(vec![answers(2, 9, {
-        // Answered when the second line is there.
+        // Answered when the second line arrives.
         let first = std::sync::atomic::AtomicBool::new(true);
         move |line| {
             let is_first = first.swap(false, std::sync::atomic::Ordering::SeqCst);

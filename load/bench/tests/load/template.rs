@@ -1,4 +1,4 @@
-//! Templates: what each placeholder makes, that a seed makes the same again, and what is said of wrong ones.
+//! Templates: values of each placeholder, repetition by a seed, and errors.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The points of a sweep, from `1..20` and how many are wanted.
+//! The points of a sweep, from a range such as `1..20` or a list.
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
@@ -7,10 +7,10 @@ use crate::report::units::real;
 
 pub(super) const POINTS_MAX: usize = 200;
 
-/// Points where only a range is given and it has more whole numbers than this.
+/// Default number of points for a range of more whole numbers than this.
 const POINTS_DEFAULT: usize = 20;
 
-/// Points of a range of rates unless told otherwise.
+/// Default number of points for a range of rates.
 const RATES_DEFAULT: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ impl Axis {
     }
 }
 
-/// The points that `text` (`1..20`, or `1,2,4,8`) asks for, in ascending order, each once.
+/// The points that `text` (`1..20`, or `1,2,4,8`) names, ascending, each once.
 pub(super) fn points(axis: Axis, text: &str, step: Option<f64>, count: Option<usize>) -> anyhow::Result<Vec<f64>> {
     let flag = axis.flag();
     let example = if axis == Axis::Clients { "1..20 or 1,2,4,8" } else { "1000..20000 or 1000,5000" };
@@ -66,7 +66,7 @@ fn range(axis: Axis, from: f64, to: f64, step: Option<f64>, count: Option<usize>
         (Some(step), None) => {
             ensure!(step.is_finite() && step > 0.0, "--step {step}: it must be above 0");
             ensure!(axis == Axis::Rate || step.fract() == 0.0, "--step {step}: clients are counted in whole numbers");
-            // One more than allowed is enough to be told so; each is computed from the start, so errors do not add up.
+            // One more than allowed is enough to report it; each is computed from the start, so errors do not add up.
             (0..=POINTS_MAX).map(|at| from + step * real(at)).take_while(|value| *value <= to * (1.0 + 1e-12)).collect()
         }
         (None, Some(count)) => {

@@ -1,4 +1,4 @@
-//! `quire-bench sweep`: a load at many points, the curve and what it says.
+//! `quire-bench sweep`: measures a load at many points and analyses the curve.
 
 mod axis;
 mod model;
@@ -18,7 +18,7 @@ use crate::report::pending::Pending;
 use crate::stats::metric::Metric;
 use crate::stats::order::Orders;
 
-/// Runs of each point at most.
+/// Maximum runs of each point.
 pub(crate) const RUNS_MAX: usize = 1_000;
 
 /// Measures a load at many numbers of clients or rates: the curve, its knee and the universal scalability law
@@ -31,10 +31,10 @@ pub(crate) struct SweepArgs {
     /// Requests a second of an open loop, as 1000..20000 or 1000,5000
     #[arg(long, value_name = "RANGE")]
     pub(crate) rate: Option<String>,
-    /// From one point of a range to the next [default: every number of clients up to 20 points; 10 rates]
+    /// Distance between points of a range [default: every number of clients up to 20 points; 10 rates]
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<f64>,
-    /// Points of a range, equally far apart
+    /// Number of points of a range, equally spaced
     #[arg(long, value_name = "N")]
     pub(crate) points: Option<usize>,
     /// Runs of each point, in random order over all points
@@ -43,27 +43,27 @@ pub(crate) struct SweepArgs {
     /// Seed of the order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Write every run's figures and what the curve says as JSON; - is standard output
+    /// Write every run's figures and the findings as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write a row a point
+    /// Write a CSV row per point
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write one page with the curve, complete in itself
+    /// Write a self-contained page with the curve
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// No progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// The load, without what is varied: grpc ADDRESS METHOD -d 2s
+    /// The load, without the varied flag: grpc ADDRESS METHOD -d 2s
     #[arg(last = true, required = true, value_name = "LOAD")]
     pub(crate) load: Vec<String>,
 }
 
-/// Runs it; the table goes to standard output unless something else does.
+/// Runs the sweep; the table goes to standard output unless another output does.
 pub(crate) fn command(args: &SweepArgs) -> anyhow::Result<Exit> {
     let plan = Plan::new(args)?;
-    // A file that cannot be written is told of now, not after the sweep.
+    // A file that cannot be written is reported now, not after the sweep.
     let open = |path: &Option<PathBuf>| path.as_deref().map(Pending::create).transpose();
     let outputs = [open(&args.json)?, open(&args.csv)?, open(&args.html)?];
     let is_taken = outputs.iter().flatten().any(Pending::is_standard_output);
@@ -120,8 +120,8 @@ impl Plan {
         Ok(Self { load, axis, points, runs: args.runs, seed: args.seed })
     }
 
-    /// Does it: all points once in random order, then again in another, so that what changes on the machine meets all
-    /// points alike. When interrupted, the run under way is dropped.
+    /// Runs all points once in random order, then again in another, so that changes of the machine affect all points
+    /// alike. On interrupt, the current run is dropped.
     pub(crate) fn run(
         &self,
         children: &Children,
@@ -135,7 +135,7 @@ impl Plan {
         for &turn in &turns {
             let point = &mut points[turn];
             let measured = children.measure(&self.load.with([self.axis.flag().to_owned(), point.at.to_string()]));
-            // The signal reaches children too, and what they then say is no failure.
+            // The signal reaches the children too, so their errors are no failures.
             if interrupt.was_pressed() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! A sweep as it is saved, and what its curve says.
+//! A sweep in its saved form, and the findings from its curve.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::stats::knee::{AtRate, Served, kneedle, last_served};
 use crate::stats::metric::Metric;
 use crate::stats::usl::{self, Usl};
 
-/// What the JSON's `format` says.
+/// Value of `format` in the JSON.
 pub(super) const FORMAT: &str = "quire-bench-sweep/1";
 
-/// Confidence of the curve's and the law's intervals, each by itself: they show how sure a figure is and decide nothing.
+/// Confidence of each interval of the curve and the law: they show uncertainty and decide nothing.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
 pub(super) const FIGURES: [Metric; 9] = [
@@ -33,12 +33,12 @@ pub(super) const FIGURES: [Metric; 9] = [
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sweep {
     pub(crate) format: &'static str,
-    /// The load, without what is varied.
+    /// The load, without the varied flag.
     pub(crate) load: String,
     pub(crate) axis: Axis,
     pub(crate) points: Vec<Point>,
     pub(crate) confidence: f64,
-    /// Whether it was ended early from outside: points then have fewer runs, or none.
+    /// True if interrupted: points then have fewer runs, or none.
     pub(crate) interrupted: bool,
 }
 
@@ -46,15 +46,15 @@ pub(crate) struct Sweep {
 pub(crate) struct Point {
     /// Clients, or requests a second.
     pub(crate) at: f64,
-    /// Each a replicate.
+    /// Replicates.
     pub(crate) runs: Vec<PointRun>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PointRun {
-    /// Those that were measured.
+    /// Measured figures.
     pub(crate) figures: BTreeMap<Metric, f64>,
-    /// Why they cannot be believed; empty: they can.
+    /// Reasons that they are invalid; empty if valid.
     pub(crate) invalid: Vec<String>,
 }
 
@@ -66,18 +66,18 @@ impl From<&Run> for PointRun {
 }
 
 impl Point {
-    /// A figure over all runs that have it; not a number if none has.
+    /// A figure over all runs that have it; NaN if none has.
     pub(crate) fn figure(&self, metric: Metric) -> f64 {
         self.interval(metric).map_or_else(|| centre(&self.values(metric)), |interval| interval.estimate)
     }
 
-    /// Its interval over runs; none for fewer than two.
+    /// Its confidence interval over runs; `None` for fewer than two.
     pub(crate) fn interval(&self, metric: Metric) -> Option<Interval> {
         let values = self.values(metric);
         geometric_mean_interval(&values, CONFIDENCE).or_else(|| mean_interval(&values, CONFIDENCE))
     }
 
-    /// Why the first of its runs that cannot be believed cannot.
+    /// Reason of the first invalid run.
     pub(crate) fn invalid(&self) -> Option<&str> {
         self.runs.iter().flat_map(|run| &run.invalid).next().map(String::as_str)
     }
@@ -93,13 +93,13 @@ fn centre(values: &[f64]) -> f64 {
 }
 
 impl Sweep {
-    /// The points at which something was measured.
+    /// Points with at least one run.
     pub(crate) fn measured(&self) -> impl Iterator<Item = &Point> {
         self.points.iter().filter(|point| !point.runs.is_empty())
     }
 
-    /// Where more clients stop paying; none for rates. Points with runs that cannot be believed are left out: of a
-    /// client that was the bottleneck the curve would tell the client's knee.
+    /// The knee, beyond which more clients add little throughput; `None` for rates. Points with invalid runs are left
+    /// out: with the client as the bottleneck, the knee would be the client's.
     pub(crate) fn knee(&self) -> Option<f64> {
         if self.axis != Axis::Clients {
             return None;
@@ -112,7 +112,7 @@ impl Sweep {
         kneedle(&curve).map(|at| curve[at].0)
     }
 
-    /// The universal scalability law, over runs that can be believed; none for rates.
+    /// The universal scalability law, fitted to valid runs; `None` for rates.
     pub(crate) fn usl(&self) -> Option<Result<Usl, usl::NoFit>> {
         if self.axis != Axis::Clients {
             return None;
@@ -127,8 +127,8 @@ impl Sweep {
         Some(usl::fit(&points, CONFIDENCE))
     }
 
-    /// How far rates were served; none for clients. A run that did not reach its rate is INVALID as a measurement of
-    /// that rate, and it is the answer here.
+    /// The rates that were served; `None` for clients. A run that did not reach its rate is INVALID as a measurement of
+    /// that rate, but it is the answer here.
     pub(crate) fn served(&self) -> Option<Served> {
         let at_rate = |point: &Point| AtRate {
             asked: point.at,
@@ -138,7 +138,7 @@ impl Sweep {
         (self.axis == Axis::Rate).then(|| last_served(&self.measured().map(at_rate).collect::<Vec<_>>()))
     }
 
-    /// Whether a point that the answer rests on cannot be believed: any of clients, of rates one that was served.
+    /// True if a point that the findings rest on is invalid: any point of clients, or a served rate.
     pub(crate) fn is_invalid(&self) -> bool {
         let end = self.served().map_or(f64::INFINITY, |served| served.last.unwrap_or(0.0));
         self.measured().any(|point| point.at <= end && point.invalid().is_some())

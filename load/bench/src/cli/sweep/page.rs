@@ -1,4 +1,4 @@
-//! A sweep as one HTML page, complete in itself.
+//! A sweep as a self-contained HTML page.
 
 use super::axis::Axis;
 use super::model::{FIGURES, Point, Sweep};
@@ -9,10 +9,10 @@ use crate::report::plot::{Across, Axis as Along, Chart, Colour, Rule, Series, Sh
 use crate::report::units::real;
 use crate::stats::metric::Metric;
 
-/// Places at which the fitted law is drawn.
+/// Number of points at which the fitted law is drawn.
 const LAW_PLACES: usize = 200;
 
-/// Figures that the table shows, from the first.
+/// Number of figures in the table, from the first.
 const COLUMNS: usize = 7;
 
 pub(super) fn page(sweep: &Sweep) -> String {
@@ -74,7 +74,7 @@ fn intervals(sweep: &Sweep, metric: Metric) -> Vec<(f64, f64, f64)> {
     sweep.measured().filter_map(bar).collect()
 }
 
-/// Equally far apart, from the first measured point to the last.
+/// Equally spaced, from the first measured point to the last.
 fn places(sweep: &Sweep) -> impl Iterator<Item = f64> {
     let ends = |point: Option<&Point>| point.map_or(1.0, |point| point.at);
     let (first, last) = (ends(sweep.measured().next()), ends(sweep.measured().last()));

@@ -1,4 +1,4 @@
-//! A sweep as a table with what it says, as CSV, as JSON and as a page.
+//! A sweep as text, CSV, JSON and a page.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::stats::knee::{ACHIEVED_MIN, P99_FACTOR_MAX, Refusal, Served};
 use crate::stats::metric::Metric;
 use crate::stats::usl::{NoFit, Usl};
 
-/// The table and what the curve says.
+/// The table and the findings.
 pub(super) fn text(sweep: &Sweep) -> String {
     let mut text = format!("{}\n\n{}\n\n", sweep.load, table(sweep));
     for line in findings(sweep) {
@@ -22,7 +22,7 @@ pub(super) fn text(sweep: &Sweep) -> String {
     text
 }
 
-/// What the curve says, a line each.
+/// The findings, one per line.
 pub(super) fn findings(sweep: &Sweep) -> Vec<String> {
     let mut lines = Vec::new();
     if sweep.interrupted {
@@ -124,14 +124,14 @@ fn table(sweep: &Sweep) -> String {
     report::table::table(&heads, rows)
 }
 
-/// The saved form: the sweep and what it says.
+/// Saved form: the sweep and its findings.
 #[derive(Serialize)]
 struct Saved<'a> {
     #[serde(flatten)]
     sweep: &'a Sweep,
     knee: Option<f64>,
     usl: Option<Usl>,
-    /// Why the law could not be fitted.
+    /// Reason that the law could not be fitted.
     usl_missing: Option<String>,
     served: Option<Served>,
 }
@@ -146,7 +146,7 @@ pub(super) fn json(sweep: &Sweep) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&saved).context("cannot write the sweep as JSON")? + "\n")
 }
 
-/// A row a point: the point, its runs, each figure with its interval, whether it can be believed.
+/// A row per point: the point, its runs, each figure with its interval, and its validity.
 pub(super) fn csv(sweep: &Sweep) -> anyhow::Result<String> {
     let first = if sweep.axis == Axis::Clients { "clients" } else { "rate_asked" };
     let figures: Vec<[String; 3]> =

@@ -18,7 +18,7 @@ fn run(stub: &Stub, words: &[&str]) -> anyhow::Result<Sweep> {
     Plan::new(&args(words))?.run(&stub.children, &Interrupt::default(), &mut |_| {})
 }
 
-/// Throughput by the law with λ 1,000, σ 0.05, κ 0.002, and up to 1% of noise that changes from call to call.
+/// Throughput by the law with λ 1,000, σ 0.05, κ 0.002, and up to 1% of noise that varies by call.
 const LAW: &str = r#"rate=$(awk -v n="$clients" -v t="$turn" 'BEGIN {
     noise = 1 + 0.01 * ((t * 7919 % 201) - 100) / 100
     printf "%.6f", noise * 1000 * n / (1 + 0.05 * (n - 1) + 0.002 * n * (n - 1)) }')"#;
@@ -69,7 +69,7 @@ fn a_sweep_over_rates_finds_the_last_that_was_served() {
     let text = show::text(&sweep);
     assert!(text.contains("served up to 3,000 /s; at 4,000 /s less than 99% of it was reached"), "{text}");
     assert!(text.contains("INVALID: the rate was not reached") && text.contains("2 of 5 points are INVALID"), "{text}");
-    // The answer rests on the rates that were served, and those can be believed.
+    // The answer rests on the served rates, which are valid.
     assert!(!sweep.is_invalid() && sweep.usl().is_none() && sweep.knee().is_none());
 }
 
@@ -164,7 +164,7 @@ fn the_page_has_every_point_the_findings_and_both_charts() {
     {
         assert!(page.contains(part), "{part}");
     }
-    // Each of both charts is drawn for wide and for narrow places.
+    // Both charts are drawn for wide and for narrow screens.
     assert_eq!(page.matches("<svg").count(), 4);
     assert!(!page.contains("NaN"));
 }

@@ -2,43 +2,43 @@
 
 use super::scale::Spread;
 
-/// Points that a series is drawn with at most; a longer one is thinned, a line so that its extremes stay.
+/// Maximum points drawn of a series; a longer one is thinned, and a line keeps its extremes.
 pub const POINTS_MAX: usize = 4_000;
 
-/// Series that have a colour of their own; further ones begin again in another shade.
+/// Number of distinct colours; further series repeat them in another shade.
 const COLOURS: usize = 8;
 
 /// A chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// What it shows; above it, and for readers who cannot see it.
+    /// Title, above the chart and for readers who cannot see it.
     pub title: String,
-    /// What to see in it; below the title; may be empty.
+    /// Explanation below the title; may be empty.
     pub caption: String,
-    /// Left to right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Bottom to top.
+    /// Vertical axis.
     pub y: Axis,
     /// In drawing order: later ones lie above earlier ones.
     pub series: Vec<Series>,
-    /// Values worth a line across the chart.
+    /// Reference lines across the chart.
     pub rules: Vec<Rule>,
 }
 
 /// An axis.
 #[derive(Clone, Debug, Default)]
 pub struct Axis {
-    /// What is along it.
+    /// Quantity on the axis.
     pub label: String,
-    /// How values are spread over it.
+    /// Linear or logarithmic.
     pub spread: Spread,
-    /// What the values are.
+    /// Unit of the values.
     pub unit: Unit,
-    /// Lower end; without one, the smallest value is there.
+    /// Lower end; by default, the smallest value.
     pub low: Option<f64>,
-    /// Upper end; without one, the largest value is there.
+    /// Upper end; by default, the largest value.
     pub high: Option<f64>,
-    /// Ticks with their words; empty: round values.
+    /// Ticks with labels; by default, at round values.
     pub ticks: Vec<(f64, String)>,
 }
 
@@ -53,29 +53,29 @@ impl Axis {
         Self { label: label.into(), unit, spread: Spread::Log, ..Self::default() }
     }
 
-    /// With its lower end here.
+    /// Sets the lower end.
     #[must_use]
     pub fn from(self, low: f64) -> Self {
         Self { low: Some(low), ..self }
     }
 
-    /// With its upper end here.
+    /// Sets the upper end.
     #[must_use]
     pub fn to(self, high: f64) -> Self {
         Self { high: Some(high), ..self }
     }
 
-    /// With these ticks and no others.
+    /// Sets the ticks.
     #[must_use]
     pub fn ticks(self, ticks: Vec<(f64, String)>) -> Self {
         Self { ticks, ..self }
     }
 }
 
-/// What the values of an axis are.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Numbers: of clients, of requests, a second.
+    /// Plain numbers: clients, requests, rates.
     #[default]
     Count,
     /// Microseconds, shown in the unit that fits.
@@ -86,14 +86,14 @@ pub enum Unit {
     Share,
 }
 
-/// Data that belong together.
+/// A data series.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name; empty: it needs none.
+    /// Name; empty if it needs none.
     pub label: String,
-    /// Its colour.
+    /// Colour.
     pub colour: Colour,
-    /// The data, and how they are drawn.
+    /// Data, and the way they are drawn.
     pub shape: Shape,
 }
 
@@ -104,15 +104,15 @@ impl Series {
     }
 }
 
-/// How data are drawn.
+/// Data by the way they are drawn.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// `(x, y)` joined in the given order; a value without a place on its axis leaves a gap. Short ones get a dot at
-    /// each value.
+    /// `(x, y)` joined in the given order; a value without a position on its axis leaves a gap. Short lines get a dot
+    /// at each value.
     Line(Vec<(f64, f64)>),
     /// `(x, y)` where `y` holds from this `x` to the next.
     Steps(Vec<(f64, f64)>),
-    /// As [`Shape::Steps`], filled down to the axis.
+    /// Like [`Shape::Steps`], filled down to the axis.
     Area(Vec<(f64, f64)>),
     /// `(x, y)`, a dot each.
     Points(Vec<(f64, f64)>),
@@ -125,32 +125,32 @@ pub enum Shape {
 /// A bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Where it begins on the x axis.
+    /// Left end on the x axis.
     pub from: f64,
-    /// Where it ends.
+    /// Right end.
     pub to: f64,
-    /// How high it is.
+    /// Height.
     pub value: f64,
-    /// Shown when the pointer rests on it.
+    /// Tooltip.
     pub tip: String,
 }
 
 /// A colour by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// The series with this number: each has a colour that differs from the others also without seeing red or green,
-    /// and lines have dashes of their own.
+    /// Colour of the series with this number: distinct also for readers who do not distinguish red or green; lines have
+    /// dashes of their own.
     Series(usize),
-    /// What went wrong.
+    /// Errors.
     Bad,
-    /// What is there only to compare with.
+    /// Shown only for comparison.
     Muted,
 }
 
 impl Colour {
     pub(super) fn class(self) -> String {
         match self {
-            // Darker or lighter, and square or dashed, where a colour comes again.
+            // Repeated colours are darker or lighter, and square or dashed.
             Self::Series(number) if number >= COLOURS => format!("s{} again", number % COLOURS + 1),
             Self::Series(number) => format!("s{}", number + 1),
             Self::Bad => "bad".to_owned(),
@@ -162,7 +162,7 @@ impl Colour {
 /// A line across the chart.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Which axis the value is on.
+    /// Axis of the value.
     pub across: Across,
     /// The value.
     pub at: f64,
@@ -170,7 +170,7 @@ pub struct Rule {
     pub label: String,
 }
 
-/// An axis that a [`Rule`] stands on.
+/// Axis of a [`Rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Across {
     /// A vertical line at a value of x.
@@ -191,7 +191,7 @@ impl Chart {
         Self { title: title.into(), caption: caption.into(), x, y, series, rules: Vec::new() }
     }
 
-    /// A chart of lines, each with its name and a colour of its own.
+    /// A line chart; each line has its own name and colour.
     pub fn of_lines<'a>(
         title: impl Into<String>,
         caption: impl Into<String>,
@@ -202,13 +202,13 @@ impl Chart {
         Self::new(title, caption, axes, lines.into_iter().enumerate().map(line))
     }
 
-    /// With these lines across.
+    /// Sets the rules.
     #[must_use]
     pub fn rules(self, rules: Vec<Rule>) -> Self {
         Self { rules, ..self }
     }
 
-    /// Whether there is anything to draw.
+    /// True if there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.shape.is_empty())
     }

@@ -1,4 +1,4 @@
-//! A chart in one place: scales, margins, outlines and words, handed to the template.
+//! Draws a chart in one size: scales, margins, outlines and text for the template.
 
 use askama::Template;
 
@@ -9,10 +9,10 @@ use super::shape::{self, Path, Places};
 use super::text;
 use crate::report::units::real;
 
-/// Strokes that have their names at their ends; more are named in rows above.
+/// Maximum strokes named at their ends; more are named in rows above.
 const NAMED_AT_END_MAX: usize = 6;
 
-/// Pixels that a tick's word wants on each axis.
+/// Pixels per tick on each axis.
 const TICK_X: f64 = 74.0;
 const TICK_Y: f64 = 42.0;
 
@@ -37,7 +37,7 @@ struct Text {
     words: String,
 }
 
-/// A line at a value of x, with its name in a row above the data.
+/// A vertical line at a value of x, with its name in a row above the data.
 struct Upright {
     x: f64,
     middle: f64,
@@ -51,16 +51,16 @@ struct Canvas<'a> {
     place: &'a layout::Place,
     places: Places,
     y_ticks: Vec<(f64, String)>,
-    /// Series by number, with the names that stand at their ends.
+    /// Series by number, with the names at their ends.
     at_end: Vec<(usize, String)>,
-    /// The others that have a name, which stand in rows above.
+    /// Other named series, with the names in rows above.
     in_rows: Vec<(usize, String)>,
     paths: Vec<Path>,
     texts: Vec<Text>,
 }
 
 impl Chart {
-    /// The chart for wide and for narrow places. `id` has to differ between the charts of a page.
+    /// The chart for wide and for narrow screens. `id` must be unique on a page.
     pub fn svg(&self, id: &str) -> String {
         [layout::WIDE, layout::NARROW].map(|place| svg(self, &place, id)).concat()
     }
@@ -87,7 +87,7 @@ fn svg(chart: &Chart, place: &layout::Place, id: &str) -> String {
     drawing.render().expect("the template writes into a string")
 }
 
-/// The values of an axis, with those of the rules that stand on it.
+/// Scale of the values of an axis and of the rules on it.
 fn scale(chart: &Chart, axis: &Axis, across: Across, value: fn((f64, f64)) -> f64) -> Scale {
     let of_rules = chart.rules.iter().filter(|rule| rule.across == across).map(|rule| rule.at);
     let of = |is_interval| {
@@ -127,13 +127,13 @@ impl<'a> Canvas<'a> {
             right: place.width - if at_end > 0.0 { at_end + GAP } else { GAP },
             bottom: place.height - 2.0 * LINE - 6.0,
         };
-        // Names of upright lines stand above the data.
+        // Names of vertical lines are above the data.
         let above = canvas.upright().iter().map(|rule| rule.row + 1).max().unwrap_or(0);
         canvas.places.frame.top += LINE * real(above);
         canvas
     }
 
-    /// Lines at values of x, each with a place for its name above the frame.
+    /// Vertical lines, each with a row for its name above the frame.
     fn upright(&self) -> Vec<Upright> {
         let rules = self.chart.rules.iter().filter(|rule| rule.across == Across::X);
         let named = rules.filter_map(|rule| Some((self.places.x(rule.at)?, layout::shortened(&rule.label))));
@@ -151,7 +151,7 @@ impl<'a> Canvas<'a> {
         upright
     }
 
-    /// In a wide place, a few strokes that end apart from each other have their names at their ends.
+    /// In a wide chart, a few strokes with ends far enough apart have their names there.
     fn share_out_names(&mut self) {
         let named = self.chart.series.iter().enumerate().filter(|(_, series)| !series.label.is_empty());
         let strokes: Vec<usize> = named
@@ -159,7 +159,7 @@ impl<'a> Canvas<'a> {
             .filter(|(_, series)| series.shape.is_stroke() && !series.shape.is_empty())
             .map(|(index, _)| index)
             .collect();
-        // The frame depends on the names; until it is known, its height is taken to be most of the place's.
+        // The frame depends on the names; until it is known, its height is estimated.
         let height = self.place.height - 5.0 * LINE;
         let wanted: Vec<f64> = strokes.iter().map(|&index| (1.0 - self.end(index)) * height).collect();
         let heights = layout::spread_out(&wanted, 0.0, height);
@@ -170,7 +170,7 @@ impl<'a> Canvas<'a> {
         (self.at_end, self.in_rows) = named.partition(|(index, _)| has_room && strokes.contains(index));
     }
 
-    /// How high a stroke ends, 0 to 1.
+    /// Height of a stroke's end, 0 to 1.
     fn end(&self, series: usize) -> f64 {
         let values = self.chart.series[series].shape.corners();
         values.into_iter().rev().find_map(|(_, y)| self.places.y.position(y)).unwrap_or(0.0)
@@ -213,7 +213,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Where words beside a level line cover the fewest values: left or right, above or below it.
+    /// Position of a label beside a horizontal line that covers the fewest values: left or right, above or below.
     fn quiet_place(&self, width: f64, level: f64) -> (f64, f64) {
         let Frame { left, right, top, bottom } = self.places.frame;
         let middle = f64::midpoint(left, right) - width / 2.0;
@@ -279,7 +279,7 @@ fn names(named: &[(usize, String)]) -> impl Iterator<Item = &str> {
     named.iter().map(|(_, name)| name.as_str())
 }
 
-/// How a series looks, beside its name.
+/// Sample of a series, beside its name.
 fn sample(shape: &Shape, x: f64, y: f64) -> (&'static str, String) {
     let across = format!("M{x:.1} {y:.1}h{SAMPLE}");
     let square = format!("M{:.1} {:.1}h12v10h-12Z", x + 3.0, y - 5.0);

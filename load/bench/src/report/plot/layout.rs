@@ -1,8 +1,8 @@
-//! Where the parts of a chart go: margins from the length of words, names in rows, labels that do not overlap.
+//! Layout of a chart: margins from text widths, names in rows, labels that do not overlap.
 
-/// A place to draw in. Text has the same size in both, and the stylesheet scales neither far from 1.
+/// A drawing area. Text has the same size in both, and the stylesheet hardly scales them.
 pub(super) struct Place {
-    /// Its name, the class that the stylesheet shows or hides.
+    /// Class that the stylesheet shows or hides.
     pub(super) name: &'static str,
     pub(super) width: f64,
     pub(super) height: f64,
@@ -17,10 +17,10 @@ pub(super) const LINE: f64 = 17.0;
 pub(super) const GAP: f64 = 8.0;
 /// Width of the sample beside a name.
 pub(super) const SAMPLE: f64 = 30.0;
-/// Longest name that is drawn in full.
+/// Maximum characters of a name drawn in full.
 const LETTERS_MAX: usize = 32;
 
-/// How wide a text is at the stylesheet's 13 pixels: fonts differ, and this is one of the widest, so that words are
+/// Estimated width of text at the stylesheet's 13 pixels. Fonts differ; this is one of the widest, so that words are
 /// rather too far apart than cut.
 pub(super) fn text_width(text: &str) -> f64 {
     let letter = |letter| match letter {
@@ -32,12 +32,12 @@ pub(super) fn text_width(text: &str) -> f64 {
     text.chars().map(letter).sum()
 }
 
-/// How wide a text is in bold.
+/// Estimated width of bold text.
 pub(super) fn bold_width(text: &str) -> f64 {
     text_width(text) * 1.12
 }
 
-/// A text that leaves room for others.
+/// Shortens a long name.
 pub(super) fn shortened(text: &str) -> String {
     if text.chars().count() <= LETTERS_MAX {
         return text.to_owned();
@@ -45,7 +45,7 @@ pub(super) fn shortened(text: &str) -> String {
     text.chars().take(LETTERS_MAX - 1).chain(['…']).collect()
 }
 
-/// The rectangle that data are drawn in.
+/// The rectangle of the data.
 #[derive(Clone, Copy)]
 pub(super) struct Frame {
     pub(super) left: f64,
@@ -54,7 +54,7 @@ pub(super) struct Frame {
     pub(super) bottom: f64,
 }
 
-/// Left ends and rows of names beside samples, filling rows of this width.
+/// Left ends and rows of names with samples in rows of this width, and the number of rows.
 pub(super) fn rows<'a>(names: impl IntoIterator<Item = &'a str>, width: f64) -> (Vec<(f64, usize)>, usize) {
     let mut places = Vec::new();
     let (mut x, mut row) = (0.0, 0);
@@ -70,7 +70,7 @@ pub(super) fn rows<'a>(names: impl IntoIterator<Item = &'a str>, width: f64) -> 
     (places, rows)
 }
 
-/// Heights as near to the wanted ones as lines of text allow, between two ends.
+/// Heights between two ends, as near to the wanted ones as is possible without overlapping text.
 pub(super) fn spread_out(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&one, &other| wanted[one].total_cmp(&wanted[other]));
@@ -88,7 +88,7 @@ pub(super) fn spread_out(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     heights
 }
 
-/// For each span the first row in which it touches no earlier one.
+/// First row for each span in which it touches no earlier one.
 pub(super) fn free_rows(spans: &[(f64, f64)]) -> Vec<usize> {
     let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
     spans

@@ -1,10 +1,8 @@
 //! Charts: plain data in, SVG out.
 //!
-//! Colours, fonts and strokes are classes that the page's stylesheet gives meaning to, so that a chart follows the
-//! reader's light or dark scheme. Every chart is drawn twice, for wide and for narrow places, with text of the same
-//! size in both; the stylesheet shows the one that fits. Nothing needs a script.
-//!
-//! Must not know what is measured.
+//! Colours, fonts and strokes are classes of the page's stylesheet, so a chart follows the reader's light or dark
+//! scheme. Every chart is drawn twice, for wide and for narrow screens, with text of the same size; the stylesheet
+//! shows the one that fits. No script is needed.
 
 mod chart;
 mod draw;

@@ -1,23 +1,21 @@
-//! From values to positions on an axis, and the values worth a tick.
-//!
-//! Must not know pixels, text or colours: a position is a share of the axis, 0 to 1.
+//! Positions of values on an axis, as shares of it from 0 to 1, and the values of ticks.
 
 use crate::report::units::real;
 
-/// Decades that a logarithmic axis shows at most; below them values are clamped to the axis' end.
+/// Maximum decades of a logarithmic axis; values below are clamped to its end.
 const DECADES_MAX: i32 = 18;
 
-/// How values are spread over an axis.
+/// Spacing of values on an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
-    /// Equal differences are equally far apart.
+    /// Equal differences have equal distances.
     #[default]
     Linear,
-    /// Equal ratios are equally far apart; values of 0 and below have no place.
+    /// Equal ratios have equal distances; values of 0 and below have no position.
     Log,
 }
 
-/// A spread with its ends: always finite, and the upper end above the lower.
+/// A spacing with its ends, always finite, and the upper above the lower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     spread: Spread,
@@ -26,7 +24,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A scale that holds all `values` that have a place on it, from and to the ends that are given.
+    /// A scale over all `values` that have a position, with the given ends.
     pub(super) fn over(spread: Spread, values: impl Iterator<Item = f64>, ends: (Option<f64>, Option<f64>)) -> Self {
         let has_place = |value: f64| value.is_finite() && (spread == Spread::Linear || value > 0.0);
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -44,7 +42,7 @@ impl Scale {
         Self { spread, low, high }
     }
 
-    /// Where the value is; outside of the ends it is at the nearer end, and without a place it is nowhere.
+    /// Position of the value, clamped to the ends; `None` if it has none.
     pub(super) fn position(&self, value: f64) -> Option<f64> {
         let share = match self.spread {
             Spread::Linear => (value - self.low) / (self.high - self.low),
@@ -54,12 +52,12 @@ impl Scale {
         if share.is_nan() { None } else { Some(share.clamp(0.0, 1.0)) }
     }
 
-    /// Whether the value lies between the ends.
+    /// True if the value lies between the ends.
     pub(super) fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Values worth a labelled tick, some `count` of them and never many more.
+    /// Values to label, some `count` of them and never many more.
     pub(super) fn ticks(&self, count: usize) -> Vec<f64> {
         match self.spread {
             Spread::Linear => linear_ticks(self.low, self.high, count),
@@ -67,8 +65,8 @@ impl Scale {
         }
     }
 
-    /// The same scale with room beyond its data, so that no mark touches the frame: up to the next tick, or where
-    /// ratios are equal a little of its length.
+    /// The scale with room beyond its data, so that no mark touches the frame: up to the next tick, or on a logarithmic
+    /// scale a little of its length.
     #[must_use]
     pub(super) fn roomy(self, count: usize) -> Self {
         if self.spread == Spread::Log {
@@ -80,8 +78,8 @@ impl Scale {
     }
 }
 
-/// Those of `others` that an axis over `values` may be stretched for: no farther beyond its ends than a quarter of its
-/// length. An interval that reaches farther would leave no room for the curve that it belongs to.
+/// Those of `others` that an axis over `values` may be stretched for: at most a quarter of its length beyond its ends.
+/// A wider interval would leave no room for its curve.
 pub(super) fn within_reach(spread: Spread, values: &[f64], others: Vec<f64>) -> Vec<f64> {
     let flat = |value: f64| if spread == Spread::Log { value.ln() } else { value };
     let places = || values.iter().map(|&value| flat(value)).filter(|place| place.is_finite());
@@ -98,10 +96,10 @@ pub(super) fn within_reach(spread: Spread, values: &[f64], others: Vec<f64>) -> 
     others.into_iter().filter(|&other| reach.contains(&flat(other))).collect()
 }
 
-/// Ends with room between them.
+/// Moves ends apart that are too close.
 fn widened(spread: Spread, low: f64, high: f64) -> (f64, f64) {
     match spread {
-        // Less than this apart, ticks would differ in no digit that a double has.
+        // Closer than this, ticks would have equal digits in a double.
         Spread::Linear if high - low > (high.abs().max(low.abs())) * 1e-9 => (low, high.min(f64::MAX / 4.0)),
         Spread::Linear if low == 0.0 => (0.0, 1.0),
         Spread::Linear => (low - low.abs() * 0.1, high + high.abs() * 0.1),

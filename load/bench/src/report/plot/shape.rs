@@ -1,4 +1,4 @@
-//! The outlines of series in SVG's path language, from positions in pixels.
+//! Outlines of series as SVG paths, from positions in pixels.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use super::chart::{POINTS_MAX, Shape};
 use super::layout::Frame;
 use super::scale::Scale;
 
-/// Up to so many values a line shows a dot at each.
+/// Maximum values of a line with a dot at each.
 const DOTS_MAX: usize = 24;
 
 impl Shape {
@@ -15,7 +15,7 @@ impl Shape {
         self.corners().is_empty()
     }
 
-    /// All values, `(x, y)`.
+    /// All values as `(x, y)`.
     pub(super) fn corners(&self) -> Vec<(f64, f64)> {
         match self {
             Self::Line(points) | Self::Steps(points) | Self::Area(points) | Self::Points(points) => points.clone(),
@@ -24,18 +24,18 @@ impl Shape {
         }
     }
 
-    /// Whether it says how sure other values are.
+    /// True for confidence intervals.
     pub(super) fn is_interval(&self) -> bool {
         matches!(self, Self::ErrorBars(_))
     }
 
-    /// Whether it is a stroke that its name can stand at the end of.
+    /// True for a stroke, which can have its name at its end.
     pub(super) fn is_stroke(&self) -> bool {
         matches!(self, Self::Line(_) | Self::Steps(_))
     }
 }
 
-/// A path, the class that says how it is painted, and what is shown when the pointer rests on it.
+/// A path with its class and tooltip.
 pub(super) struct Path {
     pub(super) class: String,
     pub(super) outline: String,
@@ -48,7 +48,7 @@ impl Path {
     }
 }
 
-/// Where values are, in pixels.
+/// Converts values to pixels.
 pub(super) struct Places {
     pub(super) x: Scale,
     pub(super) y: Scale,
@@ -70,7 +70,7 @@ impl Places {
     }
 }
 
-/// The outlines of a shape.
+/// Outlines of a shape.
 pub(super) fn outlines(shape: &Shape, places: &Places) -> Vec<Path> {
     match shape {
         Shape::Line(points) => line(points, places),
@@ -86,7 +86,7 @@ pub(super) fn outlines(shape: &Shape, places: &Places) -> Vec<Path> {
             .iter()
             .filter_map(|bar| {
                 let (from, to, top) = (places.x(bar.from)?, places.x(bar.to)?, places.y(bar.value)?);
-                // A hair between neighbours, unless they are too slim for one.
+                // A hairline between neighbours, unless they are too narrow.
                 let gap = if to - from > 3.0 { 1.0 } else { 0.0 };
                 let (left, right, floor) = (from + gap / 2.0, (to - gap / 2.0).max(from + 0.5), places.frame.bottom);
                 let path = format!("M{left:.1} {floor:.1}V{top:.1}H{right:.1}V{floor:.1}Z");
@@ -124,7 +124,7 @@ fn joined(pixels: &[Option<(f64, f64)>]) -> String {
     path
 }
 
-/// Steps; with a floor, the outline of the area between them and the floor.
+/// Steps; with a floor, the outline of the area above it.
 fn stepped(pixels: &[Option<(f64, f64)>], floor: Option<f64>) -> String {
     let mut path = String::new();
     for run in pixels.split(Option::is_none) {
@@ -142,7 +142,7 @@ fn stepped(pixels: &[Option<(f64, f64)>], floor: Option<f64>) -> String {
     path
 }
 
-/// Dots as strokes of no length, which a round cap makes visible: one path for a whole series.
+/// Dots as strokes of no length, which a round cap makes visible: one path for a series.
 fn dots(points: &[(f64, f64)], places: &Places) -> String {
     let mut taken = HashSet::new();
     let mut path = String::new();
@@ -150,7 +150,7 @@ fn dots(points: &[(f64, f64)], places: &Places) -> String {
     for point in points.iter().step_by(every) {
         let (Some(x), Some(y)) = (places.x(point.0), places.y(point.1)) else { continue };
         let dot = format!("M{x:.1} {y:.1}h0");
-        // What lies in the same place is seen once.
+        // Coinciding dots are drawn once.
         if taken.insert(dot.clone()) {
             path.push_str(&dot);
         }
@@ -177,7 +177,7 @@ fn whiskers(points: &[(f64, f64, f64)], places: &Places) -> String {
     path
 }
 
-/// At most [`POINTS_MAX`] points, the smallest and the largest of every stretch among them.
+/// At most [`POINTS_MAX`] points, including the smallest and the largest of every stretch.
 pub(super) fn thinned_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points.to_vec();

@@ -1,13 +1,13 @@
-//! Words of a chart: ticks with their units, and what is said to readers who cannot see it.
+//! Text of a chart: tick labels with units, and a description for readers who cannot see it.
 
 use super::chart::{Chart, Series, Shape, Unit};
 use super::scale::{Scale, Spread};
 use crate::report::units;
 
-/// The words at the ticks of an axis.
+/// Labels of the ticks of an axis.
 pub(super) fn ticks(scale: &Scale, spread: Spread, unit: Unit, count: usize) -> Vec<(f64, String)> {
     let ticks = scale.ticks(count);
-    // On a linear axis all ticks have the unit of the largest; on a logarithmic one each its own.
+    // On a linear axis all ticks have the unit of the largest; on a logarithmic one, each its own.
     let largest = ticks.iter().copied().map(f64::abs).fold(0.0, f64::max);
     let word = |value: f64| tick(value, if spread == Spread::Log { value } else { largest }, unit);
     ticks.iter().map(|&value| (value, word(value))).collect()
@@ -57,7 +57,7 @@ fn value(value: f64, unit: Unit) -> String {
     }
 }
 
-/// What the chart shows, in words.
+/// Description of the chart.
 pub(super) fn about(chart: &Chart) -> String {
     let mut about = format!("{} by {}.", sentence(&chart.y.label), chart.x.label);
     for series in chart.series.iter().filter(|series| !series.label.is_empty()) {

@@ -1,9 +1,8 @@
-//! Objectives against runs.
+//! Judges objectives against runs.
 //!
-//! With several runs the interval is Student's over runs, no narrower than what the requests counted allow. A single
+//! With several runs the interval is Student's over runs, no narrower than what the number of requests allows. A single
 //! run has only the latter: order statistics for a quantile, Wilson's interval for errors, the histogram's spread for
-//! the mean, the parts of its time as batches for the rate. That is the least there is to doubt; the next run may
-//! differ by more.
+//! the mean, batch means over time for the rate. That is the least uncertainty; the next run may differ by more.
 
 use super::objective::{CONFIDENCE, Judged, Measure, Objective, Outcome};
 use crate::measurement::{Distribution, Run};
@@ -13,9 +12,9 @@ use crate::stats::interval::{Interval, geometric_mean_interval, mean_interval, s
 use crate::stats::metric::Metric;
 use crate::stats::share;
 
-/// Parts of a run's time that make a batch mean at least, and at most (Schmeiser, "Batch size effects in the analysis
-/// of simulation output", Operations Research 1982: beyond about 30 batches little is gained, and the longer a batch
-/// the less it depends on the one before).
+/// Minimum and maximum batches of a run's time (Schmeiser, "Batch size effects in the analysis of simulation output",
+/// Operations Research 1982: beyond about 30 batches little is gained, and the longer a batch the less it depends on
+/// the one before).
 const BATCHES_MIN: usize = 4;
 const BATCHES_MAX: usize = 20;
 
@@ -25,7 +24,7 @@ pub(crate) fn judge(objectives: &[Objective], runs: &[Run]) -> Vec<Judged> {
     objectives.iter().map(|objective| judge_one(objective, runs, doubt)).collect()
 }
 
-/// Why the figures of these runs decide nothing.
+/// Reason that the figures of these runs decide nothing.
 fn doubt(runs: &[Run]) -> Option<&'static str> {
     if runs.iter().all(|run| run.requests == 0) {
         Some("no request was measured")
@@ -38,10 +37,10 @@ fn doubt(runs: &[Run]) -> Option<&'static str> {
     }
 }
 
-/// What was seen of a measure.
+/// Value of a measure in the runs.
 struct Seen {
     value: f64,
-    /// None where the figure is a plain fact.
+    /// `None` if the value is exact.
     interval: Option<Interval>,
 }
 
@@ -93,7 +92,7 @@ fn seen(objective: &Objective, runs: &[Run]) -> Option<Seen> {
     }
 }
 
-/// The interval over runs, if there are several, and no narrower than the one within them.
+/// The interval over several runs, no narrower than the one within them.
 fn over_runs(runs: &[&Run], value: impl Fn(&Run) -> f64, within: Interval) -> Interval {
     let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
     geometric_mean_interval(&values, CONFIDENCE).map_or(within, |over| over.hull(within))
@@ -113,7 +112,7 @@ fn mean_within(times: &Distribution) -> Option<Interval> {
 fn errors(runs: &[&Run], bound: f64) -> Option<Seen> {
     let (errors, requests) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.errors, sum.1 + run.requests));
     let within = share::wilson(errors, requests, CONFIDENCE)?;
-    // A bound of nothing is about what was seen: no number of requests proves that an error cannot happen.
+    // A bound of 0 is about the requests seen: no number of them proves that an error cannot happen.
     if bound == 0.0 {
         return Some(Seen { value: within.estimate, interval: None });
     }
@@ -129,7 +128,7 @@ fn rate(runs: &[&Run]) -> Option<Interval> {
     };
     let batches = batch_rates(run);
     let half = if batches.len() < BATCHES_MIN {
-        // As if requests came independently of each other: their count is then Poisson's.
+        // As if requests were independent of each other: their count is then Poisson-distributed.
         share::normal_z(CONFIDENCE) * run.rate / count(run.requests).sqrt()
     } else {
         let interval = mean_interval(&batches, CONFIDENCE)?;
@@ -138,7 +137,7 @@ fn rate(runs: &[&Run]) -> Option<Interval> {
     Some(Interval { estimate: run.rate, low: (run.rate - half).max(0.0), high: run.rate + half })
 }
 
-/// Rates of equal stretches of a run.
+/// Rates of equal batches of a run.
 fn batch_rates(run: &Run) -> Vec<f64> {
     let parts = run.series.len().div_ceil(BATCHES_MAX).max(1);
     let rate = |parts: &[crate::measurement::Interval]| {

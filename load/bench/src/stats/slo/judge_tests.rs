@@ -2,7 +2,7 @@ use super::*;
 use crate::measurement::{self, Verdict};
 use crate::stats::slo::{outcome, parse};
 
-/// A run of ten seconds whose response times go evenly up to `longest_us`.
+/// A run of ten seconds with response times spread evenly up to `longest_us`.
 fn run(requests: u64, longest_us: u64, errors: u64) -> Run {
     let mut response = Distribution::default();
     for request in 1..=requests {
@@ -63,7 +63,7 @@ fn too_few_requests_prove_no_high_percentile_and_no_small_share() {
 #[test]
 fn several_runs_are_judged_by_how_they_differ() {
     let runs = [4_000, 4_600, 5_300].map(|longest| run(100_000, longest, 0));
-    // Each alone passes; together the next run may be above.
+    // Each alone passes; together, the next run may exceed the bound.
     check("p99<5.3ms", &runs[..1], Outcome::Pass);
     check("p99<5.3ms", &runs, Outcome::Inconclusive);
     check("p99<15ms,mean<10ms", &runs, Outcome::Pass);

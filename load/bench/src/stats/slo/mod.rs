@@ -1,7 +1,7 @@
-//! Objectives: `p99<5ms,errors<0.1%,rate>1000`, and whether runs meet them.
+//! Objectives such as `p99<5ms,errors<0.1%,rate>1000`, judged against runs.
 //!
-//! An objective passes when the whole interval of what was seen keeps it, fails when the whole interval misses it, and
-//! is inconclusive otherwise: luck alone does not pass. Must not know how the outcome is used.
+//! An objective passes if the whole interval of its value meets it, fails if the whole interval misses it, and is
+//! inconclusive otherwise: luck alone does not pass.
 
 mod judge;
 mod objective;

@@ -1,4 +1,4 @@
-//! Objectives, and what became of them.
+//! Objectives and their outcomes.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::stats::interval::Interval;
 /// Confidence of an objective's interval.
 pub(crate) const CONFIDENCE: f64 = 0.99;
 
-/// What is bounded.
+/// The bounded figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Measure {
-    /// Response time that this share (0 to 1, the ends left out) of the requests needed at most.
+    /// Response-time percentile: the time that this share (0 to 1, ends excluded) of the requests needed at most.
     Quantile(f64),
     Mean,
     /// Longest response time seen.
@@ -22,7 +22,7 @@ pub(crate) enum Measure {
     Rate,
 }
 
-/// On which side of the bound is right.
+/// Comparison with the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Below,
@@ -44,11 +44,11 @@ impl Relation {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Objective {
-    /// As it was given.
+    /// Text as given.
     pub(crate) text: String,
-    /// What is bounded.
+    /// The bounded figure.
     pub(crate) measure: Measure,
-    /// On which side of the bound is right.
+    /// Comparison with the bound.
     pub(crate) relation: Relation,
     /// Microseconds for times, 0 to 1 for errors, requests a second for the rate.
     pub(crate) bound: f64,
@@ -66,30 +66,30 @@ impl Serialize for Objective {
     }
 }
 
-/// What became of an objective, or of all together.
+/// Outcome of an objective, or of all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
     Pass,
-    /// What was seen allows both.
+    /// The interval allows both.
     Inconclusive,
     Fail,
 }
 
-/// One objective and what was seen.
+/// An objective with its result.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Judged {
     pub(crate) objective: Objective,
-    /// In the unit of the bound; none if nothing was measured.
+    /// Value in the unit of the bound; `None` if nothing was measured.
     pub(crate) seen: Option<f64>,
-    /// Of what was seen; its upper end may be infinite. None where the figure is a plain fact of the runs.
+    /// Interval of the value; its upper end may be infinite. `None` if the value is exact.
     pub(crate) interval: Option<Interval>,
     pub(crate) outcome: Outcome,
-    /// Why it is inconclusive, if it is.
+    /// Reason, if inconclusive.
     pub(crate) reason: Option<&'static str>,
 }
 
-/// Missed if one was missed, else inconclusive if one is, else kept.
+/// Fail if any failed, else inconclusive if any is, else pass.
 pub(crate) fn outcome(judged: &[Judged]) -> Outcome {
     judged.iter().map(|judged| judged.outcome).max().unwrap_or(Outcome::Pass)
 }

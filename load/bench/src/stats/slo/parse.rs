@@ -1,4 +1,4 @@
-//! Objectives from text. An error names the part that is wrong and what would be right.
+//! Parses objectives. An error names the wrong part and a right form.
 
 use std::str::FromStr;
 
@@ -6,14 +6,14 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::objective::{Measure, Objective, Relation};
 
-/// Objectives in one list.
+/// Maximum objectives in a list.
 const OBJECTIVES_MAX: usize = 32;
 
 const A_TIME: &str = "a time, as in 500us, 5ms or 1.5s";
 const A_SHARE: &str = "a share from 0% to 100%, as in 0.1%";
 const A_RATE: &str = "a number of requests a second, as in 1000";
 
-/// Every objective of a list.
+/// The objectives of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Objectives(pub Vec<Objective>);
 
@@ -25,7 +25,7 @@ impl FromStr for Objectives {
     }
 }
 
-/// Reads a list of objectives, separated by commas.
+/// Parses a comma-separated list of objectives.
 pub(crate) fn parse(list: &str) -> anyhow::Result<Vec<Objective>> {
     ensure!(
         list.split(',').nth(OBJECTIVES_MAX).is_none(),
@@ -90,14 +90,14 @@ fn measure(part: &str, name: &str) -> anyhow::Result<Measure> {
     }
 }
 
-/// A number of 0 or more in plain digits.
+/// Parses a number of 0 or more in plain digits.
 fn positive(text: &str) -> Option<f64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     plain.then(|| text.parse().ok()).flatten().filter(|value: &f64| value.is_finite())
 }
 
 fn time_us(text: &str) -> Option<f64> {
-    // The units that end in s come before s itself.
+    // Units that end in s come before s itself.
     [("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)]
         .into_iter()
         .find_map(|(unit, micros)| Some((text.strip_suffix(unit)?, micros)))

@@ -1,4 +1,4 @@
-//! One call, of each shape: what is sent, and when its answer began and ended.
+//! One call of each shape: its messages, and when its answer began and ended.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::template::Turn;
 use crate::workload::channel::rest;
 use crate::workload::{Answer, Ending, Session, Traffic};
 
-/// What all connections of a load have.
+/// State shared by all connections of a load.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) target: Target,
@@ -40,7 +40,7 @@ impl Shared {
 pub struct GrpcSession {
     pub(super) shared: Arc<Shared>,
     pub(super) channel: Channel,
-    /// The one request of every call, where it is one.
+    /// The request message, if it is the same for every call.
     pub(super) wire: Option<WireMessage>,
 }
 
@@ -120,7 +120,7 @@ impl GrpcSession {
         Answer { sent_at, first_byte_at, done_at, ending }
     }
 
-    /// Sends, and reads to the end; returns when the first message came, and the last one if it was kept.
+    /// Sends and reads to the end; returns the time of the first message, and the last message if it was kept.
     async fn read<T: Incoming>(&self, request: Request<Outgoing>) -> (Option<Instant>, Result<Option<Bytes>, Status>) {
         let shared = &*self.shared;
         let mut first_at = None;
@@ -153,7 +153,7 @@ async fn rest_if_unreachable(status: &Status, head_at: Option<Instant>) {
     }
 }
 
-/// What is kept of a message of an answer.
+/// A message of an answer, kept or dropped.
 trait Incoming: Decode {
     fn kept(self) -> Option<Bytes>;
 }
@@ -170,7 +170,7 @@ impl Incoming for Ignored {
     }
 }
 
-/// The messages of a request, one after another.
+/// Messages of a request, in order.
 struct Outgoing {
     messages: Arc<[Bytes]>,
     next: usize,
@@ -187,7 +187,7 @@ impl Stream for Outgoing {
 }
 
 impl Requests {
-    /// The encoded message of a call that takes one, and its method if that is not always the same.
+    /// The encoded message of a call that takes one, and its method if that varies.
     fn one(&self, turn: Turn) -> anyhow::Result<(Option<PathRef>, Bytes)> {
         let message = match self {
             Self::Constant(messages) => messages.first().cloned().unwrap_or_default(),

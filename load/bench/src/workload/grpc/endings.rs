@@ -1,4 +1,4 @@
-//! How calls end, as numbers: a status each, then data that does not fit, then what the workload tells apart itself.
+//! Endings of calls as numbers: the statuses, then data that does not fit, then the workload's own.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use quire_rpc::client::Codec;
 use super::outcome::{OutcomeField, VALUES_MAX};
 use crate::workload::{ENDINGS_MAX, Ending};
 
-/// A call that was not made, because the data of its turn does not fit the message.
+/// A call that was not made, because its data does not fit the message.
 pub(super) const DATA: u16 = 17;
 /// Endings from this number on are the workload's own.
 pub const OWN_ENDINGS_FIRST: u16 = DATA + 1;
 const _: () = assert!(OWN_ENDINGS_FIRST + VALUES_MAX < ENDINGS_MAX, "a run can count every value's number");
 
-/// Tells the ending of a call by the bytes of its answer's message; of a stream's, by its last. Called only for
-/// answers whose status is OK.
+/// Classifies a call by the bytes of its answer's message, or of a stream's last. Called only for answers with status
+/// OK.
 pub type Classify = Arc<dyn Fn(&[u8]) -> Ending + Send + Sync>;
 
-/// What the endings of calls are.
+/// Classification of calls.
 #[derive(Clone, Default)]
 pub struct Endings(Kind);
 
 #[derive(Clone, Default)]
 enum Kind {
-    /// The status alone; answers stay unread.
+    /// By status alone; answers are not read.
     #[default]
     Status,
     Classified {
@@ -35,7 +35,7 @@ enum Kind {
 }
 
 impl Endings {
-    /// `classify` gives [`Endings::own`] numbers, or those of a status; `labels` says the own ones in words.
+    /// `classify` returns [`Endings::own`] numbers, or those of a status; `labels` names the own ones.
     pub fn classified(labels: impl IntoIterator<Item = String>, classify: Classify) -> Self {
         Self(Kind::Classified { labels: labels.into_iter().collect(), classify })
     }
@@ -45,12 +45,12 @@ impl Endings {
         Self(Kind::Field(field))
     }
 
-    /// The workload's own ending of this number, counted from 0, its label's place.
+    /// The workload's own ending with this number, from 0, the index of its label.
     pub fn own(number: u16, is_error: bool) -> Ending {
         Ending { number: OWN_ENDINGS_FIRST.saturating_add(number), is_error }
     }
 
-    /// Whether answers are looked into.
+    /// True if answers are read.
     pub(super) fn reads_replies(&self) -> bool {
         !matches!(self.0, Kind::Status)
     }

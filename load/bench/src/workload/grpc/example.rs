@@ -1,12 +1,12 @@
-//! A message that fits, to start from.
+//! An example message that fits a contract.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
-/// Messages within messages that an example shows: contracts may be recursive.
+/// Maximum nesting of an example, because contracts may be recursive.
 const DEPTH_MAX: usize = 4;
 
-/// A message of this kind in JSON, with every field there is and the first of those that exclude each other.
+/// An example message in JSON, with every field, but only the first of each `oneof`.
 pub fn example(descriptor: &MessageDescriptor) -> Value {
     message(descriptor, 0)
 }

@@ -1,6 +1,6 @@
-//! JSON into messages (the protocol's JSON mapping), with errors that name the field and what it wants.
+//! Converts JSON to messages (the protocol's JSON mapping), with errors that name the field and the expected type.
 //!
-//! prost-reflect makes the message, and serde says where it failed; what was wanted there is looked up in the contract.
+//! prost-reflect builds the message, and serde reports where it failed; the expected type is looked up in the contract.
 
 use prost_reflect::{DynamicMessage, EnumValueDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde::de::DeserializeSeed as _;
@@ -9,20 +9,20 @@ use serde_path_to_error::{Deserializer, Path, Segment, Track};
 
 use super::nearest::listed;
 
-/// Characters of a value that an error shows.
+/// Maximum characters of a value in an error.
 const SHOWN_MAX: usize = 40;
 
-/// What does not fit, and where.
+/// A value that does not fit, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", if path.is_empty() { String::new() } else { format!("{path}: ") })]
 pub struct Misfit {
     /// Field names from the message down, as `order.items[2].count`; empty for the message itself.
     pub path: String,
-    /// What was wanted and what is there.
+    /// The expected and the actual value.
     pub reason: String,
 }
 
-/// The message that `json` describes.
+/// Converts `json` to a message.
 pub fn message_from_json(json: &Value, descriptor: &MessageDescriptor) -> Result<DynamicMessage, Misfit> {
     let mut track = Track::new();
     let made = descriptor.clone().deserialize(Deserializer::new(json, &mut track));
@@ -55,7 +55,7 @@ fn misfit(mut json: &Value, descriptor: &MessageDescriptor, path: &Path, error: 
             wants(&format!("keys that are {}", with_article(&entry.map_entry_key_field().kind())), json)
         }
         (Some(_), _) => wants("an object of keys and values", json),
-        // Timestamps, wrappers and their like have forms that only prost-reflect knows.
+        // Timestamps, wrappers and the like have forms that only prost-reflect knows.
         (None, Kind::Message(message)) if message.package_name() == "google.protobuf" => error.to_string(),
         (None, Kind::Message(message)) => match json.as_object().map(|members| unknown(message, members.keys())) {
             None => wants(&format!("an object ({})", message.full_name()), json),

@@ -1,7 +1,7 @@
-//! Calls in gRPC, gRPC-Web and Connect over our own channel, a connection a session.
+//! Calls in gRPC, gRPC-Web and Connect over our own channel, one connection per session.
 //!
-//! A call's messages are bytes here: they are encoded before it is timed, and an answer is looked into only where its
-//! ending depends on it. Must not know where messages come from (`payload`) nor how contracts are found (`schema`).
+//! Messages are bytes here: they are encoded before a call is timed, and an answer is decoded only if its ending
+//! depends on it.
 
 mod call;
 mod endings;
@@ -35,9 +35,9 @@ use super::Workload;
 use super::channel::settings;
 use call::Shared;
 
-/// An answer's message, decompressed, up to this.
+/// Maximum size of an answer's message, decompressed.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Requests at once on a connection unless said otherwise.
+/// Default requests in flight on a connection.
 const IN_FLIGHT_DEFAULT: usize = 1024;
 
 /// Calls of one method of one server.
@@ -55,7 +55,7 @@ impl GrpcWorkload {
         Self { shared: Arc::new(Shared { target, path, shape, requests, metadata, deadline, settings, endings }) }
     }
 
-    /// Where the calls go.
+    /// Target of the calls.
     pub fn target(&self) -> &Target {
         &self.shared.target
     }
@@ -65,44 +65,43 @@ impl GrpcWorkload {
         self
     }
 
-    /// What is spoken, and how messages are written; requests must be in this codec already. Without it gRPC, and
-    /// protobuf.
+    /// Sets the protocol and the codec; requests must be in this codec already. The default is gRPC with protobuf.
     #[must_use]
     pub fn speaking(self, protocol: Protocol, codec: Codec) -> Self {
         self.change(|shared| (shared.settings.protocol, shared.settings.codec) = (protocol, codec))
     }
 
-    /// Sent with every call.
+    /// Sets the metadata of every call.
     #[must_use]
     pub fn metadata(self, metadata: Metadata) -> Self {
         self.change(|shared| shared.metadata = metadata)
     }
 
-    /// The deadline of a call; the server is told it.
+    /// Sets the deadline of a call, which is sent to the server.
     #[must_use]
     pub fn deadline(self, deadline: Option<Duration>) -> Self {
         self.change(|shared| shared.deadline = deadline)
     }
 
-    /// Compresses requests, however short, where that makes them shorter.
+    /// Compresses requests of any size, if that makes them shorter.
     #[must_use]
     pub fn compression(self, encoding: Option<quire_rpc::Encoding>) -> Self {
         self.change(|shared| shared.settings.compression = encoding.map(|encoding| (encoding, 0)))
     }
 
-    /// What answers may be compressed with, as the server is told.
+    /// Sets the encodings that the server may compress answers with.
     #[must_use]
     pub fn accepts(self, encodings: &[quire_rpc::Encoding]) -> Self {
         self.change(|shared| shared.settings.accepts = encodings.to_vec())
     }
 
-    /// Calls at once on a connection; further ones would wait for their turn.
+    /// Sets the maximum calls in flight on a connection; further ones wait.
     #[must_use]
     pub fn in_flight_max(self, in_flight: usize) -> Self {
         self.change(|shared| shared.settings.calls_per_connection_max = in_flight.max(1))
     }
 
-    /// What answers are told apart by beyond their status.
+    /// Sets the classification of answers beyond their status.
     #[must_use]
     pub fn endings(self, endings: Endings) -> Self {
         self.change(|shared| shared.endings = endings)

@@ -2,10 +2,10 @@
 
 use strsim::levenshtein;
 
-/// Names listed in an error, at most.
+/// Maximum names listed in an error.
 const LISTED_MAX: usize = 20;
 
-/// The names, those that differ least from `wanted` first, as a list for an error.
+/// Lists the names for an error, those most similar to `wanted` first.
 pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     if names.is_empty() {

@@ -1,4 +1,4 @@
-//! Endings by the value of a field of the answer: a refused purchase is not a failed call, but it is not a sale either.
+//! Endings by the value of a field of the answer: a rejected purchase is not a failed call, but not a sale either.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use serde::de::DeserializeSeed as _;
 
 use super::nearest::listed;
 
-/// Characters of a value that a label shows.
+/// Maximum characters of a value in a label.
 const VALUE_CHARACTERS_MAX: usize = 40;
-/// Values told apart; later ones count as `other`, the last.
+/// Maximum distinct values; later ones count as `other`, the last.
 pub(super) const VALUES_MAX: u16 = 256;
 
 /// A field of the answer, found by its path.
@@ -21,12 +21,12 @@ pub struct OutcomeField {
     descriptor: MessageDescriptor,
     fields: Arc<[FieldDescriptor]>,
     name: String,
-    /// Shared by all workers, so that a value has one number.
+    /// Shared by all workers, so that each value has one number.
     values: Arc<Mutex<HashMap<String, u16>>>,
 }
 
 impl OutcomeField {
-    /// The field at a path like `order.state`, or why there is none.
+    /// Finds the field at a path such as `order.state`, or returns the reason that there is none.
     pub fn find(path: &str, descriptor: &MessageDescriptor) -> Result<Self, String> {
         let mut fields = Vec::new();
         let mut within = Some(descriptor.clone());
@@ -55,7 +55,7 @@ impl OutcomeField {
         Ok(Self { descriptor, fields: fields.into(), name, values: Arc::default() })
     }
 
-    /// The number of the value that an answer has; none if the answer cannot be read.
+    /// Number of an answer's value; `None` if the answer cannot be read.
     pub(super) fn number(&self, message: &[u8], codec: Codec) -> Option<u16> {
         let descriptor = self.descriptor.clone();
         let decoded = match codec {

@@ -1,4 +1,4 @@
-//! The messages of requests: encoded once where they are always the same, else made for each turn.
+//! Messages of requests: encoded once if they are constant, else made for each turn.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use serde_json::Value;
 use super::fit::{Misfit, message_from_json};
 use crate::template::{Sources, Template, Turn};
 
-/// Text of `--data`, and of a request made from it.
+/// Maximum size of `--data`, and of a request made from it.
 pub const DATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Messages of one call's request.
+/// Maximum messages of a request.
 pub const MESSAGES_MAX: usize = 1_000_000;
-/// Turns whose data is tried before a run. Data that fits in these may still fail to in later ones.
+/// Turns whose data is tried before a run. Data of later turns may still fail to fit.
 const TURNS_TRIED: u64 = 100;
 
-/// What is sent.
+/// The requests of a load.
 #[derive(Clone)]
 pub enum Requests {
     /// The same encoded messages every time.
     Constant(Arc<[Bytes]>),
-    /// One encoded message, made for each turn before the clock starts, with its method if that is not the workload's: a
-    /// mix of calls, each a unary one.
+    /// One encoded message, made for each turn before the clock starts, with its method if that is not the workload's:
+    /// a mix of unary calls.
     Made(Arc<dyn Fn(Turn) -> (Option<PathRef>, Bytes) + Send + Sync>),
-    /// Data with placeholders; before the clock starts.
+    /// Data with placeholders, filled in before the clock starts.
     Rendered(Arc<Payload>),
 }
 
@@ -49,8 +49,8 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// `data` as JSON: a message; for a method that takes a stream a list of messages, or messages one after another.
-    /// They are sent `repeat` times over, to such a method.
+    /// Parses `data` as JSON: a message; for a method that takes a stream, a list of messages or messages one after
+    /// another, which are sent `repeat` times over.
     pub fn read(
         data: &str,
         sources: &Sources,
@@ -106,7 +106,7 @@ impl Payload {
         Ok(encoded.iter().cycle().take(count).cloned().collect())
     }
 
-    /// Says which of several messages it is.
+    /// Adds the position of the message to the error, if there are several.
     fn placed(&self, at: usize, misfit: Misfit) -> Misfit {
         if !self.is_stream {
             return misfit;

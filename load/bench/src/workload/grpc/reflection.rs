@@ -1,4 +1,4 @@
-//! Asks a server for its contracts (gRPC's "Server Reflection Protocol"): v1, or v1alpha where that is all it has.
+//! Reads contracts from a server (gRPC's "Server Reflection Protocol"): v1, or v1alpha if that is all it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -19,13 +19,13 @@ mod proto {
     quire_rpc::include_proto!("grpc.reflection.v1");
 }
 
-/// Files of one contract, so that a server that always names another one is not asked without end.
+/// Maximum files of one contract, because a server might always name another one.
 pub const DESCRIPTOR_FILES_MAX: usize = 4096;
 
 static V1: Path = Path::new("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");
 static V1_ALPHA: Path = Path::new("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
 
-/// Asks one server.
+/// Reflection client of one server.
 pub(super) struct Client {
     channel: Channel,
     path: &'static Path,
@@ -36,7 +36,7 @@ impl Client {
         Self { channel, path: &V1 }
     }
 
-    /// The file of a service and all files it needs; `None` if the server has no such service.
+    /// Files of a service and its dependencies; `None` if the server has no such service.
     pub(super) async fn files_of(&mut self, service: &str) -> anyhow::Result<Option<Vec<FileDescriptorProto>>> {
         let mut files = BTreeMap::new();
         match self.ask(MessageRequest::FileContainingSymbol(service.to_owned())).await? {
@@ -52,7 +52,7 @@ impl Client {
             match self.ask(MessageRequest::FileByFilename(missing.clone())).await? {
                 Some(MessageResponse::FileDescriptorResponse(found)) => add(&mut files, found.file_descriptor_proto)?,
                 Some(_) => return Err(unexpected()),
-                // Many servers leave out what every compiler brings along.
+                // Many servers leave out the files that every compiler includes.
                 None => {
                     if let Ok(standard) = GoogleFileResolver::new().open_file(&missing) {
                         files.insert(missing, standard.file_descriptor_proto().clone());
@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// One question, one answer; `None` if the server does not know what is asked for.
+    /// Sends one question; `None` if the server does not know the name.
     async fn ask(&mut self, question: MessageRequest) -> anyhow::Result<Option<MessageResponse>> {
         let answer = match self.ask_at(self.path, question.clone()).await {
             Err(status) if status.code() == Code::Unimplemented && std::ptr::eq(self.path, &raw const V1) => {
@@ -115,7 +115,7 @@ fn add(files: &mut BTreeMap<String, FileDescriptorProto>, encoded: Vec<Vec<u8>>)
     Ok(())
 }
 
-/// A file that another one needs and that is not there.
+/// A missing dependency.
 fn missing(files: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
     files.values().flat_map(|file| &file.dependency).find(|name| !files.contains_key(*name)).cloned()
 }

@@ -1,4 +1,4 @@
-//! What a server's contract says of a method: from its `.proto` files, or asked of the server by reflection.
+//! The contract of a method, from `.proto` files or by reflection.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use quire_rpc::client::Channel;
 use super::nearest::listed;
 use super::reflection;
 
-/// Descriptors of services and all they need.
+/// Descriptors of services and their dependencies.
 #[derive(Clone, Debug)]
 pub struct Schema {
     pool: DescriptorPool,
 }
 
-/// Service and method of `package.Service/Method`; a dot for the slash and a leading slash are taken too.
+/// Splits `package.Service/Method`; a dot for the slash and a leading slash are accepted too.
 pub fn split_method(name: &str) -> anyhow::Result<(&str, &str)> {
     let trimmed = name.trim_start_matches('/');
     let split = trimmed.split_once('/').or_else(|| trimmed.rsplit_once('.'));
@@ -40,7 +40,7 @@ impl Schema {
         Ok(Self { pool: compiler.descriptor_pool() })
     }
 
-    /// Asks the server for `service` and all it needs.
+    /// Reads `service` and its dependencies from the server.
     pub async fn by_reflection(channel: &Channel, service: &str) -> anyhow::Result<Self> {
         let mut server = reflection::Client::new(channel.clone());
         let Some(files) = server.files_of(service).await? else {
@@ -52,7 +52,7 @@ impl Schema {
         Ok(Self { pool })
     }
 
-    /// The method of these names.
+    /// Finds a method by its names.
     pub fn method(&self, service: &str, method: &str) -> anyhow::Result<MethodDescriptor> {
         let Some(found) = self.pool.get_service_by_name(service) else {
             let services: Vec<ServiceDescriptor> = self.pool.services().collect();
@@ -66,17 +66,17 @@ impl Schema {
     }
 }
 
-/// Which sides of a method are streams.
+/// Streaming sides of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The request is a stream of messages.
     pub client_streams: bool,
-    /// The answer is.
+    /// The answer is a stream of messages.
     pub server_streams: bool,
 }
 
 impl Shape {
-    /// One message there, one back.
+    /// One message each way.
     pub const UNARY: Self = Self { client_streams: false, server_streams: false };
 }
 

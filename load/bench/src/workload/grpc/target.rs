@@ -1,4 +1,4 @@
-//! Where the server is: `host:port`, `:port` on this machine, `http://host:port` or `https://host:port`.
+//! Address of the server: `host:port`, `:port` on this machine, `http://host:port` or `https://host:port`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::probe::Probe;
 use crate::tls::TlsArgs;
 use crate::values::with_host;
 
-/// A server's address and how to speak to it.
+/// A server's address and TLS.
 #[derive(Clone, Debug)]
 pub struct Target {
     url: String,
@@ -20,7 +20,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads an address; TLS is spoken to `https://` alone.
+    /// Parses an address; only `https://` uses TLS.
     pub fn parse(address: &str, tls: &TlsArgs) -> anyhow::Result<Self> {
         let is_https = address.starts_with("https://");
         let whole = with_host(address);
@@ -44,14 +44,14 @@ impl Target {
         self
     }
 
-    /// A way to ask the server what it counts, if it is one of ours.
+    /// A probe of the server's counts, if it is one of ours.
     pub fn probe(&self) -> Option<Probe> {
         let uri: http::Uri = self.url.parse().ok()?;
         let port = uri.port_u16().unwrap_or(443);
         Probe::find(&format!("{}:{port}", uri.host()?), self.tls.as_ref())
     }
 
-    /// Connects, or says why not.
+    /// Connects, or returns the reason why not.
     pub async fn connect(&self, settings: Settings) -> anyhow::Result<Channel> {
         let mut builder = Channel::builder(&self.url)?.settings(settings);
         if let Some(tls) = &self.tls {

@@ -1,10 +1,10 @@
-//! How requests end, as numbers.
+//! Endings of HTTP requests as numbers.
 
 use std::time::Instant;
 
 use crate::workload::{Answer, Ending};
 
-/// A status is its own number; these are below the lowest.
+/// A status is its own number; these are below all statuses.
 pub(super) const CONNECTION: u16 = 0;
 pub(super) const CLOSED: u16 = 1;
 pub(super) const PROTOCOL: u16 = 2;

@@ -1,4 +1,4 @@
-//! One GET over HTTP/1.1, for what is asked beside a load.
+//! One GET over HTTP/1.1, for requests beside a load.
 
 use anyhow::{anyhow, ensure};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::workload::socket::Transport;
 
-/// The body of a good answer on a new connection, which is closed after it; `host` is what the request names the server.
+/// The body of a successful answer on a new connection, which is closed after it; `host` is the Host header.
 pub async fn get(transport: Transport, host: &str, resource: &str, bytes_max: usize) -> anyhow::Result<Bytes> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(transport)).await?;
     // It ends with its sender; the request reports its errors.

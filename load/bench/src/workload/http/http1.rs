@@ -1,5 +1,5 @@
-//! A connection of HTTP/1.1. The request that uses it also drives it, so that an answer wakes no other task, and a
-//! request that is given up closes it.
+//! An HTTP/1.1 connection. The request that uses it also drives it, so that an answer wakes no other task; a request
+//! that is given up closes it.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -23,8 +23,8 @@ use crate::workload::{Answer, Traffic};
 pub(super) struct Session {
     dialer: Dialer,
     counters: Arc<Counters>,
-    /// Empty while a request uses it, and after the connection has ended.
-    /// Boxed, because it is moved out and in again with each request.
+    /// Empty while a request uses it, and after the connection has ended. Boxed, because each request moves it out and
+    /// in again.
     link: RefCell<Option<Box<Link>>>,
 }
 
@@ -84,7 +84,7 @@ impl Link {
         Ok(Box::new(Self { sender, connection: Some(connection) }))
     }
 
-    /// Whether the next request can be sent; waits until the last exchange is over.
+    /// Waits until the last exchange is over; returns true if the next request can be sent.
     async fn is_ready(&mut self) -> bool {
         poll_fn(|cx| {
             drive(&mut self.connection, cx);
@@ -122,12 +122,12 @@ fn drive(connection: &mut Connection, cx: &mut std::task::Context<'_>) {
     if let Some(running) = connection
         && Pin::new(running).poll(cx).is_ready()
     {
-        // Its error, if it had one, is also what the request ends with.
+        // The request ends with the same error, if any.
         *connection = None;
     }
 }
 
-/// Waits for `future`, which the connection feeds. The connection comes first: what it has read is then there.
+/// Waits for `future`, driving the connection first, so that what it has read is available.
 async fn with<F: Future>(connection: &mut Connection, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2, which requests share: a channel of our own engine.
+//! An HTTP/2 connection, shared by requests: a channel of our own engine.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::workload::channel::{rest, settings};
 use crate::workload::socket::Dialer;
 use crate::workload::{Answer, Traffic};
 
-/// Requests at once on a connection: what every server should allow (RFC 9113, section 6.5.2).
+/// Requests in flight on a connection: the number that every server should allow (RFC 9113, section 6.5.2).
 pub const STREAMS_MAX_DEFAULT: usize = 100;
 
 #[derive(Debug)]

@@ -1,8 +1,7 @@
-//! HTTP/1.1 and HTTP/2 as a load: one request at a time on a connection of the first, many on one of the second.
+//! HTTP/1.1 and HTTP/2 as loads: one request at a time on a connection of the first, many on one of the second.
 //!
-//! A request is sent when it is handed to the connection; if there is none, because the server has closed it, sending
-//! begins with opening another. Bodies are read to their end and counted, not kept. Must not know when requests are
-//! due.
+//! A request is sent when it is handed to the connection; if the server has closed it, sending begins with opening
+//! another. Bodies are read to their end and counted, not kept.
 
 mod ending;
 mod get;
@@ -35,22 +34,22 @@ pub struct HttpWorkload {
 }
 
 impl HttpWorkload {
-    /// Requests to a server whose address is known; `tls` is wanted for `https`.
+    /// Requests to the dialer's server; `https` needs a dialer with TLS.
     pub fn new(requests: Requests, dialer: Dialer, http2: bool) -> Self {
         Self { requests: Arc::new(requests), dialer, http2 }
     }
 
-    /// Requests at once that a connection carries.
+    /// Maximum requests in flight on a connection.
     pub fn in_flight_max(&self) -> usize {
         if self.http2 { STREAMS_MAX_DEFAULT } else { 1 }
     }
 
-    /// What is asked for.
+    /// The requests.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// How connections are opened.
+    /// The dialer of connections.
     pub fn dialer(&self) -> &Dialer {
         &self.dialer
     }

@@ -1,4 +1,4 @@
-//! A look at a server before a load is put on it, without a request: that could have effects.
+//! Probes a server before a load, without a request, which could have effects.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::workload::socket::{CONNECT_TIME_MAX, Dialer};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const FRAME_HEAD_BYTES: usize = 9;
 const SETTINGS: u8 = 4;
-/// How long a server may take for its SETTINGS.
+/// Timeout of the server's SETTINGS.
 const SETTINGS_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Begins TLS on a connection if the dialer has it, and for HTTP/2 sees whether the server speaks it.
+/// Begins TLS on a connection if the dialer has it, and for HTTP/2 checks that the server speaks it.
 pub async fn probe(stream: TcpStream, dialer: &Dialer, http2: bool) -> anyhow::Result<()> {
     let address = dialer.address();
     let wrapped = tokio::time::timeout(CONNECT_TIME_MAX, dialer.wrap(stream, Arc::default())).await;

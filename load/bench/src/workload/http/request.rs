@@ -1,7 +1,7 @@
-//! The requests of an HTTP load: what the command line asks for, checked once, and filled in for each turn.
+//! The requests of an HTTP load, checked once and filled in for each turn.
 //!
-//! Must not know connections. What a template puts into a URL is escaped where a URL could not hold it, so that a row
-//! with a space in it is still a request; what it puts into a header cannot be mended and fails that request.
+//! Values of placeholders in a URL are escaped where necessary, so that a row with a space is still a request; those
+//! that a header cannot hold fail their request.
 
 use anyhow::{Context as _, anyhow};
 use bytes::{Bytes, BytesMut};
@@ -13,22 +13,22 @@ use quire_rpc::client::HttpRequest;
 use crate::template::{Sources, Template, Turn};
 use crate::values::{scheme_and_rest, with_host};
 
-/// A request as the command line gives it.
+/// A request as given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// `http://` or `https://`, with placeholders in path and query.
     pub url: String,
-    /// GET without it, POST if there is a body.
+    /// Default: GET, or POST with a body.
     pub method: Option<String>,
-    /// `Name: value` each.
+    /// Headers, each as `Name: value`.
     pub headers: Vec<String>,
     /// The body; placeholders are filled in if it is text.
     pub data: Option<Vec<u8>>,
-    /// Speak HTTP/2.
+    /// Use HTTP/2.
     pub http2: bool,
 }
 
-/// What a request cannot be made of: a header that a row put a control character into.
+/// A request that cannot be built: for example, a row put a control character into a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unsendable;
 
@@ -37,14 +37,14 @@ pub(super) struct Unsendable;
 pub struct Requests {
     method: Method,
     scheme: Scheme,
-    /// Where to connect.
+    /// Authority to connect to.
     authority: Authority,
-    /// The server that requests name: the authority, or that of a Host header. Only HTTP/2 puts it into the URI.
+    /// Authority that requests name: that of the URL, or of a Host header. Only HTTP/2 puts it into the URI.
     asked_authority: Option<Authority>,
     target: Template,
-    /// The request, if it is the same every time.
+    /// The request, if it is constant.
     constant: Option<Request<Bytes>>,
-    /// The same, as HTTP/2 sends it.
+    /// The same for HTTP/2.
     constant_http2: Option<HttpRequest>,
     fixed_headers: HeaderMap,
     varying_headers: Vec<(HeaderName, Template)>,
@@ -58,7 +58,7 @@ enum Payload {
 }
 
 impl Requests {
-    /// Checks all that is asked for.
+    /// Checks all input.
     pub fn new(asked: &Asked, sources: &Sources) -> anyhow::Result<Self> {
         let url = &asked.url;
         let (scheme, authority, target) = split(url).map_err(|reason| {
@@ -142,7 +142,7 @@ impl Requests {
         }
     }
 
-    /// Whether TLS is asked for.
+    /// True for `https`.
     pub fn is_https(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
@@ -206,10 +206,10 @@ impl Requests {
     }
 }
 
-/// Scheme, authority, and what follows from `/` on.
+/// Splits a URL into scheme, authority, and the rest from `/` on.
 fn split(url: &str) -> Result<(Scheme, Authority, String), String> {
     let url = with_host(url);
-    // As other tools take it: an address alone is spoken to over plain HTTP.
+    // As in other tools, an address alone means plain HTTP.
     let (scheme, rest) = scheme_and_rest(&url);
     let scheme = match scheme.unwrap_or("http").to_ascii_lowercase().as_str() {
         "http" => Scheme::HTTP,
@@ -255,7 +255,7 @@ fn rendered(template: &Template, turn: Turn) -> Bytes {
     out.freeze()
 }
 
-/// Puts what RFC 3986 has no place for in path and query into percent signs; those already there stay.
+/// Percent-encodes bytes that RFC 3986 does not allow in path and query; existing escapes stay.
 fn escaped(target: String) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let fits = |byte: &u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(byte);

@@ -1,8 +1,7 @@
-//! Lines over TCP as a load: a request is a line, answered in order by so many bytes or by a line.
+//! Lines over TCP as a load: each line is answered, in order, by a fixed number of bytes or by a line.
 //!
 //! A connection carries any number of requests at once; those made in one poll leave in one write. A request is sent
-//! when its line is queued; if there is no connection, because the server has closed it, sending begins with opening
-//! another. Must not know when requests are due.
+//! when its line is queued; if the server has closed the connection, sending begins with opening another.
 
 mod outcomes;
 mod pipe;
@@ -26,21 +25,21 @@ pub use replies::{LINE_BYTES_MAX, Reply, ReplyError};
 use outcomes::{CLOSED, CONNECTION, OTHER, OUTCOME_MIN, OVERLONG, Outcomes, REPLY, Seen, UNASKED};
 use pipe::Pipe;
 
-/// Requests at once on a connection unless the plan says otherwise; lines have no limit of their own.
+/// Default requests in flight on a connection; lines have no limit of their own.
 pub const PIPELINED_MAX_DEFAULT: usize = 1_000;
 
-/// What is sent and what is expected back.
+/// A request and the form of its reply.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// The request, without its end.
+    /// The request, without its line end.
     pub line: Template,
-    /// What ends it.
+    /// Line end.
     pub line_end: &'static str,
-    /// What an answer looks like.
+    /// Form of a reply.
     pub reply: Reply,
-    /// Tell answers apart by what they say.
+    /// Count replies by their text.
     pub outcomes: bool,
-    /// If any are named, every other answer counts as an error.
+    /// Good replies; if there are any, every other counts as an error.
     pub good: Vec<Vec<u8>>,
 }
 
@@ -93,7 +92,7 @@ pub struct TcpSession {
     workload: TcpWorkload,
     counters: Arc<Counters>,
     pipe: RefCell<Option<Pipe>>,
-    /// Held while a connection is opened, so that one of the requests that find it closed opens it.
+    /// Held while a connection is opened, so that only one of the requests that find it closed opens another.
     opening: Mutex<()>,
 }
 

@@ -1,4 +1,4 @@
-//! What replies say, each kind numbered when it is first seen; a bounded number of kinds is told apart.
+//! Replies by their text, each kind numbered when it is first seen; the number of kinds is bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,16 +14,16 @@ pub(super) const OTHER: u16 = 5;
 /// Outcomes are numbered from here on.
 pub(super) const OUTCOME_MIN: u16 = 6;
 
-/// Kinds of replies told apart: every single byte, and as many others.
+/// Maximum kinds of replies: every single byte, and as many others.
 pub const OUTCOMES_MAX: usize = 512;
-/// Bytes of a reply that tell it apart.
+/// Bytes of a reply that distinguish it.
 pub const OUTCOME_BYTES_MAX: usize = 64;
 
-/// The kinds that all sessions of a load have seen.
+/// The kinds seen by all sessions of a load.
 #[derive(Debug)]
 pub(super) struct Outcomes {
     known: Mutex<Vec<Box<[u8]>>>,
-    /// If there are any, every other counts as an error.
+    /// Good replies; if there are any, every other counts as an error.
     good: Vec<Vec<u8>>,
 }
 
@@ -32,7 +32,7 @@ impl Outcomes {
         Self { known: Mutex::new(Vec::new()), good }
     }
 
-    /// The reply with this number, its bytes escaped where they are no text.
+    /// The reply with this number; bytes that are not text are escaped.
     pub(super) fn text(&self, number: u16) -> String {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(usize::from(number)).map(|reply| reply.escape_ascii().to_string()).unwrap_or_default()
@@ -55,12 +55,12 @@ impl Outcomes {
     }
 }
 
-/// The kinds that one session knows: it takes the lock only for a kind that is new to it.
+/// Kinds known to one session: it takes the lock only for a kind that is new to it.
 #[derive(Debug)]
 pub(super) struct Seen {
     outcomes: Arc<Outcomes>,
     endings: HashMap<Box<[u8]>, Ending>,
-    /// No more kinds are told apart, and this session knows those that are.
+    /// True if no kind can be added and this session knows them all.
     is_full: bool,
 }
 

@@ -1,8 +1,8 @@
-//! A connection with requests waiting on it in order, and the task that drives it.
+//! A connection with requests waiting in order, and the task that drives it.
 //!
-//! Requests and the task are on one thread, so the lock is never waited for. A reply allocates nothing: its request
-//! has a slot, and what it says is looked at where it was read. A request that is given up leaves its slot in the
-//! order, because its reply may still come and must not be taken for the next one's.
+//! Requests and the task are on one thread, so the lock is never contended. A reply allocates nothing: its request has
+//! a slot, and its text is examined in the read buffer. A request that is given up leaves its slot in the order,
+//! because its reply may still come and must not be taken for the next one's.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -18,19 +18,19 @@ use super::replies::{Replies, Reply};
 use crate::workload::Ending;
 use crate::workload::socket::Transport;
 
-/// Requests that were given up before their reply came; with more of them a connection is given up itself.
+/// Maximum requests given up before their reply came; with more, the connection is given up too.
 pub const ABANDONED_MAX: usize = 4096;
 
-/// Room for a read, shared by the connections of a thread.
+/// Size of the read buffer, shared by the connections of a thread.
 const READ_BYTES: usize = 256 * 1024;
-/// A kept output buffer beyond this is given back when it is empty.
+/// A larger output buffer is freed when it is empty.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 thread_local! {
     static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A connection; clones are the same one.
+/// A handle to a connection; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Pipe {
     state: Arc<Mutex<State>>,
@@ -40,15 +40,15 @@ pub(super) struct Pipe {
 struct State {
     is_open: bool,
     output: String,
-    /// Bytes of `output` that are gone already.
+    /// Bytes of `output` already written.
     written: usize,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Slots whose replies are to come, the next first.
+    /// Slots that wait for replies, the next first.
     order: VecDeque<usize>,
     abandoned: usize,
     replies: Replies,
-    /// When the first byte of the reply begun was read.
+    /// Arrival of the first byte of the current reply.
     begun_at: Option<Instant>,
     seen: Option<Seen>,
     driver: Option<Waker>,
@@ -62,7 +62,7 @@ enum Slot {
     Free,
 }
 
-/// A reply, or what came instead.
+/// A reply, or the failure in its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Got {
     pub(super) first_byte_at: Option<Instant>,
@@ -71,7 +71,7 @@ pub(super) struct Got {
 }
 
 impl Pipe {
-    /// The connection and what drives it; with `seen`, replies are told apart.
+    /// The connection and its driver; with `seen`, replies are classified.
     pub(super) fn new(transport: Transport, reply: Reply, seen: Option<Seen>) -> (Self, Driver) {
         let state = State {
             is_open: true,
@@ -98,7 +98,7 @@ impl Pipe {
         self.lock().is_open
     }
 
-    /// Queues what `write` appends; none if the connection has ended.
+    /// Queues what `write` appends; `None` if the connection has ended.
     pub(super) fn send(&self, write: impl FnOnce(&mut String)) -> Option<Pending> {
         let mut state = self.lock();
         if !state.is_open {
@@ -125,7 +125,7 @@ impl Pipe {
 }
 
 impl State {
-    /// Hands the replies in `input` to the requests that wait for them.
+    /// Passes the replies in `input` to the requests that wait for them.
     fn take_in(&mut self, mut input: &[u8], now: Instant) -> Result<(), u16> {
         loop {
             match self.replies.next(&mut input) {
@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// Ends the connection, and with it every request that waits.
+    /// Ends the connection and every waiting request.
     fn fail(&mut self, number: u16) {
         self.is_open = false;
         let got = Got { first_byte_at: None, done_at: Instant::now(), ending: Ending { number, is_error: true } };
@@ -200,7 +200,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// `Err` says how the requests that wait end.
+    /// `Err` is the ending of the waiting requests.
     fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), u16>> {
         loop {
             let mut state = self.pipe.lock();

@@ -1,20 +1,20 @@
-//! Where replies end: bytes in, replies out, however they were cut on their way. Knows no sockets and no clock.
+//! Finds replies in a byte stream, however it was split. Sans-IO, without a clock.
 
 use super::outcomes::OUTCOME_BYTES_MAX;
 
-/// Longest line that is taken for a reply, its end included.
+/// Maximum length of a reply line, its end included.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// What a reply looks like.
+/// Form of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// So many bytes, at least one.
+    /// A fixed number of bytes, at least one.
     Bytes(usize),
-    /// All up to a newline.
+    /// Everything up to a newline.
     Line,
 }
 
-/// A form of a reply that cannot be read.
+/// An invalid form of a reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("--reply `{0}` is unknown: write bytes:N with a size of 1 or more, as in bytes:100 or bytes:64KiB, or line")]
 pub struct ReplyError(pub String);
@@ -32,7 +32,7 @@ impl std::str::FromStr for Reply {
     }
 }
 
-/// A line went on beyond [`LINE_BYTES_MAX`].
+/// A line longer than [`LINE_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overlong;
 
@@ -40,7 +40,7 @@ pub(super) struct Overlong;
 #[derive(Debug)]
 pub(super) struct Replies {
     form: Reply,
-    /// Bytes of the reply begun.
+    /// Bytes of the current reply.
     taken: usize,
     /// Its beginning, as far as an outcome needs it.
     kept: Vec<u8>,
@@ -51,12 +51,12 @@ impl Replies {
         Self { form, taken: 0, kept: Vec::new() }
     }
 
-    /// Whether a reply has begun and not ended.
+    /// True within a reply.
     pub(super) fn is_partial(&self) -> bool {
         self.taken > 0
     }
 
-    /// The beginning of the next whole reply, without a line's end; takes it from `input`. None: all was taken.
+    /// Takes the next whole reply from `input` and returns its beginning, without a line end; `None` if all was taken.
     pub(super) fn next<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<&'s [u8]>, Overlong> {
         let (count, is_whole) = match self.form {
             Reply::Bytes(wanted) => (input.len().min(wanted - self.taken), input.len() >= wanted - self.taken),
@@ -86,7 +86,7 @@ impl Replies {
         Ok(Some(self.beginning(&self.kept)))
     }
 
-    /// Two bytes more than an outcome has, so that a line's end is seen and cut off.
+    /// Keeps two bytes more than an outcome has, so that a line end is seen and cut off.
     fn keep(&mut self, part: &[u8]) {
         let room = (OUTCOME_BYTES_MAX + 2).saturating_sub(self.kept.len());
         self.kept.extend_from_slice(&part[..part.len().min(room)]);

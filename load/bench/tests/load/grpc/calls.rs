@@ -1,4 +1,4 @@
-//! Calls of every shape: what is sent, how they end, what is counted.
+//! Calls of every shape: their messages, endings and counts.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -101,7 +101,7 @@ async fn ending_is_the_status_and_all_but_ok_are_errors() {
     assert_eq!(ending(address, "grpc.testing.TestService/UnimplementedCall", &[]).await, "UNIMPLEMENTED");
 }
 
-/// Answers only calls that carry the metadata and the deadline they should.
+/// Answers only calls with the right metadata and deadline.
 struct Picky;
 
 impl Echo for Picky {
@@ -261,7 +261,7 @@ async fn https_is_spoken_with_trust_and_refused_without() {
     let workload = workload(&address, "testing.Echo/Call", &trusting).await;
     let session = workload.open(0).await.unwrap();
     assert_eq!(workload.label(session.request(turn(0)).await.ending.number), "OK");
-    // The handshake is on the wire too.
+    // The handshake is counted too.
     assert!(session.traffic().received_bytes > 500, "{:?}", session.traffic());
     assert_eq!(ending(&address, "testing.Echo/Call", &[&data[..], &["--insecure"]].concat()).await, "OK");
 

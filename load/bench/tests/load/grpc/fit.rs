@@ -1,4 +1,4 @@
-//! JSON into messages: what is taken and refused is what the library that knows the JSON mapping takes and refuses.
+//! JSON into messages: accepts and rejects the same as the library that implements the JSON mapping.
 
 use bench::workload::grpc::{Schema, example, message_from_json};
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ proptest! {
         let descriptor = DESCRIPTOR.with(Clone::clone);
         let library = DynamicMessage::deserialize(descriptor.clone(), &json);
         let ours = message_from_json(&json, &descriptor);
-        // Messages themselves are not to be shown: their contract is recursive, and so is what would be shown of it.
+        // Messages are not shown: their contract is recursive, and so would be the output.
         prop_assert_eq!(ours.is_ok(), library.is_ok(), "{:?}\n{:?}", ours.err(), library.err());
     }
 }

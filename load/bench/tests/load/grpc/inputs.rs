@@ -1,4 +1,4 @@
-//! Input that is wrong: one line before any load runs, which says what is wrong and what would be right.
+//! Wrong input: one line before any load runs, with the error and a right form.
 
 use bench::cli::grpc::describe;
 

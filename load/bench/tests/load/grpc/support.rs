@@ -47,7 +47,7 @@ pub(crate) fn one_stream_at_a_time() -> Limits {
     limits
 }
 
-/// A way to a server whose connections can be cut.
+/// A proxy whose connections can be cut.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     cut: watch::Sender<u64>,
@@ -79,7 +79,7 @@ impl Proxy {
         self.cut.send_modify(|times| *times += 1);
     }
 
-    /// Cuts, and takes no more connections.
+    /// Cuts, and accepts no more connections.
     pub(crate) async fn stop(self) {
         self.accepting.abort();
         let _ = self.accepting.await;
@@ -93,7 +93,7 @@ struct Command {
     grpc: GrpcArgs,
 }
 
-/// Flags as a command line gives them.
+/// Parses flags like a command line.
 pub(crate) fn arguments(address: &impl ToString, method: &str, flags: &[&str]) -> GrpcArgs {
     let words = ["quire-bench".to_owned(), address.to_string(), method.to_owned()];
     let words = words.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
@@ -104,7 +104,7 @@ pub(crate) async fn workload(address: impl ToString, method: &str, flags: &[&str
     prepare(&arguments(&address, method, flags)).await.unwrap().0
 }
 
-/// The one line that a load is refused with.
+/// The one-line error of a rejected load.
 pub(crate) async fn refusal(address: impl ToString, method: &str, flags: &[&str]) -> String {
     let line = format!("{:#}", prepare(&arguments(&address, method, flags)).await.unwrap_err());
     assert_eq!(line.lines().count(), 1, "{line}");
@@ -115,14 +115,14 @@ pub(crate) fn turn(number: u64) -> Turn {
     Turn { number, client: 0, worker: 0 }
 }
 
-/// One request on a connection of its own, and its ending in words.
+/// One request on a connection of its own, with its ending as text.
 pub(crate) async fn once(workload: &GrpcWorkload) -> (Answer, String) {
     let session: GrpcSession = workload.open(0).await.unwrap();
     let answer = session.request(turn(0)).await;
     (answer, workload.label(answer.ending.number))
 }
 
-/// How one request ends, with these flags.
+/// Ending of one request with these flags.
 pub(crate) async fn ending(address: impl ToString, method: &str, flags: &[&str]) -> String {
     let (answer, label) = once(&workload(address, method, flags).await).await;
     assert!(answer.sent_at <= answer.done_at);
@@ -134,12 +134,12 @@ pub(crate) fn proto() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../engine/testing/proto/echo.proto")
 }
 
-/// A server's certificate, in files, and how it serves with it.
+/// A server's certificate in files, and its TLS configurations.
 pub(crate) struct Certified {
     pub(crate) ca: PathBuf,
     pub(crate) key_file: PathBuf,
     pub(crate) server: Arc<ServerConfig>,
-    /// As `server`, to clients alone that show this same certificate.
+    /// Like `server`, but only for clients with this same certificate.
     pub(crate) server_for_known: Arc<ServerConfig>,
     _folder: tempfile::TempDir,
 }

@@ -1,4 +1,4 @@
-//! What cannot work is said in one line before any load.
+//! Input that cannot work is reported in one line before any load.
 
 use std::net::TcpListener;
 

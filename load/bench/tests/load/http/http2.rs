@@ -78,7 +78,7 @@ fn with_the_server_gone_requests_end_as_connection() {
     let client = Client::new(&[&server.url("/"), "--http2"]);
     assert_eq!(client.ending(0), "200");
     drop(server);
-    // The first may still find the old connection, and sees it end.
+    // The first may still use the old connection, and sees it end.
     let endings: Vec<String> = (1..4).map(|number| client.ending(number)).collect();
     assert!(["closed", "connection", "200"].contains(&endings[0].as_str()), "{endings:?}");
     assert_eq!(endings[2], "connection", "{endings:?}");

@@ -1,4 +1,4 @@
-//! Python's http.server as a judge: it reads our requests by its own rules.
+//! Python's http.server as a judge: it parses our requests by its own rules.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

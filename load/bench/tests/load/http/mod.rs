@@ -154,7 +154,7 @@ fn bodies_of_a_mebibyte_go_both_ways_and_are_counted() {
         answer(200, got.body().clone())
     });
     let file = tempfile::NamedTempFile::new().unwrap();
-    // No text, so it is sent as it is.
+    // Not text, so it is sent as it is.
     std::fs::write(file.path(), vec![0xff; MIB]).unwrap();
     let client = Client::new(&[&server.url("/"), "--data", &format!("@{}", file.path().display())]);
     for number in 0..3 {
@@ -223,6 +223,6 @@ fn tls_carries_the_same_and_more_bytes_on_the_wire() {
     for number in 0..3 {
         assert_eq!(client.ending(number), "200");
     }
-    // The handshake alone has more than that.
+    // The handshake alone is larger.
     assert!(client.session.traffic().received_bytes > 500);
 }

@@ -1,4 +1,4 @@
-//! Servers to load: one that hyper drives and says what it got, and scripts of bytes on a bare socket.
+//! Servers to load: one that hyper drives and that records its requests, and scripts of bytes on a bare socket.
 
 use std::convert::Infallible;
 use std::io::{Read as _, Write as _};
@@ -140,7 +140,7 @@ pub(crate) fn script(steps: Vec<Step>) -> SocketAddr {
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for step in steps {
-            // The look before a load sends nothing and goes.
+            // The probe before a load sends nothing and goes.
             let mut stream = std::iter::repeat_with(|| listener.accept().expect("a connection").0)
                 .find_map(|mut stream| read_head(&mut stream).then_some(stream))
                 .expect("it repeats without end");
@@ -150,7 +150,7 @@ pub(crate) fn script(steps: Vec<Step>) -> SocketAddr {
     address
 }
 
-/// Whether a head came before the connection ended.
+/// Reads a request head; returns false if the connection ended first.
 pub(crate) fn read_head(stream: &mut StdStream) -> bool {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -173,7 +173,7 @@ struct Flags {
     http: HttpArgs,
 }
 
-/// As the command line gives them.
+/// Flags as the command line gives them.
 pub(crate) fn flags(arguments: &[&str]) -> HttpArgs {
     Flags::parse_from(std::iter::once(&"http").chain(arguments)).http
 }
@@ -185,7 +185,7 @@ pub(crate) fn refused(arguments: &[&str]) -> String {
     message
 }
 
-/// One connection of a load, with a runtime to drive it.
+/// One connection of a load, with its runtime.
 pub(crate) struct Client {
     pub(crate) runtime: tokio::runtime::Runtime,
     pub(crate) workload: HttpWorkload,
@@ -207,7 +207,7 @@ impl Client {
         answer
     }
 
-    /// Makes a request and says how it ended.
+    /// Makes a request and returns its ending.
     pub(crate) fn ending(&self, number: u64) -> String {
         self.label(&self.request(number))
     }
@@ -221,7 +221,7 @@ pub(crate) fn turn(number: u64) -> Turn {
     Turn { number, client: 1, worker: 2 }
 }
 
-/// A certificate for 127.0.0.1 that vouches for itself, as a server has it and as a file for `--ca`.
+/// A self-signed certificate for 127.0.0.1, as a server's configuration and as a file for `--ca`.
 pub(crate) fn certificate(protocol: &[u8]) -> (Arc<ServerConfig>, tempfile::TempDir, PathBuf) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let folder = tempfile::tempdir().expect("a folder");
