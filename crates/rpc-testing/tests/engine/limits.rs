@@ -226,6 +226,28 @@ async fn stream_over_http1_is_charged_for_what_is_held_and_not_for_what_was_read
 }
 
 #[tokio::test]
+async fn unfinished_heads_over_http1_are_charged_until_their_request_is_answered() {
+    let memory = quire_rpc::server::Memory::new(1 << 30, usize::MAX);
+    let server = Running::new(Limits { memory: memory.clone(), ..Limits::default() }).await;
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        client.write_all(format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}", "x".repeat(60_000)).as_bytes()).await.unwrap();
+        clients.push(client);
+    }
+    while memory.buffers() < 8 * 60_000 {
+        tokio::task::yield_now().await;
+    }
+    for client in &mut clients {
+        client.write_all(b"\r\n\r\n").await.unwrap();
+        client.read_exact(&mut [0; 12]).await.unwrap();
+    }
+    while memory.buffers() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn paths_that_are_always_answered_are_refused_only_to_the_connection_that_lets_answers_lie() {
     let memory = quire_rpc::server::Memory::new(64 * 1024, 1 << 40);
     let limits = Limits { memory: memory.clone(), unread_bytes_max: 1000, ..Limits::default() };

@@ -327,9 +327,9 @@ impl Calls {
             return None;
         }
         limits.memory.relieve();
-        // Health and metrics tell of it, unless they are what fills the memory.
-        let few = self.connection.queued_bytes_total() < limits.unread_bytes_max;
-        if few && self.shared.is_always_answered(head.path()) {
+        // Health and metrics tell of it, and other calls free memory, unless they are what fills it.
+        let few = self.connection.queued_bytes_total() + self.gathered_bytes < limits.unread_bytes_max;
+        if few && self.shared.is_answered_when_full(head.path()) {
             return None;
         }
         self.shared.observer.refused(Refusal::Memory);

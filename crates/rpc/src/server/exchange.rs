@@ -67,6 +67,8 @@ pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
     peer: Arc<Peer>,
     pub(super) head: Arc<Head>,
+    /// What the head holds.
+    pub(super) head_bytes: usize,
     extensions: Extensions,
     /// The request around nothing, once the interceptors have let it pass.
     request: Option<Box<Request<()>>>,
@@ -112,6 +114,7 @@ impl Exchange {
             shared: Arc::clone(shared),
             peer: Arc::clone(peer),
             state: shared.bare(dialect, &head),
+            head_bytes: head.fields().iter().map(|field| field.name().len() + field.value().len()).sum(),
             head,
             extensions: parts.extensions,
             request: None,

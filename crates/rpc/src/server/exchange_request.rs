@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http_body::Body as _;
+use quire_http2::Head;
 
 use super::exchange::{Exchange, Stage};
 use super::method::Intake;
 use super::observer;
+use super::shared::Shared;
 use super::slot::Feed;
 use crate::codec::Payload;
 use crate::inbox::Inbox;
@@ -73,7 +75,7 @@ impl Exchange {
                 let Some(mut data) = data else { return };
                 loop {
                     match assembler.next(&mut data, message_bytes_max) {
-                        Ok(None) if assembler.held_bytes() > 0 && self.shared.limits.memory.is_full() => {
+                        Ok(None) if is_refused(&self.shared, &self.head, assembler.held_bytes()) => {
                             self.shared.limits.memory.relieve();
                             return self.refuse_for(observer::Refusal::Memory);
                         }
@@ -129,9 +131,16 @@ impl Exchange {
             Stage::Running(running, feed) => feed.unread_bytes() + running.held_bytes(),
             Stage::Over => 0,
         };
-        self.charge.set(held, self.moved, cx.waker());
+        self.charge.set(held + self.head_bytes, self.moved, cx.waker());
         if held > 0 && self.charge.is_cut() {
             self.refuse_for(observer::Refusal::Memory);
         }
     }
+}
+
+/// Whether a request that holds so many bytes finds memory full.
+fn is_refused(shared: &Shared, head: &Head, held_bytes: usize) -> bool {
+    let limits = &shared.limits;
+    let is_admitted = || held_bytes < limits.unread_bytes_max && shared.is_answered_when_full(head.path());
+    held_bytes > 0 && limits.memory.is_full() && !is_admitted()
 }

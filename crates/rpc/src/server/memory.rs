@@ -93,10 +93,21 @@ impl Memory {
         self.0.others.store(signed(bytes) - signed(self.buffers()), Relaxed);
     }
 
+    /// What all of it may come to.
+    pub fn bytes_max(&self) -> usize {
+        self.0.bytes_max
+    }
+
+    /// Whether all of it has come to its bound, the buffers of connections or not.
+    #[inline]
+    pub fn is_exhausted(&self) -> bool {
+        self.total() >= self.0.bytes_max
+    }
+
     /// Whether new work should be refused.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.buffers() >= self.0.buffers_max || self.total() >= self.0.bytes_max
+        self.buffers() >= self.0.buffers_max || self.is_exhausted()
     }
 
     /// What a refused caller is told the limit is: the one that is reached.
