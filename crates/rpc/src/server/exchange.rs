@@ -264,6 +264,7 @@ impl Exchange {
                 encoding: plan.terms.encoding,
                 json: request_json,
                 message_bytes_max: self.shared.limits.message_bytes_max,
+                budget: plan.terms.encoding.map(|_| Arc::clone(&self.peer.budget)),
             },
         };
         let handler = Arc::clone(&self.shared.routes.table[plan.method].handler);

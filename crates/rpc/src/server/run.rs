@@ -79,6 +79,7 @@ impl Calls {
                 encoding: plan.terms.encoding,
                 json: request_json,
                 message_bytes_max: self.shared.limits.message_bytes_max,
+                budget: plan.terms.encoding.map(|_| Arc::clone(&self.peer.budget)),
             },
         };
         let compression = self.shared.compression_for(plan);
