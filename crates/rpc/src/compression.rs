@@ -339,7 +339,7 @@ mod tests {
             let (mut now, budget) = (Instant::now(), Budget::default());
             let mut packed = Vec::new();
             encoding.compress(&vec![0; BYTES_MAX], &mut packed).unwrap();
-            let mut whole =
+            let whole =
                 |now| (0..100).filter(|_| budget.decompress(*encoding, &packed, BYTES_MAX, now).is_ok()).count();
             if packed.len() >= BYTES_MAX / FREE_RATIO {
                 assert_eq!(whole(now), 100, "{}", encoding.name());

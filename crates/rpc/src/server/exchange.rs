@@ -82,8 +82,6 @@ pub(super) struct Exchange {
     pub(super) wakes: Option<Arc<WakeSet>>,
     /// What the call holds of its request, in the account of memory.
     pub(super) charge: Charge,
-    /// Bytes of the request that came so far, and of the answer that left.
-    pub(super) moved: u64,
     /// A connection counts the call already.
     is_counted: bool,
     places: Option<CallPlaces>,
@@ -125,8 +123,7 @@ impl Exchange {
             // A client of HTTP/1.1 that is still sending may not read an answer, and take the end for a reset.
             discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
             wakes: None,
-            charge: shared.limits.memory.charge(),
-            moved: 0,
+            charge: shared.limits.memory.charge(peer.address),
             is_counted: false,
             places: None,
             templates: Templates::default(),

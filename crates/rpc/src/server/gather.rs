@@ -52,9 +52,8 @@ impl Calls {
         };
         let limit = if self.gathered_bytes > limits.gathered_bytes_max {
             Some(Refusal::GatheredBytes)
-        } else if self.gathered_bytes > 0 && limits.memory.is_full() && !is_admitted() {
-            limits.memory.relieve();
-            Some(Refusal::Memory)
+        } else if self.gathered_bytes > 0 {
+            limits.memory.refusal(self.gathered_bytes).filter(|_| !is_admitted())
         } else {
             None
         };

@@ -20,7 +20,6 @@ use super::http_calls::{LARGE_BYTES, Unserved};
 use super::http_request::{Answering, bare};
 use super::http1_io::{Held, Io};
 use super::memory;
-use super::observer::Refusal;
 use super::shared::Shared;
 use super::turn;
 use crate::body::{Body, BoxError};
@@ -41,7 +40,7 @@ pub(super) async fn serve<T>(
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = Arc::clone(&shared.limits);
+    let (limits, peer_address) = (Arc::clone(&shared.limits), peer.address);
     // One more reference to it for each request that is not answered to its end.
     let busy = Arc::new(());
     let in_flight = limits.connection_idle_max.map(|_| Arc::downgrade(&busy));
@@ -54,14 +53,15 @@ where
         let (exempt, is_admitted) = (shared.is_always_answered(path), shared.is_answered_when_full(path));
         let answering = match shared.hosts.check(&request) {
             Ok(()) if refusing && !exempt => Err(Unserved::TooMany),
-            Ok(()) if !is_admitted && shared.limits.memory.is_full() => {
-                shared.limits.memory.relieve();
-                shared.observer.refused(Refusal::Memory);
-                Err(Unserved::TooMuch)
-            }
             checked => {
                 answered.begin(head_bytes(&request));
-                checked.map(|()| Answering::begin(&shared, &peer, request.map(|body| Taken::count(body, &answered))))
+                let limit = if is_admitted { None } else { shared.limits.memory.refusal(answered.bytes()) };
+                if let Some(limit) = limit {
+                    shared.observer.refused(limit);
+                }
+                checked
+                    .and(limit.map_or(Ok(()), |_| Err(Unserved::TooMuch)))
+                    .map(|()| Answering::begin(&shared, &peer, request.map(|body| Taken::count(body, &answered))))
             }
         };
         let busy = in_flight.as_ref().and_then(Weak::upgrade);
@@ -73,7 +73,7 @@ where
                 Err(why) => refusal(why),
             };
             let mut bytes = response.body().size_hint().lower();
-            if bytes >= LARGE_BYTES && memory.is_full() {
+            if bytes >= LARGE_BYTES && memory.refusal(answered.bytes()).is_some() {
                 response = refusal(Unserved::TooMuch);
                 bytes = 0;
             }
@@ -92,7 +92,7 @@ where
     let wakes = WakeSet::new(1);
     let waker = wakes.waker(0);
     let mut idle = Idle { allowed: limits.connection_idle_max, timer: None };
-    let mut charge = limits.memory.charge();
+    let mut charge = limits.memory.charge(peer_address);
     let ended = std::future::poll_fn(|cx| {
         turn::begin();
         wakes.unregister();
@@ -109,7 +109,7 @@ where
         if polled.is_pending() {
             wakes.take(|_| turn::give_way(cx));
         }
-        charge.set(held.bytes(), held.moved(), cx.waker());
+        charge.set(held.bytes(), cx.waker());
         if charge.is_cut() {
             return Poll::Ready(memory::CUT.to_owned());
         }

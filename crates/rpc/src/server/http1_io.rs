@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ pub(super) struct Held {
     last_read: AtomicUsize,
     /// Bytes in the head of the request whose answer has not begun; 0 if there is none.
     head: AtomicUsize,
-    moved: AtomicU64,
 }
 
 impl Held {
@@ -54,11 +53,6 @@ impl Held {
         self.waiting.store(self.waiting.load(Relaxed).saturating_sub(bytes), Relaxed);
     }
 
-    /// All bytes read and written so far.
-    pub(super) fn moved(&self) -> u64 {
-        self.moved.load(Relaxed)
-    }
-
     /// An answer of so many bytes begins.
     pub(super) fn answer(&self, bytes: u64) {
         self.unsent.fetch_add(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
@@ -66,13 +60,11 @@ impl Held {
     }
 
     fn written(&self, count: usize) {
-        self.moved.fetch_add(count as u64, Relaxed);
         // Heads are written too, and were not counted.
         self.unsent.store(self.unsent.load(Relaxed).saturating_sub(count), Relaxed);
     }
 
     fn read(&self, count: usize) {
-        self.moved.fetch_add(count as u64, Relaxed);
         // The rest of a body is read when none of it is left; the frames of its chunks count until then.
         let before = if self.head.load(Relaxed) > 0 { 0 } else { self.waiting.load(Relaxed) };
         self.waiting.store((before + count).min(self.waiting_max), Relaxed);

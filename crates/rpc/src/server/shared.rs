@@ -1,0 +1,110 @@
+//! What all connections of a server share.
+//!
+//! Must not know what a connection does with it.
+//!
+//! Implements: no specification.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use quire_http2::Head;
+#[cfg(feature = "tls")]
+use tokio_rustls::TlsAcceptor;
+
+use super::cors::Cors;
+use super::hosts::Hosts;
+use super::limits::Limits;
+use super::observer::{Observer, Refusal};
+use super::origin::Origin;
+use super::places::Places;
+use super::plan::{CallPlan, Routes};
+use super::reply::ReplyState;
+use super::shares::{CallPlaces, Caller, Shares};
+use crate::compression::Encoding;
+use crate::envelope::Request;
+use crate::http_service::HttpService;
+use crate::interceptor::Interceptor;
+use crate::protocol::Dialect;
+use crate::status::Status;
+
+/// What all connections of a server share.
+pub(super) struct Shared {
+    pub(super) routes: Routes,
+    pub(super) limits: Arc<Limits>,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) http: Option<Arc<dyn HttpService>>,
+    /// What calls go through before they begin, if there are layers.
+    pub(super) layered: Option<Arc<dyn HttpService>>,
+    pub(super) compression: Option<(Encoding, usize)>,
+    pub(super) cors: Cors,
+    pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<TlsAcceptor>,
+    pub(super) places: Places,
+    pub(super) hosts: Hosts,
+    /// Paths that are answered on a connection too many, as health is.
+    pub(super) always: Vec<String>,
+    /// Paths of calls that free memory.
+    pub(super) freeing: Vec<String>,
+    /// Calls that wait for something, over all connections.
+    pub(super) calls: Shares,
+}
+
+impl Shared {
+    /// Whether this path is answered even on a connection too many.
+    pub(super) fn is_always_answered(&self, path: &[u8]) -> bool {
+        self.always.iter().any(|always| always.as_bytes() == path)
+    }
+
+    /// Whether this path is answered even while memory is full.
+    pub(super) fn is_answered_when_full(&self, path: &[u8]) -> bool {
+        self.is_always_answered(path) || self.freeing.iter().any(|freeing| freeing.as_bytes() == path)
+    }
+
+    /// An answer that has no messages.
+    pub(super) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
+        ReplyState::new(dialect, None, None, self.cors.allowed(head))
+    }
+
+    /// A request around nothing, as the interceptors let it pass; `None` if there are none.
+    #[inline]
+    pub(super) fn intercepted(&self, plan: &CallPlan, origin: &Origin<'_>) -> Result<Option<Box<Request<()>>>, Status> {
+        if self.interceptors.is_empty() {
+            return Ok(None);
+        }
+        self.intercept(plan, origin.request(())).map(|request| Some(Box::new(request)))
+    }
+
+    pub(super) fn intercept(&self, plan: &CallPlan, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let path = &self.routes.table[plan.method].path;
+        let asked = catch_unwind(AssertUnwindSafe(|| {
+            self.interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
+        }));
+        asked.unwrap_or_else(|_| Err(Status::internal("an interceptor panicked"))).map(|()| request)
+    }
+
+    /// Which limit keeps a caller from another call of the method, or of none that has a number.
+    #[inline]
+    pub(super) fn calls_limit(&self, caller: &mut Caller, method: Option<usize>) -> Option<Refusal> {
+        let own = method.and_then(|method| self.routes.table[method].places.as_ref());
+        let limit = match caller.has_room(&self.calls, own.map(|(_, places)| places)) {
+            [true, true] => return None,
+            [false, _] => Refusal::Calls,
+            [true, false] => own.map_or(Refusal::Calls, |(limit, _)| *limit),
+        };
+        self.observer.refused_client(limit, caller.client());
+        Some(limit)
+    }
+
+    /// Takes the places of a call that waits.
+    pub(super) fn call_places(&self, caller: &mut Caller, method: Option<usize>) -> CallPlaces {
+        let own = method.and_then(|method| self.routes.table[method].places.as_ref());
+        caller.take(&self.calls, own.map(|(_, places)| places))
+    }
+
+    /// How the answer to a call is compressed, and from how many bytes on.
+    pub(super) fn compression_for(&self, plan: &CallPlan) -> Option<(Encoding, usize)> {
+        let (encoding, bytes_min) = self.compression?;
+        plan.terms.accepted.has(encoding).then_some((encoding, bytes_min))
+    }
+}

@@ -163,7 +163,8 @@ async fn keys_fill_their_part_of_the_memory_and_the_other_services_go_on() {
         }
         unreachable!("no end of numbers")
     };
-    exhausted(full.await, "kv.total_bytes");
+    let status = full.await.expect_err("a refusal");
+    assert!(status.message().starts_with("the server's limit kv.total_bytes is "), "{status:?}");
     server.shop().hello(hello()).await.expect("an answer");
     keys.delete(DeleteRequest { key: "0".into(), ..DeleteRequest::default() }).await.expect("room");
     keys.create(put("another", 4_000_000)).await.expect("room");
