@@ -307,7 +307,8 @@ def read_frame(stream):
 
 
 def neighbour(address, seconds, pause=0.005):
-    """Looks a book up every few milliseconds and returns the seconds that each answer took, in order of size."""
+    """Looks a book up every few milliseconds and returns the seconds that each answer took, in order of size. An answer
+    without a message is a refusal, and fails."""
     waited = []
     with connect(address) as sock, sock.makefile("rb") as stream:
         sock.settimeout(30)
@@ -317,12 +318,15 @@ def neighbour(address, seconds, pause=0.005):
             if asked > until:
                 break
             sock.sendall(frame(HEADERS, END_HEADERS, number, call_head(LOOKUP)) + frame(DATA, END_STREAM, number, BOOK))
+            answered = False
             while True:
                 kind, flags, of, payload = read_frame(stream)
                 if kind == PING and not flags & ACK:
                     sock.sendall(frame(PING, ACK, 0, payload))
+                answered |= of == number and kind == DATA
                 if of == number and flags & END_STREAM:
                     break
+            assert answered, "the neighbour is refused"
             waited.append(time.monotonic() - asked)
             time.sleep(pause)
     return sorted(waited)

@@ -61,8 +61,11 @@ pub(crate) struct Stream {
     pub(crate) unannounced: u32,
     pub(crate) send_window: i64,
     pub(crate) content_left: Option<u64>,
-    pub(crate) queue: VecDeque<Bytes>,
+    /// Bytes, and whether they are lent.
+    pub(crate) queue: VecDeque<(Bytes, bool)>,
     pub(crate) queued_bytes: usize,
+    /// Of those, bytes that are lent.
+    pub(crate) lent_bytes: usize,
     pub(crate) queued_end: QueuedEnd,
     /// Last time bytes of the queue were sent, or the queue began.
     pub(crate) waiting_since_ms: u64,

@@ -3,7 +3,8 @@
 #[cfg(feature = "zstd")]
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 #[cfg(any(feature = "gzip", feature = "deflate"))]
 use flate2::Compression;
@@ -152,25 +153,25 @@ impl Encoding {
         }
     }
 
-    /// Decompresses at most `bytes_max`, whatever size the message claims.
-    pub(crate) fn decompress(self, message: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
+    /// Decompresses at most `bytes_max` into an empty `out`; stops there, however much more the message claims to hold.
+    fn decompress(self, message: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), Status> {
         #[cfg(feature = "zstd")]
         if let (Self::Zstd, Some(plain)) = (self, zstd_at_once(message, bytes_max)) {
-            return Ok(plain);
+            *out = plain;
+            return Ok(());
         }
-        let mut out = Vec::new();
         let limit = bytes_max as u64 + 1;
         let read: io::Result<usize> = match self {
             #[cfg(feature = "gzip")]
-            Self::Gzip => MultiGzDecoder::new(message).take(limit).read_to_end(&mut out),
+            Self::Gzip => MultiGzDecoder::new(message).take(limit).read_to_end(out),
             #[cfg(feature = "zstd")]
-            Self::Zstd => zstd_decoder(message).and_then(|decoder| decoder.take(limit).read_to_end(&mut out)),
+            Self::Zstd => zstd_decoder(message).and_then(|decoder| decoder.take(limit).read_to_end(out)),
             #[cfg(feature = "brotli")]
-            Self::Brotli => brotli::Decompressor::new(message, BROTLI_BUFFER_BYTES).take(limit).read_to_end(&mut out),
+            Self::Brotli => brotli::Decompressor::new(message, BROTLI_BUFFER_BYTES).take(limit).read_to_end(out),
             #[cfg(feature = "deflate")]
-            Self::Deflate => ZlibDecoder::new(message).take(limit).read_to_end(&mut out),
+            Self::Deflate => ZlibDecoder::new(message).take(limit).read_to_end(out),
             #[cfg(feature = "snappy")]
-            Self::Snappy => snap::read::FrameDecoder::new(message).take(limit).read_to_end(&mut out),
+            Self::Snappy => snap::read::FrameDecoder::new(message).take(limit).read_to_end(out),
             #[cfg(not(all(
                 feature = "gzip",
                 feature = "zstd",
@@ -182,13 +183,78 @@ impl Encoding {
         };
         match read {
             Ok(_) if out.len() > bytes_max => Err(too_large(out.len(), bytes_max)),
-            Ok(_) => Ok(out),
+            Ok(_) => Ok(()),
             Err(error) => Err(Status::internal(format!("the message is no valid {}: {error}", self.name()))),
         }
     }
 }
 
-/// Decompresses a frame with a declared size into exactly that much memory; `None` for any other message.
+/// Bytes that each byte of a compressed message may hold without a budget. Gzip and deflate hold no more than 1032.
+const FREE_RATIO: usize = 1100;
+/// What a budget gets back each second.
+const BUDGET_BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
+/// With less in its budget a connection waits until there is more.
+const BUDGET_BYTES_MIN: usize = 64 * 1024;
+
+/// What the compressed messages of a connection may hold beyond [`FREE_RATIO`] times their bytes: two messages of the
+/// largest size, and then so much a second. 14 bytes may hold four megabytes, which cost as much as thousands of calls.
+#[derive(Debug, Default)]
+pub(crate) struct Budget(Mutex<Spent>);
+
+#[derive(Debug, Default)]
+struct Spent {
+    bytes: usize,
+    /// When that was so; none if nothing was ever spent.
+    at: Option<Instant>,
+}
+
+impl Budget {
+    /// Decompresses at most `bytes_max`, as far as the budget allows.
+    pub(crate) fn decompress(
+        &self,
+        encoding: Encoding,
+        message: &[u8],
+        bytes_max: usize,
+        now: Instant,
+    ) -> Result<Vec<u8>, Status> {
+        let free = message.len().saturating_mul(FREE_RATIO);
+        let left = self.left(bytes_max.saturating_mul(2), now);
+        if left < BUDGET_BYTES_MIN {
+            return Err(overspent());
+        }
+        let allowed = bytes_max.min(free.saturating_add(left));
+        let mut out = Vec::new();
+        let done = encoding.decompress(message, allowed, &mut out);
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.bytes = spent.bytes.saturating_add(out.len().saturating_sub(free));
+        drop(spent);
+        match done {
+            Err(_) if allowed < bytes_max && out.len() > allowed => Err(overspent()),
+            done => done.map(|()| out),
+        }
+    }
+
+    fn left(&self, most: usize, now: Instant) -> usize {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spent.bytes > 0 {
+            let since = spent.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+            let back = since.as_millis().saturating_mul(BUDGET_BYTES_PER_SECOND as u128) / 1000;
+            spent.bytes = spent.bytes.saturating_sub(usize::try_from(back).unwrap_or(usize::MAX));
+        }
+        spent.at = Some(now);
+        most.saturating_sub(spent.bytes)
+    }
+}
+
+#[cold]
+fn overspent() -> Status {
+    Status::resource_exhausted(format!(
+        "the connection's compressed messages hold more than {FREE_RATIO} times their bytes: send fewer of them, or send \
+         them uncompressed"
+    ))
+}
+
+/// Decompresses a frame that says how much it holds, into exactly so much memory; `None` for any other message.
 #[cfg(feature = "zstd")]
 fn zstd_at_once(message: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     thread_local! {
@@ -217,13 +283,18 @@ mod tests {
     use super::*;
     use crate::status::Code;
 
+    fn plain(encoding: Encoding, message: &[u8], bytes_max: usize) -> Result<Vec<u8>, Status> {
+        let mut out = Vec::new();
+        encoding.decompress(message, bytes_max, &mut out).map(|()| out)
+    }
+
     #[test]
     fn all_encodings_round_trip() {
         for encoding in Encoding::BUILT {
             for message in [&b""[..], b"x", &vec![7; 100_000]] {
                 let mut packed = Vec::new();
                 encoding.compress(message, &mut packed).unwrap();
-                assert_eq!(encoding.decompress(&packed, 100_000).unwrap(), message);
+                assert_eq!(plain(*encoding, &packed, 100_000).unwrap(), message);
             }
         }
     }
@@ -245,7 +316,7 @@ mod tests {
             encoding.compress(&vec![0; 50_000_000], &mut packed).unwrap();
             // Snappy needs a copy element for every 64 bytes.
             assert!(packed.len() < 5_000_000);
-            let status = encoding.decompress(&packed, 1000).unwrap_err();
+            let status = plain(*encoding, &packed, 1000).unwrap_err();
             assert_eq!(status.code(), Code::ResourceExhausted);
         }
     }
@@ -256,15 +327,38 @@ mod tests {
         let packed = zstd::bulk::compress(&message, 1).unwrap();
         assert_eq!(zstd_at_once(&packed, 1000).unwrap(), message);
         assert!(zstd_at_once(&packed, 999).is_none());
-        assert_eq!(Encoding::Zstd.decompress(&packed, 999).unwrap_err().code(), Code::ResourceExhausted);
-        let twice = Encoding::Zstd.decompress(&packed.repeat(2), 2000).unwrap();
+        assert_eq!(plain(Encoding::Zstd, &packed, 999).unwrap_err().code(), Code::ResourceExhausted);
+        let twice = plain(Encoding::Zstd, &packed.repeat(2), 2000).unwrap();
         assert_eq!(twice.len(), 2000, "the first frame's length is not the message's");
+    }
+
+    #[test]
+    fn what_comes_out_of_small_messages_is_bounded_by_the_connections_budget_and_not_by_their_number() {
+        const BYTES_MAX: usize = 4 << 20;
+        for encoding in Encoding::BUILT {
+            let (mut now, budget) = (Instant::now(), Budget::default());
+            let mut packed = Vec::new();
+            encoding.compress(&vec![0; BYTES_MAX], &mut packed).unwrap();
+            let whole =
+                |now| (0..100).filter(|_| budget.decompress(*encoding, &packed, BYTES_MAX, now).is_ok()).count();
+            if packed.len() >= BYTES_MAX / FREE_RATIO {
+                assert_eq!(whole(now), 100, "{}", encoding.name());
+                continue;
+            }
+            assert_eq!(whole(now), 2, "{}", encoding.name());
+            let refused = budget.decompress(*encoding, &packed, BYTES_MAX, now).unwrap_err();
+            assert_eq!(refused.code(), Code::ResourceExhausted);
+            now += Duration::from_secs(1);
+            assert_eq!(whole(now), 1, "{}", encoding.name());
+            now += Duration::from_secs(60);
+            assert_eq!(whole(now), 2, "{}", encoding.name());
+        }
     }
 
     #[test]
     fn garbage_is_an_error_and_not_a_panic() {
         for encoding in Encoding::BUILT {
-            assert_eq!(encoding.decompress(b"garbage", 1000).unwrap_err().code(), Code::Internal);
+            assert_eq!(plain(*encoding, b"garbage", 1000).unwrap_err().code(), Code::Internal);
         }
     }
 }

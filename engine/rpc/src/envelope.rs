@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Extensions;
 use tokio::time::Instant;
 
-use crate::compression::{Accepted, Encoding};
+use crate::compression::{Accepted, Budget, Encoding};
 use crate::metadata::Metadata;
 use crate::protocol::Codec;
 
@@ -22,6 +22,8 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
     /// Client certificates verified by mutual TLS, the client's own first, in DER.
     pub certificates: Vec<Bytes>,
+    /// What its compressed messages may hold.
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// A message, or a stream of messages, sent to a method.

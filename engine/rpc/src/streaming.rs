@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn streaming(inbox: &Arc<Inbox>) -> Streaming<Encoded> {
-        let reading = Reading { encoding: None, json: None, message_bytes_max: 100 };
+        let reading = Reading { encoding: None, json: None, message_bytes_max: 100, budget: None };
         Streaming::new(Arc::clone(inbox), reading)
     }
 

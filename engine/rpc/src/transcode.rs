@@ -3,11 +3,12 @@
 //! Handlers only see protobuf.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use prost_types::FileDescriptorSet;
 
 use crate::codec::{Decode, Payload};
-use crate::compression::{Encoding, too_large};
+use crate::compression::{Budget, Encoding, too_large};
 use crate::message::Framed;
 use crate::status::Status;
 use quire_json::{MessageId, Schema};
@@ -85,6 +86,8 @@ pub(crate) struct Reading {
     pub(crate) encoding: Option<Encoding>,
     pub(crate) json: Option<Json>,
     pub(crate) message_bytes_max: usize,
+    /// What decompression is charged to.
+    pub(crate) budget: Option<Arc<Budget>>,
 }
 
 impl Reading {
@@ -100,7 +103,11 @@ impl Reading {
         let plain = match self.encoding {
             _ if !message.compressed => message.bytes,
             Some(encoding) => {
-                let mut plain = encoding.decompress(message.bytes.as_slice(), self.message_bytes_max)?;
+                let (bytes, bytes_max) = (message.bytes.as_slice(), self.message_bytes_max);
+                let mut plain = match &self.budget {
+                    Some(budget) => budget.decompress(encoding, bytes, bytes_max, Instant::now())?,
+                    None => Budget::default().decompress(encoding, bytes, bytes_max, Instant::now())?,
+                };
                 plain.shrink_to_fit();
                 Payload::Owned(plain.into())
             }
@@ -139,7 +146,7 @@ mod tests {
         let set = protox::compile(["kinds.proto"], [proto]).unwrap();
         let schema = Arc::new(Schema::new([&prost::Message::encode_to_vec(&set)[..]]).unwrap());
         let json = Json { message: schema.message("kinds.Lists").unwrap(), schema };
-        let reading = Reading { encoding: None, json: Some(json), message_bytes_max: 100 };
+        let reading = Reading { encoding: None, json: Some(json), message_bytes_max: 100, budget: None };
         let open = |count| {
             let text = format!(r#"{{"int32s":[{}]}}"#, vec!["-1"; count].join(","));
             assert!(text.len() < 100);
@@ -151,7 +158,7 @@ mod tests {
 
     #[test]
     fn bytes_of_a_gathered_message_share_its_buffer() {
-        let reading = Reading { encoding: None, json: None, message_bytes_max: 100 };
+        let reading = Reading { encoding: None, json: None, message_bytes_max: 100, budget: None };
         let body = Bytes::from(vec![10, 3, 1, 2, 3]);
         let place = body[2..].as_ptr();
         let message = Framed { compressed: false, bytes: Payload::Owned(body) };

@@ -58,8 +58,11 @@ pub struct Reader<'a> {
     connections: Wanted,
     is_tls: bool,
     has_tokens: bool,
+    /// What the process may hold.
+    memory_bytes: usize,
     open: Vec<Scope>,
     shut: Option<Refused>,
+    warnings: Vec<String>,
 }
 
 impl<'a> Reader<'a> {
@@ -72,8 +75,10 @@ impl<'a> Reader<'a> {
             connections: Vec::new(),
             is_tls: false,
             has_tokens: false,
+            memory_bytes: usize::MAX,
             open: Vec::new(),
             shut: None,
+            warnings: Vec::new(),
         }
     }
 
@@ -90,6 +95,16 @@ impl<'a> Reader<'a> {
     /// Whether the server speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
+    }
+
+    /// Sets what the process may hold, `limits.memory_bytes`, for the readers of later settings.
+    pub fn set_memory(&mut self, bytes: usize) {
+        self.memory_bytes = bytes;
+    }
+
+    /// A line for each value that does not hold as it is given.
+    pub fn warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Where a value comes from.
@@ -254,6 +269,32 @@ impl<'a> Reader<'a> {
         fitting(value.0, &bounds).ok_or_else(|| self.refuse(key, value, want()))
     }
 
+    /// As [`Reader::bytes`], for data that a service keeps in memory: at most `1 / parts` of what the process may hold, so
+    /// that the other services have the rest. The default follows silently, a value that is given with a warning.
+    pub fn bytes_of_memory(
+        &mut self,
+        key: &'static str,
+        default: usize,
+        bounds: RangeInclusive<u64>,
+        parts: usize,
+    ) -> Result<usize, Refused> {
+        let part = self.memory_bytes / parts;
+        let value = self.bytes(key, default.min(part).max(fitting(*bounds.start(), &bounds).unwrap_or(0)), bounds)?;
+        if value <= part || !self.given.contains_key(key) {
+            return Ok(value);
+        }
+        self.warnings.push(format!(
+            "{key} is {}, from {}, but it may have one part in {parts} of limits.memory_bytes, which is {}: {} are used; \
+             lower the setting or raise limits.memory_bytes",
+            Bytes(wide(value)),
+            self.source(key),
+            Bytes(wide(self.memory_bytes)),
+            Bytes(wide(part))
+        ));
+        self.values.insert(key, Some(part.to_string()));
+        Ok(part)
+    }
+
     /// A time above 0, in seconds or with a unit.
     pub fn seconds(&mut self, key: &'static str, default: Duration) -> Result<Duration, Refused> {
         let parse =
@@ -396,6 +437,21 @@ mod tests {
         refused(Reader::new(&given("a.b", "grup")).choice("a.b", &modes), said);
         let said = "a.b is '2 KiB', from --set; it must be a size from 0 to 1 KiB";
         refused(Reader::new(&given("a.b", "2048")).bytes("a.b", 1, 0..=1024), said);
+    }
+
+    #[test]
+    fn data_in_memory_has_a_part_of_what_the_process_may_hold() {
+        let read = |layers: &Layers| {
+            let mut from = Reader::new(layers);
+            from.set_memory(200);
+            let bytes = from.bytes_of_memory("a.b", 1000, 1..=9999, 2).unwrap();
+            (bytes, from.values()["a.b"].clone().unwrap(), from.warnings().concat())
+        };
+        assert_eq!(read(&Layers::new()), (100, "100".to_owned(), String::new()));
+        assert_eq!(read(&given("a.b", "70")), (70, "70".to_owned(), String::new()));
+        let said = "a.b is 500, from --set, but it may have one part in 2 of limits.memory_bytes, which is 200: 100 are \
+                    used; lower the setting or raise limits.memory_bytes";
+        assert_eq!(read(&given("a.b", "500")), (100, "100".to_owned(), said.to_owned()));
     }
 
     #[test]

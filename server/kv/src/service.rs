@@ -83,7 +83,8 @@ impl Service for KvService {
             Ok(store) => builder
                 .add_service(KeyValueServiceServer::new(PairsService::new(store.clone())))
                 .add_service(KeyRangeServiceServer::new(RangeService::new(store.clone())))
-                .add_service(KeyAdminServiceServer::new(AdminService::new(store.clone()))),
+                .add_service(KeyAdminServiceServer::new(AdminService::new(store.clone())))
+                .admit_when_full(format!("/{}/Delete", key_value_service_server::NAME)),
             Err(reason) => {
                 let status = Status::unavailable(reason.to_string());
                 let refused =

@@ -87,7 +87,7 @@ impl hosting::Settings for Settings {
                 key_bytes: from.bytes("kv.key_bytes", 16 << 10, 0..=KEY_BYTES_MAX)?,
                 value_bytes: from.bytes("kv.value_bytes", VALUE_BYTES_DEFAULT, 0..=1 << 30)?,
                 entries: from.whole("kv.entries", 10_000_000, 1..=1 << 40)?,
-                total_bytes: from.bytes("kv.total_bytes", 1 << 30, 1..=1 << 50)?,
+                total_bytes: from.bytes_of_memory("kv.total_bytes", 1 << 30, 1..=1 << 50, 2)?,
                 page_entries: from.whole("kv.page_entries", 1000, 1..=100_000)?,
                 page_bytes: from.bytes("kv.page_bytes", 1 << 20, 1..=1 << 30)?,
                 watchers: from.whole("kv.watchers", 64, 0..=1 << 16)?,

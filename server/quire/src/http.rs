@@ -10,19 +10,26 @@ use axum::{
 };
 use hosting::{Service, Site};
 use prometheus_client::{encoding::text, registry::Registry};
+use tokio::sync::watch::Receiver;
+
+use crate::memory;
 
 /// The services, open.
 pub(crate) type Services = Arc<[Box<dyn Service>]>;
 
 /// `/healthz` and `/metrics`.
-pub(crate) fn site(services: Services, metrics: Registry) -> Site {
+pub(crate) fn site(services: Services, short: Receiver<bool>, metrics: Registry) -> Site {
     let health = [("/healthz", get(healthz), "ok, or 503 and what failed")];
     let metrics_page = [("/metrics", get(metrics_page), "counters and levels, for Prometheus")];
-    Site::new(services, health).and(Site::new(Arc::new(metrics), metrics_page))
+    Site::new((services, short), health).and(Site::new(Arc::new(metrics), metrics_page))
 }
 
-async fn healthz(State(services): State<Services>) -> impl IntoResponse {
-    let page = health(services.iter().filter_map(|service| service.trouble()));
+/// The services, and whether memory is short.
+type Health = (Services, Receiver<bool>);
+
+async fn healthz(State((services, short)): State<Health>) -> impl IntoResponse {
+    let short = short.borrow().then(|| memory::SHORT.to_owned());
+    let page = health(short.into_iter().chain(services.iter().filter_map(|service| service.trouble())));
     if page.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, page) }
 }
 

@@ -153,6 +153,16 @@ impl Connection {
 
     /// Sends body bytes without copying, unless they are few.
     pub fn send_bytes(&mut self, stream: StreamKey, data: Bytes, end: bool) -> Result<(), StreamError> {
+        self.queue(stream, data, end, false)
+    }
+
+    /// As [`Connection::send_bytes`], with bytes that the caller accounts for; [`Connection::lent_bytes_total`] counts
+    /// them apart.
+    pub fn send_lent(&mut self, stream: StreamKey, data: Bytes, end: bool) -> Result<(), StreamError> {
+        self.queue(stream, data, end, true)
+    }
+
+    fn queue(&mut self, stream: StreamKey, data: Bytes, end: bool, is_lent: bool) -> Result<(), StreamError> {
         self.place();
         let slot = self.streams.get_mut(stream).ok_or(StreamError::Closed)?;
         if slot.send_closed || !matches!(slot.queued_end, QueuedEnd::Open) {
@@ -169,8 +179,12 @@ impl Connection {
         }
         slot.queued_bytes += data.len();
         self.queued_total += data.len();
+        if is_lent {
+            slot.lent_bytes += data.len();
+            self.lent_total += data.len();
+        }
         if !data.is_empty() {
-            slot.queue.push_back(data);
+            slot.queue.push_back((data, is_lent));
         }
         if end {
             slot.queued_end = QueuedEnd::WithData;
@@ -198,6 +212,12 @@ impl Connection {
     #[inline]
     pub fn queued_bytes_total(&self) -> usize {
         self.queued_total
+    }
+
+    /// Of [`Connection::queued_bytes_total`], what was sent by [`Connection::send_lent`].
+    #[inline]
+    pub fn lent_bytes_total(&self) -> usize {
+        self.lent_total
     }
 
     /// True if bytes or the end of the stream wait for a window or for its turn.

@@ -126,6 +126,8 @@ pub struct Connection {
     ready: VecDeque<u32>,
     /// Body bytes queued in all streams together.
     queued_total: usize,
+    /// Of those, bytes that are lent.
+    lent_total: usize,
     /// Further events of one frame, beyond the first.
     events: VecDeque<Event<'static>>,
     peer: Settings,
@@ -169,6 +171,7 @@ impl Connection {
             unplaced: None,
             ready: VecDeque::new(),
             queued_total: 0,
+            lent_total: 0,
             events: VecDeque::new(),
             peer: Settings::default(),
             preface_left: if side == Side::Server { PREFACE.len() } else { 0 },
@@ -300,6 +303,7 @@ impl Connection {
             self.unplaced = None;
             self.ready.clear();
             self.queued_total = 0;
+            self.lent_total = 0;
         }
     }
 
@@ -372,7 +376,10 @@ impl Connection {
     }
 
     fn remove_stream(&mut self, stream: StreamKey, reset_by_us: bool) {
-        self.queued_total -= self.streams.get(stream).map_or(0, |slot| slot.queued_bytes);
+        if let Some(slot) = self.streams.get(stream) {
+            self.queued_total -= slot.queued_bytes;
+            self.lent_total -= slot.lent_bytes;
+        }
         self.streams.remove(stream, reset_by_us);
     }
 

@@ -51,7 +51,7 @@ impl Connection {
     fn send_queued(&mut self, stream: StreamKey) -> Sent {
         let frame_max = self.peer.frame_bytes_max as usize;
         let Some(slot) = self.streams.get_mut(stream) else { return Sent::Rest };
-        if let Some(front) = slot.queue.front_mut() {
+        if let Some((front, is_lent)) = slot.queue.front_mut() {
             let window = usize::try_from(slot.send_window).unwrap_or(0);
             let connection_window = usize::try_from(self.send_window).unwrap_or(0);
             let length = front.len().min(frame_max).min(window).min(connection_window);
@@ -59,12 +59,15 @@ impl Connection {
                 return if window == 0 { Sent::Rest } else { Sent::ConnectionFull };
             }
             let piece = front.split_to(length);
+            let lent = if *is_lent { length } else { 0 };
             if !front.has_remaining() {
                 slot.queue.pop_front();
             }
             slot.queued_bytes -= length;
+            slot.lent_bytes -= lent;
             slot.waiting_since_ms = self.now_ms;
             self.queued_total -= length;
+            self.lent_total -= lent;
             slot.send_window -= window_units(length);
             self.send_window -= window_units(length);
             let end = slot.queue.is_empty() && matches!(slot.queued_end, QueuedEnd::WithData);

@@ -149,7 +149,7 @@ impl Answer {
             let Some(framed) = self.assembler.next(&mut data, self.message_bytes_max)? else { return Ok(poll) };
             if self.assembler.is_ending() {
                 let encoding = self.head.as_ref().and_then(|(_, encoding)| *encoding);
-                let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max };
+                let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max, budget: None };
                 let outcome = self.dialect.protocol.read_end(reading.open(framed)?.as_slice());
                 self.outcome = Some(Box::new(outcome));
                 continue;
@@ -235,7 +235,7 @@ impl Answer {
             let bytes = self.assembler.whole().unwrap_or_default();
             let encoding = self.head.as_ref().and_then(|(_, encoding)| *encoding);
             let framed = Framed { compressed: encoding.is_some() && !bytes.is_empty(), bytes: Payload::Owned(bytes) };
-            let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max };
+            let reading = Reading { encoding, json: None, message_bytes_max: self.message_bytes_max, budget: None };
             let body = reading.open(framed).map(Payload::into_bytes).unwrap_or_default();
             return Err(protocol.failure(head, &body));
         }

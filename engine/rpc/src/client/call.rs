@@ -278,7 +278,7 @@ where
 
 fn finish<Res: Decode>(reply: RawReply, json: Option<Json>, message_bytes_max: usize) -> Result<Response<Res>, Status> {
     let framed = Framed { compressed: reply.message.compressed, bytes: Payload::Owned(reply.message.bytes) };
-    let message = Reading { encoding: reply.encoding, json, message_bytes_max }.decode(framed)?;
+    let message = Reading { encoding: reply.encoding, json, message_bytes_max, budget: None }.decode(framed)?;
     Ok(Response::received(message, reply.metadata, reply.trailers))
 }
 
@@ -332,7 +332,7 @@ where
         reply_to: ReplyTo::Stream(sender),
     };
     let raw = attempt(channel, start, receiver).await.map_err(|failure| failure.status)?;
-    let reading = Reading { encoding: raw.encoding, json, message_bytes_max: terms.message_bytes_max };
+    let reading = Reading { encoding: raw.encoding, json, message_bytes_max: terms.message_bytes_max, budget: None };
     let mut stream = Streaming::new(raw.inbox, reading);
     if let Some(deadline) = deadline {
         stream.end_at(deadline);

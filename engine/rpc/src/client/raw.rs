@@ -51,7 +51,7 @@ impl RawReply {
         let Framed { compressed, bytes } = &self.reply.message;
         let framed = Framed { compressed: *compressed, bytes: Payload::Owned(bytes.clone()) };
         let message_bytes_max = self.message_bytes_max;
-        let reading = Reading { encoding: self.reply.encoding, json: None, message_bytes_max };
+        let reading = Reading { encoding: self.reply.encoding, json: None, message_bytes_max, budget: None };
         Ok(reading.open(framed)?.into_bytes())
     }
 

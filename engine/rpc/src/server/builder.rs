@@ -51,6 +51,7 @@ impl Server {
             hosts: Hosts::default(),
             always: Vec::new(),
             asks_callers: false,
+            freeing: Vec::new(),
             #[cfg(feature = "tls")]
             tls: None,
             workers: Vec::new(),
@@ -73,6 +74,7 @@ pub struct Builder {
     hosts: Hosts,
     always: Vec<String>,
     asks_callers: bool,
+    freeing: Vec<String>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<ServerConfig>>,
     workers: Vec<Handle>,
@@ -183,6 +185,13 @@ impl Builder {
         self
     }
 
+    /// Answers calls of this method while memory is full, too: they free some. Without any such call a full server would
+    /// stay full.
+    pub fn admit_when_full(mut self, path: impl Into<String>) -> Self {
+        self.freeing.push(path.into());
+        self
+    }
+
     /// Refuses requests that name a host for which `is_ours` is false: 421. gRPC's own are let pass, because no browser
     /// sends them and their clients name what they like; without this any host is.
     pub fn hosts(mut self, is_ours: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
@@ -233,6 +242,7 @@ impl Builder {
                 hosts: self.hosts,
                 always: self.always,
                 calls: Shares::with_open(calls_max, if self.asks_callers { calls_max / 4 * 3 } else { calls_max }),
+                freeing: self.freeing,
             }
         });
         Server::new(shared, self.workers.into())

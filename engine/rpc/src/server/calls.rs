@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::http_calls::{self, Unserved};
 use super::kind::Kind;
+use super::memory::Lender;
 use super::method::Intake;
 use super::observer::Refusal;
 use super::origin::Origin;
@@ -65,10 +66,11 @@ pub(crate) struct Calls {
     pub(super) pace: Pace,
     pub(super) caller: Caller,
     unread: Unread,
+    pub(super) lender: Lender,
 }
 
 impl Calls {
-    pub(crate) fn new(shared: Arc<Shared>, peer: Arc<Peer>, refusing: bool) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, peer: Arc<Peer>, refusing: bool, lender: Lender) -> Self {
         let now = Instant::now();
         let config = shared.limits.http2.clone();
         let wakes = WakeSet::new(config.concurrent_streams_max as usize);
@@ -96,6 +98,7 @@ impl Calls {
             refusing,
             pace: Pace::default(),
             unread: Unread::default(),
+            lender,
             shared,
         }
     }
@@ -323,17 +326,14 @@ impl Calls {
             self.shared.observer.refused(Refusal::UnsentBytes);
             return Some(Refusal::UnsentBytes);
         }
-        if !limits.memory.is_full() {
+        let held = self.connection.queued_bytes_total() + self.gathered_bytes;
+        let limit = limits.memory.refusal(held)?;
+        // Health and metrics tell of it, and other calls free memory, unless they are what fills it.
+        if held < limits.unread_bytes_max && self.shared.is_answered_when_full(head.path()) {
             return None;
         }
-        limits.memory.relieve();
-        // Health and metrics tell of it, unless they are what fills the memory.
-        let few = self.connection.queued_bytes_total() < limits.unread_bytes_max;
-        if few && self.shared.is_always_answered(head.path()) {
-            return None;
-        }
-        self.shared.observer.refused(Refusal::Memory);
-        Some(Refusal::Memory)
+        self.shared.observer.refused_client(limit, self.caller.client());
+        Some(limit)
     }
 
     #[cold]
@@ -377,9 +377,10 @@ impl Calls {
         }
     }
 
-    /// Bytes held now, for the account of memory. `moved` counts all that the connection has read and written.
+    /// Bytes held now, without what is shared, for the account of memory. `moved` counts all that the connection has read and written.
     pub(super) fn held_bytes(&mut self, moved: u64) -> usize {
-        let queued = self.connection.queued_bytes_total() + self.connection.output().len();
+        let connection = &mut self.connection;
+        let queued = connection.queued_bytes_total() - connection.lent_bytes_total() + connection.output().len();
         queued + self.gathered_bytes + self.unread.count(&self.slots, moved, !self.blocked.is_empty())
     }
 

@@ -73,12 +73,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         refusing: bool,
     ) -> Box<Self> {
         let now = Instant::now();
+        let charge = shared.limits.memory.charge(peer.address);
         Box::new(Self {
             io,
             inlet: Inlet::new(first_bytes),
             limits: Arc::clone(&shared.limits),
-            charge: shared.limits.memory.charge(),
-            calls: Calls::new(shared, peer, refusing),
+            calls: Calls::new(shared, peer, refusing, charge.lender()),
+            charge,
             stage: Stage::Open,
             failure: None,
             timer: Box::pin(tokio::time::sleep_until(now)),
@@ -104,6 +105,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        if self.charge.is_cut() {
+            return Poll::Ready(memory::CUT.to_owned());
+        }
         self.calls.wakes.register(cx.waker());
         self.calls.now = Instant::now();
         turn::begin();
@@ -127,7 +131,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         }
         give_back(self.calls.connection.output());
         let held = self.calls.held_bytes(self.moved) + self.inlet.held_bytes();
-        self.charge.set(held, self.moved, cx.waker());
+        let is_lent = self.calls.connection.lent_bytes_total() > 0;
+        if is_lent || held > 0 {
+            self.charge.belongs_to(self.calls.caller.client());
+        }
+        if is_lent {
+            self.charge.set_with_shared(held, cx.waker());
+        } else {
+            self.charge.set(held, cx.waker());
+        }
         if self.charge.is_cut() {
             return Poll::Ready(memory::CUT.to_owned());
         }

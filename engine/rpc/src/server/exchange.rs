@@ -67,6 +67,8 @@ pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
     peer: Arc<Peer>,
     pub(super) head: Arc<Head>,
+    /// What the head holds.
+    pub(super) head_bytes: usize,
     extensions: Extensions,
     /// The request around nothing, once the interceptors have let it pass.
     request: Option<Box<Request<()>>>,
@@ -80,8 +82,6 @@ pub(super) struct Exchange {
     pub(super) wakes: Option<Arc<WakeSet>>,
     /// What the call holds of its request, in the account of memory.
     pub(super) charge: Charge,
-    /// Bytes of the request that came so far, and of the answer that left.
-    pub(super) moved: u64,
     /// A connection counts the call already.
     is_counted: bool,
     places: Option<CallPlaces>,
@@ -112,6 +112,7 @@ impl Exchange {
             shared: Arc::clone(shared),
             peer: Arc::clone(peer),
             state: shared.bare(dialect, &head),
+            head_bytes: head.fields().iter().map(|field| field.name().len() + field.value().len()).sum(),
             head,
             extensions: parts.extensions,
             request: None,
@@ -122,8 +123,7 @@ impl Exchange {
             // A client of HTTP/1.1 that is still sending may not read an answer, and take the end for a reset.
             discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
             wakes: None,
-            charge: shared.limits.memory.charge(),
-            moved: 0,
+            charge: shared.limits.memory.charge(peer.address),
             is_counted: false,
             places: None,
             templates: Templates::default(),
@@ -261,6 +261,7 @@ impl Exchange {
                 encoding: plan.terms.encoding,
                 json: request_json,
                 message_bytes_max: self.shared.limits.message_bytes_max,
+                budget: plan.terms.encoding.map(|_| Arc::clone(&self.peer.budget)),
             },
         };
         let handler = Arc::clone(&self.shared.routes.table[plan.method].handler);

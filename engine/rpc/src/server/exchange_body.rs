@@ -66,7 +66,6 @@ impl http_body::Body for Exchange {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         loop {
             if let Some(data) = self.outbox.body.pop_front() {
-                self.moved += data.len() as u64;
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             if let Some(trailers) = self.outbox.trailers.take() {

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http_body::Body as _;
+use quire_http2::Head;
 
 use super::exchange::{Exchange, Stage};
 use super::method::Intake;
-use super::observer;
+use super::observer::Refusal;
+use super::shared::Shared;
 use super::slot::Feed;
 use crate::codec::Payload;
 use crate::inbox::Inbox;
@@ -63,7 +65,6 @@ impl Exchange {
     /// Takes what came of the body, or its end.
     fn take(&mut self, data: Option<&[u8]>) {
         self.body_is_over = data.is_none();
-        self.moved += data.map_or(0, |data| data.len() as u64);
         let message_bytes_max = self.shared.limits.message_bytes_max;
         match &mut self.stage {
             Stage::Running(_, feed) => {
@@ -73,11 +74,12 @@ impl Exchange {
                 let Some(mut data) = data else { return };
                 loop {
                     match assembler.next(&mut data, message_bytes_max) {
-                        Ok(None) if assembler.held_bytes() > 0 && self.shared.limits.memory.is_full() => {
-                            self.shared.limits.memory.relieve();
-                            return self.refuse_for(observer::Refusal::Memory);
+                        Ok(None) => {
+                            if let Some(limit) = refusal(&self.shared, &self.head, assembler.held_bytes()) {
+                                self.refuse_for(limit);
+                            }
+                            return;
                         }
-                        Ok(None) => return,
                         Ok(Some(framed)) if message.is_none() => {
                             let bytes = framed.bytes.into_bytes();
                             *message = Some(Framed { compressed: framed.compressed, bytes });
@@ -86,7 +88,7 @@ impl Exchange {
                             return self.refuse(&Status::unimplemented("the call takes one message; more came"));
                         }
                         Err(status) if status.code() == Code::ResourceExhausted => {
-                            return self.refuse_for(observer::Refusal::MessageBytes);
+                            return self.refuse_for(Refusal::MessageBytes);
                         }
                         Err(status) => return self.refuse(&status),
                     }
@@ -129,9 +131,16 @@ impl Exchange {
             Stage::Running(running, feed) => feed.unread_bytes() + running.held_bytes(),
             Stage::Over => 0,
         };
-        self.charge.set(held, self.moved, cx.waker());
+        self.charge.set(held + self.head_bytes, cx.waker());
         if held > 0 && self.charge.is_cut() {
-            self.refuse_for(observer::Refusal::Memory);
+            self.refuse_for(Refusal::BufferBytes);
         }
     }
+}
+
+/// The limit that ends a request which holds so many bytes.
+fn refusal(shared: &Shared, head: &Head, held_bytes: usize) -> Option<Refusal> {
+    let limits = &shared.limits;
+    let is_admitted = || held_bytes < limits.unread_bytes_max && shared.is_answered_when_full(head.path());
+    if held_bytes == 0 { None } else { limits.memory.refusal(held_bytes).filter(|_| !is_admitted()) }
 }

@@ -47,11 +47,13 @@ impl Calls {
             gathering.message = Some(Framed { compressed: framed.compressed, bytes: kept });
         }
         let limits = &self.shared.limits;
+        let is_admitted = || {
+            self.gathered_bytes < limits.unread_bytes_max && self.shared.is_answered_when_full(gathering.head.path())
+        };
         let limit = if self.gathered_bytes > limits.gathered_bytes_max {
             Some(Refusal::GatheredBytes)
-        } else if self.gathered_bytes > 0 && limits.memory.is_full() {
-            limits.memory.relieve();
-            Some(Refusal::Memory)
+        } else if self.gathered_bytes > 0 {
+            limits.memory.refusal(self.gathered_bytes).filter(|_| !is_admitted())
         } else {
             None
         };

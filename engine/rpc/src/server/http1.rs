@@ -20,7 +20,6 @@ use super::http_calls::{LARGE_BYTES, Unserved};
 use super::http_request::{Answering, bare};
 use super::http1_io::{Held, Io};
 use super::memory;
-use super::observer::Refusal;
 use super::shared::Shared;
 use super::turn;
 use crate::body::{Body, BoxError};
@@ -41,23 +40,29 @@ pub(super) async fn serve<T>(
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = Arc::clone(&shared.limits);
+    let (limits, peer_address) = (Arc::clone(&shared.limits), peer.address);
     // One more reference to it for each request that is not answered to its end.
     let busy = Arc::new(());
     let in_flight = limits.connection_idle_max.map(|_| Arc::downgrade(&busy));
-    let held = Arc::new(Held::default());
+    let buffer_bytes_max = limits.http1_head_bytes_max.max(8 * 1024);
+    let held = Arc::new(Held::new(buffer_bytes_max));
     let io = Io::new(first, io, Arc::clone(&held), limits.write_timeout);
     let answered = Arc::clone(&held);
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let exempt = shared.is_always_answered(request.uri().path().as_bytes());
+        let path = request.uri().path().as_bytes();
+        let (exempt, is_admitted) = (shared.is_always_answered(path), shared.is_answered_when_full(path));
         let answering = match shared.hosts.check(&request) {
             Ok(()) if refusing && !exempt => Err(Unserved::TooMany),
-            Ok(()) if !exempt && shared.limits.memory.is_full() => {
-                shared.limits.memory.relieve();
-                shared.observer.refused(Refusal::Memory);
-                Err(Unserved::TooMuch)
+            checked => {
+                answered.begin(head_bytes(&request));
+                let limit = if is_admitted { None } else { shared.limits.memory.refusal(answered.bytes()) };
+                if let Some(limit) = limit {
+                    shared.observer.refused(limit);
+                }
+                checked
+                    .and(limit.map_or(Ok(()), |_| Err(Unserved::TooMuch)))
+                    .map(|()| Answering::begin(&shared, &peer, request.map(|body| Taken::count(body, &answered))))
             }
-            checked => checked.map(|()| Answering::begin(&shared, &peer, request.map(Body::http1))),
         };
         let busy = in_flight.as_ref().and_then(Weak::upgrade);
         let (answered, memory) = (Arc::clone(&answered), shared.limits.memory.clone());
@@ -68,7 +73,7 @@ where
                 Err(why) => refusal(why),
             };
             let mut bytes = response.body().size_hint().lower();
-            if bytes >= LARGE_BYTES && memory.is_full() {
+            if bytes >= LARGE_BYTES && memory.refusal(answered.bytes()).is_some() {
                 response = refusal(Unserved::TooMuch);
                 bytes = 0;
             }
@@ -80,17 +85,14 @@ where
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.handshake_timeout)
-        .max_buf_size(limits.http1_head_bytes_max.max(8 * 1024));
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.handshake_timeout).max_buf_size(buffer_bytes_max);
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let mut draining = Some(draining);
     // hyper wakes itself after some requests of a poll, and a task that does so keeps tokio from its sockets.
     let wakes = WakeSet::new(1);
     let waker = wakes.waker(0);
     let mut idle = Idle { allowed: limits.connection_idle_max, timer: None };
-    let mut charge = limits.memory.charge();
+    let mut charge = limits.memory.charge(peer_address);
     let ended = std::future::poll_fn(|cx| {
         turn::begin();
         wakes.unregister();
@@ -107,7 +109,7 @@ where
         if polled.is_pending() {
             wakes.take(|_| turn::give_way(cx));
         }
-        charge.set(held.bytes(), held.moved(), cx.waker());
+        charge.set(held.bytes(), cx.waker());
         if charge.is_cut() {
             return Poll::Ready(memory::CUT.to_owned());
         }
@@ -149,6 +151,47 @@ impl Idle {
         ready!(self.timer.get_or_insert_with(|| Box::pin(sleep(allowed))).as_mut().poll(cx));
         self.allowed = None;
         Poll::Ready(())
+    }
+}
+
+/// Bytes in the head of a request, as it is mostly written.
+fn head_bytes<B>(request: &http::Request<B>) -> usize {
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let target = request.uri().path_and_query().map_or(1, |target| target.as_str().len());
+    request.method().as_str().len() + target + "  HTTP/1.1\r\n\r\n".len() + fields.sum::<usize>()
+}
+
+/// The body of a request, which counts what is taken of it.
+struct Taken {
+    body: Body,
+    held: Arc<Held>,
+}
+
+impl Taken {
+    fn count(body: hyper::body::Incoming, held: &Arc<Held>) -> Body {
+        let body = Body::http1(body);
+        if body.is_end_stream() { body } else { Body::any(Self { body, held: Arc::clone(held) }) }
+    }
+}
+
+impl http_body::Body for Taken {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            self.held.take(frame.data_ref().map_or(0, Bytes::len));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -9,44 +9,66 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Answers that the connection holds, as far as they can be seen from outside hyper. Calls account for their requests.
+/// What the connection holds, as far as it can be seen from outside hyper. Calls account for their messages. The task
+/// of the connection alone changes it.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Bytes of answers that have begun, and not written.
     unsent: AtomicUsize,
-    moved: AtomicU64,
+    /// Bytes that were read and are no request yet; hyper holds no more than `waiting_max`.
+    waiting: AtomicUsize,
+    waiting_max: usize,
+    /// Of the read before.
+    last_read: AtomicUsize,
+    /// Bytes in the head of the request whose answer has not begun; 0 if there is none.
+    head: AtomicUsize,
 }
 
 impl Held {
-    pub(super) fn bytes(&self) -> usize {
-        self.unsent.load(Relaxed)
+    /// Of a connection whose heads may have so many bytes.
+    pub(super) fn new(waiting_max: usize) -> Self {
+        Self { waiting_max, ..Self::default() }
     }
 
-    /// All bytes read and written so far.
-    pub(super) fn moved(&self) -> u64 {
-        self.moved.load(Relaxed)
+    pub(super) fn bytes(&self) -> usize {
+        self.unsent.load(Relaxed) + self.waiting.load(Relaxed) + self.head.load(Relaxed)
+    }
+
+    /// A request begins, whose head had so many bytes. What else waits came with the end of that head.
+    pub(super) fn begin(&self, head_bytes: usize) {
+        let rest = self.waiting.load(Relaxed).saturating_sub(head_bytes);
+        self.waiting.store(rest.min(self.last_read.load(Relaxed)), Relaxed);
+        self.head.store(head_bytes, Relaxed);
+    }
+
+    /// So many bytes of a request's body were taken.
+    pub(super) fn take(&self, bytes: usize) {
+        self.waiting.store(self.waiting.load(Relaxed).saturating_sub(bytes), Relaxed);
     }
 
     /// An answer of so many bytes begins.
     pub(super) fn answer(&self, bytes: u64) {
         self.unsent.fetch_add(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
+        self.head.store(0, Relaxed);
     }
 
     fn written(&self, count: usize) {
-        self.moved.fetch_add(count as u64, Relaxed);
-        // Heads are written too, and were not counted: the task of the connection alone changes this.
+        // Heads are written too, and were not counted.
         self.unsent.store(self.unsent.load(Relaxed).saturating_sub(count), Relaxed);
     }
 
     fn read(&self, count: usize) {
-        self.moved.fetch_add(count as u64, Relaxed);
+        // The rest of a body is read when none of it is left; the frames of its chunks count until then.
+        let before = if self.head.load(Relaxed) > 0 { 0 } else { self.waiting.load(Relaxed) };
+        self.waiting.store((before + count).min(self.waiting_max), Relaxed);
+        self.last_read.store(count, Relaxed);
     }
 }
 
@@ -90,6 +112,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Io<T> {
         let count = left.len().min(buffer.remaining());
         buffer.put_slice(&left[..count]);
         self.taken += count;
+        self.held.read(count);
         Poll::Ready(Ok(()))
     }
 }

@@ -119,8 +119,9 @@ impl HttpRunning {
 
     /// Whether a large answer finds memory short, though there was enough when its request came.
     fn is_too_much(&self, body: &Body, reply: &Reply<'_>) -> bool {
+        let held = reply.sink.queued_bytes_total();
         body.size_hint().lower() >= LARGE_BYTES
-            && (reply.sink.queued_bytes_total() > self.limits.unsent_bytes_max || self.limits.memory.is_full())
+            && (held > self.limits.unsent_bytes_max || self.limits.memory.refusal(held).is_some())
     }
 }
 

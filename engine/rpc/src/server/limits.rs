@@ -32,8 +32,9 @@ pub struct Limits {
     pub unread_bytes_max: usize,
     /// Answers that wait for the peer's windows; while there are more, further calls get `RESOURCE_EXHAUSTED`.
     pub unsent_bytes_max: usize,
-    /// What the connections of every server with this account hold together, and what the application adds. While it
-    /// is full new calls get `RESOURCE_EXHAUSTED`, and the largest connection that makes no progress is cut.
+    /// What the connections of every server with this account hold together, and what the application adds. While
+    /// they hold too much, the client that holds most loses its largest connection; while the application does, new calls
+    /// get `RESOURCE_EXHAUSTED`.
     pub memory: Memory,
     /// A stream whose peer takes none of what waits for it is reset after this long.
     pub stream_stall_timeout: Duration,
@@ -110,7 +111,10 @@ impl Limits {
             Refusal::MessageBytes => (self.message_bytes_max, "send a smaller message"),
             Refusal::GatheredBytes => (self.gathered_bytes_max, "send fewer unfinished messages on a connection"),
             Refusal::UnsentBytes => (self.unsent_bytes_max, "read the answers that wait"),
-            Refusal::Memory => (self.memory.limit(), "try again after a pause"),
+            Refusal::Memory => (self.memory.bytes_max(), "try again after a pause"),
+            Refusal::BufferBytes => {
+                (self.memory.buffers_max(), "read the answers that wait, and finish what was begun")
+            }
             Refusal::HeaderBytes => {
                 (self.http2.header_list_bytes_max.try_into().unwrap_or(usize::MAX), "send smaller headers")
             }

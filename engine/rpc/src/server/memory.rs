@@ -2,30 +2,38 @@
 //! and all else that the process takes.
 //!
 //! A connection charges what it holds after each of its turns, in steps, so that one whose answers leave at once never
-//! touches the account. While the account is full new work is refused, and the largest connection that makes no
-//! progress is cut. Must not know what the bytes are.
+//! touches the account. Large bytes that several answers share are counted once. When the buffers are full, the client
+//! that holds most gives way: its largest connection is cut, whatever its age, until there is room. So work is refused
+//! only to a connection that has too large a part itself, and while the process as a whole is at its bound. Must not know
+//! what the bytes are.
 //!
 //! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
-use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use tokio::time::Instant;
+use bytes::Bytes;
+
+use super::observer::Refusal;
+use super::shares::Client;
 
 /// Smaller changes of what a connection holds are not charged.
 const STEP_BYTES: usize = 16 * 1024;
-/// A connection makes progress if it moves an eighth of what it holds, and this many bytes at least, in this time.
-const PROGRESS_BYTES_MIN: usize = 64 * 1024;
-const PROGRESS_TIME: Duration = Duration::from_secs(1);
-/// Between two connections that are cut: the first one's memory comes back meanwhile.
-const CUT_INTERVAL: Duration = Duration::from_millis(10);
+/// Answers of so many bytes may share them; shorter ones count for each.
+pub(super) const SHARED_BYTES_MIN: usize = 64 * 1024;
+/// While the buffers are half full, a connection gets no new work if it holds so many times what is free.
+const TIMES_FREE: usize = 3;
+/// Connections that hold less are not cut because of what else the process takes.
+const LARGE_BYTES: usize = 1024 * 1024;
 
 /// What a connection ends with when it is cut.
-pub(super) const CUT: &str = "cut: the server's memory was full, and of those that made no progress it held most";
+pub(super) const CUT: &str = "cut: limits.buffer_bytes or limits.memory_bytes was reached, and its client held most";
 
 /// An account of memory. Clones are the same account, which several servers may share.
 #[derive(Clone)]
@@ -35,96 +43,151 @@ struct Account {
     buffers_max: usize,
     bytes_max: usize,
     buffers: AtomicUsize,
-    /// What the process takes beside the buffers. Less than nothing if answers share memory, since each counts it.
+    /// Bytes of the buffers whose connections are cut and have not ended yet.
+    leaving: AtomicUsize,
+    /// What the process takes beside the buffers. Less than nothing if it was measured before some were freed.
     others: AtomicIsize,
-    holders: Mutex<Holders>,
+    holders: Mutex<Vec<Weak<Holder>>>,
+    /// Where bytes lie that answers share, with their number, and how many answers have them.
+    shared: Mutex<HashMap<(usize, usize), usize>>,
 }
 
-#[derive(Default)]
-struct Holders {
-    all: Vec<Weak<Holder>>,
-    cut_at: Option<Instant>,
-}
-
-impl Holders {
-    /// Forgets those that are gone whenever there is no more room, so that there are never many more than live ones.
-    fn add(&mut self, holder: &Arc<Holder>) {
-        if self.all.len() == self.all.capacity() {
-            self.all.retain(|known| known.strong_count() > 0);
-        }
-        self.all.push(Arc::downgrade(holder));
-    }
-}
-
-/// A connection that holds, or has held, enough to be charged.
-struct Holder {
-    bytes: AtomicUsize,
-    cut: AtomicBool,
+/// A connection, or a call on one that others keep.
+pub(super) struct Holder {
+    held: Mutex<Held>,
+    /// Written while `held` is locked.
+    is_cut: AtomicBool,
     connection: AtomicWaker,
-    progress: Mutex<Progress>,
 }
 
-/// Since when a connection has moved only so much.
-struct Progress {
-    since: Instant,
-    moved_before: u64,
+struct Held {
+    client: Client,
+    /// Bytes that no one else holds.
+    own: usize,
+    /// Bytes that others may hold, too.
+    shared: usize,
+    is_listed: bool,
 }
 
 impl Memory {
     /// An account that is full when the buffers of connections come to `buffers_max` bytes, or all of it to `bytes_max`.
     pub fn new(buffers_max: usize, bytes_max: usize) -> Self {
-        let (buffers, others) = (AtomicUsize::new(0), AtomicIsize::new(0));
-        Self(Arc::new(Account { buffers_max, bytes_max, buffers, others, holders: Mutex::default() }))
+        Self(Arc::new(Account {
+            buffers_max,
+            bytes_max,
+            buffers: AtomicUsize::new(0),
+            leaving: AtomicUsize::new(0),
+            others: AtomicIsize::new(0),
+            holders: Mutex::default(),
+            shared: Mutex::default(),
+        }))
     }
 
-    /// Bytes in the buffers of connections. What several answers share counts for each.
+    /// Bytes in the buffers of connections, without those of connections that are being cut.
+    #[inline]
     pub fn buffers(&self) -> usize {
-        self.0.buffers.load(Relaxed)
+        self.0.buffers.load(Relaxed).saturating_sub(self.0.leaving.load(Relaxed))
+    }
+
+    /// What the buffers may come to.
+    pub fn buffers_max(&self) -> usize {
+        self.0.buffers_max
     }
 
     /// All of the account: what the process took when it was last measured, and how the buffers have changed since.
+    #[inline]
     pub fn total(&self) -> usize {
         self.buffers().saturating_add_signed(self.0.others.load(Relaxed))
+    }
+
+    /// What all of it may come to.
+    pub fn bytes_max(&self) -> usize {
+        self.0.bytes_max
     }
 
     /// Says what the whole process takes now, the buffers included. Until it is said, they are all that counts.
     pub fn set_measured(&self, bytes: usize) {
         let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
-        self.0.others.store(signed(bytes) - signed(self.buffers()), Relaxed);
+        self.0.others.store(signed(bytes) - signed(self.0.buffers.load(Relaxed)), Relaxed);
     }
 
-    /// Whether new work should be refused.
+    /// Whether all of it has come to its bound.
     #[inline]
-    pub(super) fn is_full(&self) -> bool {
-        self.buffers() >= self.0.buffers_max || self.total() >= self.0.bytes_max
+    pub fn is_exhausted(&self) -> bool {
+        self.total() >= self.0.bytes_max
     }
 
-    /// What a refused caller is told the limit is: the one that is reached.
-    pub(super) fn limit(&self) -> usize {
-        if self.buffers() >= self.0.buffers_max { self.0.buffers_max } else { self.0.bytes_max }
+    /// Whether new work may have to be refused.
+    #[inline]
+    pub(super) fn is_pressed(&self) -> bool {
+        self.buffers() >= self.0.buffers_max / 2 || self.is_exhausted()
     }
 
-    /// Has the largest connection cut that makes no progress. Call it when the account is full.
+    /// The limit that keeps a connection which holds so many bytes from new work. Makes room if there is none.
+    #[inline]
+    pub(super) fn refusal(&self, held_bytes: usize) -> Option<Refusal> {
+        if self.is_pressed() { self.refusal_pressed(held_bytes) } else { None }
+    }
+
     #[cold]
-    pub(super) fn relieve(&self) {
-        let now = Instant::now();
-        let mut holders = lock(&self.0.holders);
-        if holders.cut_at.is_some_and(|at| now.duration_since(at) < CUT_INTERVAL) {
+    fn refusal_pressed(&self, held_bytes: usize) -> Option<Refusal> {
+        self.relieve();
+        if self.is_exhausted() {
+            return Some(Refusal::Memory);
+        }
+        let free = self.0.buffers_max.saturating_sub(self.buffers());
+        (held_bytes >= SHARED_BYTES_MIN && held_bytes / TIMES_FREE >= free).then_some(Refusal::BufferBytes)
+    }
+
+    /// Cuts the largest connections of the clients that hold most, until there is some room.
+    fn relieve(&self) {
+        let is_full = || self.buffers() >= self.0.buffers_max;
+        if !is_full() && !self.is_exhausted() {
             return;
         }
-        holders.cut_at = Some(now);
-        holders.all.retain(|holder| holder.strong_count() > 0);
-        let stuck = holders.all.iter().filter_map(Weak::upgrade).filter(|holder| {
-            !holder.cut.load(Relaxed) && now.duration_since(lock(&holder.progress).since) >= PROGRESS_TIME
-        });
-        if let Some(largest) = stuck.max_by_key(|holder| holder.bytes.load(Relaxed)) {
-            largest.cut.store(true, Relaxed);
-            largest.connection.wake();
+        let mut listed = lock(&self.0.holders);
+        listed.retain(|holder| holder.strong_count() > 0);
+        // Another thread may have made room meanwhile.
+        let (mut excess, bytes_min) = if is_full() {
+            (self.buffers() + 1 - self.0.buffers_max / 16 * 15, 1)
+        } else {
+            ((self.total() + 1).saturating_sub(self.0.bytes_max), LARGE_BYTES)
+        };
+        let mut clients: HashMap<Client, (usize, Vec<(usize, Arc<Holder>)>)> = HashMap::new();
+        for holder in listed.iter().filter_map(Weak::upgrade) {
+            let held = lock(&holder.held);
+            let (bytes, client) = (held.own + held.shared, held.client.clone());
+            drop(held);
+            if bytes >= bytes_min && !holder.is_cut.load(Relaxed) {
+                let (total, holders) = clients.entry(client).or_default();
+                *total += bytes;
+                holders.push((bytes, holder));
+            }
+        }
+        clients.values_mut().for_each(|(_, holders)| holders.sort_unstable_by_key(|(bytes, _)| *bytes));
+        while excess > 0 {
+            let Some((total, holders)) = clients.values_mut().max_by_key(|(total, _)| *total) else { return };
+            let Some((bytes, holder)) = holders.pop() else { return };
+            *total -= bytes;
+            excess = excess.saturating_sub(bytes);
+            self.cut(&holder);
         }
     }
 
-    pub(super) fn charge(&self) -> Charge {
-        Charge { memory: self.clone(), bytes: 0, holder: None }
+    fn cut(&self, holder: &Holder) {
+        let held = lock(&holder.held);
+        holder.is_cut.store(true, Relaxed);
+        self.0.leaving.fetch_add(held.own + held.shared, Relaxed);
+        drop(held);
+        holder.connection.wake();
+    }
+
+    /// The charge of a connection with this address, or of a call on it.
+    pub(super) fn charge(&self, address: Option<SocketAddr>) -> Charge {
+        let client = Client::at(address.map(|address| address.ip()));
+        let held = Mutex::new(Held { client, own: 0, shared: 0, is_listed: false });
+        let holder = Holder { held, is_cut: AtomicBool::new(false), connection: AtomicWaker::new() };
+        Charge { memory: self.clone(), bytes: 0, holder: Arc::new(holder) }
     }
 }
 
@@ -137,55 +200,96 @@ impl fmt::Debug for Memory {
 /// A connection's part of an account, given back when it is dropped.
 pub(super) struct Charge {
     memory: Memory,
+    /// As they were charged.
     bytes: usize,
-    holder: Option<Arc<Holder>>,
+    holder: Arc<Holder>,
+}
+
+/// Counts for a connection what it may share with others.
+pub(crate) struct Lender {
+    memory: Memory,
+    holder: Arc<Holder>,
+}
+
+impl Lender {
+    /// Bytes that the connection holds until they are sent.
+    pub(super) fn lend(&self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Shared::new(self.memory.clone(), Arc::clone(&self.holder), bytes))
+    }
+}
+
+impl fmt::Debug for Lender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lender")
+    }
 }
 
 impl Charge {
-    /// Charges what the connection holds now. `moved` counts all bytes that it has read and written so far.
+    /// Counts for the same connection what it may share.
+    pub(super) fn lender(&self) -> Lender {
+        Lender { memory: self.memory.clone(), holder: Arc::clone(&self.holder) }
+    }
+
+    /// Says who makes the connection's calls, if it is known better than by the address.
+    pub(super) fn belongs_to(&self, client: &Client) {
+        let mut held = lock(&self.holder.held);
+        if held.client != *client {
+            held.client = client.clone();
+        }
+    }
+
+    /// Charges what the connection holds now beside what it shares.
     #[inline]
-    pub(super) fn set(&mut self, bytes: usize, moved: u64, task: &Waker) {
+    pub(super) fn set(&mut self, bytes: usize, task: &Waker) {
         if bytes.abs_diff(self.bytes) >= STEP_BYTES || (bytes == 0 && self.bytes > 0) {
             self.change(bytes);
         }
         if self.bytes > 0 {
-            self.note(moved, task);
+            self.holder.connection.register(task);
+        }
+    }
+
+    /// As [`Charge::set`], on a connection that shares bytes.
+    #[inline]
+    pub(super) fn set_with_shared(&mut self, bytes: usize, task: &Waker) {
+        self.list();
+        self.holder.connection.register(task);
+        self.set(bytes, task);
+    }
+
+    fn list(&self) {
+        let mut held = lock(&self.holder.held);
+        if !std::mem::replace(&mut held.is_listed, true) {
+            drop(held);
+            let mut listed = lock(&self.memory.0.holders);
+            // Forgets those that are gone whenever there is no more room, so that there are never many more than live ones.
+            if listed.len() == listed.capacity() {
+                listed.retain(|known| known.strong_count() > 0);
+            }
+            listed.push(Arc::downgrade(&self.holder));
         }
     }
 
     fn change(&mut self, bytes: usize) {
+        self.list();
         let account = &self.memory.0;
-        if bytes > self.bytes {
-            account.buffers.fetch_add(bytes - self.bytes, Relaxed);
-        } else {
-            account.buffers.fetch_sub(self.bytes - bytes, Relaxed);
+        let mut held = lock(&self.holder.held);
+        let more = bytes.wrapping_sub(std::mem::replace(&mut held.own, bytes));
+        // Wraps around for what becomes less.
+        account.buffers.fetch_add(more, Relaxed);
+        if self.holder.is_cut.load(Relaxed) {
+            account.leaving.fetch_add(more, Relaxed);
         }
-        self.bytes = bytes;
-        let holder = self.holder.get_or_insert_with(|| {
-            let progress = Mutex::new(Progress { since: Instant::now(), moved_before: 0 });
-            let (cut, connection) = (AtomicBool::new(false), AtomicWaker::new());
-            let holder = Arc::new(Holder { bytes: AtomicUsize::new(0), cut, connection, progress });
-            lock(&account.holders).add(&holder);
-            holder
-        });
-        holder.bytes.store(bytes, Relaxed);
-    }
-
-    fn note(&self, moved: u64, task: &Waker) {
-        let Some(holder) = &self.holder else { return };
-        let mut progress = lock(&holder.progress);
-        let wanted = (self.bytes / 8).max(PROGRESS_BYTES_MIN) as u64;
-        if moved.saturating_sub(progress.moved_before) >= wanted {
-            *progress = Progress { since: Instant::now(), moved_before: moved };
+        drop(held);
+        if std::mem::replace(&mut self.bytes, bytes) < bytes {
+            self.memory.relieve();
         }
-        drop(progress);
-        holder.connection.register(task);
     }
 
     /// Whether the connection must end.
     #[inline]
     pub(super) fn is_cut(&self) -> bool {
-        self.holder.as_ref().is_some_and(|holder| holder.cut.load(Relaxed))
+        self.holder.is_cut.load(Relaxed)
     }
 }
 
@@ -193,6 +297,65 @@ impl Drop for Charge {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.change(0);
+        }
+    }
+}
+
+/// Bytes of an answer that others may have, too.
+struct Shared {
+    memory: Memory,
+    holder: Arc<Holder>,
+    bytes: Bytes,
+}
+
+impl Shared {
+    fn new(memory: Memory, holder: Arc<Holder>, bytes: Bytes) -> Self {
+        let this = Self { memory, holder, bytes };
+        let length = this.bytes.len();
+        let account = &this.memory.0;
+        let mut shared = lock(&account.shared);
+        let answers = shared.entry(this.place()).or_default();
+        if *answers == 0 {
+            account.buffers.fetch_add(length, Relaxed);
+        }
+        *answers += 1;
+        drop(shared);
+        let mut held = lock(&this.holder.held);
+        held.shared += length;
+        if this.holder.is_cut.load(Relaxed) {
+            account.leaving.fetch_add(length, Relaxed);
+        }
+        drop(held);
+        this
+    }
+
+    fn place(&self) -> (usize, usize) {
+        (self.bytes.as_ptr().addr(), self.bytes.len())
+    }
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let length = self.bytes.len();
+        let account = &self.memory.0;
+        let mut held = lock(&self.holder.held);
+        held.shared -= length;
+        if self.holder.is_cut.load(Relaxed) {
+            account.leaving.fetch_sub(length, Relaxed);
+        }
+        drop(held);
+        let mut shared = lock(&account.shared);
+        let Entry::Occupied(mut answers) = shared.entry(self.place()) else { return };
+        *answers.get_mut() -= 1;
+        if *answers.get() == 0 {
+            answers.remove();
+            account.buffers.fetch_sub(length, Relaxed);
         }
     }
 }
@@ -207,57 +370,88 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    #[tokio::test(start_paused = true)]
-    async fn largest_connection_without_progress_is_cut_and_gives_its_bytes_back() {
-        let memory = Memory::new(10 * MIB, usize::MAX);
-        let [mut small, mut large, mut moving] = [(); 3].map(|()| memory.charge());
-        let task = Waker::noop();
-        small.set(MIB, 0, task);
-        large.set(4 * MIB, 0, task);
-        moving.set(5 * MIB, 0, task);
-        assert!(memory.is_full() && memory.buffers() == 10 * MIB);
-        memory.relieve();
-        assert!(![&small, &large, &moving].iter().any(|charge| charge.is_cut()), "all had less than a second");
-        tokio::time::advance(PROGRESS_TIME).await;
-        moving.set(5 * MIB, MIB as u64, task);
-        small.set(MIB, 1000, task);
-        memory.relieve();
-        assert!(large.is_cut() && !moving.is_cut() && !small.is_cut());
-        drop(large);
-        assert!(!memory.is_full() && memory.buffers() == 6 * MIB);
-        drop((small, moving));
+    fn address(last: u8) -> Option<SocketAddr> {
+        Some(([10, 0, 0, last], 1).into())
+    }
+
+    fn charge(memory: &Memory, client: u8, bytes: usize) -> Charge {
+        let mut charge = memory.charge(address(client));
+        charge.set(bytes, Waker::noop());
+        charge
+    }
+
+    #[test]
+    fn the_client_that_holds_most_gives_way_and_its_largest_connection_first() {
+        let memory = Memory::new(16 * MIB, usize::MAX);
+        let (single, small, middle) =
+            (charge(&memory, 1, 6 * MIB), charge(&memory, 2, MIB), charge(&memory, 2, 3 * MIB));
+        let largest = charge(&memory, 2, 5 * MIB);
+        assert!(memory.refusal(0).is_none() && !largest.is_cut());
+        let newest = charge(&memory, 1, MIB);
+        assert!(largest.is_cut() && ![&single, &small, &middle, &newest].iter().any(|charge| charge.is_cut()));
+        assert_eq!(memory.buffers(), 11 * MIB, "what leaves counts no more");
+        drop(largest);
+        assert_eq!(memory.buffers(), 11 * MIB);
+        drop((single, small, middle, newest));
         assert_eq!(memory.buffers(), 0);
+    }
+
+    #[test]
+    fn work_is_refused_to_the_connection_that_has_too_large_a_part_of_the_buffers() {
+        let memory = Memory::new(16 * MIB, usize::MAX);
+        let _held = [charge(&memory, 1, 7 * MIB), charge(&memory, 2, 7 * MIB)];
+        assert_eq!(memory.refusal(7 * MIB), Some(Refusal::BufferBytes));
+        assert_eq!((memory.refusal(5 * MIB), memory.refusal(0)), (None, None));
+    }
+
+    #[test]
+    fn bytes_that_answers_share_count_once_and_for_each_connection_that_is_cut() {
+        let memory = Memory::new(16 * MIB, usize::MAX);
+        let value = Bytes::from(vec![7; 4 * MIB]);
+        let mut connections = [memory.charge(address(1)), memory.charge(address(2))];
+        let answers = [0, 0, 1].map(|at| connections[at].lender().lend(value.clone()));
+        assert_eq!((memory.buffers(), &answers[2][..9]), (4 * MIB, &[7; 9][..]));
+        connections.iter_mut().for_each(|charge| charge.set_with_shared(0, Waker::noop()));
+        let full = charge(&memory, 3, 12 * MIB - MIB / 2);
+        drop(value);
+        let other = charge(&memory, 4, MIB / 2);
+        assert!(full.is_cut() && ![&connections[0], &connections[1], &other].iter().any(|charge| charge.is_cut()));
+        let others = [charge(&memory, 5, 7 * MIB + MIB / 2), charge(&memory, 6, 4 * MIB)];
+        assert!(connections[0].is_cut() && !others.iter().any(Charge::is_cut));
+        drop((full, other, others, connections));
+        let [first, second, third] = answers;
+        drop((first, third));
+        assert_eq!(memory.0.buffers.load(Relaxed), 4 * MIB);
+        drop(second);
+        assert_eq!((memory.0.buffers.load(Relaxed), memory.0.leaving.load(Relaxed)), (0, 0));
     }
 
     #[test]
     fn connections_that_are_gone_are_forgotten() {
         let memory = Memory::new(10 * MIB, usize::MAX);
-        let mut kept = memory.charge();
-        kept.set(MIB, 0, Waker::noop());
+        let _kept = charge(&memory, 1, MIB);
         for _ in 0..10_000 {
-            memory.charge().set(MIB, 0, Waker::noop());
+            charge(&memory, 1, MIB);
         }
-        assert!(lock(&memory.0.holders).all.len() < 16);
+        assert!(lock(&memory.0.holders).len() < 16);
         assert_eq!(memory.buffers(), MIB);
     }
 
     #[test]
     fn small_changes_are_not_charged_and_the_rest_of_the_process_counts() {
         let memory = Memory::new(MIB, 2 * MIB);
-        let mut charge = memory.charge();
-        charge.set(STEP_BYTES - 1, 0, Waker::noop());
+        let mut charge = charge(&memory, 1, STEP_BYTES - 1);
         assert_eq!(memory.buffers(), 0);
-        charge.set(STEP_BYTES, 0, Waker::noop());
-        charge.set(1, 0, Waker::noop());
+        charge.set(STEP_BYTES, Waker::noop());
+        charge.set(1, Waker::noop());
         assert_eq!(memory.buffers(), STEP_BYTES);
         memory.set_measured(MIB);
-        charge.set(MIB / 2, 0, Waker::noop());
+        charge.set(MIB / 2, Waker::noop());
         assert_eq!(memory.total(), MIB + MIB / 2 - STEP_BYTES);
-        memory.set_measured(MIB / 4);
-        assert_eq!((memory.buffers(), memory.total()), (MIB / 2, MIB / 4), "the answers share what they count");
         memory.set_measured(2 * MIB);
-        assert!(memory.is_full() && memory.limit() == 2 * MIB);
-        charge.set(0, 0, Waker::noop());
+        assert_eq!(memory.refusal(0), Some(Refusal::Memory));
+        assert!(!charge.is_cut(), "it holds too little to matter");
+        charge.set(0, Waker::noop());
         assert_eq!(memory.buffers(), 0);
     }
 }

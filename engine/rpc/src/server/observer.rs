@@ -30,13 +30,15 @@ pub enum Refusal {
     UnsentBytes,
     /// `header_list_bytes_max`.
     HeaderBytes,
-    /// `memory`.
+    /// `memory`, all of it.
     Memory,
+    /// `memory`, what connections hold.
+    BufferBytes,
 }
 
 impl Refusal {
     /// Every limit.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Connections,
         Self::Calls,
         Self::HealthWatches,
@@ -46,6 +48,7 @@ impl Refusal {
         Self::UnsentBytes,
         Self::HeaderBytes,
         Self::Memory,
+        Self::BufferBytes,
     ];
 
     /// The limit's name for callers and metrics.
@@ -60,6 +63,7 @@ impl Refusal {
             Self::UnsentBytes => "unsent_bytes",
             Self::HeaderBytes => "header_bytes",
             Self::Memory => "limits.memory_bytes",
+            Self::BufferBytes => "limits.buffer_bytes",
         }
     }
 }

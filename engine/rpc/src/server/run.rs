@@ -79,6 +79,7 @@ impl Calls {
                 encoding: plan.terms.encoding,
                 json: request_json,
                 message_bytes_max: self.shared.limits.message_bytes_max,
+                budget: plan.terms.encoding.map(|_| Arc::clone(&self.peer.budget)),
             },
         };
         let compression = self.shared.compression_for(plan);
@@ -86,7 +87,7 @@ impl Calls {
         let spare = self.spares[plan.method].pop();
         let handler = &self.shared.routes.table[plan.method].handler;
         let mut out = Reply {
-            sink: Sink::Http2(&mut self.connection, stream),
+            sink: Sink::Http2(&mut self.connection, stream, &self.lender),
             templates: &mut self.templates,
             state: &mut reply,
             output_bytes_max: self.shared.limits.output_bytes_max,
@@ -162,7 +163,7 @@ impl Calls {
     fn poll_running(&mut self, stream: StreamKey, running: &mut Box<dyn Running>, state: &mut ReplyState) -> Poll<()> {
         let mut cx = Context::from_waker(&self.wakers[stream.index()]);
         let mut reply = Reply {
-            sink: Sink::Http2(&mut self.connection, stream),
+            sink: Sink::Http2(&mut self.connection, stream, &self.lender),
             templates: &mut self.templates,
             state,
             output_bytes_max: self.shared.limits.output_bytes_max,
@@ -250,7 +251,7 @@ impl Calls {
 
     pub(super) fn reply_with<'a>(&'a mut self, stream: StreamKey, state: &'a mut ReplyState) -> Reply<'a> {
         Reply {
-            sink: Sink::Http2(&mut self.connection, stream),
+            sink: Sink::Http2(&mut self.connection, stream, &self.lender),
             templates: &mut self.templates,
             state,
             output_bytes_max: self.shared.limits.output_bytes_max,

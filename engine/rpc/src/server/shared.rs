@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub(super) hosts: Hosts,
     /// Paths that are answered on a connection too many, as health is.
     pub(super) always: Vec<String>,
+    /// Paths of calls that free memory.
+    pub(super) freeing: Vec<String>,
     /// Calls that wait for something, over all connections.
     pub(super) calls: Shares,
 }
@@ -52,6 +54,11 @@ impl Shared {
     /// Whether this path is answered even on a connection too many.
     pub(super) fn is_always_answered(&self, path: &[u8]) -> bool {
         self.always.iter().any(|always| always.as_bytes() == path)
+    }
+
+    /// Whether this path is answered even while memory is full.
+    pub(super) fn is_answered_when_full(&self, path: &[u8]) -> bool {
+        self.is_always_answered(path) || self.freeing.iter().any(|freeing| freeing.as_bytes() == path)
     }
 
     /// An answer that has no messages.

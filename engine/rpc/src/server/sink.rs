@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use quire_http2::{CachedBlock, Connection, ErrorCode, Indexing, StreamKey};
 
+use super::memory::{Lender, SHARED_BYTES_MIN};
 use crate::protocol::Put;
 
 /// What an answer has ready to be sent.
@@ -26,7 +27,7 @@ pub(crate) struct Outbox {
 /// Where an answer goes.
 #[derive(Debug)]
 pub(crate) enum Sink<'a> {
-    Http2(&'a mut Connection, StreamKey),
+    Http2(&'a mut Connection, StreamKey, &'a Lender),
     Outbox(&'a mut Outbox),
 }
 
@@ -34,7 +35,7 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn reborrow(&mut self) -> Sink<'_> {
         match self {
-            Self::Http2(connection, stream) => Sink::Http2(connection, *stream),
+            Self::Http2(connection, stream, lender) => Sink::Http2(connection, *stream, lender),
             Self::Outbox(outbox) => Sink::Outbox(outbox),
         }
     }
@@ -42,7 +43,7 @@ impl Sink<'_> {
     /// What waits for the peer's windows, of all streams of the connection.
     pub(crate) fn queued_bytes_total(&self) -> usize {
         match self {
-            Self::Http2(connection, _) => connection.queued_bytes_total(),
+            Self::Http2(connection, ..) => connection.queued_bytes_total(),
             Self::Outbox(outbox) => outbox.body.len(),
         }
     }
@@ -51,7 +52,7 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn has_room(&mut self, output_bytes_max: usize) -> bool {
         match self {
-            Self::Http2(connection, stream) => {
+            Self::Http2(connection, stream, _) => {
                 connection.queued_bytes(*stream) == 0 && connection.output().len() < output_bytes_max
             }
             Self::Outbox(outbox) => outbox.body.is_empty(),
@@ -64,7 +65,7 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn send_head_cached(&mut self, cache: &mut CachedBlock, end: bool, fields: impl FnOnce(Put<'_>)) {
         match self {
-            Self::Http2(connection, stream) => {
+            Self::Http2(connection, stream, _) => {
                 let _ = connection.send_head_cached(*stream, cache, end, fields);
             }
             Self::Outbox(outbox) => outbox.send_head(end, fields),
@@ -75,7 +76,7 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn answer(&mut self, head: &CachedBlock, body: &[u8], trailers: Option<&CachedBlock>) -> bool {
         match self {
-            Self::Http2(connection, stream) => connection.answer(*stream, head, body, trailers),
+            Self::Http2(connection, stream, _) => connection.answer(*stream, head, body, trailers),
             Self::Outbox(_) => false,
         }
     }
@@ -87,7 +88,7 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn send_slice(&mut self, data: &[u8], end: bool) {
         match self {
-            Self::Http2(connection, stream) => {
+            Self::Http2(connection, stream, _) => {
                 let _ = connection.send_slice(*stream, data, end);
             }
             Self::Outbox(outbox) => outbox.send(Bytes::copy_from_slice(data), end),
@@ -97,7 +98,7 @@ impl Sink<'_> {
     /// Breaks the answer off.
     pub(crate) fn reset(&mut self) {
         match self {
-            Self::Http2(connection, stream) => connection.reset(*stream, ErrorCode::INTERNAL_ERROR),
+            Self::Http2(connection, stream, _) => connection.reset(*stream, ErrorCode::INTERNAL_ERROR),
             Self::Outbox(outbox) => outbox.is_ended = true,
         }
     }
@@ -105,14 +106,17 @@ impl Sink<'_> {
     /// Whether the peer has sent all of its request.
     pub(crate) fn is_receive_closed(&self) -> bool {
         match self {
-            Self::Http2(connection, stream) => connection.is_receive_closed(*stream),
+            Self::Http2(connection, stream, _) => connection.is_receive_closed(*stream),
             Self::Outbox(_) => true,
         }
     }
 
     pub(crate) fn send_bytes(&mut self, data: Bytes, end: bool) {
         match self {
-            Self::Http2(connection, stream) => {
+            Self::Http2(connection, stream, lender) if data.len() >= SHARED_BYTES_MIN => {
+                let _ = connection.send_lent(*stream, lender.lend(data), end);
+            }
+            Self::Http2(connection, stream, _) => {
                 let _ = connection.send_bytes(*stream, data, end);
             }
             Self::Outbox(outbox) => outbox.send(data, end),

@@ -35,7 +35,7 @@ impl Calls {
     #[inline]
     fn whole_message<'a>(&self, plan: &CallPlan, body: &'a [u8]) -> Option<Framed<Payload<'a>>> {
         let limits = &self.shared.limits;
-        if self.connection.queued_bytes_total() > limits.unsent_bytes_max || limits.memory.is_full() {
+        if self.connection.queued_bytes_total() > limits.unsent_bytes_max || limits.memory.is_pressed() {
             return None;
         }
         let (compressed, message) = if plan.dialect.framing() == Framing::Envelopes {

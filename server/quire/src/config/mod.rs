@@ -67,13 +67,16 @@ impl Config {
     /// What `serve` works with, and a line for each thing given that has no effect.
     pub(crate) fn of_server(args: &ServeArgs) -> anyhow::Result<(Self, Vec<String>)> {
         let Sources { layers, warnings } = load(&args.config, args.settings())?;
-        Ok((read_all(&mut Reader::new(&layers))?, warnings))
+        let mut reader = Reader::new(&layers);
+        let config = read_all(&mut reader)?;
+        Ok((config, [warnings, reader.warnings()].concat()))
     }
 
     /// What a command that uses the data folder works with: the same settings that `serve` would have.
     pub(crate) fn of_tool(args: &ConfigArgs) -> anyhow::Result<Self> {
         let Sources { layers, warnings } = load(args, Vec::new())?;
         let config = read_all(&mut Reader::new(&layers))?;
+        // What does not hold as it is given concerns a server, not a tool.
         for warning in warnings {
             eprintln!("quire: {warning}");
         }
@@ -85,6 +88,7 @@ impl Config {
         let Sources { layers, warnings } = load(&args.config, args.settings())?;
         let mut reader = Reader::new(&layers);
         read_all(&mut reader)?;
+        let warnings = [warnings, reader.warnings()].concat();
         Ok((print(&reader), warnings))
     }
 
@@ -179,7 +183,8 @@ fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
         0 => memory::usual(),
         bytes => bytes,
     };
-    let buffers = from.bytes("limits.buffer_bytes", 160 << 20, 1 << 20..=1 << 40)?;
+    from.set_memory(all);
+    let buffers = from.bytes("limits.buffer_bytes", (160 << 20).min(all / 4).max(1 << 20), 1 << 20..=1 << 40)?;
     Ok(Memory::new(buffers, all))
 }
 

@@ -22,13 +22,13 @@ impl Health {
         Self { reporter, watches: JoinSet::new() }
     }
 
-    /// Reports the health of a service that has the gRPC services `names`.
-    pub(super) fn watch(&mut self, service: &dyn Service, names: &[String]) {
+    /// Reports the health of a service that has the gRPC services `names`; none serves while memory is `short`.
+    pub(super) fn watch(&mut self, service: &dyn Service, short: watch::Receiver<bool>, names: &[String]) {
         let mut names = names.to_vec();
         if service.is_essential() {
             names.push(SERVER.to_owned());
         }
-        self.watches.spawn(report(self.reporter.clone(), names, service.healthy()));
+        self.watches.spawn(report(self.reporter.clone(), names, service.healthy(), short));
     }
 
     /// Says a last time that nothing serves, and ends every watch of a client.
@@ -38,14 +38,21 @@ impl Health {
     }
 }
 
-async fn report(reporter: HealthReporter, names: Vec<String>, mut healthy: watch::Receiver<bool>) {
+async fn report(
+    reporter: HealthReporter,
+    names: Vec<String>,
+    mut healthy: watch::Receiver<bool>,
+    mut short: watch::Receiver<bool>,
+) {
     loop {
-        let is_healthy = *healthy.borrow_and_update();
+        let is_healthy = *healthy.borrow_and_update() && !*short.borrow_and_update();
         for name in &names {
             reporter.set_serving(name, is_healthy);
         }
-        if healthy.changed().await.is_err() {
-            return;
+        tokio::select! {
+            Ok(()) = healthy.changed() => {}
+            Ok(()) = short.changed() => {}
+            else => return,
         }
     }
 }

@@ -89,7 +89,8 @@ impl Transport {
         let Front { mut services, declared, doors, address, limits, mut metrics, refusals, tls, .. } = front;
         let (hosts, cors, compression, threads) = (front.hosts, front.cors, front.compression, front.threads);
         let threads = Threads::start(threads)?;
-        let (builder, health, mut scopes) = grpc(&services, &declared);
+        let (is_short, short) = tokio::sync::watch::channel(false);
+        let (builder, health, mut scopes) = grpc(&services, &declared, &short);
         let counts = Counts::new(builder.paths());
         let server = Arc::new(OnceLock::new());
         count(&mut metrics, &counts, &server, &refusals, &limits.memory);
@@ -116,12 +117,12 @@ impl Transport {
             tasks: JoinSet::new(),
         };
         let account = serving.limits.memory.clone();
-        serving.run_until_stopped(memory::watch(account));
+        serving.run_until_stopped(memory::watch(account, is_short));
         for service in &mut services {
             service.start(&mut serving)?;
         }
         let services: Services = services.into();
-        let site = contract::add_to(http::site(Arc::clone(&services), metrics).and(site), &builder)?;
+        let site = contract::add_to(http::site(Arc::clone(&services), short, metrics).and(site), &builder)?;
         let methods: Vec<&str> = builder.paths().collect();
         let pages = Index { pages: &site.pages, methods: &methods, ports: &ports }.add_to(site.router);
         let pages = doors::guard_pages(pages, &scopes, &doors, address);
@@ -174,7 +175,7 @@ fn guard(scopes: Scopes, doors: Doors, names: Vec<String>) -> Guard {
 }
 
 /// The services with health and reflection, and the scopes of their methods.
-fn grpc(services: &[Box<dyn Service>], declared: &[Declared]) -> (Builder, Health, Scopes) {
+fn grpc(services: &[Box<dyn Service>], declared: &[Declared], short: &Receiver<bool>) -> (Builder, Health, Scopes) {
     let mut scopes = Scopes::default();
     let (reporter, health_service) = HealthReporter::new();
     let mut health = Health::new(reporter);
@@ -182,7 +183,7 @@ fn grpc(services: &[Box<dyn Service>], declared: &[Declared]) -> (Builder, Healt
     for (service, declared) in services.iter().zip(declared) {
         let before = builder.services().len();
         builder = service.grpc(builder);
-        health.watch(&**service, &builder.services()[before..]);
+        health.watch(&**service, short.clone(), &builder.services()[before..]);
         scopes.add_services(&builder.services()[before..], declared);
     }
     (builder.add_service(health_service).reflection(), health, scopes)

@@ -49,6 +49,8 @@ impl Observer for Watch {
         let peer = peer.map(tracing::field::display);
         if ["closed", "closed by the peer", "drained"].contains(&reason) {
             tracing::debug!(peer, reason, "a connection was closed");
+        } else if reason.starts_with("cut: ") {
+            tracing::warn!(peer, reason, "a connection was closed");
         } else {
             tracing::info!(peer, reason, "a connection was closed");
         }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bookstore::grpc::wire::{BookTopicRequest, HelloRequest, ListRequest, TailLogRequest};
+use kv::grpc::wire::{CreateRequest, DeleteRequest, RetrieveRequest, key_value_service_client::KeyValueServiceClient};
 use quire_rpc::{Code, Status};
 use tokio::task::JoinSet;
 
@@ -142,4 +143,46 @@ fn a_peer_that_never_reads_delays_no_one() {
     // Until the server reads no more of it, because its answers find no room.
     wait_for("a full pipe", || deaf.write(&request).is_err().then_some(()));
     assert_eq!(http::get(server.address, "/healthz").status, 200);
+}
+
+fn put(key: &str, bytes: usize) -> CreateRequest {
+    CreateRequest { key: key.to_owned().into(), value: vec![7; bytes].into(), ..CreateRequest::default() }
+}
+
+#[tokio::test]
+async fn keys_fill_their_part_of_the_memory_and_the_other_services_go_on() {
+    let folder = folder();
+    let server = Start::default().set("limits.memory_bytes=256MiB").serve(folder.path());
+    let keys = KeyValueServiceClient::new(server.channel());
+    let full = async {
+        for number in 0.. {
+            let created = keys.create(put(&number.to_string(), 4_000_000)).await;
+            if created.is_err() {
+                return created;
+            }
+        }
+        unreachable!("no end of numbers")
+    };
+    let status = full.await.expect_err("a refusal");
+    assert!(status.message().starts_with("the server's limit kv.total_bytes is "), "{status:?}");
+    server.shop().hello(hello()).await.expect("an answer");
+    keys.delete(DeleteRequest { key: "0".into(), ..DeleteRequest::default() }).await.expect("room");
+    keys.create(put("another", 4_000_000)).await.expect("room");
+    assert_eq!(http::get(server.address, "/healthz").status, 200);
+}
+
+#[tokio::test]
+async fn a_process_that_has_reached_its_memory_takes_what_frees_some_and_says_so() {
+    let folder = folder();
+    let server = Start::default().set("limits.memory_bytes=1MiB").set("kv.total_bytes=1MiB").serve(folder.path());
+    let keys = KeyValueServiceClient::new(server.channel());
+    let health = poll("bad health", async || {
+        let page = http::get(server.address, "/healthz");
+        (page.status == 503).then_some(page.body)
+    });
+    assert!(health.await.contains("limits.memory_bytes"));
+    let log = server.log.until("the process has reached limits.memory_bytes");
+    assert!(log.contains("kv.total_bytes is 1 MiB, from --set, but"), "{log}");
+    exhausted(keys.retrieve(RetrieveRequest { key: "a".into(), ..RetrieveRequest::default() }).await, "memory_bytes");
+    keys.delete(DeleteRequest { key: "a".into(), ..DeleteRequest::default() }).await.expect("an answer");
 }
