@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted(subprocess.check_output(["git", "ls-files", "*.md"], cwd=ROOT, text=True).split())
 # Examples that a reader would write himself.
-EXAMPLE = re.compile(r"greeter|greetings|hello\.proto|LANGUAGE", re.I)
+EXAMPLE = re.compile(r"greeter|greetings|hello\.proto|LANGUAGE|/NAME/", re.I)
 # Symbols of the standard library and of dependencies, by the first name of their path.
 FOREIGN = {"clippy", "imbl", "std", "tokio", "tonic", "prost", "http", "rustls", "tower", "axum", "rusqlite", "google", "grpc", "serde", "prost_types",
            "csv", "rand", "hyper", "bytes"}
