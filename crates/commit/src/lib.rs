@@ -12,7 +12,9 @@
 //! a store may block; one whose driver is asynchronous runs it there, on a runtime of the worker. Several workers with
 //! [`Limits::batch`] at 1 are the classic pool of connections.
 //!
-//! Must not know what a job does, nor where a store keeps it.
+//! A store that keeps files looks before it acknowledges whether they are where it opened them ([`Place`]).
+//!
+//! Must not know what a job does, nor how a store keeps it.
 //!
 //! ```
 //! use std::{convert::Infallible, time::Duration};
@@ -62,6 +64,7 @@ mod dispatcher;
 mod failure;
 mod group;
 mod pending;
+mod place;
 mod queue;
 #[cfg(test)]
 mod simulation;
@@ -71,4 +74,5 @@ pub use admission::{Admission, RETRY_AFTER_MIN};
 pub use failure::Failure;
 pub use group::Group;
 pub use pending::{Answers, Pending};
+pub use place::{Moved, Place};
 pub use store::{Batch, Limits, Opened, Queued, Session, Store};

@@ -17,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use commit::{Moved, Place};
 use twox_hash::XxHash3_64;
 
 const START: u8 = 1;
@@ -54,18 +55,24 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Finds the files, and cuts off a torn end, which was never acknowledged. Changes nothing if anything is damaged. The
-    /// folder must be locked.
-    pub(super) fn repair(folder: &Path) -> Result<Self, LogError> {
-        let mut log = Self { files: Vec::new(), folder: folder.to_path_buf() };
+    /// Finds the files.
+    fn find(folder: &Path) -> io::Result<Self> {
+        let mut files = Vec::new();
         for found in fs::read_dir(folder)? {
             let path = found?.path();
             let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
             if let (true, Some(number)) = (path.extension().is_some_and(|is| is == EXTENSION), number) {
-                log.files.push((number, path));
+                files.push((number, path));
             }
         }
-        log.files.sort_unstable();
+        files.sort_unstable();
+        Ok(Self { files, folder: folder.to_path_buf() })
+    }
+
+    /// Finds the files and cuts off a torn end, which was never acknowledged. Changes nothing if anything is damaged. The
+    /// folder must be locked.
+    pub(super) fn repair(folder: &Path) -> Result<Self, LogError> {
+        let log = Self::find(folder)?;
         let mut broken: Option<(PathBuf, Scanned)> = None;
         for (_, path) in &log.files {
             let scanned = scan(path)?;
@@ -109,7 +116,7 @@ impl Log {
             return Ok(());
         }
         let number = self.files.last().map_or(0, |(number, _)| number + 1);
-        let path = self.folder.join(format!("{number}.{EXTENSION}"));
+        let path = path_of(&self.folder, number);
         File::create_new(&path)?.sync_all()?;
         self.files.push((number, path));
         File::open(&self.folder)?.sync_all()
@@ -133,6 +140,39 @@ impl Log {
         }
         File::open(&self.folder)?.sync_all()
     }
+}
+
+/// The newest file of a log that is open.
+#[derive(Debug)]
+pub(super) struct Newest {
+    number: u64,
+    place: Place,
+    folder: PathBuf,
+}
+
+impl Newest {
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        let newest = Log::find(folder)?.files.pop();
+        let (number, path) = newest.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the log has no file"))?;
+        Ok(Self { number, place: Place::of(path)?, folder: folder.to_path_buf() })
+    }
+
+    /// Fails if the file is not in its place.
+    pub(super) fn check(&mut self) -> Result<(), Moved> {
+        loop {
+            let gone = match self.place.check() {
+                Err(Moved::Gone(path)) => Moved::Gone(path),
+                checked => return checked,
+            };
+            // fjall removes a file once tables hold its contents, and not before it has begun the next one.
+            self.place = Place::of(path_of(&self.folder, self.number + 1)).map_err(|_| gone)?;
+            self.number += 1;
+        }
+    }
+}
+
+fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.{EXTENSION}"))
 }
 
 /// The contents of a file.
