@@ -4,6 +4,7 @@
 //! Must not know transports; [`disk`] alone knows files.
 
 mod disk;
+mod failures;
 mod log;
 mod view;
 mod writer;
@@ -11,10 +12,7 @@ mod writer;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -27,6 +25,7 @@ pub(crate) use self::{
 };
 use self::{
     disk::{DiskError, Files},
+    failures::Failures,
     log::LogError,
     view::OpenDisk,
     writer::{Write, Writer},
@@ -86,20 +85,6 @@ impl OpenError {
 
 /// How often the files are looked for while no write comes.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// What went wrong.
-#[derive(Debug, Default)]
-struct Failures {
-    count: AtomicU64,
-    /// The reason of the last one, until the journal was read back.
-    reason: Mutex<Option<String>>,
-}
-
-impl Failures {
-    fn set(&self, reason: Option<String>) {
-        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
-    }
-}
 
 /// The callers' end.
 #[derive(Debug)]
@@ -162,12 +147,12 @@ impl Journal {
     }
 
     pub(crate) fn failures(&self) -> u64 {
-        self.failures.count.load(Relaxed)
+        self.failures.count()
     }
 
     /// Why writes are not taken; `None` while they are.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.failures.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failures.reason()
     }
 
     /// Whether writes are taken: false from a failure until the disk has been read back.

@@ -4,15 +4,15 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     time::Instant,
 };
 
 use commit::{Answers, Batch, Opened, Session, Store};
 
 use super::{
-    Failures,
     disk::{Disk, DiskError, Files, Record},
+    failures::Failures,
     view::OpenDisk,
 };
 use crate::{
@@ -99,10 +99,9 @@ impl Store for Writer {
     }
 
     fn failed(&mut self, error: &DiskError, failures: u32) {
-        self.failures.set(Some(error.to_string()));
+        self.failures.add(error.to_string(), failures == 1);
         match failures {
             1 => {
-                self.failures.count.fetch_add(1, Relaxed);
                 tracing::error!(%error, folder = %self.folder.display(), "the key-value journal failed; it takes nothing until it has been read back");
             }
             2 => tracing::warn!(%error, "the key-value journal cannot be opened yet; trying again"),
@@ -142,7 +141,7 @@ impl Opened<Writer> for OpenWriter<'_> {
             }
         }
         doubtful.clear();
-        self.writer.failures.set(None);
+        self.writer.failures.over();
         self.writer.shown.set(Some(self.disk.clone()));
         tracing::info!(folder = %self.writer.folder.display(), "the key-value journal was read back and takes writes again");
         Ok(())
