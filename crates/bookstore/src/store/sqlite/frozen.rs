@@ -92,3 +92,28 @@ impl Frozen {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::open::{Role, open},
+        Frozen,
+    };
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_file_of_an_older_release_is_read_as_a_current_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let older = open(&path, Role::Owner, &Settings::default()).unwrap().connection;
+        older.execute_batch("ALTER TABLE entry DROP COLUMN key_owner; PRAGMA user_version = 1").unwrap();
+        older.close().unwrap();
+        let (frozen, mut entries) = (Frozen::open(&path).unwrap(), 0);
+        let mut count = |_| {
+            entries += 1;
+            true
+        };
+        frozen.each_entry(&mut count).unwrap();
+        assert_eq!(entries, frozen.sums().unwrap().entries);
+    }
+}
