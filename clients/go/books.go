@@ -152,7 +152,7 @@ func (c *Client) SearchPages(ctx context.Context, topic string, pageSize int32) 
 		}
 		request := &pb.BookTopicRequest{Topic: topic, PageSize: pageSize}
 		open := func(ctx context.Context) (grpc.ServerStreamingClient[pb.BookListReply], error) {
-			return pb.NewBookStoreClient(c.conn).SearchStream(ctx, request, anySize...)
+			return pb.NewBookStoreClient(c.conn).SearchStream(ctx, request, messageSizes...)
 		}
 		for reply, err := range stream(ctx, c, 0, false, open) {
 			if fault, ok := err.(*Error); ok && fault.Code == codes.Unimplemented {

@@ -56,7 +56,7 @@ func (c *Client) call(ctx context.Context, kind kind, method string, request, an
 		defer cancel()
 		// It stays nil unless the request went to a connection.
 		var trailer metadata.MD
-		err := c.conn.Invoke(ctx, method, request, answer, grpc.Trailer(&trailer), anySize[0], anySize[1])
+		err := c.conn.Invoke(ctx, method, request, answer, grpc.Trailer(&trailer), messageSizes[0], messageSizes[1])
 		if err == nil {
 			return unsound(answer)
 		}

@@ -30,8 +30,13 @@ const (
 	keepaliveTime  = 10 * time.Second
 )
 
-// Messages of any size; given with each call, because gRPC copies defaults for calls that have options of their own.
-var anySize = []grpc.CallOption{grpc.MaxCallRecvMsgSize(math.MaxInt), grpc.MaxCallSendMsgSize(math.MaxInt)}
+// A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
+const messageBytesMax = 1<<30 + 1<<20
+
+// Given with each call, because gRPC copies defaults for calls that have options of their own.
+var messageSizes = []grpc.CallOption{
+	grpc.MaxCallRecvMsgSize(messageBytesMax), grpc.MaxCallSendMsgSize(math.MaxInt),
+}
 
 // Client holds the connections to a store. It is safe for concurrent use.
 type Client struct {

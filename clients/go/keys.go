@@ -189,7 +189,7 @@ func (c *Client) Scan(ctx context.Context, prefix string, keysOnly bool) iter.Se
 func (c *Client) Watch(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	request := &pb.WatchRequest{Prefix: []byte(prefix)}
 	events := stream(ctx, c, callTimeout, true, func(ctx context.Context) (grpc.ServerStreamingClient[pb.WatchEvent], error) {
-		return pb.NewKeyRangeServiceClient(c.conn).Watch(ctx, request, anySize...)
+		return pb.NewKeyRangeServiceClient(c.conn).Watch(ctx, request, messageSizes...)
 	})
 	kinds := [...]EventKind{UnknownEvent, Started, Put, Deleted, Expired}
 	return func(yield func(Event, error) bool) {

@@ -98,7 +98,7 @@ func (o *Operator) TailLog(ctx context.Context, after int64) iter.Seq2[LogEntry,
 	}
 	c := &o.client
 	entries := stream(ctx, c, 0, true, func(ctx context.Context) (grpc.ServerStreamingClient[pb.LogEntry], error) {
-		return pb.NewAdminClient(c.conn).TailLog(ctx, request, anySize...)
+		return pb.NewAdminClient(c.conn).TailLog(ctx, request, messageSizes...)
 	})
 	return func(yield func(LogEntry, error) bool) {
 		for entry, err := range entries {

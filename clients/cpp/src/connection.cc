@@ -105,7 +105,8 @@ Connection::~Connection() {
 std::shared_ptr<Endpoint> Connection::open(const Address& address) const {
   grpc::ChannelArguments arguments;
   arguments.SetUserAgentPrefix("quire-cpp/0.1.0");
-  arguments.SetMaxReceiveMessageSize(-1);
+  // A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
+  arguments.SetMaxReceiveMessageSize((1 << 30) + (1 << 20));
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);

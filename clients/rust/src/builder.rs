@@ -24,6 +24,8 @@ const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// Time without a byte after which a connection with a waiting call is pinged; also the time limit for the answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const RETRIES: u32 = 3;
+/// A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
+const MESSAGE_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 
 impl Client {
     /// Creates a client of the servers at one or several addresses, separated by commas: `HOST:PORT`, a host, or
@@ -110,8 +112,7 @@ impl Builder {
 
     fn channel(&self, address: &Address, tls: Option<&Arc<ClientConfig>>) -> Result<Channel, Error> {
         let settings = Settings {
-            // A message may hold any number of books, and a value of any size.
-            message_bytes_max: usize::MAX,
+            message_bytes_max: MESSAGE_BYTES_MAX,
             connect_timeout: CONNECT_TIMEOUT,
             reconnect_first: RECONNECT_FIRST,
             reconnect_max: RECONNECT_MAX,

@@ -30,6 +30,8 @@ const REST_MS = 1_000;
 /** What a server may send before the caller has read it. */
 const STREAM_WINDOW_BYTES = 1 << 20;
 const CONNECTION_WINDOW_BYTES = 8 << 20;
+/** A value of 1 GiB, the largest that a server can be set to keep, with what is around it. */
+const MESSAGE_BYTES_MAX = 2 ** 30 + 2 ** 20;
 /** Bytes before each message: whether it is compressed, and its length. */
 const PREFIX_BYTES = 5;
 
@@ -181,7 +183,8 @@ export class GrpcLink implements Link {
     return new Promise((resolve, reject) => {
       call.stream.on("data", (chunk: Buffer) => {
         frames.push(chunk);
-        if (frames.excess()) call.end(new Failure("INTERNAL", "sent", "the server sent more than one message"));
+        if (frames.tooLong()) call.end(tooLong());
+        else if (frames.excess()) call.end(new Failure("INTERNAL", "sent", "the server sent more than one message"));
       });
       call.onEnd = (failure) => {
         try {
@@ -208,6 +211,7 @@ export class GrpcLink implements Link {
     try {
       for await (const chunk of call.chunks()) {
         frames.push(chunk);
+        if (frames.tooLong()) throw tooLong();
         for (let body = frames.next(); body; body = frames.next()) yield decoded(method.output, body);
       }
       const failure = await ended;
@@ -381,6 +385,11 @@ class Frames {
     this.#bytes += chunk.length;
   }
 
+  /** Whether a message has begun that is too long. */
+  tooLong(): boolean {
+    return this.#bytes >= PREFIX_BYTES && this.#joined(PREFIX_BYTES).readUInt32BE(1) > MESSAGE_BYTES_MAX;
+  }
+
   /** Whether there is more than one message. */
   excess(): boolean {
     return this.#bytes > PREFIX_BYTES && this.#bytes > PREFIX_BYTES + this.#joined(PREFIX_BYTES).readUInt32BE(1);
@@ -408,6 +417,10 @@ class Frames {
     this.#chunks = [whole];
     return whole;
   }
+}
+
+function tooLong(): Failure {
+  return new Failure("RESOURCE_EXHAUSTED", "sent", "the server announced a message of more than 1 GiB");
 }
 
 function framed(body: Uint8Array): Buffer {

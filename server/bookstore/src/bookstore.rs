@@ -180,7 +180,10 @@ impl Bookstore {
             return None;
         }
         Some(match self.inner.store.age() {
-            None => "the store failed and is being read back; purchases are refused".to_owned(),
+            None => {
+                let reason = self.inner.ledger.trouble().map_or_else(String::new, |reason| format!(": {reason}"));
+                format!("the store failed and is being read back; purchases are refused{reason}")
+            }
             Some(age) => format!(
                 "no primary of the store's database answers; purchases are refused, and reads are {:.1} s old",
                 age.as_secs_f64()

@@ -1,6 +1,8 @@
 //! Books, purchases and log entries, with units in the types. Must not know any wire format or any SQL.
 
-use std::{fmt, time::Instant};
+use std::{fmt, hash::Hasher as _, time::Instant};
+
+use siphasher::sip::SipHasher13;
 
 use crate::{fault::Fault, money::Cents};
 
@@ -61,9 +63,36 @@ pub struct NewBook {
     pub price: Cents,
 }
 
-/// Names a purchase so that it happens once however often it is sent; 1 to [`IdempotencyKey::BYTES_MAX`] bytes.
+/// The callers that a key belongs to: those whose credential has one name, or all without one. Kept as a sum of the name;
+/// credentials are few, so that 64 bits tell them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyOwner(i64);
+
+impl KeyOwner {
+    /// Callers that a server asks for no credential. Keys from before keys had owners are theirs.
+    pub const COMMON: Self = Self(0);
+
+    /// The holders of credentials with this name.
+    pub fn named(name: &str) -> Self {
+        let mut hasher = SipHasher13::new();
+        hasher.write(name.as_bytes());
+        Self(hasher.finish().max(1).cast_signed())
+    }
+
+    pub(crate) const fn from_stored(sum: i64) -> Self {
+        Self(sum)
+    }
+
+    pub(crate) const fn stored(self) -> i64 {
+        self.0
+    }
+}
+
+/// Names a purchase so that it happens once however often it is sent; 1 to [`IdempotencyKey::BYTES_MAX`] bytes, and the
+/// owner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey {
+    owner: KeyOwner,
     // Inline, because a key per purchase on the heap is an allocation per purchase. Zero past `len`.
     bytes: [u8; Self::BYTES_MAX],
     len: u8,
@@ -73,7 +102,7 @@ impl IdempotencyKey {
     /// Room for a UUID as text and to spare.
     pub const BYTES_MAX: usize = 64;
 
-    /// Empty means that the caller wants no key.
+    /// A key of callers without a credential. Empty means that the caller wants no key.
     pub fn from_wire(key: &[u8]) -> Result<Option<Self>, Fault> {
         let Ok(len) = u8::try_from(key.len()) else { return Err(Self::too_long(key.len())) };
         if key.is_empty() {
@@ -81,7 +110,18 @@ impl IdempotencyKey {
         }
         let mut bytes = [0; Self::BYTES_MAX];
         bytes.get_mut(..key.len()).ok_or_else(|| Self::too_long(key.len()))?.copy_from_slice(key);
-        Ok(Some(Self { bytes, len }))
+        Ok(Some(Self { owner: KeyOwner::COMMON, bytes, len }))
+    }
+
+    /// The same bytes as a key of this owner.
+    #[must_use]
+    pub const fn of(self, owner: KeyOwner) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// The callers that it belongs to.
+    pub const fn owner(&self) -> KeyOwner {
+        self.owner
     }
 
     fn too_long(len: usize) -> Fault {

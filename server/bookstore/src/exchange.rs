@@ -2,6 +2,7 @@
 //! transaction, and written from it as it was at one moment. Must not know how progress or a refusal is shown.
 
 use std::{
+    borrow::Cow,
     cell::Cell,
     io::{self, Read, Write},
     path::Path,
@@ -24,6 +25,12 @@ pub const COLUMNS: [&str; 5] = ["id", "title", "topic", "stock", "price"];
 /// Bytes in a title; a longer one is a broken file.
 const TITLE_BYTES_MAX: usize = 4096;
 
+/// Bytes in a row, more than its cells may have; above, a line's end or a quote is missing.
+const ROW_BYTES_MAX: u64 = 1 << 20;
+
+/// Before a cell that a spreadsheet would run as a formula, so that it shows it as text.
+const MARK: char = '\'';
+
 /// A row that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {reason}")]
@@ -45,6 +52,12 @@ pub enum ImportError {
     /// The header is not the expected one.
     #[error("the header is '{0}'; it must be '{want}'", want = COLUMNS.join(","))]
     Header(String),
+    /// A row has no end.
+    #[error(
+        "the row that begins in line {0} has more than {ROW_BYTES_MAX} bytes; see that each row ends with its line and each \
+         quote is closed. Nothing was imported"
+    )]
+    Row(u64),
     /// The file cannot be read.
     #[error("cannot read the file: {0}")]
     Read(csv::Error),
@@ -154,7 +167,7 @@ pub fn export(
     let (mut written, all) = (0, Cell::new(0));
     let write = |book: NewBook| -> Result<(), ExportError> {
         let (id, stock, price) = (book.id.to_string(), book.stock.to_string(), book.price.to_string());
-        writer.write_record([&id, &book.title, &book.topic, &stock, &price])?;
+        writer.write_record([&id, &*marked(&book.title), &*marked(&book.topic), &stock, &price])?;
         written += 1;
         progress(written, all.get());
         Ok(())
@@ -199,8 +212,9 @@ fn insert_all(
     settings: &Settings,
     mut options: Options<'_>,
 ) -> Result<Imported, ImportError> {
-    let mut reader = ReaderBuilder::new().flexible(true).from_reader(source);
-    let header = reader.byte_headers().map_err(ImportError::Read)?;
+    let end = Cell::new(ROW_BYTES_MAX);
+    let mut reader = ReaderBuilder::new().flexible(true).from_reader(Bounded { source, given: 0, end: &end });
+    let header = reader.byte_headers().map_err(|error| unread(error, 1))?;
     let plain = |cell: &[u8]| String::from_utf8_lossy(cell).trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
     if header.iter().map(plain).ne(COLUMNS) {
         let shown = header.iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",");
@@ -217,7 +231,10 @@ fn insert_all(
     };
     let (mut lines, mut books) = (Vec::new(), Vec::new());
     loop {
-        let more = reader.read_byte_record(&mut row).map_err(ImportError::Read)?;
+        end.set(reader.position().byte() + ROW_BYTES_MAX);
+        let more = reader
+            .read_byte_record(&mut row)
+            .map_err(|error| unread(error, row.position().map_or(1, csv::Position::line)))?;
         (options.progress)(reader.position().byte());
         let line = row.position().map_or(0, csv::Position::line);
         let read = more.then(|| parse(&row, settings.limits.topic_bytes));
@@ -253,6 +270,49 @@ fn insert_all(
 
 type Refused = (&'static str, String);
 
+/// A source that is read no further than up to `end`, so that a row is refused before all of it is in memory.
+struct Bounded<'e, R> {
+    source: R,
+    given: u64,
+    end: &'e Cell<u64>,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end.get().saturating_sub(self.given)).unwrap_or(usize::MAX);
+        if left == 0 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let most = into.len().min(left);
+        let read = self.source.read(&mut into[..most])?;
+        self.given += read as u64;
+        Ok(read)
+    }
+}
+
+/// Why the row that begins in a line was not read.
+fn unread(error: csv::Error, line: u64) -> ImportError {
+    match error.kind() {
+        csv::ErrorKind::Io(reason) if reason.kind() == io::ErrorKind::FileTooLarge => ImportError::Row(line),
+        _ => ImportError::Read(error),
+    }
+}
+
+/// Whether a spreadsheet runs a cell as a formula (OWASP, "CSV Injection"), or would without its marks.
+fn is_formula(text: &str) -> bool {
+    text.trim_start_matches(MARK).starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
+}
+
+/// A cell as it is exported.
+fn marked(text: &str) -> Cow<'_, str> {
+    if is_formula(text) { format!("{MARK}{text}").into() } else { text.into() }
+}
+
+/// The text of a cell that [`marked`] made.
+fn unmarked(cell: &str) -> &str {
+    cell.strip_prefix(MARK).filter(|text| is_formula(text)).unwrap_or(cell)
+}
+
 /// Whether a character controls a terminal or the direction of text, so that a title could look like another.
 fn is_unseen(sign: char) -> bool {
     let steers =
@@ -270,7 +330,7 @@ fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
         (COLUMNS[place], Fault::invalid_word(COLUMNS[place], value, want).to_string())
     };
     let text = |place: usize, most: usize| -> Result<String, Refused> {
-        let text = cell(place)?.trim();
+        let text = unmarked(cell(place)?.trim());
         if let Some(sign) = text.chars().find(|sign| is_unseen(*sign)) {
             let code = u32::from(sign);
             let reason = format!("it holds the invisible control character U+{code:04X}; remove it");
@@ -296,5 +356,56 @@ fn parse(row: &ByteRecord, topic_bytes_max: usize) -> Result<NewBook, Refused> {
         Some(extra) => {
             Err(("price", format!("'{}' follows it; a row has {} fields", extra.escape_ascii(), COLUMNS.len())))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn import_into(folder: &Path, source: impl Read) -> Result<Imported, ImportError> {
+        let options = Options { progress: &mut |_| {}, skip_bad: Some(&mut |row| panic!("{row}")), sample: false };
+        import(&folder.join("books.db"), source, &Settings::default(), options)
+    }
+
+    #[test]
+    fn a_row_without_an_end_is_refused_while_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let head = "id,title,topic,stock,price\n1,A,b,1,1.00\n2,\"";
+        for (begin, filler, line) in [("", b'\0', 1), ("", b'"', 1), (head, b'a', 3), (head, b'\n', 3)] {
+            let mut source = begin.as_bytes().chain(io::repeat(filler).take(2 * ROW_BYTES_MAX));
+            let refused = import_into(folder.path(), &mut source).unwrap_err();
+            assert!(refused.to_string().contains(&format!("in line {line} has more")), "{refused}");
+            assert!(source.bytes().count() as u64 >= ROW_BYTES_MAX - 100, "it was read on");
+        }
+    }
+
+    #[test]
+    fn formulas_are_marked_in_an_export_and_are_themselves_again_after_an_import() {
+        let folder = tempfile::tempdir().unwrap();
+        let titles = ["=1+1", "'=1+1", "''@a", "-273", "'tis", "A=b", "'", "＝1"];
+        let rows = titles.iter().enumerate().map(|(row, title)| format!("{},{},+b,1,1.00\n", row + 1, marked(title)));
+        let csv = format!("id,title,topic,stock,price\n{}", rows.collect::<String>());
+        import_into(folder.path(), csv.as_bytes()).unwrap();
+        let mut exported = Vec::new();
+        export(&folder.path().join("books.db"), &mut exported, &Settings::default(), &mut |_, _| {}).unwrap();
+        let exported = String::from_utf8(exported).unwrap();
+        for line in ["1,'=1+1,'+b,", "2,''=1+1,", "3,'''@a,", "4,'-273,", "5,'tis,", "6,A=b,", "7,',", "8,'＝1,"] {
+            assert!(exported.lines().any(|exported| exported.starts_with(line)), "{line} in {exported}");
+        }
+        let again = tempfile::tempdir().unwrap();
+        import_into(again.path(), exported.as_bytes()).unwrap();
+        let file = store::open(&again.path().join("books.db"), Role::Reader, &Settings::default()).unwrap().connection;
+        let mut found = Vec::new();
+        store::each_book(
+            &file,
+            |_| {},
+            |book| -> rusqlite::Result<()> {
+                found.push(book.title);
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert_eq!(found, titles);
     }
 }

@@ -12,7 +12,9 @@
 //! so a store may block; an asynchronous driver runs there, on the worker's own runtime. Several workers with
 //! [`Limits::batch`] at 1 act as a classic connection pool.
 //!
-//! Must not know what a job does, nor where a store keeps it.
+//! A store that keeps files looks before it acknowledges whether they are where it opened them ([`Place`]).
+//!
+//! Must not know what a job does, nor how a store keeps it.
 //!
 //! ```
 //! use std::{convert::Infallible, time::Duration};
@@ -62,6 +64,7 @@ mod dispatcher;
 mod failure;
 mod group;
 mod pending;
+mod place;
 mod queue;
 #[cfg(test)]
 mod simulation;
@@ -71,4 +74,5 @@ pub use admission::{Admission, RETRY_AFTER_MIN};
 pub use failure::Failure;
 pub use group::Group;
 pub use pending::{Answers, Pending};
+pub use place::{Moved, Place};
 pub use store::{Batch, Limits, Opened, Queued, Session, Store};

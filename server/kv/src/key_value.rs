@@ -296,6 +296,16 @@ impl KeyValue {
         }
     }
 
+    /// What is wrong, for operators; `None` if nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        if *self.healthy().borrow() {
+            return None;
+        }
+        let reason = self.inner.journal.as_ref().and_then(Journal::trouble);
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        Some(format!("the key-value journal failed and is being read back; writes of keys are refused{reason}"))
+    }
+
     /// What is in use.
     pub fn levels(&self) -> Levels {
         let (table, journal) = (&self.inner.table, self.inner.journal.as_ref());

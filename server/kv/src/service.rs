@@ -116,8 +116,7 @@ impl Service for KvService {
     fn trouble(&self) -> Option<String> {
         match &self.store {
             Err(reason) => Some(reason.to_string()),
-            Ok(store) if *store.healthy().borrow() => None,
-            Ok(_) => Some("the key-value journal failed and is being read back; writes of keys are refused".to_owned()),
+            Ok(store) => store.trouble(),
         }
     }
 

@@ -58,6 +58,10 @@ impl Journal {
         match self.0 {}
     }
 
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self.0 {}
+    }
+
     pub(crate) fn healthy(&self) -> watch::Receiver<bool> {
         match self.0 {}
     }

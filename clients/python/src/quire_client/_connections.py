@@ -46,7 +46,8 @@ OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     # Any other ping on its way stands for that of the keepalive.
     ("grpc.http2.ping_timeout_ms", 10_000),
-    ("grpc.max_receive_message_length", -1),
+    # A value of 1 GiB, the largest that a server can be set to keep, with what is around it.
+    ("grpc.max_receive_message_length", (1 << 30) + (1 << 20)),
     ("grpc.max_send_message_length", -1),
 ]
 

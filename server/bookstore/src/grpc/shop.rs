@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Bookstore,
     catalogue::{self, Book},
-    domain::{BookId, IdempotencyKey, Verdict},
+    domain::{BookId, IdempotencyKey, KeyOwner, Verdict},
     fault::Fault,
     search::Topic,
 };
@@ -235,8 +235,13 @@ impl BookStore for ShopService {
 
     async fn buy(&self, request: Request<ItemNumberRequest>) -> Result<Response<BuyBookReply>, Status> {
         let deadline = request.deadline().map(Into::into);
+        let owner = match Client::of(&request) {
+            Client::Credential(name) => KeyOwner::named(&name),
+            Client::Unknown | Client::Address(_) => KeyOwner::COMMON,
+        };
         let request = request.into_inner();
-        let (key, quantity) = (IdempotencyKey::from_wire(&request.idempotency_key)?, request.quantity.unwrap_or(1));
+        let key = IdempotencyKey::from_wire(&request.idempotency_key)?.map(|key| key.of(owner));
+        let quantity = request.quantity.unwrap_or(1);
         let Some(id) = BookId::new(request.id) else {
             // No catalogue can have it, so a retry gets the same answer without an entry in the log.
             self.store.quantity(quantity)?;

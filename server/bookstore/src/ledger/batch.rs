@@ -65,6 +65,8 @@ impl<'f> Batch<'f> {
                 Some(place) => Some(self.entries[*place].clone()),
                 None => self.facts.earlier(key)?,
             };
+            // A key of the common space may be another caller's, so that it stands for the same purchase alone.
+            let earlier = earlier.filter(|earlier| earlier.key == wish.key || is_repeated(earlier, wish));
             if let Some(earlier) = earlier {
                 self.repeats = true;
                 return Ok(replay(&earlier, wish));
@@ -136,9 +138,14 @@ impl<'f> Batch<'f> {
     }
 }
 
+/// Whether a purchase asks for what was asked for earlier.
+fn is_repeated(earlier: &Entry, wish: &Purchase) -> bool {
+    earlier.book == wish.book && earlier.quantity == Some(wish.quantity)
+}
+
 /// The first answer again, if the request is the same.
 fn replay(earlier: &Entry, wish: &Purchase) -> Result<Receipt, Fault> {
-    if earlier.book == wish.book && earlier.quantity == Some(wish.quantity) {
+    if is_repeated(earlier, wish) {
         return Ok(earlier.receipt());
     }
     let quantity = earlier.quantity.unwrap_or_default();

@@ -7,7 +7,11 @@ mod batch;
 mod job;
 mod worker;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use commit::{Failure, Group};
 use tokio::sync::watch;
@@ -50,7 +54,7 @@ impl Ledger {
             idle: settings.poll_interval,
             ..commit::Limits::default()
         };
-        let shared = Arc::new(Shared { store, settings, metrics });
+        let shared = Arc::new(Shared { store, settings, metrics, trouble: Mutex::default() });
         let stores = (0..workers).map(|_| Worker::new(Arc::clone(&shared)));
         Ok(Self { group: Group::start("ledger", limits, stores)?, shared })
     }
@@ -111,6 +115,11 @@ impl Ledger {
     /// Whether purchases are taken: false from a failure until the store has been read back.
     pub fn healthy(&self) -> watch::Receiver<bool> {
         self.group.healthy()
+    }
+
+    /// Why purchases are not taken, for operators; `None` while they are.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Jobs that wait.

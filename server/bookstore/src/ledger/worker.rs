@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     pub(super) settings: Settings,
     pub(super) metrics: Arc<Metrics>,
+    /// Why the store takes nothing, while it does not.
+    pub(super) trouble: Mutex<Option<String>>,
 }
 
 pub(super) struct Worker {
@@ -71,6 +73,7 @@ impl commit::Store for Worker {
         if failures == 1 {
             self.shared.metrics.store_failed();
         }
+        *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
         let store = self.shared.store.name();
         tracing::error!(%reason, %store, "the store failed; it takes nothing until it has been read back");
     }
@@ -105,6 +108,7 @@ impl Opened<Worker> for OpenStore<'_> {
     fn read_back(&mut self) -> Result<(), Broken> {
         self.session.read_back()?;
         self.settle()?;
+        *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
         tracing::info!(store = %self.shared.store.name(), "the store was read back and takes purchases again");
         Ok(())
     }

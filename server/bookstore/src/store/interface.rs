@@ -112,7 +112,7 @@ pub(crate) trait Facts {
     /// A book's stock and price; `None` if there is no such book.
     fn book(&mut self, id: BookId) -> Option<(u32, Cents)>;
 
-    /// The entry that has this key.
+    /// The entry that has this key; if there is none, the one that has it in the common space.
     fn earlier(&mut self, key: &IdempotencyKey) -> Result<Option<Entry>, Failure>;
 
     /// The books that [`Wanted::Below`] asks for, in order, and where to go on if there may be more of them.

@@ -198,19 +198,24 @@ fn a_database_of_the_first_release_is_taken_over_and_no_number_of_its_log_comes_
     // As the first release left it: each value of the sequence was one number, and the last one was used.
     shop.other_program(
         "ALTER SEQUENCE entry_number INCREMENT 1; ALTER TABLE quire_schema DROP news_channel; \
+         ALTER TABLE entry DROP key_owner; \
+         CREATE UNIQUE INDEX entry_key ON entry (idempotency_key) WHERE idempotency_key IS NOT NULL; \
          UPDATE quire_schema SET version = 1; \
-         UPDATE book SET stock = 7 WHERE id = 53477; UPDATE book SET stock = 9 WHERE id = 53477",
+         UPDATE book SET stock = 7 WHERE id = 53477; UPDATE book SET stock = 9 WHERE id = 53477; \
+         DROP TRIGGER book_changed ON book",
     );
     let store = shop.open(&Settings::default());
     for _ in 0..3 {
         shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
     }
     shop.other_program("UPDATE book SET stock = 3 WHERE id = 53477");
-    let numbers: Vec<i64> = shop.log(&store).iter().map(|entry| entry.number).collect();
+    let log = shop.log(&store);
+    let numbers: Vec<i64> = log.iter().map(|entry| entry.number).collect();
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    assert_eq!(log.last().map(|entry| entry.kind), Some(EntryKind::Adjusted), "the trigger was gone");
     let looked = psql(&shop)
         .run("SELECT version, increment_by FROM quire_schema, pg_sequences WHERE sequencename = 'entry_number';");
-    assert_eq!(looked, "3|32");
+    assert_eq!(looked, "4|32");
     close(&store);
 }
 

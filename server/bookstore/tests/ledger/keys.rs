@@ -1,6 +1,6 @@
 //! A key buys once, for as long as the purchase is kept and wherever its index entry is at the moment.
 
-use bookstore::{Bookstore, Fault, Receipt, Settings, Verdict};
+use bookstore::{Bookstore, Fault, Receipt, Settings, Verdict, domain::KeyOwner};
 use rusqlite::Connection;
 
 use super::{Kind, Shop, both, close, id, key};
@@ -10,10 +10,43 @@ both!(
     a_refusal_is_repeated_even_when_there_is_stock_again,
     a_key_with_another_request_is_refused_and_named,
     a_key_used_with_one_server_is_known_to_the_other,
+    a_key_belongs_to_the_name_of_the_credential,
 );
 
 fn buy(shop: &Shop, store: &Bookstore, book: i32, quantity: i32, name: &str) -> Result<Receipt, Fault> {
     shop.runtime.block_on(store.buy(id(book), quantity, Some(key(name)), None))
+}
+
+fn a_key_belongs_to_the_name_of_the_credential(kind: Kind) {
+    let shop = Shop::of(kind);
+    shop.import("7,Title,topic,100,1.00\n");
+    let settings = Settings { keys_in_memory: 1, ..Settings::default() };
+    let mut store = shop.open(&settings);
+    let buy = |store: &Bookstore, owner: &str, quantity: i32, name: &str| {
+        let owner = if owner.is_empty() { KeyOwner::COMMON } else { KeyOwner::named(owner) };
+        let receipt = shop.runtime.block_on(store.buy(id(7), quantity, Some(key(name).of(owner)), None));
+        receipt.map(|receipt| (receipt.replayed, receipt.number))
+    };
+    let first = buy(&store, "till 1", 1, "1").expect("bought");
+    let second = buy(&store, "till 2", 2, "1").expect("bought");
+    assert_eq!((first.0, second.0, first.1 == second.1), (false, false, false));
+    let common = buy(&store, "", 1, "common").expect("bought");
+    for place in 0..5 {
+        // The index takes earlier keys over.
+        buy(&store, "", 1, &format!("{place}")).expect("bought");
+    }
+    for _ in 0..2 {
+        assert_eq!(buy(&store, "till 1", 1, "1").expect("an answer"), (true, first.1));
+        assert_eq!(buy(&store, "till 2", 2, "1").expect("an answer"), (true, second.1));
+        let Err(Fault::KeyReused { number, .. }) = buy(&store, "till 1", 2, "1") else { panic!("reused") };
+        assert_eq!(Some(number), first.1);
+        // Sent before keys had owners, or before the server asked for credentials.
+        assert_eq!(buy(&store, "till 1", 1, "common").expect("an answer"), (true, common.1));
+        close(&store);
+        store = shop.open(&settings);
+    }
+    assert!(!buy(&store, "till 2", 2, "common").expect("bought").0, "another purchase");
+    close(&store);
 }
 
 fn every_key_is_found_after_restarts_wherever_it_is(kind: Kind) {

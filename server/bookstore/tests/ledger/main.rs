@@ -10,6 +10,7 @@ mod keys;
 #[cfg(feature = "postgres")]
 mod migrate;
 mod model;
+mod places;
 
 use std::{
     path::Path,

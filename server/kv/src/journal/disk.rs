@@ -18,9 +18,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use commit::{Moved, Place};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _};
 
-use super::log::{Log, LogError};
+use super::log::{Log, LogError, Newest};
 use crate::entry::{Entry, Key, Value, Version};
 
 const ENTRY_TAG: u8 = b'k';
@@ -49,6 +50,8 @@ const TABLES_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) enum DiskError {
     #[error(transparent)]
     Log(#[from] LogError),
+    #[error(transparent)]
+    Moved(#[from] Moved),
     #[error("its file `{VERSION_FILE}` is missing")]
     Incomplete,
     #[error(transparent)]
@@ -163,6 +166,25 @@ impl Disk {
         }
         batch.insert(&self.entries, VERSION_KEY, version.0.to_le_bytes());
         batch.commit()
+    }
+}
+
+/// The files of an open store that show whether the next start finds what is written now.
+#[derive(Debug)]
+pub(super) struct Files {
+    lock: Place,
+    log: Newest,
+}
+
+impl Files {
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        Ok(Self { lock: Place::of(folder.join(LOCK_FILE))?, log: Newest::of(folder)? })
+    }
+
+    /// Fails if the folder or its log is not in its place any more. What was committed there may be lost.
+    pub(super) fn check(&mut self) -> Result<(), Moved> {
+        self.lock.check()?;
+        self.log.check()
     }
 }
 

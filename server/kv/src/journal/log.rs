@@ -3,6 +3,10 @@
 //! with others behind it was acknowledged, because each batch is flushed before the next one is written; fjall would drop
 //! it and all that follow, so the store is not opened.
 //!
+//! A write may fail after a part of it has reached the file. fjall then takes no further batch, and writes what it still has
+//! in memory once more when it is closed: the beginning of a batch, and behind it the whole batch, which was not acknowledged
+//! either. Both are cut off.
+//!
 //! ```text
 //! batch   1, items (4 bytes), number (8), then each item, then 3, XXH3 of the items (8), "FJL" 3
 //! item    2, kind, 0 (not compressed), keyspace (8), key length (2), value length (4, twice), key, value
@@ -13,10 +17,12 @@
 use std::{
     fs::{self, File},
     hash::Hasher as _,
-    io::{self, BufRead, BufReader, ErrorKind, Seek as _, SeekFrom},
+    io::{self, BufRead, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
+use commit::{Moved, Place};
 use twox_hash::XxHash3_64;
 
 const START: u8 = 1;
@@ -31,6 +37,9 @@ const BATCH_ITEMS_MAX: u32 = 1 << 16;
 
 /// The most places in a torn batch that look like a batch's head. More would take long to check, and are no accident.
 const CANDIDATES_MAX: usize = 10_000;
+
+/// More than what fjall has in memory of a batch, and so the most that it writes once more.
+const WRITTEN_AGAIN_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes read at once.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -54,18 +63,24 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Finds the files, and cuts off a torn end, which was never acknowledged. Changes nothing if anything is damaged. The
-    /// folder must be locked.
-    pub(super) fn repair(folder: &Path) -> Result<Self, LogError> {
-        let mut log = Self { files: Vec::new(), folder: folder.to_path_buf() };
+    /// Finds the files.
+    fn find(folder: &Path) -> io::Result<Self> {
+        let mut files = Vec::new();
         for found in fs::read_dir(folder)? {
             let path = found?.path();
             let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
             if let (true, Some(number)) = (path.extension().is_some_and(|is| is == EXTENSION), number) {
-                log.files.push((number, path));
+                files.push((number, path));
             }
         }
-        log.files.sort_unstable();
+        files.sort_unstable();
+        Ok(Self { files, folder: folder.to_path_buf() })
+    }
+
+    /// Finds the files and cuts off a torn end, which was never acknowledged. Changes nothing if anything is damaged. The
+    /// folder must be locked.
+    pub(super) fn repair(folder: &Path) -> Result<Self, LogError> {
+        let log = Self::find(folder)?;
         let mut broken: Option<(PathBuf, Scanned)> = None;
         for (_, path) in &log.files {
             let scanned = scan(path)?;
@@ -109,7 +124,7 @@ impl Log {
             return Ok(());
         }
         let number = self.files.last().map_or(0, |(number, _)| number + 1);
-        let path = self.folder.join(format!("{number}.{EXTENSION}"));
+        let path = path_of(&self.folder, number);
         File::create_new(&path)?.sync_all()?;
         self.files.push((number, path));
         File::open(&self.folder)?.sync_all()
@@ -135,6 +150,39 @@ impl Log {
     }
 }
 
+/// The newest file of a log that is open.
+#[derive(Debug)]
+pub(super) struct Newest {
+    number: u64,
+    place: Place,
+    folder: PathBuf,
+}
+
+impl Newest {
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        let newest = Log::find(folder)?.files.pop();
+        let (number, path) = newest.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the log has no file"))?;
+        Ok(Self { number, place: Place::of(path)?, folder: folder.to_path_buf() })
+    }
+
+    /// Fails if the file is not in its place.
+    pub(super) fn check(&mut self) -> Result<(), Moved> {
+        loop {
+            let gone = match self.place.check() {
+                Err(Moved::Gone(path)) => Moved::Gone(path),
+                checked => return checked,
+            };
+            // fjall removes a file once tables hold its contents, and not before it has begun the next one.
+            self.place = Place::of(path_of(&self.folder, self.number + 1)).map_err(|_| gone)?;
+            self.number += 1;
+        }
+    }
+}
+
+fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.{EXTENSION}"))
+}
+
 /// The contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scanned {
@@ -147,29 +195,56 @@ struct Scanned {
 
 fn scan(path: &Path) -> Result<Scanned, LogError> {
     let mut input = BufReader::with_capacity(WINDOW_BYTES, File::open(path)?);
-    let (mut batches, mut whole_bytes, mut newest) = (0, 0, 0);
+    let (mut batches, mut whole_bytes, mut newest, mut last) = (0, 0, 0, 0);
     let damaged = |offset| LogError::Damaged { file: path.to_path_buf(), offset };
     while let Some(batch) = read_batch(&mut input)? {
         // The number is not in the batch's hash.
         if batches > 0 && batch.number <= newest {
+            if batch.number == newest && is_written_again(&mut input, last..whole_bytes, batch, &[])? {
+                break;
+            }
             return Err(damaged(whole_bytes));
         }
         batches += 1;
+        (last, newest) = (whole_bytes, batch.number);
         whole_bytes += batch.bytes;
-        newest = batch.number;
     }
     let mut candidates = Vec::new();
     let torn_bytes = look_for_heads(path, whole_bytes, &mut candidates, newest)?;
     if candidates.len() > CANDIDATES_MAX {
         return Err(damaged(whole_bytes));
     }
-    for offset in candidates {
-        input.seek(SeekFrom::Start(offset))?;
-        if read_batch(&mut input)?.is_some() {
+    for offset in &candidates {
+        input.seek(SeekFrom::Start(*offset))?;
+        if let Some(batch) = read_batch(&mut input)?
+            && !is_written_again(&mut input, whole_bytes..*offset, batch, &candidates)?
+        {
             return Err(damaged(whole_bytes));
         }
     }
     Ok(Scanned { batches, whole_bytes, torn_bytes })
+}
+
+/// Whether the bytes of `begun` are nothing but beginnings of the batch behind them, one or more; `heads` are places where
+/// one may begin.
+fn is_written_again(input: &mut BufReader<File>, begun: Range<u64>, batch: Batch, heads: &[u64]) -> io::Result<bool> {
+    let begun_bytes = begun.end - begun.start;
+    if begun_bytes.max(batch.bytes) > WRITTEN_AGAIN_BYTES_MAX {
+        return Ok(false);
+    }
+    let mut bytes = Vec::new();
+    input.seek(SeekFrom::Start(begun.start))?;
+    input.by_ref().take(begun_bytes + batch.bytes).read_to_end(&mut bytes)?;
+    let (begun_bytes, batch) = bytes.split_at(bytes.len().min(usize::try_from(begun_bytes).unwrap_or(usize::MAX)));
+    let mut at = 0;
+    while at < begun_bytes.len() {
+        let same = begun_bytes[at..].iter().zip(batch).take_while(|(one, other)| one == other).count();
+        let starts =
+            heads.iter().chain([&begun.end]).filter_map(|head| usize::try_from(head.checked_sub(begun.start)?).ok());
+        let Some(next) = starts.filter(|start| (at + 1..=at + same).contains(start)).max() else { return Ok(false) };
+        at = next;
+    }
+    Ok(true)
 }
 
 /// Collects the places after `from` where a batch newer than `newest` may begin; returns how many bytes there are up to

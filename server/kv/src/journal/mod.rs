@@ -4,6 +4,7 @@
 //! Must not know transports; [`disk`] alone knows files.
 
 mod disk;
+mod failures;
 mod log;
 mod view;
 mod writer;
@@ -11,25 +12,23 @@ mod writer;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use commit::{Failure, Group};
 use tokio::sync::watch;
 
-use self::{
-    disk::DiskError,
-    log::LogError,
-    view::OpenDisk,
-    writer::{Write, Writer},
-};
 pub(crate) use self::{
     disk::{Disk, Record},
     view::View,
+};
+use self::{
+    disk::{DiskError, Files},
+    failures::Failures,
+    log::LogError,
+    view::OpenDisk,
+    writer::{Write, Writer},
 };
 use crate::{
     entry::Key,
@@ -84,11 +83,14 @@ impl OpenError {
     }
 }
 
+/// How often the files are looked for while no write comes.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// The callers' end.
 #[derive(Debug)]
 pub(crate) struct Journal {
     group: Group<Writer>,
-    failures: Arc<AtomicU64>,
+    failures: Arc<Failures>,
     shown: Arc<OpenDisk>,
     writes_queued_max: usize,
 }
@@ -107,14 +109,15 @@ impl Journal {
             Ok(())
         };
         read_back().map_err(|error| refused(DiskError::Store(error)))?;
-        let (shown, failures) = (Arc::<OpenDisk>::default(), Arc::<AtomicU64>::default());
+        let files = Files::of(folder).map_err(|reason| refused(reason.into()))?;
+        let (shown, failures) = (Arc::<OpenDisk>::default(), Arc::<Failures>::default());
         shown.set(Some(disk.clone()));
-        let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), disk);
+        let writer = Writer::new(folder.to_path_buf(), table, Arc::clone(&shown), Arc::clone(&failures), disk, files);
         let bounds = commit::Limits {
             queued: limits.writes_queued,
             batch: limits.batch_max,
             batch_bytes: BATCH_BYTES_MAX,
-            ..commit::Limits::default()
+            idle: IDLE,
         };
         let group = Group::start("kv-journal", bounds, [writer]).map_err(|error| refused(error.into()))?;
         Ok(Self { group, failures, shown, writes_queued_max: limits.writes_queued })
@@ -144,7 +147,12 @@ impl Journal {
     }
 
     pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Relaxed)
+        self.failures.count()
+    }
+
+    /// Why writes are not taken; `None` while they are.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.failures.reason()
     }
 
     /// Whether writes are taken: false from a failure until the disk has been read back.

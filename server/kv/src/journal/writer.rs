@@ -4,17 +4,15 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::Instant,
 };
 
 use commit::{Answers, Batch, Opened, Session, Store};
 
 use super::{
-    disk::{Disk, DiskError, Record},
+    disk::{Disk, DiskError, Files, Record},
+    failures::Failures,
     view::OpenDisk,
 };
 use crate::{
@@ -53,7 +51,9 @@ pub(super) struct Writer {
     table: Arc<Table>,
     /// Shows the disk to views while it is open.
     shown: Arc<OpenDisk>,
-    failures: Arc<AtomicU64>,
+    failures: Arc<Failures>,
+    /// Those of the disk that was opened last.
+    files: Files,
     /// The disk that the start has opened and read.
     first: Option<Disk>,
     /// Keys whose last write may or may not be on disk.
@@ -67,10 +67,11 @@ impl Writer {
         folder: PathBuf,
         table: Arc<Table>,
         shown: Arc<OpenDisk>,
-        failures: Arc<AtomicU64>,
+        failures: Arc<Failures>,
         disk: Disk,
+        files: Files,
     ) -> Self {
-        Self { folder, table, shown, failures, first: Some(disk), doubtful: HashSet::new(), wrote: false }
+        Self { folder, table, shown, failures, files, first: Some(disk), doubtful: HashSet::new(), wrote: false }
     }
 }
 
@@ -82,7 +83,13 @@ impl Store for Writer {
     fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), DiskError> {
         let disk = match self.first.take() {
             Some(disk) => disk,
-            None => Disk::open(&self.folder)?,
+            None => {
+                // Another folder at this path, or one without what was acknowledged last, is not gone on with.
+                self.files.check()?;
+                let disk = Disk::open(&self.folder)?;
+                self.files = Files::of(&self.folder)?;
+                disk
+            }
         };
         let mut open = OpenWriter { writer: self, disk: &disk };
         let served = session.serve(&mut open).and_then(|()| open.close());
@@ -92,9 +99,9 @@ impl Store for Writer {
     }
 
     fn failed(&mut self, error: &DiskError, failures: u32) {
+        self.failures.add(error.to_string(), failures == 1);
         match failures {
             1 => {
-                self.failures.fetch_add(1, Relaxed);
                 tracing::error!(%error, folder = %self.folder.display(), "the key-value journal failed; it takes nothing until it has been read back");
             }
             2 => tracing::warn!(%error, "the key-value journal cannot be opened yet; trying again"),
@@ -134,6 +141,7 @@ impl Opened<Writer> for OpenWriter<'_> {
             }
         }
         doubtful.clear();
+        self.writer.failures.over();
         self.writer.shown.set(Some(self.disk.clone()));
         tracing::info!(folder = %self.writer.folder.display(), "the key-value journal was read back and takes writes again");
         Ok(())
@@ -151,6 +159,13 @@ impl Opened<Writer> for OpenWriter<'_> {
             answers.add(pending, outcome);
         }
         Ok(())
+    }
+
+    fn tend(&mut self, is_idle: bool, _: &mut Answers<Result<Outcome, Fault>>) -> Result<bool, DiskError> {
+        if is_idle {
+            self.writer.files.check()?;
+        }
+        Ok(false)
     }
 }
 
@@ -182,19 +197,18 @@ impl OpenWriter<'_> {
 
     /// Writes the decisions to disk and shows them to readers.
     fn write(&mut self, decided: Decided) -> Result<Vec<Result<Outcome, Fault>>, DiskError> {
-        let Writer { table, doubtful, wrote, .. } = self.writer;
+        let Writer { table, doubtful, wrote, files, .. } = self.writer;
         let records = decided.changes.iter().map(|(key, change)| match change {
             Change::Put(entry) => Record::Put(key, entry),
             Change::Remove(..) => Record::Remove(key),
         });
-        if !decided.changes.is_empty()
-            && let Err(error) = self.disk.commit(records, table.version())
-        {
+        let written = if decided.changes.is_empty() { Ok(()) } else { self.disk.commit(records, table.version()) };
+        if let Err(error) = written.map_err(DiskError::from).and_then(|()| Ok(files.check()?)) {
             for (old, new) in decided.taken.into_iter().rev() {
                 table.usage.undo(old, new);
             }
             doubtful.extend(decided.changes.into_iter().map(|(key, _)| key));
-            return Err(error.into());
+            return Err(error);
         }
         *wrote |= !decided.changes.is_empty();
         for (key, change) in decided.changes {
@@ -207,7 +221,8 @@ impl OpenWriter<'_> {
     }
 
     /// Adds an empty batch behind the last write, so that damage to that write is not taken for a torn end.
-    fn close(&self) -> Result<(), DiskError> {
+    fn close(&mut self) -> Result<(), DiskError> {
+        self.writer.files.check()?;
         if self.writer.wrote {
             self.disk.commit(std::iter::empty(), self.writer.table.version())?;
         }

@@ -2,6 +2,7 @@
 
 mod limits;
 mod model;
+mod places;
 mod rules;
 mod snapshots;
 mod tails;

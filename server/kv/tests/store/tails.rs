@@ -172,6 +172,21 @@ async fn noise_behind_the_last_batch_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_batch_that_was_written_half_and_then_again_is_cut_off() {
+    let crashed = Crashed::new(false).await;
+    let log = crashed.log();
+    let (before, last) = log.split_at(crashed.ends[3]);
+    for half in [1, 13, 14, 40, last.len() - 1] {
+        let torn = [before, &last[..half], last].concat();
+        crashed.has_first(4, &torn, &format!("{half} bytes")).await;
+    }
+    crashed.has_first(4, &[before, &last[..20], &last[..50], last].concat(), "twice half").await;
+    crashed.has_first(5, &[before, last, last].concat(), "twice whole").await;
+    let (before, behind) = log.split_at(crashed.ends[2]);
+    crashed.is_damaged_at(before.len(), &[before, &behind[..40], behind].concat(), "another batch behind it");
+}
+
+#[tokio::test]
 async fn a_bit_that_turned_in_a_batch_with_others_behind_it_is_told_and_nothing_is_changed() {
     let crashed = Crashed::new(false).await;
     let log = crashed.log();

@@ -33,8 +33,8 @@ use crate::{
 /// For the server to take the connection, and for the store to close.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A message may hold any entry.
-const CHUNK_BYTES_MAX: u64 = 2 << 30;
+/// An entry with a value of 1 GiB, the largest that a server can be set to keep, and what is around it.
+const CHUNK_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 
 /// Writes all entries to the file `into`; nothing if the data folder has none.
 pub(super) fn take(config: &Config, args: &BackupArgs, into: &Path) -> anyhow::Result<Option<Entries>> {
@@ -86,7 +86,7 @@ fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) ->
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let taken = runtime.block_on(async {
         let settings =
-            Settings { connect_timeout: TIMEOUT, message_bytes_max: usize::MAX, ..Settings::default() };
+            Settings { connect_timeout: TIMEOUT, message_bytes_max: CHUNK_BYTES_MAX, ..Settings::default() };
         let mut channel = Channel::builder(&target.url())?.settings(settings);
         if target.tls {
             let Some(ca) = &args.access.ca else {
@@ -176,9 +176,9 @@ fn next(file: &mut BufReader<File>) -> anyhow::Result<Option<SnapshotChunk>> {
             break;
         }
     }
-    let length = u64::try_from(prost::decode_length_delimiter(&prefix[..])?)?;
+    let length = prost::decode_length_delimiter(&prefix[..])?;
     ensure!(length <= CHUNK_BYTES_MAX, "damaged: the key-value entries make no sense");
     let mut bytes = Vec::new();
-    file.take(length).read_to_end(&mut bytes)?;
+    file.take(u64::try_from(length)?).read_to_end(&mut bytes)?;
     Ok(Some(SnapshotChunk::decode(&bytes[..])?))
 }

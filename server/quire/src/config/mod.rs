@@ -139,8 +139,9 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     let tls = tls(from)?;
     from.set_tls(tls.is_some());
     let admin_token = from.secret("admin.token")?;
-    if admin_token.as_ref().is_some_and(|token| token.len() < TOKEN_MIN || !token.is_ascii()) {
-        let want = format!("at least {TOKEN_MIN} ASCII characters");
+    let is_sent_whole = |token: &str| token.trim() == token && token.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if admin_token.as_ref().is_some_and(|token| token.len() < TOKEN_MIN || !is_sent_whole(token)) {
+        let want = format!("at least {TOKEN_MIN} ASCII characters that can be printed, without a blank at either end");
         return Err(from.refuse("admin.token", "(hidden)", want));
     }
     let filter = from.text("log.level", "info")?;

@@ -85,6 +85,8 @@ fn a_value_out_of_range_is_named_with_the_range() {
     );
     names(&refused("[server]\ncors_origins = ['*']\n", &start), &["server.cors_origins is 'a list'", "in quotes"]);
     names(&refused("", &start.set("admin.token=short")), &["admin.token", "at least 16 ASCII characters"]);
+    let blanks = format!("[admin]\ntoken = '{}'\n", " ".repeat(20));
+    names(&refused(&blanks, &Start::default()), &["admin.token", "without a blank at either end"]);
 }
 
 #[test]

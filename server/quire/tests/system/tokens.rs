@@ -23,7 +23,7 @@ use super::{bad_starts::one_line, probe::certificate};
 use crate::common::{
     PATIENCE, http,
     process::{self, Server, Start},
-    store::folder,
+    store::{BOOK, folder, keyed},
 };
 
 /// Writes the file: a credential for each scope, whose token is `the SCOPE token`.
@@ -72,6 +72,22 @@ fn page(server: &Server, path: &str, token: &str) -> u16 {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+}
+
+#[tokio::test]
+async fn one_key_of_two_credentials_names_two_purchases() {
+    let folder = folder();
+    let line = |till: &str| format!("{till} shop {}\n", hashed(&format!("the token of {till}")));
+    fs::write(folder.path().join("tokens"), line("one") + &line("two")).expect("a file");
+    let server = reachable().serve(folder.path());
+    let mut numbers = Vec::new();
+    for (token, replayed) in [("the token of one", false), ("the token of two", false), ("the token of one", true)] {
+        let shop = BookStoreClient::new(channel(&server, Protocol::Grpc, Some(token)));
+        let reply = shop.buy(keyed(BOOK, "1")).await.expect("an answer").into_inner();
+        assert!(reply.success && reply.replayed == replayed, "{token}: {reply:?}");
+        numbers.push(reply.purchase_number);
+    }
+    assert!(numbers[0] == numbers[2] && numbers[0] != numbers[1], "{numbers:?}");
 }
 
 #[test]

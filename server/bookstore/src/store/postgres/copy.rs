@@ -74,7 +74,17 @@ impl Copier {
 
     /// Begins to fill the log.
     pub(crate) fn entries(&self) -> Result<Rows<'_>, String> {
-        let types = [Type::INT8, Type::INT8, Type::INT2, Type::INT4, Type::INT4, Type::INT8, Type::INT8, Type::BYTEA];
+        let types = [
+            Type::INT8,
+            Type::INT8,
+            Type::INT2,
+            Type::INT4,
+            Type::INT4,
+            Type::INT8,
+            Type::INT8,
+            Type::BYTEA,
+            Type::INT8,
+        ];
         self.rows("entry", ENTRY_COLUMNS, &types)
     }
 
@@ -115,7 +125,8 @@ impl Rows<'_> {
         let kind = i16::try_from(code(entry.kind)).unwrap_or_default();
         let quantity = entry.quantity.map(u32::cast_signed);
         let (book, key) = (entry.book.get(), entry.key.as_ref().map(IdempotencyKey::as_bytes));
-        self.write(&[&entry.number, &entry.time_ms, &kind, &book, &quantity, &entry.before, &entry.after, &key])
+        let owner = entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default().stored();
+        self.write(&[&entry.number, &entry.time_ms, &kind, &book, &quantity, &entry.before, &entry.after, &key, &owner])
     }
 
     /// All rows were added.

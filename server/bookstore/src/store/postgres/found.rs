@@ -16,7 +16,7 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    domain::{BookId, Entry, IdempotencyKey},
+    domain::{BookId, Entry, IdempotencyKey, KeyOwner},
     money::Cents,
 };
 
@@ -91,7 +91,7 @@ impl Facts for Found {
     }
 
     fn earlier(&mut self, key: &IdempotencyKey) -> Result<Option<Entry>, Failure> {
-        Ok(self.keys.get(key).cloned())
+        Ok(self.keys.get(key).or_else(|| self.keys.get(&key.of(KeyOwner::COMMON))).cloned())
     }
 
     fn below(&mut self) -> (Vec<BookId>, Option<BookId>) {

@@ -9,19 +9,20 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    domain::{BookId, Entry, EntryKind, IdempotencyKey, NewBook},
+    domain::{BookId, Entry, EntryKind, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
 pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
 pub(super) const ENTRY_COLUMNS: &str =
-    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key";
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner";
 
 /// Log entries, many to a statement: the arrays of [`Columns`]. A function in FROM would store each array before it is read.
 pub(super) const APPEND: &str = "INSERT INTO entry \
-    (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key) \
+    (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner) \
     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::integer[]), \
-    unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[])";
+    unnest($5::integer[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bytea[]), \
+    unnest($9::bigint[])";
 
 fn wrong(column: &str, value: impl std::fmt::Display) -> Trouble {
     Trouble::Contents(format!("it holds {value} as {column}, where no store has it; correct that row"))
@@ -49,7 +50,8 @@ pub(super) fn book(row: &Row, column: usize) -> Result<NewBook, Trouble> {
 pub(super) fn entry(row: &Row) -> Result<Entry, Trouble> {
     let found: i16 = row.try_get(2)?;
     let (quantity, key): (Option<i32>, Option<&[u8]>) = (row.try_get(4)?, row.try_get(7)?);
-    let key = IdempotencyKey::from_wire(key.unwrap_or_default());
+    let owner = KeyOwner::from_stored(row.try_get(8)?);
+    let key = IdempotencyKey::from_wire(key.unwrap_or_default()).map(|key| key.map(|key| key.of(owner)));
     Ok(Entry {
         number: row.try_get(0)?,
         time_ms: row.try_get(1)?,
@@ -73,6 +75,7 @@ pub(super) struct Columns<'e> {
     pub(super) befores: Vec<Option<i64>>,
     pub(super) afters: Vec<Option<i64>>,
     pub(super) keys: Vec<Option<&'e [u8]>>,
+    pub(super) owners: Vec<i64>,
 }
 
 impl<'e> Columns<'e> {
@@ -86,6 +89,7 @@ impl<'e> Columns<'e> {
         self.befores.push(entry.before);
         self.afters.push(entry.after);
         self.keys.push(entry.key.as_ref().map(IdempotencyKey::as_bytes));
+        self.owners.push(entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default().stored());
     }
 }
 

@@ -27,10 +27,9 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
 pub(super) const NUMBERS_A_VALUE: i64 = 32;
 
 /// Each step takes a database from the version of its place to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1, V2, V3];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
-/// A book's row is updated in place (HOT) by most sales, so its page has room for versions. The trigger logs what other
-/// programs change; sessions of a server say that they write the log themselves.
+/// A book's row is updated in place (HOT) by most sales, so its page has room for versions.
 const V1: &str = r#"
 CREATE TABLE book (
     id          integer PRIMARY KEY CHECK (id >= 1),
@@ -65,8 +64,22 @@ CREATE TABLE ledger_session (
 
 CREATE TABLE quire_schema (version integer NOT NULL);
 INSERT INTO quire_schema VALUES (0);
+"#;
 
-CREATE FUNCTION book_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+/// [`NUMBERS_A_VALUE`].
+const V2: &str = "ALTER SEQUENCE entry_number INCREMENT 32;\n";
+
+/// [`NEWS_CHANNEL`].
+const V3: &str = "ALTER TABLE quire_schema \
+    ADD news_channel text NOT NULL DEFAULT 'quire_' || replace(gen_random_uuid()::text, '-', '');\n";
+
+/// Keys have owners; see [`KeyOwner`](crate::domain::KeyOwner).
+const V4: &str = "ALTER TABLE entry ADD key_owner bigint NOT NULL DEFAULT 0; DROP INDEX entry_key; \
+    CREATE UNIQUE INDEX entry_key ON entry (idempotency_key, key_owner) WHERE idempotency_key IS NOT NULL;\n";
+
+/// Logs what other programs change; sessions of a server say that they write the log themselves. Made whenever it is missing.
+const TRIGGER: &str = r#"
+CREATE OR REPLACE FUNCTION book_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
 BEGIN
@@ -93,16 +106,14 @@ BEGIN
     PERFORM pg_notify('quire_book', '');
     RETURN NULL;
 END $$;
+DROP TRIGGER IF EXISTS book_changed ON book;
 CREATE TRIGGER book_changed AFTER INSERT OR UPDATE OR DELETE ON book FOR EACH ROW
     WHEN (coalesce(current_setting('quire.ledger', true), '') <> 'on') EXECUTE FUNCTION book_changed();
 "#;
 
-/// [`NUMBERS_A_VALUE`].
-const V2: &str = "ALTER SEQUENCE entry_number INCREMENT 32;\n";
-
-/// [`NEWS_CHANNEL`].
-const V3: &str = "ALTER TABLE quire_schema \
-    ADD news_channel text NOT NULL DEFAULT 'quire_' || replace(gen_random_uuid()::text, '-', '');\n";
+/// Whether the trigger is there and on.
+const TRIGGER_THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger \
+    WHERE tgrelid = to_regclass('book') AND tgname = 'book_changed' AND tgenabled <> 'D')";
 
 /// Why the tables cannot be used. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +164,8 @@ impl From<tokio_postgres::Error> for SchemaError {
 pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, SchemaError> {
     let transaction = client.transaction().await?;
     let found = version(&transaction).await?;
-    if found == Some(MIGRATIONS.len()) {
+    let is_logged: bool = transaction.query_one(TRIGGER_THERE, &[]).await?.try_get(0)?;
+    if found == Some(MIGRATIONS.len()) && is_logged {
         return Ok(false);
     }
     transaction.execute(LOCK, &[]).await?;
@@ -163,9 +175,16 @@ pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, S
     if done > MIGRATIONS.len() {
         return Err(SchemaError::Newer { found: done, known: MIGRATIONS.len() });
     }
-    let steps = &MIGRATIONS[done..];
-    let sql = [&steps.concat(), "UPDATE quire_schema SET version = ", &MIGRATIONS.len().to_string(), ";\n"].concat();
-    if !steps.is_empty() {
+    let is_logged: bool = transaction.query_one(TRIGGER_THERE, &[]).await?.try_get(0)?;
+    let (steps, trigger) = (MIGRATIONS[done..].concat(), if is_logged { "" } else { TRIGGER });
+    let version = MIGRATIONS.len();
+    let sql = format!("{steps}{trigger}UPDATE quire_schema SET version = {version};\n");
+    if !is_logged && found.is_some() {
+        tracing::warn!(
+            "the trigger of the books was gone and is made again; what other programs changed meanwhile is not in the log"
+        );
+    }
+    if !steps.is_empty() || !is_logged {
         transaction.batch_execute(&sql).await.map_err(|error| match error.code() {
             Some(&SqlState::INSUFFICIENT_PRIVILEGE) => SchemaError::Rights { reason: reason(&error), sql },
             _ => error.into(),

@@ -246,12 +246,12 @@ impl<'a> PostgresSession<'a> {
             prices.1.push(change.price_cents.1);
         }
         let mut entries: Vec<&Entry> = changes.entries.iter().collect();
-        entries.sort_unstable_by_key(|entry| entry.key.as_ref().map(IdempotencyKey::as_bytes));
+        entries.sort_unstable_by_key(|entry| entry.key.as_ref().map(|key| (key.as_bytes(), key.owner())));
         let mut columns = Columns::default();
         for entry in entries {
             columns.push(entry);
         }
-        let Columns { numbers, times, kinds, books, quantities, befores, afters, keys } = &columns;
+        let Columns { numbers, times, kinds, books, quantities, befores, afters, keys, owners } = &columns;
         self.link.said.warned.store(false, Relaxed);
         let trip = Box::pin(join3(
             async {
@@ -262,8 +262,8 @@ impl<'a> PostgresSession<'a> {
             },
             async {
                 if !numbers.is_empty() {
-                    let values: [&(dyn ToSql + Sync); 8] =
-                        [numbers, times, kinds, books, quantities, befores, afters, keys];
+                    let values: [&(dyn ToSql + Sync); 9] =
+                        [numbers, times, kinds, books, quantities, befores, afters, keys, owners];
                     client.execute(&statements.append, &values).await?;
                 }
                 Ok(())

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
+use commit::Place;
 use tokio::sync::watch;
 
 use super::{
@@ -55,9 +56,13 @@ impl SqliteStore {
         }
         let state = State::load(&mut writer, &shelf, &settings).map_err(failed)?;
         drop(writer);
+        let file =
+            Place::of(path).map_err(|reason| OpenError::Other { path: path.to_owned(), reason: reason.to_string() })?;
         let readers = Arc::new(Readers::new(path.to_owned(), settings.clone()));
         let shared = Shared {
             path: path.to_owned(),
+            file,
+            missing: Mutex::default(),
             settings,
             shelf,
             last_number: watch::Sender::new(state.last_number),
@@ -72,11 +77,11 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken> {
+        self.shared.check_before_opening()?;
         let opened = open(&self.shared.path, Role::Ledger, &self.shared.settings)?;
         let mut transactions = Transactions::new(&self.shared, Writer::new(&opened.connection)?);
         serve(&mut transactions)?;
-        transactions.close();
-        Ok(())
+        transactions.close()
     }
 
     fn newest(&self) -> watch::Receiver<i64> {

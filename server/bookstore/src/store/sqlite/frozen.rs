@@ -10,6 +10,7 @@ use super::{
     open::{OpenError, check},
     reason::reason,
     rows::{BOOK_COLUMNS, ENTRY_COLUMNS, book, entry},
+    schema,
 };
 use crate::domain::{Entry, NewBook};
 
@@ -35,11 +36,17 @@ impl Frozen {
             _ => FreezeError::Open(OpenError::from_sqlite(path, &error)),
         };
         let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, access).map_err(failed)?;
+        let mut connection = Connection::open_with_flags(path, access).map_err(failed)?;
         // Before anything is read: a connection that has the WAL open already does not ask for the whole file.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
         connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
         check(&connection, path).map_err(FreezeError::Open)?;
+        connection.execute_batch("COMMIT").map_err(failed)?;
+        // No other program can come between: the lock on the file stays.
+        if schema::identity(&connection).map_err(failed)?.version < schema::VERSION {
+            schema::migrate(&mut connection, |_| Ok(())).map_err(failed)?;
+        }
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
         Ok(Self(connection))
     }
 
@@ -83,5 +90,30 @@ impl Frozen {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::open::{Role, open},
+        Frozen,
+    };
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_file_of_an_older_release_is_read_as_a_current_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let older = open(&path, Role::Owner, &Settings::default()).unwrap().connection;
+        older.execute_batch("ALTER TABLE entry DROP COLUMN key_owner; PRAGMA user_version = 1").unwrap();
+        older.close().unwrap();
+        let (frozen, mut entries) = (Frozen::open(&path).unwrap(), 0);
+        let mut count = |_| {
+            entries += 1;
+            true
+        };
+        frozen.each_entry(&mut count).unwrap();
+        assert_eq!(entries, frozen.sums().unwrap().entries);
     }
 }

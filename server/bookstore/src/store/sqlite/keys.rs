@@ -14,7 +14,7 @@ use std::{hash::Hasher, mem};
 use siphasher::sip::SipHasher13;
 
 use super::write::Writer;
-use crate::domain::{Entry, IdempotencyKey};
+use crate::domain::{Entry, IdempotencyKey, KeyOwner};
 
 /// A key's hash and the number of its entry. `SQLite` keeps signed integers, so the hash is one.
 type Hashed = (i64, i64);
@@ -112,6 +112,9 @@ impl Keys {
     fn hash(&self, key: &IdempotencyKey) -> i64 {
         let mut hasher = self.hasher;
         hasher.write(key.as_bytes());
+        if key.owner() != KeyOwner::COMMON {
+            hasher.write_i64(key.owner().stored());
+        }
         hasher.finish().cast_signed()
     }
 
@@ -121,8 +124,15 @@ impl Keys {
         self.fresh.insert((hash, number));
     }
 
-    /// The committed entry with this key.
+    /// The committed entry with this key, or else with its bytes in the common space.
     pub(crate) fn find(&self, writer: &mut Writer<'_>, key: &IdempotencyKey) -> rusqlite::Result<Option<Entry>> {
+        match self.find_owned(writer, key)? {
+            None if key.owner() != KeyOwner::COMMON => self.find_owned(writer, &key.of(KeyOwner::COMMON)),
+            found => Ok(found),
+        }
+    }
+
+    fn find_owned(&self, writer: &mut Writer<'_>, key: &IdempotencyKey) -> rusqlite::Result<Option<Entry>> {
         let hash = self.hash(key);
         let moving = self.moving.iter().flat_map(|moving| moving.keys.find(hash));
         let mut candidates: Vec<i64> = self.fresh.find(hash).chain(moving).collect();

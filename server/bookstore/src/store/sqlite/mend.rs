@@ -14,7 +14,7 @@
 use std::{
     fs::OpenOptions,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rusqlite::ffi;
@@ -25,12 +25,17 @@ pub(crate) const WAL_PAGES: i64 = 4096;
 /// Bytes read and written at once.
 const CHUNK: usize = 1 << 20;
 
+/// The path of the WAL.
+pub(crate) fn log_path(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
 /// Writes the WAL's bytes again and syncs them. The caller holds the file's write lock, so no one else writes there;
 /// `SQLite` has no locks on this file that closing it could drop.
 pub(crate) fn rewrite_log(database: &Path) -> io::Result<()> {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-wal");
-    let mut log = match OpenOptions::new().read(true).write(true).open(name) {
+    let mut log = match OpenOptions::new().read(true).write(true).open(log_path(database)) {
         Ok(log) => log,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),

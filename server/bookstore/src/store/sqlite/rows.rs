@@ -4,7 +4,7 @@ use rusqlite::{Row, types::Type};
 
 use super::super::code::kind;
 use crate::{
-    domain::{BookId, Entry, IdempotencyKey, NewBook},
+    domain::{BookId, Entry, IdempotencyKey, KeyOwner, NewBook},
     money::Cents,
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn each_book<E: From<rusqlite::Error>>(
 
 pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
 pub(super) const ENTRY_COLUMNS: &str =
-    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key";
+    "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner";
 
 fn out_of_range(column: usize, value: i64) -> rusqlite::Error {
     rusqlite::Error::IntegralValueOutOfRange(column, value)
@@ -78,8 +78,11 @@ pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     })
 }
 
+/// A key and, in the next column, its owner.
 pub(super) fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<IdempotencyKey>> {
+    let owner = KeyOwner::from_stored(row.get(column + 1)?);
     let bytes = row.get_ref(column)?.as_blob_or_null()?.unwrap_or_default();
     IdempotencyKey::from_wire(bytes)
+        .map(|key| key.map(|key| key.of(owner)))
         .map_err(|fault| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(fault)))
 }

@@ -10,13 +10,8 @@ pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Each step takes a file from the version of its place to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[V1];
+const MIGRATIONS: &[&str] = &[V1, V2];
 
-/// The triggers write log entries for what other programs change, so that a server learns what happened to the file
-/// from the log's tail alone. Our own writing connections switch triggers off, because they
-/// write their entries many to a statement. `julianday` rather than `unixepoch('subsec')`: programs with an
-/// `SQLite` from before 3.42 must be able to run them.
-///
 /// `key_index` holds hashes instead of keys, because a leaf then holds ten times as many, and lags behind the
 /// log, because one key at a time costs a page of WAL each; see `ledger::keys`.
 const V1: &str = r#"
@@ -48,32 +43,46 @@ CREATE TABLE key_index (
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 INSERT INTO meta VALUES ('key_hash_seed', randomblob(16)), ('keys_indexed_up_to', 0), ('recoveries', 0);
+"#;
 
-CREATE TRIGGER book_added AFTER INSERT ON book BEGIN
+/// Keys have owners; see [`KeyOwner`](crate::domain::KeyOwner).
+const V2: &str = "ALTER TABLE entry ADD COLUMN key_owner INTEGER NOT NULL DEFAULT 0";
+
+/// The triggers write log entries for what other programs change, so that a server learns what happened to the file
+/// from the log's tail alone. Our own writing connections switch triggers off, because they
+/// write their entries many to a statement. `julianday` rather than `unixepoch('subsec')`: programs with an
+/// `SQLite` from before 3.42 must be able to run them.
+///
+/// Made whenever they are missing, so that no program that drops them changes books unseen after the next start.
+const TRIGGERS: &str = r#"
+CREATE TRIGGER IF NOT EXISTS book_added AFTER INSERT ON book BEGIN
     INSERT INTO entry (time_ms, kind, book_id, "before", "after")
     VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 1, new.id, 0, new.stock);
 END;
-CREATE TRIGGER book_removed AFTER DELETE ON book BEGIN
+CREATE TRIGGER IF NOT EXISTS book_removed AFTER DELETE ON book BEGIN
     INSERT INTO entry (time_ms, kind, book_id, "before", "after")
     VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 7, old.id, old.stock, 0);
 END;
-CREATE TRIGGER book_adjusted AFTER UPDATE OF stock ON book WHEN old.stock <> new.stock BEGIN
+CREATE TRIGGER IF NOT EXISTS book_adjusted AFTER UPDATE OF stock ON book WHEN old.stock <> new.stock BEGIN
     INSERT INTO entry (time_ms, kind, book_id, "before", "after")
     VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 6, new.id, old.stock, new.stock);
 END;
-CREATE TRIGGER book_priced AFTER UPDATE OF price_cents ON book WHEN old.price_cents <> new.price_cents BEGIN
+CREATE TRIGGER IF NOT EXISTS book_priced AFTER UPDATE OF price_cents ON book WHEN old.price_cents <> new.price_cents BEGIN
     INSERT INTO entry (time_ms, kind, book_id, "before", "after")
     VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 5, new.id, old.price_cents, new.price_cents);
 END;
-CREATE TRIGGER book_edited AFTER UPDATE OF title, topic ON book
+CREATE TRIGGER IF NOT EXISTS book_edited AFTER UPDATE OF title, topic ON book
 WHEN old.title <> new.title OR old.topic <> new.topic BEGIN
     INSERT INTO entry (time_ms, kind, book_id)
     VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 8, new.id);
 END;
-CREATE TRIGGER book_renumbered BEFORE UPDATE OF id ON book WHEN old.id <> new.id BEGIN
+CREATE TRIGGER IF NOT EXISTS book_renumbered BEFORE UPDATE OF id ON book WHEN old.id <> new.id BEGIN
     SELECT RAISE(ABORT, 'a book keeps its id: delete it and add another');
 END;
 "#;
+
+const TRIGGERS_THERE: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'book'";
+const TRIGGERS_COUNT: i64 = 6;
 
 /// What a file's header says.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +126,16 @@ fn run(
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     let new = found.empty && found.version == 0;
+    let triggers: i64 = transaction.query_row(TRIGGERS_THERE, (), |row| row.get(0))?;
+    if triggers < TRIGGERS_COUNT {
+        transaction.execute_batch(TRIGGERS)?;
+        if !new {
+            tracing::warn!(
+                missing = TRIGGERS_COUNT - triggers,
+                "triggers of the books were gone and are made again; what other programs changed meanwhile is not in the log"
+            );
+        }
+    }
     if new {
         created(&transaction)?;
     }
@@ -126,7 +145,8 @@ fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::{MIGRATIONS, VERSION, run};
+    use super::{super::rows::entry, MIGRATIONS, VERSION, run};
+    use crate::domain::IdempotencyKey;
     use rusqlite::Connection;
 
     #[test]
@@ -142,6 +162,22 @@ mod tests {
         assert_eq!(row, ("unknown".to_owned(), 3));
         let version: i64 = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
         assert_eq!(version, VERSION + 1);
+    }
+
+    #[test]
+    fn a_file_of_the_first_release_keeps_its_keys_and_triggers_that_are_gone_come_back() {
+        let mut file = Connection::open_in_memory().unwrap();
+        run(&mut file, &MIGRATIONS[..1], |_| Ok(())).unwrap();
+        file.execute("INSERT INTO entry VALUES (1, 0, 2, 1, 1, 3, 2, 'a key')", ()).unwrap_err();
+        file.execute("INSERT INTO entry VALUES (1, 0, 2, 1, 1, 3, 2, x'6b')", ()).unwrap();
+        file.execute_batch("DROP TRIGGER book_added; DROP TRIGGER book_priced").unwrap();
+        assert!(!run(&mut file, MIGRATIONS, |_| Ok(())).unwrap());
+        let entry = file.query_row("SELECT * FROM entry", (), entry).unwrap();
+        assert_eq!(entry.key, IdempotencyKey::from_wire(b"k").unwrap());
+        file.execute("INSERT INTO book VALUES (1, 'A', 'b', 3, 100)", ()).unwrap();
+        file.execute("UPDATE book SET price_cents = 1", ()).unwrap();
+        let logged: i64 = file.query_row("SELECT count(*) FROM entry", (), |row| row.get(0)).unwrap();
+        assert_eq!(logged, 3);
     }
 
     #[test]

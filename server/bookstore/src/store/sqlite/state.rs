@@ -4,10 +4,11 @@
 use std::{
     collections::HashSet,
     path::PathBuf,
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
 
+use commit::{Moved, Place};
 use tokio::sync::watch;
 
 use super::{keys::Keys, write::Writer};
@@ -43,6 +44,10 @@ impl State {
 
 pub(super) struct Shared {
     pub(super) path: PathBuf,
+    /// The file that was opened at the start, and the only one that this process sells from.
+    pub(super) file: Place,
+    /// A file that left its place under a connection; none is opened until it is back.
+    pub(super) missing: Mutex<Option<Place>>,
     pub(super) settings: Settings,
     pub(super) shelf: Arc<Shelf>,
     pub(super) state: Mutex<State>,
@@ -53,4 +58,24 @@ pub(super) struct Shared {
     pub(super) lost_pages: AtomicBool,
     pub(super) last_number: watch::Sender<i64>,
     pub(super) metrics: Arc<Metrics>,
+}
+
+impl Shared {
+    /// Fails unless the file that was opened at the start is in its place, and with it what belongs to it.
+    pub(super) fn check_before_opening(&self) -> Result<(), Moved> {
+        self.file.check()?;
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.as_ref().map_or(Ok(()), Place::check)?;
+        *missing = None;
+        Ok(())
+    }
+
+    /// Fails if the file or its WAL is not in its place any more. What was committed there may be lost.
+    pub(super) fn check(&self, log: Option<&Place>) -> Result<(), Moved> {
+        self.file.check()?;
+        let Some(log) = log else { return Ok(()) };
+        log.check().inspect_err(|_| {
+            *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(log.clone());
+        })
+    }
 }

@@ -7,11 +7,14 @@ use std::{
     time::Instant,
 };
 
+use commit::{Moved, Place};
+
 use super::{
     super::interface::{Attempt, Broken, Changes, Facts, Failure, Session, Wanted, Work},
     checkpoints::{self, Checkpoints},
     inspect::NUMBER_MAX,
     keys::Keys,
+    mend,
     state::{Shared, State},
     trouble::{Trouble, before_commit, not_begun},
     write::Writer,
@@ -33,6 +36,8 @@ const LOOKED_AT_PER_RAISED: usize = 16;
 pub(super) struct Transactions<'a, 'c> {
     shared: &'a Shared,
     writer: Writer<'c>,
+    /// The WAL that the connection writes to.
+    log: Option<Place>,
     version_seen: Option<i64>,
     checkpoints: Checkpoints,
 }
@@ -53,6 +58,7 @@ impl Session for Transactions<'_, '_> {
 
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken> {
         if is_idle {
+            self.check_places()?;
             self.catch_up_readers()?;
         }
         Ok(self.checkpoints.make_if_due(self.shared, &mut self.writer)?)
@@ -61,12 +67,20 @@ impl Session for Transactions<'_, '_> {
 
 impl<'a, 'c> Transactions<'a, 'c> {
     pub(super) fn new(shared: &'a Shared, writer: Writer<'c>) -> Self {
-        Self { shared, writer, version_seen: None, checkpoints: Checkpoints::new() }
+        let log = Place::of(mend::log_path(&shared.path)).ok();
+        Self { shared, writer, log, version_seen: None, checkpoints: Checkpoints::new() }
     }
 
     /// Before the connection is closed.
-    pub(super) fn close(mut self) {
+    pub(super) fn close(mut self) -> Result<(), Broken> {
+        // SQLite deletes the WAL by its name, which may be that of another file now.
+        self.check_places()?;
         checkpoints::empty_log(self.shared, &mut self.writer);
+        Ok(())
+    }
+
+    fn check_places(&self) -> Result<(), Moved> {
+        self.shared.check(self.log.as_ref())
     }
 
     fn state(&self) -> MutexGuard<'a, State> {
@@ -103,6 +117,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
                     return Err(Failure::Refused(Fault::Failed(reason.to_owned())));
                 }
                 Err(Trouble::Sqlite(error)) => return Err(before_commit(error)),
+                Err(Trouble::Moved(moved)) => return Err(Failure::Unknown(moved.into(), None)),
                 Err(Trouble::Commit(error)) => return Err(Failure::Unknown(error.into(), None)),
                 Err(Trouble::Decided(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
@@ -127,12 +142,16 @@ impl<'a, 'c> Transactions<'a, 'c> {
         let wanted = work.wanted();
         let mut held = Held { catalogue: &catalogue, keys, writer: &mut self.writer, wanted, last_number };
         let changes = work.decide(&mut held).map_err(Trouble::Decided)?;
-        let Some(last) = changes.entries.last() else { return Ok(self.writer.rollback()?) };
+        let Some(last) = changes.entries.last() else {
+            self.writer.rollback()?;
+            return Ok(self.check_places()?);
+        };
         self.write(&changes)?;
         let new_keys = || changes.entries.iter().filter_map(|entry| Some((entry.key.as_ref()?, entry.number)));
         let slice = state.keys.write_slice(&mut self.writer, new_keys().count(), last_number)?;
         let start = Instant::now();
         self.writer.commit().map_err(Trouble::Commit)?;
+        self.check_places()?;
         shared.metrics.committed(changes.entries.len(), start.elapsed());
         state.keys.slice_committed(&slice);
         for (key, number) in new_keys() {

@@ -1,5 +1,6 @@
 //! How a transaction on the file can fail. Must not know what it was to do.
 
+use commit::Moved;
 use rusqlite::ErrorCode;
 
 use super::{
@@ -15,6 +16,8 @@ pub(super) enum Trouble {
     /// Before COMMIT.
     Sqlite(rusqlite::Error),
     Commit(rusqlite::Error),
+    /// After COMMIT: the file that was written to is not where the next start looks for it.
+    Moved(Moved),
     /// The file was changed without a trace in the log.
     Stale,
     /// There are no more numbers.
@@ -26,6 +29,18 @@ pub(super) enum Trouble {
 impl From<rusqlite::Error> for Trouble {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
+    }
+}
+
+impl From<Moved> for Trouble {
+    fn from(moved: Moved) -> Self {
+        Self::Moved(moved)
+    }
+}
+
+impl From<Moved> for Broken {
+    fn from(moved: Moved) -> Self {
+        Self(moved.to_string())
     }
 }
 

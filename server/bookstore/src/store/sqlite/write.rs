@@ -12,7 +12,7 @@ use crate::domain::{BookId, Entry, IdempotencyKey, NewBook};
 /// Rows in one INSERT, largest first. A statement a row spends half its time starting and ending statements.
 const ROWS: [usize; 3] = [64, 8, 1];
 
-const ENTRY_WIDTH: usize = 8;
+const ENTRY_WIDTH: usize = 9;
 const KEY_WIDTH: usize = 2;
 
 /// A writing connection's statements.
@@ -95,7 +95,9 @@ impl<'c> Writer<'c> {
             statement.raw_bind_parameter(at + 5, entry.quantity)?;
             statement.raw_bind_parameter(at + 6, entry.before)?;
             statement.raw_bind_parameter(at + 7, entry.after)?;
-            statement.raw_bind_parameter(at + 8, entry.key.as_ref().map(IdempotencyKey::as_bytes))
+            statement.raw_bind_parameter(at + 8, entry.key.as_ref().map(IdempotencyKey::as_bytes))?;
+            let owner = entry.key.as_ref().map(IdempotencyKey::owner).unwrap_or_default();
+            statement.raw_bind_parameter(at + 9, owner.stored())
         })
     }
 
@@ -136,7 +138,7 @@ impl<'c> Writer<'c> {
         number: i64,
         mut visit: impl FnMut(i64, BookId, Option<IdempotencyKey>),
     ) -> rusqlite::Result<()> {
-        let sql = "SELECT number, book_id, idempotency_key FROM entry WHERE number > ?1 ORDER BY number";
+        let sql = "SELECT number, book_id, idempotency_key, key_owner FROM entry WHERE number > ?1 ORDER BY number";
         let mut tail = self.connection.prepare_cached(sql)?;
         let mut rows = tail.query((number,))?;
         while let Some(row) = rows.next()? {

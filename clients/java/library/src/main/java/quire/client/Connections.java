@@ -19,6 +19,9 @@ import java.util.concurrent.atomic.AtomicInteger;
 final class Connections implements AutoCloseable {
   private static final long KEEPALIVE_SECONDS = 10;
 
+  /** A value of 1 GiB, the largest that a server can be set to keep, with what is around it. */
+  private static final int MESSAGE_BYTES_MAX = (1 << 30) + (1 << 20);
+
   /** A connection that has been silent for longer is given up when an attempt is over. */
   private static final long SILENT_MAX_NANOS = TimeUnit.SECONDS.toNanos(1);
 
@@ -41,7 +44,7 @@ final class Connections implements AutoCloseable {
         .disableServiceConfigLookUp()
         .keepAliveTime(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
         .keepAliveTimeout(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
-        .maxInboundMessageSize(Integer.MAX_VALUE)
+        .maxInboundMessageSize(MESSAGE_BYTES_MAX)
         .userAgent("quire-client-java/0.1.0")
         .build();
   }

@@ -1,0 +1,104 @@
+//! A file that a store has open, and the check that its path still leads to it. A commit into a file that was deleted,
+//! moved or replaced is on disk and still lost, because the next start does not find it. Must not know what is in a file.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// The path of an open file, and the file that it led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    path: PathBuf,
+    file: File,
+}
+
+/// A file of this machine. An inode of a deleted file is used again, so the time of birth is a part of it where the file
+/// system has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct File {
+    device: u64,
+    inode: u64,
+    born: Option<SystemTime>,
+}
+
+/// A path does not lead to the file that is open. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Moved {
+    /// It leads to none.
+    #[error(
+        "{} was deleted or moved while it was open: move it back, or stop the server and start it on the folder where it is",
+        .0.display()
+    )]
+    Gone(PathBuf),
+    /// It leads to another one.
+    #[error(
+        "{} was replaced by another file while it was open: move the first one back, or restart the server to use the other",
+        .0.display()
+    )]
+    Replaced(PathBuf),
+    /// The system does not tell.
+    #[error("{} cannot be found ({reason}): make its folder readable, or repair the disk", path.display())]
+    Unseen {
+        /// The path.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+}
+
+impl Place {
+    /// The file at `path`, which is open or is opened next.
+    pub fn of(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        Ok(Self { file: file_at(&path)?, path })
+    }
+
+    /// Fails if the path leads to another file or to none. Costs one call of the system.
+    pub fn check(&self) -> Result<(), Moved> {
+        match file_at(&self.path) {
+            Ok(file) if file == self.file => Ok(()),
+            Ok(_) => Err(Moved::Replaced(self.path.clone())),
+            Err(reason) if matches!(reason.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Err(Moved::Gone(self.path.clone()))
+            }
+            Err(reason) => Err(Moved::Unseen { path: self.path.clone(), reason }),
+        }
+    }
+}
+
+fn file_at(path: &Path) -> io::Result<File> {
+    let found = fs::metadata(path)?;
+    Ok(File { device: found.dev(), inode: found.ino(), born: found.created().ok() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Moved, Place};
+    use std::fs;
+
+    #[test]
+    fn only_the_file_itself_is_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, away) = (folder.path().join("data"), folder.path().join("away"));
+        let path = data.join("a");
+        fs::create_dir(&data).unwrap();
+        fs::write(&path, "a").unwrap();
+        let place = Place::of(&path).unwrap();
+        fs::write(&path, "longer").unwrap();
+        assert!(place.check().is_ok(), "contents do not matter");
+        fs::rename(&data, &away).unwrap();
+        assert!(matches!(place.check(), Err(Moved::Gone(_))), "moved");
+        fs::create_dir(&data).unwrap();
+        fs::copy(away.join("a"), &path).unwrap();
+        assert!(matches!(place.check(), Err(Moved::Replaced(_))), "a copy");
+        fs::rename(away.join("a"), &path).unwrap();
+        assert!(place.check().is_ok(), "moved back");
+        // The inode of the deleted file is the first that is free.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "a").unwrap();
+        assert!(matches!(place.check(), Err(Moved::Replaced(_))), "made anew");
+    }
+}
