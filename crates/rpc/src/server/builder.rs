@@ -128,7 +128,7 @@ impl Builder {
     }
 
     /// Serves HTTP/1.1, and HTTP/2 that is not gRPC: an axum router or any other tower service. Requests carry an
-    /// `Arc<`[`Peer`]`>` among their extensions.
+    /// `Arc<`[`Peer`](crate::Peer)`>` among their extensions.
     pub fn http<S, B>(mut self, service: S) -> Self
     where
         S: TowerService<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
