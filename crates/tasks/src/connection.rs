@@ -95,6 +95,8 @@ struct Connection<S> {
     client: Client,
     /// A credential is asked for before the first task.
     asked: Option<Box<(Gate, Peer)>>,
+    /// Completes when the credential that was shown is revoked.
+    revoked: Option<BoxFuture<'static, ()>>,
     /// Bytes that were read and not yet cut into lines.
     input: Vec<u8>,
     /// Requests whose reply is not due yet, oldest first, each with its place until the reply is written.
@@ -119,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             form: Form::default(),
             client,
             asked,
+            revoked: None,
             input: Vec::new(),
             waiting: FuturesOrdered::new(),
             output: Vec::new(),
@@ -134,6 +137,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.poll_linger(context);
         }
         loop {
+            if self.revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
+                return Poll::Ready(Closed::Denied("the credential was revoked".to_owned()));
+            }
             self.collect_answers(context);
             self.take_lines();
             if let Err(error) = self.poll_write(context) {
@@ -254,8 +260,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         {
             let token = if let Line::Token(token) = &line { Some(token.as_bytes()) } else { None };
             match gate.admit(token, peer) {
-                Ok(name) => {
-                    self.client = name.map_or_else(|| self.client.clone(), Client::Credential);
+                Ok(admitted) => {
+                    if let Some(admitted) = admitted {
+                        self.client = Client::Credential(Arc::clone(admitted.name()));
+                        self.revoked = Some(admitted.revoked().boxed());
+                    }
                     self.asked = None;
                 }
                 Err(denied) => {
