@@ -131,6 +131,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let mut serving = tokio::spawn(transport.serve(listener));
     descriptors.log(&config.connections_set, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
+    let counting = tokio::spawn(telemetry::show_left_out());
     let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, doors)));
     let reason = tokio::select! {
         reason = told_to_stop(&services, &mut asked) => reason,
@@ -142,6 +143,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     tokio::select! {
         stopped = drain(services, &stop, serving, config.drain) => {
             reloading.abort();
+            counting.abort();
+            telemetry::show_left_out_now();
             stopped
         }
         () = asked.interrupted() => {

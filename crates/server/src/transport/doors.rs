@@ -23,6 +23,8 @@ use hosting::{
 };
 use quire_rpc::{Peer, Request, Status, Until, server::Builder};
 
+use crate::telemetry::UNBOUNDED;
+
 /// What any caller may ask for.
 const OPEN: [&str; 2] = ["/healthz", super::health::CHECK];
 
@@ -126,7 +128,7 @@ fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let request = id.map_or_else(|| NEXT.fetch_add(1, Relaxed).to_string(), |id| id.escape_debug().take(64).collect());
     let (credential, peer) = (name.unwrap_or("none needed"), peer.address.map(tracing::field::display));
-    tracing::info!(method, credential, peer, request, "an operator's action");
+    tracing::info!(target: UNBOUNDED, method, credential, peer, request, "an operator's action");
 }
 
 /// Has pages ask for credentials, if they need any.
