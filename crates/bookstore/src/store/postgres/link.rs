@@ -12,7 +12,9 @@ use std::{
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{sync::Notify, task::JoinHandle, time::timeout};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Notification, Socket, error::Severity, tls::TlsStream};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, Error, Notification, Socket, error::Severity, tls::TlsStream,
+};
 
 use super::{target::Target, trouble::Trouble};
 
@@ -22,13 +24,23 @@ type Hear = Box<dyn Fn(&Notification) + Send + Sync>;
 /// What the server says beside its answers.
 #[derive(Default)]
 pub(super) struct Said {
-    /// It warned. While a COMMIT waits for replicas, a warning means that it waits no longer.
-    pub(super) warned: AtomicBool,
+    /// It warned since [`Said::durably`] began.
+    warned: AtomicBool,
     /// Another session announced a change, or the connection ended.
     pub(super) changed: Notify,
     /// The server's process, once it is known; what it announces itself is no news.
     pub(super) process: AtomicI32,
     pub(super) hear: OnceLock<Hear>,
+}
+
+impl Said {
+    /// Runs statements that commit. If the server warned, the commit may have ended its wait for the replicas, as one that is
+    /// cancelled does: it holds on this server, and may be lost with it.
+    pub(super) async fn durably<T>(&self, statements: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+        self.warned.store(false, Relaxed);
+        let done = statements.await?;
+        if self.warned.load(Relaxed) { Err(Trouble::NotDurable) } else { Ok(done) }
+    }
 }
 
 /// A connection, and the task that moves its bytes.

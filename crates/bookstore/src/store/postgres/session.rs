@@ -7,10 +7,7 @@
 //! of ids, and then keys are inserted in the order of their bytes. The guards in the last trip repeat what was read
 //! in the first; if one fails, it fails the transaction, and COMMIT undoes it.
 
-use std::{
-    sync::atomic::Ordering::Relaxed,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join3;
 use tokio::runtime::Runtime;
@@ -98,8 +95,8 @@ pub(super) async fn begin(link: &Link, settings: &Settings) -> Result<i64, Troub
     link.client.batch_execute(&set).await?;
     let old = "DELETE FROM ledger_session WHERE ended AND since < now() - interval '1 day'";
     link.client.batch_execute(old).await?;
-    let begun = link.client.query_one("INSERT INTO ledger_session (batch) VALUES (0) RETURNING id", &[]).await?;
-    Ok(begun.try_get(0)?)
+    let row = link.client.query_one("INSERT INTO ledger_session (batch) VALUES (0) RETURNING id", &[]);
+    Ok(link.said.durably(row).await?.try_get(0)?)
 }
 
 impl<'a> PostgresSession<'a> {
@@ -252,7 +249,6 @@ impl<'a> PostgresSession<'a> {
             columns.push(entry);
         }
         let Columns { numbers, times, kinds, books, quantities, befores, afters, keys, owners } = &columns;
-        self.link.said.warned.store(false, Relaxed);
         let trip = Box::pin(join3(
             async {
                 if !ids.is_empty() {
@@ -270,15 +266,20 @@ impl<'a> PostgresSession<'a> {
             },
             client.batch_execute("COMMIT"),
         ));
-        let answered = timed(self.settings.database_timeout, async { Ok(trip.await) }).await;
-        let (changed, appended, committed) = answered.map_err(Unfinished::Unknown)?;
-        changed.and(appended).map_err(Unfinished::from_writing)?;
-        committed.map_err(|error| Unfinished::Unknown(error.into()))?;
-        if self.link.said.warned.swap(false, Relaxed) {
-            let reason = "it committed without waiting for its replicas".to_owned();
-            return Err(Unfinished::Unknown(Trouble::Contents(reason)));
-        }
-        Ok(())
+        let committed = async {
+            let mut written = Ok(());
+            let commit = async {
+                let (changed, appended, committed) = trip.await;
+                written = changed.and(appended);
+                committed
+            };
+            let committed = self.link.said.durably(commit).await;
+            Ok((written, committed))
+        };
+        let (written, committed) =
+            timed(self.settings.database_timeout, committed).await.map_err(Unfinished::Unknown)?;
+        written.map_err(Unfinished::from_writing)?;
+        committed.map_err(Unfinished::Unknown)
     }
 
     async fn rollback(&self) -> Result<(), Trouble> {
@@ -326,10 +327,10 @@ impl Session for PostgresSession<'_> {
 
     /// Ends the session that the attempt was made by. A transaction of it that is still under way holds its row, so this
     /// waits for its end; one that has not begun on the server yet can no longer be committed, because its session has
-    /// ended. This is a write as well, so what it says is as durable as any commit.
+    /// ended. This is a write as well, so what it says is as durable as any commit, if it waited as any commit must.
     fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken> {
         let sql = "UPDATE ledger_session SET ended = true WHERE id = $1 RETURNING batch";
-        let ended = async { Ok(self.link.client.query_opt(sql, &[&attempt.session]).await?) };
+        let ended = async { self.link.said.durably(self.link.client.query_opt(sql, &[&attempt.session])).await };
         let row: Option<Row> = self.runtime.block_on(timed(self.settings.database_timeout, ended))?;
         let last: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Trouble::from)?;
         Ok(last >= attempt.batch)

@@ -17,6 +17,8 @@ pub(super) enum Trouble {
     Silent(Duration),
     /// The session was ended from elsewhere.
     Ended,
+    /// It committed, and did not wait until its replicas had the commit.
+    NotDurable,
     /// What was read is not what a store holds.
     Contents(String),
     /// No decision was reached.
@@ -58,7 +60,7 @@ impl Trouble {
     pub(super) fn is_away(&self) -> bool {
         match self {
             Self::Postgres(error) => error.code().map_or_else(|| !is_distrust(error), is_away),
-            Self::Silent(_) | Self::Ended | Self::Decided(_) => true,
+            Self::Silent(_) | Self::Ended | Self::NotDurable | Self::Decided(_) => true,
             Self::Contents(_) => false,
         }
     }
@@ -69,6 +71,7 @@ impl Trouble {
             Self::Postgres(error) => reason(error),
             Self::Silent(timeout) => format!("it did not answer within {timeout:?}"),
             Self::Ended => "the row of this session is gone from ledger_session".to_owned(),
+            Self::NotDurable => "it committed without waiting for its replicas".to_owned(),
             Self::Contents(what) => what.clone(),
             Self::Decided(_) => "nothing was decided".to_owned(),
         }
