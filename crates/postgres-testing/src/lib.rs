@@ -75,7 +75,7 @@ impl Server {
         self.spawn();
         let deadline = Instant::now() + PATIENCE;
         while !self.psql("postgres", "SELECT 1").status.success() {
-            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            let log = self.log();
             assert!(Instant::now() < deadline, "the server does not start: {log}");
             // Processes of a server that was killed take a moment to notice it.
             if log.contains("is still in use") {
@@ -170,6 +170,11 @@ impl Server {
         command.args(["--synchronous", "--no-password", "-U", USER]).arg("-D").arg(&self.folder);
         command.arg("-h").arg(&self.folder).args(["-p", &self.port.to_string()]);
         Receiver { child: command.spawn().expect("pg_receivewal runs") }
+    }
+
+    /// What it has logged since it was started last.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     fn end(&mut self) {
