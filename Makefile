@@ -99,13 +99,14 @@ test-peers: ## build what Quire is measured against, and ask each for one answer
 	$(call need,redis-server,redis-server)
 	$(TOOLS)/venv/bin/python load/peers/bench_engine.py --check --profile debug
 
-check: ## formatting and lints
+check: ## formatting, lints and links
 	cargo fmt --all --check
 	for other in load/peers/*; do \
 		test ! -f $$other/Cargo.toml || cargo fmt --check --manifest-path $$other/Cargo.toml || exit 1; \
 	done
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p server --no-default-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc -p quire-rpc -p quire-rpc-build -p quire-http2 --all-features --no-deps
 	for features in client client,http1 server server,http1,tls; do \
 		cargo clippy -p quire-rpc --no-default-features --features $$features -- -D warnings || exit 1; \
 	done

@@ -39,7 +39,10 @@ class Table:
             self.by_column.append(by_value)
 
     def matching(self, name, value, share=None):
-        rows = self.by_column[self.names.index(name)].get(value, [])
+        by_value = self.by_column[self.names.index(name)]
+        rows = by_value.get(value, [])
+        if not rows and len(value) > 1 and value[0] == value[-1] == '"':
+            rows = by_value.get(value[1:-1].replace('""', '"'), [])
         return rows if share is None else rows[:int(len(rows) * share)]
 
     def queries(self, count, seed):

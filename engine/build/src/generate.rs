@@ -304,7 +304,9 @@ fn client(service: &Service) -> String {
 
 fn client_method(service: &str, method: &Method, constant: &str) -> String {
     let (input, output) = (outer(&method.input_type), outer(&method.output_type));
-    let name = &method.name;
+    // The client has functions of these names.
+    let own = if ["new", "channel"].contains(&&*method.name) { "_" } else { "" };
+    let name = format!("{}{own}", method.name);
     let shape = shape(method);
     let docs = docs(&method.comments, 2, &fact(service, method));
     let request = if method.client_streaming {

@@ -1,5 +1,10 @@
 //! Interceptors: inspect every call before it is made or handled, for credentials, limits or trace ids.
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use crate::envelope::Request;
 use crate::status::Status;
 
@@ -16,5 +21,33 @@ pub trait Interceptor: Send + Sync + 'static {
 impl<F: Fn(&str, &mut Request<()>) -> Result<(), Status> + Send + Sync + 'static> Interceptor for F {
     fn intercept(&self, method: &str, request: &mut Request<()>) -> Result<(), Status> {
         self(method, request)
+    }
+}
+
+/// Completes with the status that a call is to end with.
+pub(crate) type Ending = Pin<Box<dyn Future<Output = Status> + Send>>;
+
+/// Ends calls that stream from outside, as when the caller's credential is revoked. A server's interceptor puts it among a
+/// request's extensions.
+#[derive(Clone)]
+pub struct Until(Arc<dyn Fn() -> Ending + Send + Sync>);
+
+impl Until {
+    /// Calls end with the status of the future that `end` makes for each.
+    pub fn new<F>(end: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Status> + Send + 'static,
+    {
+        Self(Arc::new(move || Box::pin(end())))
+    }
+
+    pub(crate) fn begin(&self) -> Ending {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Until")
     }
 }

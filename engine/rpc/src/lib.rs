@@ -55,7 +55,7 @@ pub use compression::Encoding;
 pub use details::Details;
 pub use envelope::{Peer, Request, Response};
 pub use futures_core::Stream;
-pub use interceptor::Interceptor;
+pub use interceptor::{Interceptor, Until};
 pub use metadata::{Metadata, MetadataError};
 pub use prost;
 pub use prost_types;

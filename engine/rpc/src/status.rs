@@ -8,7 +8,7 @@ use std::fmt;
 use bytes::Bytes;
 use quire_http2::ErrorCode;
 
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, MetadataError};
 
 macro_rules! codes {
     ($($name:ident = $value:literal $text:literal $doc:literal;)*) => {
@@ -248,6 +248,13 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
+/// A handler's metadata is its own, so that what is wrong with it is no fault of the caller.
+impl From<MetadataError> for Status {
+    fn from(error: MetadataError) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Percent-encodes a message for `grpc-message`; borrowed if nothing needs encoding.
@@ -299,6 +306,13 @@ mod tests {
             assert_eq!(Code::from_number(number), code);
         }
         assert_eq!(Code::from_number(17), Code::Unknown);
+    }
+
+    #[test]
+    fn metadata_that_is_refused_ends_a_handler_with_a_status() {
+        let handler = |name| -> Result<(), Status> { Ok(Metadata::new().insert(name, "value")?) };
+        assert!(handler("title").is_ok());
+        assert_eq!(handler("Title").unwrap_err().code(), Code::Internal);
     }
 
     #[test]

@@ -18,12 +18,18 @@ use crate::metadata::Metadata;
 use crate::status::Status;
 use crate::transcode::Reading;
 
+/// After a compressed message of so many bytes a reader lets others have their turn: a few bytes may hold megabytes, and
+/// thousands of such messages may wait.
+const PAUSE_BYTES: usize = 64 * 1024;
+
 /// A stream of messages from the other side.
 pub struct Streaming<T> {
     inbox: Arc<Inbox>,
     run: Run,
     reading: Reading,
     failed: bool,
+    /// The last message took long to decompress.
+    pauses: bool,
     /// The caller's deadline; on the client only.
     deadline: Option<Pin<Box<Sleep>>>,
     message: PhantomData<fn() -> T>,
@@ -31,7 +37,7 @@ pub struct Streaming<T> {
 
 impl<T> Streaming<T> {
     pub(crate) fn new(inbox: Arc<Inbox>, reading: Reading) -> Self {
-        Self { inbox, run: Run::default(), reading, failed: false, deadline: None, message: PhantomData }
+        Self { inbox, run: Run::default(), reading, failed: false, pauses: false, deadline: None, message: PhantomData }
     }
 
     pub(crate) fn end_at(&mut self, deadline: Instant) {
@@ -70,6 +76,10 @@ impl<T> Streaming<T> {
     fn poll_place(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Place>, Status>> {
         if self.failed {
             return Poll::Ready(Ok(None));
+        }
+        if std::mem::take(&mut self.pauses) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         match self.run.next() {
             Some(place) => Poll::Ready(Ok(Some(place))),
@@ -111,7 +121,10 @@ impl<T> Streaming<T> {
             }
             Place::Message(Framed { compressed, bytes }) => Framed { compressed, bytes: Payload::Owned(bytes) },
         };
-        self.reading.open(framed).inspect_err(|_| self.failed = true)
+        let compressed = framed.compressed;
+        let opened = self.reading.open(framed).inspect_err(|_| self.failed = true)?;
+        self.pauses = compressed && opened.as_slice().len() >= PAUSE_BYTES;
+        Ok(opened)
     }
 }
 
@@ -201,6 +214,22 @@ mod tests {
         inbox.end(Ok(Metadata::new()));
         assert_eq!(now(&mut messages), Poll::Ready(Some(b"f".to_vec())));
         assert_eq!(now(&mut messages), Poll::Ready(None));
+    }
+
+    #[test]
+    fn others_have_their_turn_after_a_message_that_took_long_to_decompress() {
+        let inbox = Inbox::new(Waker::noop().clone(), 1_000);
+        let encoding = crate::compression::Encoding::BUILT[0];
+        let reading = Reading { encoding: Some(encoding), json: None, message_bytes_max: 1 << 20, budget: None };
+        let mut messages = Streaming::<Encoded>::new(Arc::clone(&inbox), reading);
+        for length in [10, PAUSE_BYTES, 10] {
+            let mut bytes = Vec::new();
+            encoding.compress(&vec![0; length], &mut bytes).unwrap();
+            inbox.push(Framed { compressed: true, bytes: bytes.into() });
+        }
+        let mut next = || now(&mut messages).map(|message| message.map(|message| message.len()));
+        let ready = |length| Poll::Ready(Some(length));
+        assert_eq!([next(), next(), next(), next()], [ready(10), ready(PAUSE_BYTES), Poll::Pending, ready(10)]);
     }
 
     #[test]

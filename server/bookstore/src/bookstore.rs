@@ -185,7 +185,8 @@ impl Bookstore {
                 format!("the store failed and is being read back; purchases are refused{reason}")
             }
             Some(age) => format!(
-                "no primary of the store's database answers; purchases are refused, and reads are {:.1} s old",
+                "{}; purchases are refused, and reads are {:.1} s old",
+                self.inner.store.while_failed().state(),
                 age.as_secs_f64()
             ),
         })

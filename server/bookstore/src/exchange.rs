@@ -376,7 +376,8 @@ mod tests {
             let mut source = begin.as_bytes().chain(io::repeat(filler).take(2 * ROW_BYTES_MAX));
             let refused = import_into(folder.path(), &mut source).unwrap_err();
             assert!(refused.to_string().contains(&format!("in line {line} has more")), "{refused}");
-            assert!(source.bytes().count() as u64 >= ROW_BYTES_MAX - 100, "it was read on");
+            let left = io::copy(&mut source, &mut io::sink()).unwrap();
+            assert!(left >= ROW_BYTES_MAX - 100, "it was read on");
         }
     }
 

@@ -58,27 +58,34 @@ pub enum Unavailable {
     Recovering,
     /// No primary of the database answers.
     Unreachable,
-    /// Another process holds the file's write lock, or a book's, for longer than the store waits.
+    /// The database takes no further connection.
+    Crowded,
+    /// Another process holds the file's write lock for longer than the store waits.
     Locked,
+    /// Another transaction holds the book for longer than the store waits.
+    BookLocked,
     /// The server stops.
     Closing,
 }
 
 impl Unavailable {
-    const fn state(self) -> &'static str {
+    /// What is wrong.
+    pub(crate) const fn state(self) -> &'static str {
         match self {
-            Self::Recovering => "being read back after a failure",
-            Self::Unreachable => "out of reach, because no primary of its database answers",
-            Self::Locked => "locked by another program, which may be stuck in a transaction",
-            Self::Closing => "closing",
+            Self::Recovering => "the store is being read back after a failure",
+            Self::Unreachable => "the store is out of reach, because no primary of its database answers",
+            Self::Crowded => "the store is out of reach, because all connections of its database are taken",
+            Self::Locked => "the store is locked by another program, which may be stuck in a transaction",
+            Self::BookLocked => "the book is locked by another transaction of the database, which may be stuck",
+            Self::Closing => "the store is closing",
         }
     }
 
     /// When another try may succeed; `None` if not with this server.
     const fn retry_after(self) -> Option<Duration> {
         match self {
-            Self::Recovering | Self::Unreachable => Some(Duration::from_millis(500)),
-            Self::Locked => Some(Duration::from_secs(1)),
+            Self::Recovering | Self::Unreachable | Self::Crowded => Some(Duration::from_millis(500)),
+            Self::Locked | Self::BookLocked => Some(Duration::from_secs(1)),
             Self::Closing => None,
         }
     }
@@ -127,7 +134,7 @@ pub enum Fault {
         at: usize,
     },
     /// The store does not take requests now; nothing was done.
-    #[error("the store is {}: nothing was done, try again later", .0.state())]
+    #[error("{}: nothing was done, try again later", .0.state())]
     Unavailable(Unavailable),
     /// The store could not do it; nothing was done.
     #[error("the store failed ({0}): nothing was done, try again later")]

@@ -50,6 +50,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// How long a transaction waits for another process's before it gives up.
     pub busy_timeout: Duration,
+    /// How long a transaction of a database waits for books that others have locked before it goes on without them.
+    pub lock_wait: Duration,
     /// Memory for `SQLite`'s page cache, in bytes, for each writing connection.
     pub page_cache_bytes: usize,
     /// Books that one transaction of a restock raises, so that purchases wait for a part of it only.
@@ -96,6 +98,7 @@ impl hosting::Settings for Settings {
             read_pool: from.whole("catalogue.pool", 4, 1..=256)?,
             poll_interval: Duration::from_millis(20),
             busy_timeout: Duration::from_secs(5),
+            lock_wait: Duration::from_millis(100),
             page_cache_bytes: 64 << 20,
             restock_slice: 4096,
             keys_in_memory: 1 << 19,

@@ -75,4 +75,4 @@ pub use failure::Failure;
 pub use group::Group;
 pub use pending::{Answers, Pending};
 pub use place::{Moved, Place};
-pub use store::{Batch, Limits, Opened, Queued, Session, Store};
+pub use store::{Batch, Limits, Opened, Queued, Session, Store, backoff};

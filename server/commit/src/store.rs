@@ -17,6 +17,11 @@ use crate::{
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// Pause after this many failures of a store, longer after each.
+pub fn backoff(failures: u32) -> Duration {
+    REOPEN_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(REOPEN_PAUSE_MAX)
+}
+
 /// Limits of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -54,6 +59,11 @@ pub trait Store: Sized + Send + 'static {
     /// Reports an error of [`Store::open`]; `failures` counts those since the store last accepted jobs, including this
     /// one.
     fn failed(&mut self, error: &Self::Error, failures: u32);
+
+    /// Pause before the store is opened again, after this many failures.
+    fn pause(&self, failures: u32) -> Duration {
+        backoff(failures)
+    }
 
     /// Approximate bytes that a job adds to a batch.
     fn bytes(_job: &Self::Job) -> usize {
@@ -163,8 +173,7 @@ impl<'a, S: Store> Session<'a, S> {
             session.suspend();
             session.failures += 1;
             store.failed(&error, session.failures);
-            let pause = REOPEN_PAUSE.saturating_mul(1 << (session.failures - 1).min(16)).min(REOPEN_PAUSE_MAX);
-            if shared.queue.closed_within(pause) {
+            if shared.queue.closed_within(store.pause(session.failures)) {
                 return;
             }
         }

@@ -7,6 +7,7 @@ pub mod access;
 pub mod address;
 mod connections;
 mod error;
+pub mod files;
 pub mod metrics;
 pub mod names;
 mod port;

@@ -177,7 +177,7 @@ pub trait Service: Any + Send + Sync {
         None
     }
 
-    /// Reads its files again; called at each SIGHUP.
+    /// Reads its files again, beside the threads that serve; called at each SIGHUP, never twice at once.
     fn reload(&self) -> Pending<'_, ()> {
         Box::pin(future::ready(()))
     }

@@ -15,6 +15,7 @@ mod index;
 mod kv_client;
 mod memory;
 mod process;
+mod reload;
 mod serve;
 mod services;
 mod signals;

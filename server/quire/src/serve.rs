@@ -16,7 +16,7 @@ use hosting::{
 };
 use prometheus_client::registry::Registry;
 use quire_rpc::{Limits, server::Cors};
-use tokio::{runtime::Builder, signal::unix, sync::watch, task::JoinHandle};
+use tokio::{runtime::Builder, sync::watch, task::JoinHandle};
 
 use crate::{
     cli::ServeArgs,
@@ -25,6 +25,7 @@ use crate::{
     descriptors::Descriptors,
     http::Services,
     process::Process,
+    reload::{self, Files},
     signals::{Signals, Stop},
     telemetry,
     transport::{Front, Transport, certificate::Certificate, tls},
@@ -60,7 +61,7 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
-    let Signals { stop: mut asked, reload } = Signals::install()?;
+    let Signals { stop: mut asked, reload: hangup } = Signals::install()?;
     // Before any service, so that a server with a wrong file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
     let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
@@ -130,7 +131,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let mut serving = tokio::spawn(transport.serve(listener));
     descriptors.log(&config.connections_set, &connections);
     tracing::info!(%address, loaded_ms = opened_at.elapsed().as_millis(), "listening");
-    let reloading = tokio::spawn(reload_when_told(reload, Arc::clone(&services), certificate, doors));
+    let counting = tokio::spawn(telemetry::show_left_out());
+    let reloading = tokio::spawn(reload::at_each(hangup, files(&services, certificate, doors)));
     let reason = tokio::select! {
         reason = told_to_stop(&services, &mut asked) => reason,
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
@@ -141,6 +143,8 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     tokio::select! {
         stopped = drain(services, &stop, serving, config.drain) => {
             reloading.abort();
+            counting.abort();
+            telemetry::show_left_out_now();
             stopped
         }
         () = asked.interrupted() => {
@@ -165,22 +169,20 @@ fn plain(error: Error) -> anyhow::Error {
     anyhow::Error::from_boxed(error)
 }
 
-/// Has the services read their files again at each SIGHUP, and the server its certificate and tokens.
-async fn reload_when_told(
-    mut hangup: unix::Signal,
-    services: Services,
-    certificate: Option<Arc<Certificate>>,
-    doors: Doors,
-) {
-    while hangup.recv().await.is_some() {
-        doors.reload();
-        if let Some(certificate) = &certificate {
-            certificate.reload();
-        }
-        for service in services.iter() {
-            service.reload().await;
-        }
+/// What is read again at each SIGHUP.
+fn files(services: &Services, certificate: Option<Arc<Certificate>>, doors: Doors) -> Vec<Files> {
+    let mut files = vec![Files::small("the tokens", move || doors.reload())];
+    if let Some(certificate) = certificate {
+        files.push(Files::small("the certificate and its key", move || certificate.reload()));
     }
+    files.extend((0..services.len()).map(|place| {
+        let services = Arc::clone(services);
+        Files::large("the files of a service", move || {
+            let services = Arc::clone(&services);
+            async move { services[place].reload().await }
+        })
+    }));
+    files
 }
 
 /// Waits for a signal, the console, or a service; the reason why.

@@ -1,6 +1,7 @@
 //! Logs on standard error. Must not know what is logged.
 
 mod lines;
+mod repeats;
 
 use anyhow::Context;
 use tracing_subscriber::{
@@ -8,7 +9,10 @@ use tracing_subscriber::{
 };
 
 use self::lines::Lines;
-pub(crate) use self::lines::{share_terminal, take_terminal_back};
+pub(crate) use self::{
+    lines::{share_terminal, take_terminal_back},
+    repeats::{UNBOUNDED, show_left_out, show_left_out_now},
+};
 
 /// What is logged and how it looks.
 #[derive(Clone, Debug)]
@@ -44,11 +48,11 @@ pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
     // A line that cannot be written is lost: to say so on the same standard error would panic.
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     if is_json {
-        tracing_subscriber::registry().with(lines.json()).with(filter).init();
+        tracing_subscriber::registry().with(lines.json()).with(filter).with(repeats::Bounded).init();
     } else {
         let fields = fmt::format::debug_fn(lines::field).delimited(" ");
         let lines = lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).fmt_fields(fields);
-        tracing_subscriber::registry().with(lines).with(filter).init();
+        tracing_subscriber::registry().with(lines).with(filter).with(repeats::Bounded).init();
     }
     Ok(())
 }

@@ -11,13 +11,14 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use hosting::files;
 
 use crate::{
     answer::{Answer, Frame, framed},
     encode::Format,
     fault::{Fault, name_list},
     joined::{Joined, Known},
-    load::{self, LoadError},
+    load::{self, LoadError, Problem},
     packing::{self, Coding, Identity, Packed},
     pool::Pool,
     query::Query,
@@ -124,7 +125,9 @@ impl Records {
     /// loads.
     pub fn reload(&self) -> Result<(), LoadError> {
         let Some(path) = &self.inner.settings.csv else { return Ok(()) };
-        match load::file(path, &self.inner.settings) {
+        let loaded =
+            files::check_regular(path).map_err(|error| LoadError { path: path.clone(), problem: Problem::Open(error) });
+        match loaded.and_then(|()| load::file(path, &self.inner.settings)) {
             Ok(table) => {
                 // The old table is freed with the last answer made of it.
                 self.inner.table.store(Some(Arc::new(table)));

@@ -61,12 +61,12 @@ impl Service for RecordsService {
         let records = self.records.clone();
         Box::pin(async move {
             if !records.is_loaded() {
-                return tracing::info!("SIGHUP: there is nothing to read again, as records.csv is not set");
+                return tracing::debug!("there are no records to load again, as records.csv is not set");
             }
             match spawn_blocking(move || records.reload()).await {
                 Ok(Ok(())) => tracing::info!("records are loaded again"),
                 Ok(Err(error)) => {
-                    tracing::error!(%error, "records were not loaded again; the last ones are still served");
+                    tracing::warn!(%error, "records were not loaded again; the last ones are still served");
                 }
                 Err(error) => tracing::error!(%error, "loading records again ended in a fault of the server"),
             }

@@ -94,6 +94,8 @@ struct Connection<S> {
     client: Client,
     /// Pending authentication, before the first task.
     asked: Option<Box<(Gate, Peer)>>,
+    /// Completes when the credential is revoked.
+    revoked: Option<BoxFuture<'static, ()>>,
     /// Bytes read and not yet split into lines.
     input: Vec<u8>,
     /// Unanswered requests, oldest first, each with its slot until the reply is written.
@@ -118,6 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             form: Form::default(),
             client,
             asked,
+            revoked: None,
             input: Vec::new(),
             waiting: FuturesOrdered::new(),
             output: Vec::new(),
@@ -133,6 +136,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.poll_linger(context);
         }
         loop {
+            if self.revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
+                return Poll::Ready(Closed::Denied("the credential was revoked".to_owned()));
+            }
             self.collect_answers(context);
             self.take_lines();
             if let Err(error) = self.poll_write(context) {
@@ -253,8 +259,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         {
             let token = if let Line::Token(token) = &line { Some(token.as_bytes()) } else { None };
             match gate.admit(token, peer) {
-                Ok(name) => {
-                    self.client = name.map_or_else(|| self.client.clone(), Client::Credential);
+                Ok(admitted) => {
+                    if let Some(admitted) = admitted {
+                        self.client = Client::Credential(Arc::clone(admitted.name()));
+                        self.revoked = Some(admitted.revoked().boxed());
+                    }
                     self.asked = None;
                 }
                 Err(denied) => {

@@ -75,7 +75,7 @@ impl Server {
         self.spawn();
         let deadline = Instant::now() + PATIENCE;
         while !self.psql("postgres", "SELECT 1").status.success() {
-            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            let log = self.log();
             assert!(Instant::now() < deadline, "the server does not start: {log}");
             // Processes of a killed server take a moment to notice it.
             if log.contains("is still in use") {
@@ -164,6 +164,19 @@ impl Server {
         Psql { child, answers }
     }
 
+    /// A program that receives the log as a replica does.
+    pub fn receiver(&self) -> Receiver {
+        let mut command = Command::new(program("pg_receivewal"));
+        command.args(["--synchronous", "--no-password", "-U", USER]).arg("-D").arg(&self.folder);
+        command.arg("-h").arg(&self.folder).args(["-p", &self.port.to_string()]);
+        Receiver { child: command.spawn().expect("pg_receivewal runs") }
+    }
+
+    /// What it has logged since it was started last.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
     fn end(&mut self) {
         if let Some(mut keeper) = self.keeper.take() {
             // It may have ended already.
@@ -188,6 +201,44 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A program that receives the log, which a COMMIT waits for if `synchronous_standby_names` counts it in.
+#[derive(Debug)]
+pub struct Receiver {
+    child: Child,
+}
+
+impl Receiver {
+    /// Stops it: from now on it confirms nothing.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+        let state = format!("/proc/{}/stat", self.child.id());
+        let is_stopped = || fs::read_to_string(&state).expect("it runs").contains(") T ");
+        let deadline = Instant::now() + PATIENCE;
+        while !is_stopped() {
+            assert!(Instant::now() < deadline, "pg_receivewal does not stop");
+            thread::yield_now();
+        }
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

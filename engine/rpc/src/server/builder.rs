@@ -59,6 +59,9 @@ impl Server {
     }
 }
 
+/// Whether an interceptor is for a method.
+type IsFor = Box<dyn Fn(&str) -> bool + Send>;
+
 /// Puts a server together.
 #[must_use]
 pub struct Builder {
@@ -68,7 +71,7 @@ pub struct Builder {
     http: Option<Arc<dyn HttpService>>,
     compression: Option<(Encoding, usize)>,
     cors: Cors,
-    interceptors: Vec<Arc<dyn Interceptor>>,
+    interceptors: Vec<(IsFor, Arc<dyn Interceptor>)>,
     #[cfg(feature = "tower")]
     layers: Vec<tower::Wrap>,
     hosts: Hosts,
@@ -128,7 +131,7 @@ impl Builder {
     }
 
     /// Serves HTTP/1.1, and HTTP/2 that is not gRPC: an axum router or any other tower service. Requests carry an
-    /// `Arc<`[`Peer`]`>` among their extensions.
+    /// `Arc<`[`Peer`](crate::Peer)`>` among their extensions.
     pub fn http<S, B>(mut self, service: S) -> Self
     where
         S: TowerService<http::Request<Body>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
@@ -148,8 +151,18 @@ impl Builder {
     }
 
     /// Has every call, of any service and in any protocol, pass an interceptor before its handler; several in turn.
-    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
-        self.interceptors.push(Arc::new(interceptor));
+    pub fn interceptor(self, interceptor: impl Interceptor) -> Self {
+        self.interceptor_for(|_| true, interceptor)
+    }
+
+    /// As [`Builder::interceptor`], for the methods `/package.Service/Method` for which `is_for` is true; it costs calls of
+    /// the others nothing.
+    pub fn interceptor_for(
+        mut self,
+        is_for: impl Fn(&str) -> bool + Send + 'static,
+        interceptor: impl Interceptor,
+    ) -> Self {
+        self.interceptors.push((Box::new(is_for), Arc::new(interceptor)));
         self
     }
 
@@ -222,6 +235,10 @@ impl Builder {
     pub fn build(mut self) -> Server {
         self.bound();
         let calls_max = self.limits.calls_max;
+        for route in &mut self.routes.table {
+            let ours = self.interceptors.iter().filter(|(is_for, _)| is_for(&route.path));
+            route.interceptors = ours.map(|(_, interceptor)| Arc::clone(interceptor)).collect();
+        }
         let shared = Arc::new_cyclic(|shared| {
             #[cfg(feature = "tower")]
             let layered = tower::layered(self.layers, shared);
@@ -235,7 +252,6 @@ impl Builder {
                 compression: self.compression,
                 layered,
                 cors: self.cors,
-                interceptors: self.interceptors,
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(acceptor),
                 places: Places::default(),

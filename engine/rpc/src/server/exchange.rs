@@ -5,6 +5,7 @@
 //!
 //! Implements: no specification; `protocol` does.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use super::sink::{Outbox, Sink};
 use super::slot::Feed;
 use crate::body::Body;
 use crate::envelope::{Peer, Request};
+use crate::interceptor::Ending;
 use crate::message::{Assembler, Framed};
 use crate::protocol::Dialect;
 use crate::status::{Code, Status};
@@ -90,6 +92,8 @@ pub(super) struct Exchange {
     pub(super) outbox: Outbox,
     started_at: Instant,
     pub(super) timer: Pin<Box<Sleep>>,
+    /// Ends the call from outside.
+    ending: Option<Ending>,
     is_reported: bool,
 }
 
@@ -130,6 +134,7 @@ impl Exchange {
             outbox: Outbox::default(),
             started_at,
             timer: Box::pin(sleep_until(started_at.checked_add(allowed).unwrap_or(started_at))),
+            ending: None,
             is_reported: false,
         });
         match call {
@@ -178,6 +183,12 @@ impl Exchange {
             }
             if self.timer.as_mut().poll(cx).is_ready() {
                 self.refuse(&Status::deadline_exceeded("time is up"));
+                continue;
+            }
+            if let Some(ending) = &mut self.ending
+                && let Poll::Ready(status) = ending.as_mut().poll(cx)
+            {
+                self.refuse(&status);
                 continue;
             }
             let mut progress = self.read(cx);
@@ -253,6 +264,7 @@ impl Exchange {
         let origin = self.shared.cors.allowed(&self.head);
         self.state = ReplyState::new(plan.dialect, answer_json, self.shared.compression_for(&plan), origin);
         let (head, peer) = (Arc::clone(&self.head), Arc::clone(&self.peer));
+        self.ending = self.shared.ending(&plan, request.as_ref());
         let mut incoming = Incoming {
             origin: Origin::new(plan.accepted(), &head, deadline, &peer),
             request,
@@ -299,6 +311,7 @@ impl Exchange {
 
     fn end(&mut self) {
         self.outbox.is_ended = true;
+        self.ending = None;
         self.timer.as_mut().reset(Instant::now() + LINGER);
         self.report(self.state.code);
     }

@@ -149,26 +149,28 @@ impl Memory {
         listed.retain(|holder| holder.strong_count() > 0);
         // Another thread may have made room meanwhile.
         let (mut excess, bytes_min) = if is_full() {
-            (self.buffers() + 1 - self.0.buffers_max / 16 * 15, 1)
+            ((self.buffers() + 1).saturating_sub(self.0.buffers_max / 16 * 15), 1)
         } else {
             ((self.total() + 1).saturating_sub(self.0.bytes_max), LARGE_BYTES)
         };
-        let mut clients: HashMap<Client, (usize, Vec<(usize, Arc<Holder>)>)> = HashMap::new();
+        let mut clients: HashMap<Client, Part> = HashMap::new();
         for holder in listed.iter().filter_map(Weak::upgrade) {
             let held = lock(&holder.held);
             let (bytes, client) = (held.own + held.shared, held.client.clone());
             drop(held);
             if bytes >= bytes_min && !holder.is_cut.load(Relaxed) {
-                let (total, holders) = clients.entry(client).or_default();
-                *total += bytes;
-                holders.push((bytes, holder));
+                let part = clients.entry(client).or_default();
+                part.bytes += bytes;
+                part.holders.push((bytes, holder));
             }
         }
-        clients.values_mut().for_each(|(_, holders)| holders.sort_unstable_by_key(|(bytes, _)| *bytes));
+        for part in clients.values_mut() {
+            part.holders.sort_unstable_by_key(|(bytes, _)| *bytes);
+        }
         while excess > 0 {
-            let Some((total, holders)) = clients.values_mut().max_by_key(|(total, _)| *total) else { return };
-            let Some((bytes, holder)) = holders.pop() else { return };
-            *total -= bytes;
+            let Some(part) = clients.values_mut().max_by_key(|part| part.bytes) else { return };
+            let Some((bytes, holder)) = part.holders.pop() else { return };
+            part.bytes -= bytes;
             excess = excess.saturating_sub(bytes);
             self.cut(&holder);
         }
@@ -195,6 +197,13 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Memory({} of {} bytes in buffers)", self.buffers(), self.0.buffers_max)
     }
+}
+
+/// What a client holds, and by which connections.
+#[derive(Default)]
+struct Part {
+    bytes: usize,
+    holders: Vec<(usize, Arc<Holder>)>,
 }
 
 /// A connection's part of an account, given back when it is dropped.
@@ -411,7 +420,9 @@ mod tests {
         let mut connections = [memory.charge(address(1)), memory.charge(address(2))];
         let answers = [0, 0, 1].map(|at| connections[at].lender().lend(value.clone()));
         assert_eq!((memory.buffers(), &answers[2][..9]), (4 * MIB, &[7; 9][..]));
-        connections.iter_mut().for_each(|charge| charge.set_with_shared(0, Waker::noop()));
+        for charge in &mut connections {
+            charge.set_with_shared(0, Waker::noop());
+        }
         let full = charge(&memory, 3, 12 * MIB - MIB / 2);
         drop(value);
         let other = charge(&memory, 4, MIB / 2);

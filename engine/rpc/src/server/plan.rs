@@ -16,6 +16,7 @@ use super::method::{Handler, Method};
 use super::observer::Refusal;
 use super::shares::Shares;
 use crate::compression::Accepted;
+use crate::interceptor::Interceptor;
 use crate::protocol::{Codec, Dialect, Get, Recognised, Terms, recognise};
 use crate::status::Status;
 use crate::transcode::{self, Json};
@@ -25,6 +26,8 @@ use quire_json::{MessageId, Schema};
 pub(crate) struct Route {
     pub(crate) path: String,
     pub(crate) handler: Arc<dyn Handler>,
+    /// What its calls pass before the handler.
+    pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(crate) is_streaming_in: bool,
     /// The places of its own that its calls need, and which limit those are.
     pub(crate) places: Option<(Refusal, Shares)>,
@@ -34,7 +37,11 @@ pub(crate) struct Route {
 
 impl Route {
     fn takes_get(&self) -> bool {
-        !(self.is_streaming_in || self.is_streaming_out || self.has_side_effects)
+        !(self.streams() || self.has_side_effects)
+    }
+
+    pub(crate) fn streams(&self) -> bool {
+        self.is_streaming_in || self.is_streaming_out
     }
 }
 
@@ -75,8 +82,9 @@ impl Routes {
     fn push(&mut self, path: String, method: Method) -> usize {
         let (is_streaming_in, is_streaming_out) = (method.handler.is_streaming_in(), method.handler.is_streaming_out());
         let has_side_effects = method.has_side_effects();
-        let (handler, places) = (method.handler, None);
-        self.table.push(Route { path, handler, is_streaming_in, places, is_streaming_out, has_side_effects });
+        let (handler, interceptors, places) = (method.handler, Vec::new(), None);
+        let route = Route { path, handler, interceptors, is_streaming_in, places, is_streaming_out, has_side_effects };
+        self.table.push(route);
         self.table.len() - 1
     }
 
@@ -182,7 +190,7 @@ impl Plan {
     }
 
     fn post(head: &Head, routes: &Routes, known: Option<usize>) -> Self {
-        let streams = |number: usize| routes.table[number].is_streaming_in || routes.table[number].is_streaming_out;
+        let streams = |number: usize| routes.table[number].streams();
         let (dialect, method) = match (recognise(head.get(b"content-type").unwrap_or_default()), known) {
             (Recognised::Call(dialect), _) => {
                 let path =

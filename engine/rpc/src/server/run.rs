@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use quire_http2::{ErrorCode, Head, StreamKey};
 use tokio::time::Instant;
@@ -20,11 +20,18 @@ use super::running::Running;
 use super::sink::Sink;
 use super::slot::{Active, Feed, Phase};
 use crate::envelope::Request;
+use crate::interceptor::Ending;
 use crate::status::{Code, Status};
 use crate::transcode::Reading;
 
 /// Boxes kept per method for the next calls.
 const SPARES_MAX: usize = 128;
+
+/// Whether a call is ended from outside; if not, it is woken when it is.
+#[inline]
+fn poll_ending(ending: &mut Option<Ending>, waker: &Waker) -> Poll<Status> {
+    ending.as_mut().map_or(Poll::Pending, |ending| ending.as_mut().poll(&mut Context::from_waker(waker)))
+}
 
 impl Calls {
     /// When a call's time is up, if its caller says.
@@ -67,6 +74,10 @@ impl Calls {
             let status = self.shared.limits.refusal(limit);
             return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
+        let mut ending = self.shared.ending(plan, request.as_deref());
+        if let Poll::Ready(status) = poll_ending(&mut ending, &self.wakers[stream.index()]) {
+            return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
+        }
         if matches!(intake, Intake::Message(message) if message.compressed) {
             // No one knows how much there is in it.
             self.pace.look_soon();
@@ -98,7 +109,9 @@ impl Calls {
             Ok(Started::Running(running)) => {
                 let has_room = out.has_room();
                 self.note_blocked(stream, has_room);
-                self.keep(stream, Some(plan.method), running, reply, feed, deadline);
+                let method = Some(plan.method);
+                let _places = self.shared.call_places(&mut self.caller, method);
+                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline, ending, _places });
             }
             Ok(Started::Done(spare)) => {
                 if let Some(spare) = spare {
@@ -131,24 +144,15 @@ impl Calls {
                 self.finish(stream, method, reply.code);
             }
             Poll::Pending => {
-                self.keep(stream, method, running, reply, feed, deadline);
+                let (ending, _places) = (None, self.shared.call_places(&mut self.caller, method));
+                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline, ending, _places });
             }
         }
     }
 
     /// Gives a call that waits its slot.
-    fn keep(
-        &mut self,
-        stream: StreamKey,
-        method: Option<usize>,
-        running: Box<dyn Running>,
-        reply: ReplyState,
-        feed: Feed,
-        deadline: Option<Instant>,
-    ) {
-        let places = self.shared.call_places(&mut self.caller, method);
-        self.note_deadline(deadline);
-        let active = Active { method, running, reply, feed, unreleased: 0, deadline, _places: places };
+    fn keep(&mut self, stream: StreamKey, active: Active) {
+        self.note_deadline(active.deadline);
         self.slots[stream.index()].phase = Phase::Active(active);
     }
 
@@ -201,7 +205,14 @@ impl Calls {
             return;
         }
         let Phase::Active(mut active) = std::mem::take(&mut slot.phase) else { return };
-        match self.poll_running(stream, &mut active.running, &mut active.reply) {
+        let polled = match poll_ending(&mut active.ending, &self.wakers[index]) {
+            Poll::Pending => self.poll_running(stream, &mut active.running, &mut active.reply),
+            Poll::Ready(status) => {
+                self.reply_with(stream, &mut active.reply).finish(&status);
+                Poll::Ready(())
+            }
+        };
+        match polled {
             Poll::Pending => {
                 self.slots[index].phase = Phase::Active(active);
                 self.release(stream);

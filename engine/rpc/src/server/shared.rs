@@ -17,13 +17,13 @@ use super::limits::Limits;
 use super::observer::{Observer, Refusal};
 use super::origin::Origin;
 use super::places::Places;
-use super::plan::{CallPlan, Routes};
+use super::plan::{CallPlan, Route, Routes};
 use super::reply::ReplyState;
 use super::shares::{CallPlaces, Caller, Shares};
 use crate::compression::Encoding;
 use crate::envelope::Request;
 use crate::http_service::HttpService;
-use crate::interceptor::Interceptor;
+use crate::interceptor::{Ending, Until};
 use crate::protocol::Dialect;
 use crate::status::Status;
 
@@ -37,7 +37,6 @@ pub(super) struct Shared {
     pub(super) layered: Option<Arc<dyn HttpService>>,
     pub(super) compression: Option<(Encoding, usize)>,
     pub(super) cors: Cors,
-    pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) places: Places,
@@ -69,16 +68,16 @@ impl Shared {
     /// A request around nothing, as the interceptors let it pass; `None` if there are none.
     #[inline]
     pub(super) fn intercepted(&self, plan: &CallPlan, origin: &Origin<'_>) -> Result<Option<Box<Request<()>>>, Status> {
-        if self.interceptors.is_empty() {
+        if self.routes.table[plan.method].interceptors.is_empty() {
             return Ok(None);
         }
         self.intercept(plan, origin.request(())).map(|request| Some(Box::new(request)))
     }
 
     pub(super) fn intercept(&self, plan: &CallPlan, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let path = &self.routes.table[plan.method].path;
+        let Route { path, interceptors, .. } = &self.routes.table[plan.method];
         let asked = catch_unwind(AssertUnwindSafe(|| {
-            self.interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
+            interceptors.iter().try_for_each(|interceptor| interceptor.intercept(path, &mut request))
         }));
         asked.unwrap_or_else(|_| Err(Status::internal("an interceptor panicked"))).map(|()| request)
     }
@@ -100,6 +99,13 @@ impl Shared {
     pub(super) fn call_places(&self, caller: &mut Caller, method: Option<usize>) -> CallPlaces {
         let own = method.and_then(|method| self.routes.table[method].places.as_ref());
         caller.take(&self.calls, own.map(|(_, places)| places))
+    }
+
+    /// What ends a call from outside, if it streams and an interceptor wants that.
+    #[inline]
+    pub(super) fn ending(&self, plan: &CallPlan, request: Option<&Request<()>>) -> Option<Ending> {
+        let request = request.filter(|_| self.routes.table[plan.method].streams())?;
+        request.extensions().get::<Until>().map(Until::begin)
     }
 
     /// How the answer to a call is compressed, and from how many bytes on.

@@ -16,6 +16,7 @@ use super::running::Running;
 use super::shares::CallPlaces;
 use crate::envelope::Request;
 use crate::inbox::Inbox;
+use crate::interceptor::Ending;
 use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
 use crate::status::{Code, Status};
@@ -49,6 +50,8 @@ pub(super) struct Active {
     pub(super) unreleased: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) _places: CallPlaces,
+    /// Ends the call from outside.
+    pub(super) ending: Option<Ending>,
 }
 
 #[derive(Default)]

@@ -16,6 +16,17 @@ pub(super) enum Job {
     Restock(u32),
 }
 
+impl Job {
+    /// The book that it is about, if it is about one.
+    pub(super) const fn book(&self) -> Option<BookId> {
+        match self {
+            Self::Purchase(purchase) => Some(purchase.book),
+            Self::SetPrice(book, _) => Some(*book),
+            Self::Restock(_) => None,
+        }
+    }
+}
+
 /// What became of a job.
 pub(super) enum Decision {
     Purchase(Receipt),

@@ -4,6 +4,7 @@
 //! one job at a time. All of this runs on the workers' threads; a caller only awaits the answer.
 
 mod batch;
+mod blocked;
 mod job;
 mod worker;
 

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    mem,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,11 +12,12 @@ use commit::{Opened, Queued};
 
 use super::{
     batch::Batch,
+    blocked::Blocked,
     job::{Answer, Answers, Decision, Job, Request},
 };
 use crate::{
     domain::{BookId, Restocked},
-    fault::Fault,
+    fault::{Fault, Unavailable},
     metrics::Metrics,
     settings::Settings,
     store::{Attempt, Broken, Changes, Facts, Failure, Session, Store, Wanted, Work},
@@ -37,6 +39,13 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     /// The batch whose COMMIT failed.
     unsettled: Option<Unsettled>,
+    outage: Outage,
+}
+
+/// A time in which the store takes nothing. It is logged when it begins and when it ends.
+struct Outage {
+    since: Instant,
+    failures: u32,
 }
 
 /// A batch of which no one knows yet whether it was committed.
@@ -48,7 +57,7 @@ struct Unsettled {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, unsettled: None }
+        Self { shared, unsettled: None, outage: Outage { since: Instant::now(), failures: 0 } }
     }
 }
 
@@ -58,11 +67,21 @@ impl commit::Store for Worker {
     type Error = Broken;
 
     fn open(&mut self, session: &mut commit::Session<'_, Self>) -> Result<(), Broken> {
-        let (shared, unsettled) = (&*self.shared, &mut self.unsettled);
+        let (shared, unsettled, outage) = (&*self.shared, &mut self.unsettled, &self.outage);
         shared.store.write(&mut |open| {
-            let (restocks, settled) = (VecDeque::new(), Vec::new());
             let queued = session.queued();
-            session.serve(&mut OpenStore { shared, session: open, queued, restocks, unsettled, settled })
+            session.serve(&mut OpenStore {
+                shared,
+                session: open,
+                queued,
+                restocks: VecDeque::new(),
+                blocked: Blocked::default(),
+                tried: Instant::now(),
+                is_busy: false,
+                unsettled,
+                settled: Vec::new(),
+                outage,
+            })
         })
     }
 
@@ -70,12 +89,20 @@ impl commit::Store for Worker {
         // Their callers learn that no one knows.
         drop(self.unsettled.take_if(|unsettled| unsettled.since.elapsed() > SETTLE));
         // A store that stays away is not a new failure each time that it is looked for.
-        if failures == 1 {
-            self.shared.metrics.store_failed();
-        }
         *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
         let store = self.shared.store.name();
-        tracing::error!(%reason, %store, "the store failed; it takes nothing until it has been read back");
+        if failures == 1 {
+            self.outage.since = Instant::now();
+            self.shared.metrics.store_failed();
+            tracing::error!(%reason, %store, "the store failed; it takes nothing until it has been read back");
+        } else {
+            tracing::debug!(%reason, %store, failures, "the store cannot be read back yet");
+        }
+        self.outage.failures = failures;
+    }
+
+    fn pause(&self, failures: u32) -> Duration {
+        self.shared.store.reopen_pause().unwrap_or_else(|| commit::backoff(failures))
     }
 
     fn deadline(job: &Job) -> Option<Instant> {
@@ -91,9 +118,15 @@ struct OpenStore<'a> {
     session: &'a mut dyn Session,
     queued: Queued<'a, Worker>,
     restocks: VecDeque<Restock>,
+    blocked: Blocked,
+    /// When those were last tried again.
+    tried: Instant,
+    /// Requests for books that are not locked have come since the last [`Opened::tend`].
+    is_busy: bool,
     unsettled: &'a mut Option<Unsettled>,
     /// Answers that are known and not sent yet.
     settled: Vec<(Request, Answer)>,
+    outage: &'a Outage,
 }
 
 /// A restock under way.
@@ -102,6 +135,8 @@ struct Restock {
     amount: u32,
     after: Option<BookId>,
     raised: u64,
+    /// When it last came further.
+    moved: Instant,
 }
 
 impl Opened<Worker> for OpenStore<'_> {
@@ -109,61 +144,57 @@ impl Opened<Worker> for OpenStore<'_> {
         self.session.read_back()?;
         self.settle()?;
         *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        tracing::info!(store = %self.shared.store.name(), "the store was read back and takes purchases again");
+        let Outage { since, failures } = self.outage;
+        let seconds = since.elapsed().as_secs_f64();
+        let store = self.shared.store.name();
+        tracing::info!(%store, failures, seconds, "the store was read back and takes purchases again");
         Ok(())
     }
 
     fn commit(&mut self, mut requests: Vec<Request>, answers: &mut Answers) -> Result<(), Broken> {
         for request in requests.extract_if(.., |request| matches!(request.job, Job::Restock(_))) {
             if let Job::Restock(amount) = request.job {
-                self.restocks.push_back(Restock { request, amount, after: None, raised: 0 });
+                self.restocks.push_back(Restock { request, amount, after: None, raised: 0, moved: Instant::now() });
             }
         }
+        let is_blocked = |request: &mut Request| request.job.book().is_some_and(|book| self.blocked.has(book));
+        let blocked: Vec<Request> = requests.extract_if(.., is_blocked).collect();
+        self.block(blocked, answers);
         if requests.is_empty() {
             return Ok(());
         }
-        let mut work = Orders { requests, decisions: Vec::new(), queued: &self.queued };
-        let done = self.session.transact(&mut work);
-        let Orders { requests, decisions, .. } = work;
-        match done {
-            Ok(()) => {
-                self.count(decisions.iter().flatten());
-                for (request, decision) in requests.into_iter().zip(decisions) {
-                    if let Some(decision) = decision {
-                        answers.add(request, decision);
-                    }
-                }
-                Ok(())
-            }
-            Err(Failure::Unknown(broken, Some(attempt))) => {
-                let decided = requests.into_iter().zip(decisions).collect();
-                *self.unsettled = Some(Unsettled { attempt, since: Instant::now(), decided });
-                Err(broken)
-            }
-            Err(failure) => answer_failure(failure, requests, answers, |fault| fault),
-        }
+        self.is_busy = true;
+        let sold = self.sell(requests, true, answers).map(drop);
+        self.end_if_broken(sold, answers)
     }
 
     fn tend(&mut self, is_idle: bool, answers: &mut Answers) -> Result<bool, Broken> {
         for (request, answer) in self.settled.drain(..) {
             answers.add(request, answer);
         }
-        self.continue_restock(answers)?;
-        self.session.tend(is_idle)?;
-        Ok(!self.restocks.is_empty())
+        let tended = self
+            .try_blocked(answers)
+            .and_then(|()| self.continue_restock(answers))
+            .and_then(|()| self.session.tend(is_idle));
+        self.end_if_broken(tended, answers)?;
+        Ok(!self.restocks.is_empty() || !self.blocked.is_empty())
     }
 }
 
 /// Purchases and prices.
 struct Orders<'a> {
     requests: Vec<Request>,
+    /// Whether to wait for books that others have locked.
+    waits: bool,
+    /// Requests for those that are locked nevertheless.
+    blocked: Vec<Request>,
     decisions: Vec<Option<Answer>>,
     queued: &'a Queued<'a, Worker>,
 }
 
 impl Work for Orders<'_> {
     fn wanted(&self) -> Wanted {
-        wanted(&self.requests)
+        wanted(&self.requests, self.waits)
     }
 
     fn more(&mut self) -> Option<Wanted> {
@@ -174,15 +205,13 @@ impl Work for Orders<'_> {
             return None;
         }
         self.queued.take_into(&mut self.requests);
-        self.requests.get(before..).filter(|taken| !taken.is_empty()).map(wanted)
+        self.requests.get(before..).filter(|taken| !taken.is_empty()).map(|taken| wanted(taken, false))
     }
 
     fn decide(&mut self, facts: &mut dyn Facts) -> Result<Changes, Failure> {
-        let is_later = |request: &mut Request| match &request.job {
-            Job::Purchase(purchase) => facts.is_left_out(purchase.book),
-            Job::SetPrice(book, _) => facts.is_left_out(*book),
-            Job::Restock(_) => true,
-        };
+        let is_blocked = |request: &mut Request| request.job.book().is_some_and(|book| facts.is_locked(book));
+        self.blocked.extend(self.requests.extract_if(.., is_blocked));
+        let is_later = |request: &mut Request| request.job.book().is_none_or(|book| facts.is_left_out(book));
         self.queued.put_back(self.requests.extract_if(.., is_later).collect());
         let mut batch = Batch::new(facts);
         self.decisions = self.requests.iter().map(|request| decide(&mut batch, request)).collect::<Result<_, _>>()?;
@@ -220,6 +249,71 @@ impl OpenStore<'_> {
         }));
     }
 
+    /// Carries out purchases and prices. Returns the books that are locked; their requests are kept aside.
+    fn sell(&mut self, requests: Vec<Request>, waits: bool, answers: &mut Answers) -> Result<BTreeSet<BookId>, Broken> {
+        let (blocked, decisions) = (Vec::new(), Vec::new());
+        let mut work = Orders { requests, waits, blocked, decisions, queued: &self.queued };
+        let done = self.session.transact(&mut work);
+        let Orders { requests, blocked, decisions, .. } = work;
+        let locked = blocked.iter().filter_map(|request| request.job.book()).collect();
+        self.block(blocked, answers);
+        match done {
+            Ok(()) => {
+                self.count(decisions.iter().flatten());
+                for (request, decision) in requests.into_iter().zip(decisions) {
+                    if let Some(decision) = decision {
+                        answers.add(request, decision);
+                    }
+                }
+            }
+            Err(Failure::Unknown(broken, Some(attempt))) => {
+                let decided = requests.into_iter().zip(decisions).collect();
+                *self.unsettled = Some(Unsettled { attempt, since: Instant::now(), decided });
+                return Err(broken);
+            }
+            Err(failure) => answer_failure(failure, requests, answers, |fault| fault)?,
+        }
+        Ok(locked)
+    }
+
+    /// Keeps requests aside whose books are locked, as many as may wait.
+    fn block(&mut self, requests: Vec<Request>, answers: &mut Answers) {
+        for request in requests {
+            match request.job.book().filter(|_| self.blocked.len() < self.shared.settings.limits.purchases_queued) {
+                Some(book) => self.blocked.add(book, request),
+                None => answers.add(request, Err(Fault::Unavailable(Unavailable::BookLocked))),
+            }
+        }
+    }
+
+    /// Tries requests again whose books were locked. If there is nothing else to do, the locks are waited for.
+    fn try_blocked(&mut self, answers: &mut Answers) -> Result<(), Broken> {
+        let is_busy = mem::take(&mut self.is_busy);
+        let is_early = is_busy && self.tried.elapsed() < self.shared.settings.poll_interval;
+        if self.blocked.is_empty() || is_early {
+            return Ok(());
+        }
+        self.tried = Instant::now();
+        let (mut books, requests) = self.blocked.take(self.shared.settings.batch_max);
+        let locked = self.sell(requests, !is_busy, answers)?;
+        books.retain(|book| !locked.contains(book));
+        self.queued.put_back(self.blocked.unlock(&books));
+        for request in self.blocked.expired(self.shared.settings.busy_timeout) {
+            answers.add(request, Err(Fault::Unavailable(Unavailable::BookLocked)));
+        }
+        Ok(())
+    }
+
+    /// If the store broke, nothing was done of what was kept aside.
+    fn end_if_broken(&mut self, done: Result<(), Broken>, answers: &mut Answers) -> Result<(), Broken> {
+        if done.is_err() {
+            for request in self.blocked.expired(Duration::ZERO) {
+                answers.add(request, Err(Fault::Unavailable(self.shared.store.while_failed())));
+            }
+        }
+        done
+    }
+
     /// Finds out what became of the batch whose COMMIT failed.
     fn settle(&mut self) -> Result<(), Broken> {
         let Some(Unsettled { attempt, .. }) = self.unsettled else { return Ok(()) };
@@ -247,13 +341,19 @@ impl OpenStore<'_> {
             Ok(()) => {
                 let Slice { raised, next: after, .. } = slice;
                 restock.raised += u64::try_from(raised).unwrap_or(u64::MAX);
-                restock.after = after;
+                (restock.after, restock.moved) = (after, Instant::now());
                 if after.is_some() {
                     self.restocks.push_front(restock);
                 } else {
                     let done = Restocked { books_raised: restock.raised };
                     answers.add(restock.request, Ok(Decision::Restocked(done)));
                 }
+                Ok(())
+            }
+            Err(Failure::Refused(Fault::Unavailable(Unavailable::BookLocked)))
+                if restock.moved.elapsed() < self.shared.settings.busy_timeout =>
+            {
+                self.restocks.push_back(restock);
                 Ok(())
             }
             Err(failure) => {
@@ -266,7 +366,7 @@ impl OpenStore<'_> {
 }
 
 /// The facts that these requests are decided on.
-fn wanted(requests: &[Request]) -> Wanted {
+fn wanted(requests: &[Request], waits: bool) -> Wanted {
     let (mut books, mut keys) = (BTreeSet::new(), Vec::new());
     for request in requests {
         match &request.job {
@@ -280,7 +380,7 @@ fn wanted(requests: &[Request]) -> Wanted {
             Job::Restock(_) => {}
         }
     }
-    Wanted::Named { books, keys, entries: requests.len() }
+    Wanted::Named { books, keys, entries: requests.len(), waits }
 }
 
 /// `None` if the caller gave up while the worker waited for the store's lock.

@@ -41,6 +41,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// What callers are told from a failure until the store is back.
     fn while_failed(&self) -> Unavailable;
 
+    /// How soon it is looked for again while it is away; `None` means later after each failure.
+    fn reopen_pause(&self) -> Option<Duration> {
+        None
+    }
+
     /// How old what readers see may be, if the store can be out of reach while they read.
     fn age(&self) -> Option<Duration> {
         None
@@ -97,6 +102,8 @@ pub(crate) enum Wanted {
         keys: Vec<IdempotencyKey>,
         /// The most log entries that it may lead to.
         entries: usize,
+        /// Whether books that others have locked are waited for before they are left out.
+        waits: bool,
     },
     /// Of books that have fewer copies than `amount`, with ids above `after`, at most `most`.
     Below { amount: u32, after: Option<BookId>, most: usize },
@@ -104,8 +111,13 @@ pub(crate) enum Wanted {
 
 /// What the store holds, inside a transaction.
 pub(crate) trait Facts {
-    /// Whether a book was left out, so that nothing can be decided about it.
+    /// Whether a book of [`Work::more`] was left out, so that nothing can be decided about it.
     fn is_left_out(&self, _id: BookId) -> bool {
+        false
+    }
+
+    /// Whether a book was left out because another transaction has locked it for longer than this one waits.
+    fn is_locked(&self, _id: BookId) -> bool {
         false
     }
 

@@ -136,26 +136,43 @@ fn a_tail_misses_no_entry_that_is_committed_late_with_an_earlier_number() {
 }
 
 #[test]
-fn a_book_that_another_transaction_holds_is_waited_for_and_other_books_are_sold_meanwhile_by_other_servers() {
+fn a_book_that_another_transaction_holds_is_waited_for_and_other_books_are_sold_meanwhile() {
     let shop = Shop::of(Kind::Database);
     let settings = Settings { busy_timeout: Duration::from_millis(100), ..Settings::default() };
-    let (store, other) = (shop.open(&settings), shop.open(&settings));
+    let (store, impatient) = (shop.open(&Settings::default()), shop.open(&settings));
     let mut shell = psql(&shop);
-    shell.run("BEGIN; UPDATE book SET stock = stock WHERE id = 53477;");
+    shell.run("BEGIN; UPDATE book SET stock = 5 WHERE id = 53477; DELETE FROM book WHERE id = 53573;");
     let buy = |store: &Bookstore, book| shop.runtime.block_on(store.buy(id(book), 1, None, None));
-    assert_eq!(buy(&store, 53477).unwrap_err(), Fault::Unavailable(Unavailable::Locked));
-    assert_eq!(buy(&other, 12365).expect("no fault").verdict, Verdict::Bought);
-    shell.run("ROLLBACK;");
-    assert_eq!(buy(&store, 53477).expect("no fault").verdict, Verdict::Bought);
-    assert!(*store.healthy().borrow(), "a lock is no failure");
+    let begin = |book| {
+        let store = store.clone();
+        shop.runtime.spawn(async move { store.buy(id(book), 1, None, None).await })
+    };
+    let (changed, removed) = (begin(53477), begin(53573));
+    let restock = {
+        let store = store.clone();
+        shop.runtime.spawn(async move { store.restock(1001).await })
+    };
+    for _ in 0..3 {
+        assert_eq!(buy(&store, 12365).expect("no fault").verdict, Verdict::Bought);
+    }
+    assert_eq!(buy(&impatient, 53477).unwrap_err(), Fault::Unavailable(Unavailable::BookLocked));
+    assert_eq!(buy(&impatient, 12365).expect("no fault").verdict, Verdict::Bought);
+    assert!(*impatient.healthy().borrow(), "a lock is no failure");
+    assert!(!changed.is_finished() && !removed.is_finished() && !restock.is_finished());
+    shell.run("COMMIT;");
+    for (call, verdict) in [(removed, Verdict::NoSuchBook), (changed, Verdict::Bought)] {
+        assert_eq!(shop.runtime.block_on(call).expect("no panic").expect("no fault").verdict, verdict);
+    }
+    assert!(shop.runtime.block_on(restock).expect("no panic").expect("no fault").books_raised >= 1);
     close(&store);
-    close(&other);
+    close(&impatient);
 }
 
 #[test]
 fn what_comes_while_a_book_is_waited_for_is_sold_in_the_same_transaction_but_for_books_that_others_hold() {
     let shop = Shop::of(Kind::Database);
-    let store = shop.open(&Settings::default());
+    let patient = Settings { lock_wait: TIMEOUT, database_timeout: TIMEOUT * 4, ..Settings::default() };
+    let store = shop.open(&patient);
     let newest = shop.log(&store).last().expect("the sample catalogue").number;
     let (mut holds_one, mut holds_other, mut looks) = (psql(&shop), psql(&shop), psql(&shop));
     holds_one.run("BEGIN; UPDATE book SET stock = stock WHERE id = 53477;");
@@ -385,5 +402,77 @@ fn a_primary_that_freezes_is_given_up_in_time_and_what_became_of_the_purchase_is
     });
     let bought = bought.expect("seen");
     assert_eq!((bought.verdict, bought.stock_left), (Verdict::Bought, Some(999)), "once");
+    close(&store);
+}
+
+#[test]
+fn a_server_without_a_connection_to_spare_says_so_and_keeps_the_one_that_sells() {
+    let server = Server::start("");
+    let shop = Shop::at(Some(server.database().replace("quire@", "till@")));
+    let database = database_of(shop.url.as_deref().expect("a database"));
+    let mut admin = server.session(database);
+    admin.run(&format!("CREATE ROLE till LOGIN CONNECTION LIMIT 0; ALTER DATABASE {database} OWNER TO till;"));
+    let settings = Settings { database_timeout: Duration::from_secs(2), ..Settings::default() };
+    let store = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| shop.open(&settings));
+        until(&shop, "a refusal", || server.log().contains("too many connections"));
+        admin.run("ALTER ROLE till CONNECTION LIMIT -1;");
+        starting.join().expect("a store")
+    });
+    let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None, None));
+    buy().expect("no fault");
+    let mut healthy = store.healthy();
+    healthy.borrow_and_update();
+    let end = |which: &str| {
+        format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'till' AND query {which};")
+    };
+    let (follower, writer) = (end("LIKE 'SELECT%'"), end("NOT LIKE 'SELECT%'"));
+    admin.run("ALTER ROLE till CONNECTION LIMIT 1;");
+    assert_eq!(admin.run(&follower), "t");
+    until(&shop, "reads that do not follow", || store.levels().age.is_some_and(|age| age > settings.database_timeout));
+    assert!(!healthy.has_changed().expect("open"), "the connection that sells was given up");
+    assert_eq!(buy().expect("no fault").verdict, Verdict::Bought);
+    admin.run("ALTER ROLE till CONNECTION LIMIT 0;");
+    assert_eq!(admin.run(&end("LIKE '%'")), "t");
+    until(&shop, "the loss", || !*store.healthy().borrow());
+    until(&shop, "its reason", || store.trouble().is_some_and(|trouble| trouble.contains("connections")));
+    assert_eq!(buy().unwrap_err(), Fault::Unavailable(Unavailable::Crowded));
+    admin.run("ALTER ROLE till CONNECTION LIMIT -1;");
+    until(&shop, "the way back", || *store.healthy().borrow());
+    // One that is ended alone is replaced.
+    healthy.borrow_and_update();
+    for _ in 0..3 {
+        assert_eq!(admin.run(&writer), "t");
+        assert_eq!(buy().expect("no fault").verdict, Verdict::Bought);
+    }
+    assert!(!healthy.has_changed().expect("open"), "the primary answers");
+    close(&store);
+}
+
+#[test]
+fn a_host_that_becomes_the_primary_is_found_while_another_is_silent() {
+    let server = Server::start("log_connections = on\n");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = format!("quire@127.0.0.1:{},127", silent.local_addr().expect("an address").port());
+    let shop = Shop::at(Some(server.database().replace("quire@127", &host)));
+    // A host that says nothing is waited for longer than this test lasts.
+    let store = shop.open(&Settings { database_timeout: TIMEOUT * 2, ..Settings::default() });
+    let set_replica = |is_replica: &str| {
+        let set = format!("ALTER SYSTEM SET default_transaction_read_only = {is_replica}");
+        for sql in [&set, "SELECT pg_reload_conf()"] {
+            assert!(server.psql("postgres", sql).status.success());
+        }
+    };
+    let connections = || server.log().matches("connection authorized").count();
+    set_replica("on");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'quire'";
+    assert!(server.psql("postgres", end).status.success());
+    until(&shop, "the loss", || !*store.healthy().borrow());
+    let before = connections();
+    until(&shop, "that it is asked again and again", || connections() > before + 8);
+    set_replica("off");
+    until(&shop, "the primary", || *store.healthy().borrow());
+    let bought = shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
+    assert_eq!(bought.verdict, Verdict::Bought);
     close(&store);
 }

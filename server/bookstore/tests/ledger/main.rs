@@ -11,6 +11,8 @@ mod keys;
 mod migrate;
 mod model;
 mod places;
+#[cfg(feature = "postgres")]
+mod quorum;
 
 use std::{
     path::Path,

@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     fmt::Write as _,
+    hash::Hash,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
@@ -11,12 +12,17 @@ use std::{
 };
 
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 use x509_cert::{
     der::Decode as _,
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
 use super::{guesses::Guesses, scope::Scope};
+use crate::files;
+
+/// The most bytes of a file of credentials.
+const FILE_BYTES_MAX: usize = 16 << 20;
 
 /// A file of credentials that cannot be used. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +36,7 @@ pub enum Denied {
     Missing,
     /// Its token or certificate is not known.
     Wrong,
-    /// Its address has sent too many wrong tokens of late.
+    /// Its token is not known, like too many that its address has sent of late.
     Guessing,
     /// The credential of this name is for something else.
     Scope(Arc<str>),
@@ -38,10 +44,38 @@ pub enum Denied {
     Off,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Holder {
     name: Arc<str>,
     scopes: Vec<Scope>,
+    /// Turns true when the file, read again, has no such line.
+    revoked: watch::Sender<bool>,
+}
+
+impl Holder {
+    fn new(name: &str, scopes: Vec<Scope>) -> Arc<Self> {
+        Arc::new(Self { name: name.into(), scopes, revoked: watch::Sender::new(false) })
+    }
+}
+
+/// A credential that was shown and admits its caller.
+#[derive(Clone, Debug)]
+pub struct Admitted(Arc<Holder>);
+
+impl Admitted {
+    /// The credential's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// Completes when the credential is revoked: what it opened ends then.
+    pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
+        let holder = Arc::clone(&self.0);
+        async move {
+            // An error means that the sender is gone, but the holder has it.
+            drop(holder.revoked.subscribe().wait_for(|revoked| *revoked).await);
+        }
+    }
 }
 
 type Sum = [u8; 32];
@@ -50,9 +84,30 @@ type Sum = [u8; 32];
 struct Known {
     /// By the sum of the token: to find one, a caller must have the token itself, so that the time of a look-up tells
     /// nothing.
-    tokens: HashMap<Sum, Holder>,
+    tokens: HashMap<Sum, Arc<Holder>>,
     /// By a name in the certificate (subject alternative name).
-    certificates: HashMap<String, Holder>,
+    certificates: HashMap<String, Arc<Holder>>,
+}
+
+impl Known {
+    /// Takes the holders of `before` whose lines are the same, and revokes the others.
+    fn succeed(&mut self, before: Self) {
+        succeed(&mut self.tokens, before.tokens);
+        succeed(&mut self.certificates, before.certificates);
+    }
+
+    fn len(&self) -> usize {
+        self.tokens.len() + self.certificates.len()
+    }
+}
+
+fn succeed<P: Eq + Hash>(now: &mut HashMap<P, Arc<Holder>>, before: HashMap<P, Arc<Holder>>) {
+    for (proof, holder) in before {
+        match now.get_mut(&proof) {
+            Some(same) if same.name == holder.name && same.scopes == holder.scopes => *same = holder,
+            _ => drop(holder.revoked.send_replace(true)),
+        }
+    }
 }
 
 /// What callers may show.
@@ -60,8 +115,8 @@ struct Known {
 pub struct Credentials {
     file: Option<PathBuf>,
     known: RwLock<Known>,
-    /// The sum of `admin.token`, which people may have thought up.
-    operator: Option<Sum>,
+    /// The holder of `admin.token`, which people may have thought up, and its sum.
+    operator: Option<(Sum, Arc<Holder>)>,
     guesses: Guesses,
 }
 
@@ -69,19 +124,22 @@ impl Credentials {
     /// Reads the file.
     pub fn open(file: Option<PathBuf>, admin_token: Option<&str>) -> Result<Self, TokensError> {
         let known = file.as_deref().map(read).transpose()?.unwrap_or_default();
-        let operator = admin_token.map(|token| sum(token.as_bytes()));
+        let operator = admin_token.map(|token| (sum(token.as_bytes()), Holder::new("admin.token", vec![Scope::Admin])));
         Ok(Self { file, known: RwLock::new(known), operator, guesses: Guesses::default() })
     }
 
-    /// Reads the file again; the last credentials hold if it cannot be used.
+    /// Reads the file again, and ends what revoked credentials have opened; the last credentials hold if the file cannot
+    /// be used. Blocks.
     pub fn reload(&self) {
         let Some(file) = &self.file else { return };
-        match read(file) {
-            Ok(known) => {
-                tracing::info!(credentials = known.tokens.len() + known.certificates.len(), "tokens are loaded again");
-                *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        match files::check_regular(file).map_err(|error| unread(file, &error)).and_then(|()| read(file)) {
+            Ok(mut new) => {
+                let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+                new.succeed(std::mem::take(&mut *known));
+                *known = new;
+                tracing::info!(credentials = known.len(), "tokens are loaded again");
             }
-            Err(error) => tracing::error!(%error, "tokens were not loaded again; the last ones hold"),
+            Err(error) => tracing::warn!(%error, "tokens were not loaded again; the last ones hold"),
         }
     }
 
@@ -95,46 +153,44 @@ impl Credentials {
         self.operator.is_some()
     }
 
-    /// The name of the credential that a caller shows, if it is for `scope`, or for anything if that is `None`.
+    /// The credential that a caller shows, if it is for `scope`, or for anything if that is `None`.
     pub(super) fn admit(
         &self,
         scope: Option<Scope>,
         token: Option<&[u8]>,
         certificate: Option<&[u8]>,
         address: Option<IpAddr>,
-    ) -> Result<Arc<str>, Denied> {
+    ) -> Result<Admitted, Denied> {
         let holder = match (token, certificate) {
-            (Some(token), _) => self.holder_of(token, address)?,
+            (Some(token), _) => self.holder_of(token).ok_or_else(|| self.wrong(address))?,
             (None, Some(certificate)) => self.owner_of(certificate).ok_or(Denied::Wrong)?,
             (None, None) if self.file.is_none() && self.operator.is_none() => return Err(Denied::Off),
             (None, None) => return Err(Denied::Missing),
         };
         if scope.is_none_or(|scope| holder.scopes.contains(&scope)) {
-            Ok(holder.name)
+            Ok(Admitted(holder))
         } else {
-            Err(Denied::Scope(holder.name))
+            Err(Denied::Scope(Arc::clone(&holder.name)))
         }
     }
 
-    fn holder_of(&self, token: &[u8], address: Option<IpAddr>) -> Result<Holder, Denied> {
-        let (sum, now) = (sum(token), Instant::now());
+    fn holder_of(&self, token: &[u8]) -> Option<Arc<Holder>> {
+        let sum = sum(token);
         if let Some(holder) = self.known.read().unwrap_or_else(PoisonError::into_inner).tokens.get(&sum) {
-            return Ok(holder.clone());
+            return Some(Arc::clone(holder));
         }
-        // Tokens of the file cannot be guessed; this one can, so that who guesses too often is not told any more.
-        if !self.guesses.may(address, now) {
-            return Err(Denied::Guessing);
-        }
-        if self.operator.is_some_and(|operator| is_equal(&operator, &sum)) {
-            return Ok(Holder { name: "admin.token".into(), scopes: vec![Scope::Admin] });
-        }
-        let left = self.guesses.wrong(address, now);
-        let address = address.map(tracing::field::display);
-        tracing::warn!(address, left, "a wrong token was sent");
-        Err(Denied::Wrong)
+        let (operator, holder) = self.operator.as_ref()?;
+        is_equal(operator, &sum).then(|| Arc::clone(holder))
     }
 
-    fn owner_of(&self, certificate: &[u8]) -> Option<Holder> {
+    /// Why a caller with a wrong token is denied. Right ones from its address are not: they never come here.
+    fn wrong(&self, address: Option<IpAddr>) -> Denied {
+        let is_slowed = self.guesses.is_too_many(address, Instant::now());
+        tracing::warn!(address = address.map(tracing::field::display), is_slowed, "a wrong token was sent");
+        if is_slowed { Denied::Guessing } else { Denied::Wrong }
+    }
+
+    fn owner_of(&self, certificate: &[u8]) -> Option<Arc<Holder>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
         let (_, SubjectAltName(names)) = certificate.tbs_certificate.get().ok()??;
@@ -165,9 +221,16 @@ pub fn hashed(token: &str) -> String {
     })
 }
 
+fn unread(file: &Path, error: &std::io::Error) -> TokensError {
+    TokensError(format!("server.tokens: {} cannot be read: {error}", file.display()))
+}
+
 fn read(file: &Path) -> Result<Known, TokensError> {
     let wrong = |why: String| TokensError(format!("server.tokens: {} {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let bytes = files::read(file, FILE_BYTES_MAX).map_err(|error| unread(file, &error))?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong("cannot be read: it is not UTF-8".to_owned()))?;
+    let is_ended = text.ends_with('\n');
+    let last = text.lines().count();
     let mut known = Known::default();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -186,18 +249,24 @@ fn read(file: &Path) -> Result<Known, TokensError> {
         };
         let named = Scope::ALL.map(Scope::name).join(", ");
         let scopes = Scope::list(scopes).map_err(|_| wrong(&format!("the scopes are {named}, with commas between")))?;
-        let holder = Holder { name: name.into(), scopes };
+        let holder = Holder::new(name, scopes);
         let is_new = match proof.split_once(':') {
             Some(("sha256", digits)) => {
                 let sum = unhex(digits).ok_or_else(|| wrong("a sum has 64 hexadecimal digits"))?;
                 known.tokens.insert(sum, holder).is_none()
             }
+            // A sum has its length; of a name no one can say that it is whole.
+            Some(("san", _)) if number + 1 == last && !is_ended => return Err(wrong("the line has no end")),
             Some(("san", name)) if !name.is_empty() => known.certificates.insert(name.to_owned(), holder).is_none(),
             _ => return Err(wrong("a credential is sha256:SUM or san:NAME")),
         };
         if !is_new {
             return Err(wrong("the same credential stands above"));
         }
+    }
+    if known.len() == 0 {
+        let instead = "to revoke all, leave one line of a new token that no one has";
+        return Err(wrong(format!("has no credential, as a file that was cut off; {instead}")));
     }
     Ok(known)
 }
@@ -215,6 +284,8 @@ fn unhex(digits: &str) -> Option<Sum> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::{Credentials, Denied, Scope, hashed};
 
     fn known(text: &str, operator: Option<&str>) -> Result<Credentials, String> {
@@ -230,17 +301,17 @@ mod tests {
         let text = format!("# ours\n\n reader  shop,kv  {}\n", hashed("a long token"));
         let known = known(&text, Some("an operator's")).unwrap();
         let admit =
-            |scope, token: &str| known.admit(scope, Some(token.as_bytes()), None, None).map(|name| name.to_string());
+            |scope, token: &str| known.admit(scope, Some(token.as_bytes()), None, None).map(|by| by.name().to_string());
         assert_eq!(admit(Some(Scope::Shop), "a long token"), Ok("reader".to_owned()));
         assert_eq!(admit(None, "a long token"), Ok("reader".to_owned()));
         assert_eq!(admit(Some(Scope::Admin), "a long token"), Err(Denied::Scope("reader".into())));
         assert_eq!(admit(Some(Scope::Admin), "an operator's"), Ok("admin.token".to_owned()));
         assert_eq!(admit(Some(Scope::Shop), "a long toke"), Err(Denied::Wrong));
         assert_eq!(admit(Some(Scope::Shop), ""), Err(Denied::Wrong));
-        assert_eq!(known.admit(Some(Scope::Shop), None, None, None), Err(Denied::Missing));
+        assert_eq!(known.admit(Some(Scope::Shop), None, None, None).unwrap_err(), Denied::Missing);
         let guesses = (0..20).filter(|_| admit(Some(Scope::Admin), "a guess") == Err(Denied::Guessing)).count();
-        assert!(guesses > 5 && admit(Some(Scope::Admin), "an operator's") == Err(Denied::Guessing));
-        assert!(admit(Some(Scope::Kv), "a long token").is_ok(), "what cannot be guessed goes on");
+        assert!(guesses > 5);
+        assert!(admit(Some(Scope::Admin), "an operator's").is_ok(), "a right token is never locked out");
     }
 
     #[test]
@@ -251,6 +322,42 @@ mod tests {
             assert!(error.contains("line 2") && !error.contains("secret"), "{error}");
         }
         assert!(known(&format!("a shop {sum}\nb kv {sum}"), None).is_err());
-        assert!(known("a shop san:shopper.example", None).is_ok());
+        assert!(known("a shop san:shopper.example\n", None).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_is_refused() {
+        let whole = format!("# ours\na shop {}\nb kv,shop san:shopper.example\n", hashed("t"));
+        let first_ends = whole.find("\nb").unwrap();
+        for cut in 0..whole.len() {
+            // Between two lines nothing shows that the second is missing.
+            let is_taken = (first_ends..=first_ends + 1).contains(&cut);
+            assert_eq!(known(&whole[..cut], None).is_ok(), is_taken, "{:?}", &whole[..cut]);
+        }
+    }
+
+    #[test]
+    fn a_line_that_goes_or_changes_revokes_its_credential_and_no_other() {
+        let line = |name: &str, scope: &str| format!("{name} {scope} {}\n", hashed(name));
+        let folder = std::env::temp_dir().join(format!("quire-revoked-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("tokens");
+        std::fs::write(&file, [line("kept", "kv"), line("gone", "kv"), line("less", "kv,shop")].concat()).unwrap();
+        let known = Credentials::open(Some(file.clone()), None).unwrap();
+        let revoked = ["kept", "gone", "less"].map(|token| {
+            let admitted = known.admit(Some(Scope::Kv), Some(token.as_bytes()), None, None).unwrap();
+            admitted.revoked()
+        });
+        let mut revoked = revoked.map(Box::pin);
+        let mut seen = || {
+            revoked.each_mut().map(|revoked| revoked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+        };
+        std::fs::write(&file, "").unwrap();
+        known.reload();
+        assert_eq!(seen(), [false; 3], "a damaged file revokes nothing");
+        std::fs::write(&file, [line("kept", "kv"), line("less", "kv")].concat()).unwrap();
+        known.reload();
+        assert_eq!(seen(), [false, true, true]);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

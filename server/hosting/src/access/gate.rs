@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use quire_rpc::Peer;
 
 use super::{
-    credentials::{Credentials, Denied},
+    credentials::{Admitted, Credentials, Denied},
     scope::Scope,
 };
 
@@ -30,7 +30,7 @@ impl Doors {
         Gate { credentials: Arc::clone(&self.credentials), scope, asks: is_shut && !is_open }
     }
 
-    /// Reads the file of credentials again.
+    /// Reads the file of credentials again. Blocks.
     pub fn reload(&self) {
         self.credentials.reload();
     }
@@ -55,8 +55,8 @@ impl Gate {
         self.scope
     }
 
-    /// The name of the caller's credential; `None` if none is asked for.
-    pub fn admit(&self, token: Option<&[u8]>, peer: &Peer) -> Result<Option<Arc<str>>, Denied> {
+    /// The caller's credential; `None` if none is asked for.
+    pub fn admit(&self, token: Option<&[u8]>, peer: &Peer) -> Result<Option<Admitted>, Denied> {
         if !self.asks {
             return Ok(None);
         }
@@ -80,7 +80,10 @@ impl Gate {
                     "the credential is not known; send a token of the scope {scope} as 'authorization: Bearer TOKEN'"
                 )
             }
-            Denied::Guessing => "too many wrong tokens came from this address; try again in a minute".to_owned(),
+            Denied::Guessing => {
+                "the credential is not known, like too many from this address; try again in a minute, with one that is"
+                    .to_owned()
+            }
             Denied::Scope(name) => format!("the credential {name} does not have the scope {scope}"),
         }
     }

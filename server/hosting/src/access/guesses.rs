@@ -1,4 +1,4 @@
-//! How often each address may offer a token that is wrong. Must not know tokens.
+//! Which addresses have sent too many wrong tokens of late. Must not know tokens.
 
 use std::{
     collections::HashMap,
@@ -40,18 +40,8 @@ impl Bucket {
 pub(super) struct Guesses(Mutex<HashMap<Option<IpAddr>, Bucket>>);
 
 impl Guesses {
-    /// Whether the address may offer another.
-    pub(super) fn may(&self, address: Option<IpAddr>, now: Instant) -> bool {
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = known(&buckets, address);
-        buckets.get_mut(&key).is_none_or(|bucket| {
-            *bucket = bucket.refilled(now);
-            bucket.left > 0
-        })
-    }
-
-    /// The address has offered a wrong one; returns how many more it may offer now.
-    pub(super) fn wrong(&self, address: Option<IpAddr>, now: Instant) -> u32 {
+    /// Counts a wrong token of this address; returns whether there were too many.
+    pub(super) fn is_too_many(&self, address: Option<IpAddr>, now: Instant) -> bool {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES_MAX {
             buckets.retain(|_, bucket| bucket.refilled(now).left < BURST);
@@ -59,8 +49,9 @@ impl Guesses {
         let key = known(&buckets, address);
         let bucket = buckets.entry(key).or_insert_with(|| Bucket::full(now));
         *bucket = bucket.refilled(now);
+        let is_empty = bucket.left == 0;
         bucket.left = bucket.left.saturating_sub(1);
-        bucket.left
+        is_empty
     }
 }
 
@@ -75,33 +66,31 @@ mod tests {
     use super::{ADDRESSES_MAX, BURST, Duration, Guesses, Instant, IpAddr};
 
     #[test]
-    fn an_address_that_guesses_must_wait_and_others_need_not() {
+    fn an_address_that_guesses_is_found_and_others_are_not() {
         let (guesses, now) = (Guesses::default(), Instant::now());
         let (bad, good): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         for _ in 0..BURST {
-            assert!(guesses.may(Some(bad), now));
-            guesses.wrong(Some(bad), now);
+            assert!(!guesses.is_too_many(Some(bad), now));
         }
-        assert!(!guesses.may(Some(bad), now) && guesses.may(Some(good), now));
+        assert!(guesses.is_too_many(Some(bad), now) && !guesses.is_too_many(Some(good), now));
         let later = now + Duration::from_secs(1);
-        assert!(guesses.may(Some(bad), later));
-        assert_eq!(guesses.wrong(Some(bad), later), 0);
-        assert!(!guesses.may(Some(bad), later) && guesses.may(Some(bad), later + Duration::from_mins(1)));
+        assert!(!guesses.is_too_many(Some(bad), later) && guesses.is_too_many(Some(bad), later));
+        assert!(!guesses.is_too_many(Some(bad), later + Duration::from_mins(1)));
     }
 
     #[test]
     fn no_number_of_addresses_takes_more_memory() {
         let (guesses, now) = (Guesses::default(), Instant::now());
         for address in 0..20_000_u32 {
-            guesses.wrong(Some(IpAddr::from(address.to_be_bytes())), now);
+            guesses.is_too_many(Some(IpAddr::from(address.to_be_bytes())), now);
         }
         assert!(guesses.0.lock().unwrap().len() <= ADDRESSES_MAX + 1);
-        assert!(!guesses.may(Some([200, 0, 0, 1].into()), now), "the others share what is left");
+        assert!(guesses.is_too_many(Some([200, 0, 0, 1].into()), now), "the others share what is left");
         let network = |last| Some(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
         let guesses = Guesses::default();
         for _ in 0..BURST {
-            guesses.wrong(network(1), now);
+            guesses.is_too_many(network(1), now);
         }
-        assert!(!guesses.may(network(2), now));
+        assert!(guesses.is_too_many(network(2), now));
     }
 }

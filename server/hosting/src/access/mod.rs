@@ -6,6 +6,6 @@ mod gate;
 mod guesses;
 mod scope;
 
-pub use credentials::{Credentials, Denied, TokensError, hashed};
+pub use credentials::{Admitted, Credentials, Denied, TokensError, hashed};
 pub use gate::{Doors, Gate};
 pub use scope::Scope;

@@ -81,15 +81,14 @@ impl Store for Writer {
     type Error = DiskError;
 
     fn open(&mut self, session: &mut Session<'_, Self>) -> Result<(), DiskError> {
-        let disk = match self.first.take() {
-            Some(disk) => disk,
-            None => {
-                // Another folder at this path, or one without what was acknowledged last, is not gone on with.
-                self.files.check()?;
-                let disk = Disk::open(&self.folder)?;
-                self.files = Files::of(&self.folder)?;
-                disk
-            }
+        let disk = if let Some(disk) = self.first.take() {
+            disk
+        } else {
+            // Another folder at this path, or one without what was acknowledged last, is not gone on with.
+            self.files.check()?;
+            let disk = Disk::open(&self.folder)?;
+            self.files = Files::of(&self.folder)?;
+            disk
         };
         let mut open = OpenWriter { writer: self, disk: &disk };
         let served = session.serve(&mut open).and_then(|()| open.close());

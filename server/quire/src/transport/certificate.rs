@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use arc_swap::ArcSwap;
+use hosting::files;
 use quire_rpc::rustls::{
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -22,9 +23,14 @@ use x509_cert::{
 
 use crate::config::Tls;
 
+/// The most bytes of a file of certificates or of a key.
+const FILE_BYTES_MAX: usize = 16 << 20;
+
 /// The certificates of a file in PEM, at least one.
 pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let read = || -> anyhow::Result<Vec<_>> { Ok(CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?) };
+    let read = || -> anyhow::Result<Vec<_>> {
+        Ok(CertificateDer::pem_slice_iter(&files::read(path, FILE_BYTES_MAX)?).collect::<Result<_, _>>()?)
+    };
     let found = read().with_context(|| format!("cannot read certificates from {}", path.display()))?;
     if found.is_empty() {
         bail!("{} holds no certificate; it must be PEM with at least one", path.display());
@@ -54,15 +60,18 @@ impl Certificate {
         Ok(Arc::new(Self { files: files.clone(), provider: Arc::clone(provider), shown }))
     }
 
-    /// Reads the files again. If they cannot be used, clients are shown the last certificate.
+    /// Reads the files again. If they cannot be used, clients are shown the last certificate. Blocks.
     pub(crate) fn reload(&self) {
-        match read(&self.files, &self.provider) {
+        let checked = [&self.files.certificate, &self.files.key]
+            .into_iter()
+            .try_for_each(|path| files::check_regular(path).with_context(|| format!("cannot read {}", path.display())));
+        match checked.and_then(|()| read(&self.files, &self.provider)) {
             Ok(shown) => {
                 tracing::info!(expires = %date(shown.expires_at), "the certificate is loaded again");
                 self.shown.store(Arc::new(shown));
             }
             Err(error) => {
-                tracing::error!(
+                tracing::warn!(
                     error = format!("{error:#}"),
                     "the certificate was not loaded again; the last one is still shown"
                 );
@@ -82,12 +91,13 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-fn read(files: &Tls, provider: &CryptoProvider) -> anyhow::Result<Shown> {
-    let chain = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key);
-    let key = key.with_context(|| format!("cannot read a private key in PEM from {}", files.key.display()))?;
-    let expires_at = check_dates(&chain, &files.certificate, now())?;
-    let fits = || format!("{} and {} do not belong together", files.certificate.display(), files.key.display());
+fn read(tls: &Tls, provider: &CryptoProvider) -> anyhow::Result<Shown> {
+    let chain = certificates(&tls.certificate)?;
+    let unread = || format!("cannot read a private key in PEM from {}", tls.key.display());
+    let key = files::read(&tls.key, FILE_BYTES_MAX).with_context(unread)?;
+    let key = PrivateKeyDer::from_pem_slice(&key).with_context(unread)?;
+    let expires_at = check_dates(&chain, &tls.certificate, now())?;
+    let fits = || format!("{} and {} do not belong together", tls.certificate.display(), tls.key.display());
     let key = CertifiedKey::from_der(chain, key, provider).with_context(fits)?;
     Ok(Shown { key: Arc::new(key), expires_at })
 }

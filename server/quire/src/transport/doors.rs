@@ -21,7 +21,9 @@ use hosting::{
     Client, Declared,
     access::{Denied, Doors, Gate, Scope},
 };
-use quire_rpc::{Peer, Request, Status, server::Builder};
+use quire_rpc::{Peer, Request, Status, Until, server::Builder};
+
+use crate::telemetry::UNBOUNDED;
 
 /// What any caller may ask for.
 const OPEN: [&str; 2] = ["/healthz", super::health::CHECK];
@@ -67,34 +69,46 @@ impl Port {
     fn asks(&self) -> bool {
         self.gates.iter().any(Gate::asks)
     }
+
+    /// What a caller of this method needs.
+    fn of_method(&self, method: &str) -> Option<Scope> {
+        let service = method.trim_start_matches('/').split('/').next().unwrap_or_default();
+        self.scopes.services.get(service).copied()
+    }
 }
 
-/// Has a server ask for credentials, if it needs any.
+/// Has a server ask for credentials where it needs any, and log what operators do.
 pub(super) fn guard(builder: Builder, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Builder {
     let port = Port::new(scopes.clone(), doors, address);
-    if !port.asks() {
-        return builder;
-    }
-    builder.ask_callers().interceptor(move |method: &str, request: &mut Request<()>| check(&port, method, request))
+    let builder = if port.asks() { builder.ask_callers() } else { builder };
+    let shown = Arc::clone(&port);
+    let is_looked_at = move |method: &str| shown.asks() || shown.of_method(method) == Some(Scope::Admin);
+    builder.interceptor_for(is_looked_at, move |method: &str, request: &mut Request<()>| check(&port, method, request))
 }
 
 fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Status> {
     if OPEN.contains(&method) || method == super::health::WATCH {
         return Ok(());
     }
-    let service = method.trim_start_matches('/').split('/').next().unwrap_or_default();
-    let Some(gate) = port.gate(port.scopes.services.get(service).copied()) else { return Ok(()) };
+    let Some(gate) = port.gate(port.of_method(method)) else { return Ok(()) };
     let sent = request.metadata().get("authorization").and_then(|value| bearer(value.as_bytes()));
     let nowhere = Peer::default();
     let peer = request.peer().unwrap_or(&nowhere);
     match gate.admit(sent, peer) {
-        Ok(name) => {
+        Ok(admitted) => {
             if gate.scope() == Some(Scope::Admin) {
                 let id = request.metadata().get("x-request-id");
-                tell_operator(method, name.as_deref(), peer, id);
+                tell_operator(method, admitted.as_ref().map(|admitted| &**admitted.name()), peer, id);
             }
-            if let Some(name) = name {
-                request.extensions_mut().insert(Client::Credential(name));
+            if let Some(admitted) = admitted {
+                request.extensions_mut().insert(Client::Credential(Arc::clone(admitted.name())));
+                request.extensions_mut().insert(Until::new(move || {
+                    let revoked = admitted.revoked();
+                    async move {
+                        revoked.await;
+                        Status::unauthenticated("the credential was revoked")
+                    }
+                }));
             }
             Ok(())
         }
@@ -114,7 +128,7 @@ fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let request = id.map_or_else(|| NEXT.fetch_add(1, Relaxed).to_string(), |id| id.escape_debug().take(64).collect());
     let (credential, peer) = (name.unwrap_or("none needed"), peer.address.map(tracing::field::display));
-    tracing::info!(method, credential, peer, request, "an operator's action");
+    tracing::info!(target: UNBOUNDED, method, credential, peer, request, "an operator's action");
 }
 
 /// Has pages ask for credentials, if they need any.

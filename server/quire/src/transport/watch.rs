@@ -68,8 +68,8 @@ impl Observer for Watch {
     fn refused_client(&self, limit: Refusal, client: &Client) {
         self.refused(limit);
         if let Some(left_out) = self.warnings.due(limit) {
-            let limit = format_args!("limits.{}", limit.name());
-            tracing::warn!(%client, %limit, left_out, "a client is refused: it has its share of a limit, or all is taken");
+            let limit = limit.name();
+            tracing::warn!(%client, limit, left_out, "a client is refused: it has its share of a limit, or all is taken");
         }
     }
 }

@@ -89,6 +89,9 @@ async fn recovers(server: Server, make_room: impl FnOnce()) {
     assert!(took < Duration::from_secs(5), "{took:?}");
     bought.push((wish, reply.into_inner()));
     assert_eq!(http::get(server.address, "/healthz").status, 200);
+    let failures = http::metric(server.address, "quire_ledger_failures_total");
+    let logged = server.log.text().matches("the store failed").count();
+    assert_eq!(u64::try_from(logged), Ok(failures), "an outage is logged once, however often the store is looked for");
     let audit = Audit::of(&server).await;
     assert!(bought.iter().all(|(_, reply)| reply.success));
     for (wish, reply) in &bought {

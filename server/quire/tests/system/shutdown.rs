@@ -171,11 +171,12 @@ async fn a_server_that_stopped_in_order_starts_again_with_everything() {
 }
 
 #[test]
-fn sighup_ends_no_server_and_says_that_there_is_nothing_to_read_again() {
+fn sighup_ends_no_server_and_is_worth_no_line_if_there_is_nothing_to_read_again() {
     let folder = folder();
-    let server = Server::start(folder.path());
+    let server = Start::default().flag("--log-level=debug").serve(folder.path());
     server.signal("HUP");
-    server.log.until("there is nothing to read again");
+    let log = server.log.until("there are no records to load again");
+    assert!(!log.lines().any(|line| line.contains("again") && !line.contains("DEBUG")), "{log}");
     server.stop();
     checkpointed(folder.path());
 }

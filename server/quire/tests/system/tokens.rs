@@ -5,18 +5,27 @@ use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpStream},
     path::Path,
-    process::Output,
+    process::{Command, Output},
     sync::Arc,
 };
 
-use bookstore::grpc::wire::{HelloRequest, ListRequest, admin_client::AdminClient, book_store_client::BookStoreClient};
+use bookstore::grpc::wire::{
+    HelloRequest, ListRequest, TailLogRequest, admin_client::AdminClient, book_store_client::BookStoreClient,
+};
 use hosting::access::hashed;
-use kv::grpc::wire::{DeleteRequest, key_value_service_client::KeyValueServiceClient};
+use kv::grpc::wire::{
+    DeleteRequest, PutRequest, WatchRequest, key_range_service_client::KeyRangeServiceClient,
+    key_value_service_client::KeyValueServiceClient,
+};
 use quire_rpc::{
     Code, Request, Status,
     client::{Channel, Protocol, Settings},
     health::{HealthCheckRequest, HealthClient},
     rustls::{ClientConnection, StreamOwned, pki_types::ServerName},
+};
+use rpcgame::{
+    grpc::wire::{PlayRequest, rpc_game_stream_client::RpcGameStreamClient},
+    lean::{Connection, Hello, Keep, TableLimits, VERSION},
 };
 
 use super::{bad_starts::one_line, probe::certificate};
@@ -198,13 +207,118 @@ async fn an_address_that_guesses_is_slowed_down_and_logged() {
     let mut answers = Vec::new();
     for _ in 0..100 {
         answers.push(list("1234567890123457").await);
+        assert_eq!(list("1234567890123456").await, Code::Ok, "the right one is never slowed down");
     }
-    let compared = answers.iter().filter(|code| **code == Code::Unauthenticated).count();
-    assert!((10..40).contains(&compared), "{compared} guesses were compared");
+    let soon = answers.iter().filter(|code| **code == Code::Unauthenticated).count();
+    assert!((10..40).contains(&soon), "{soon} guesses were not slowed down");
     assert_eq!(answers.last(), Some(&Code::ResourceExhausted));
-    let log = server.log.text();
-    assert!(log.contains("a wrong token was sent") && log.contains("\"address\":\"127.0.0.1\""), "{log}");
+    let log = server.log.until("lines were left out");
+    assert!(log.contains("\"line\":\"a wrong token was sent\"") && log.contains("\"address\":\"127.0.0.1\""), "{log}");
+    let lines = log.matches("\"message\":\"a wrong token was sent\"").count();
+    assert!((10..60).contains(&lines), "{lines} of 100 lines");
     assert!(!log.contains("123456789012345"), "a secret is not logged");
+}
+
+#[tokio::test]
+async fn an_operators_action_is_logged_where_no_credential_is_asked_for_too() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    assert_eq!(codes(&server, Protocol::Grpc, None).await, [Code::Ok; 3]);
+    let log = server.log.until("an operator's action");
+    assert!(log.contains("\"method\":\"/bookstore.Admin/List\",\"credential\":\"none needed\""), "{log}");
+    assert!(log.contains("\"request\":\"request 7\"") && log.contains("\"peer\":\"127.0.0.1:"), "{log}");
+    assert_eq!(log.matches("an operator's action").count(), 1, "others are no operators");
+}
+
+/// A watch by Connect over HTTP/1.1, which has begun.
+fn watch_over_http1(server: &Server, token: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let head = format!(
+        "POST /io.grpc.KeyRangeService/Watch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/connect+json\r\n\
+         Connect-Protocol-Version: 1\r\nAuthorization: Bearer {token}\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(&[head.as_bytes(), b"\0\0\0\0\x02{}"].concat()).expect("it is taken");
+    let mut begun = [0; 15];
+    stream.read_exact(&mut begun).expect("an answer");
+    assert_eq!(&begun, b"HTTP/1.1 200 OK");
+    stream
+}
+
+#[tokio::test]
+async fn what_a_revoked_token_opened_ends_and_what_another_opened_goes_on() {
+    let folder = folder();
+    tokens(folder.path(), &["kv", "admin", "play", "tasks"]);
+    let (file, other) = (folder.path().join("tokens"), format!("other kv {}\n", hashed("the other token")));
+    let all = fs::read_to_string(&file).expect("a file") + &other;
+    fs::write(&file, all).expect("a file");
+    let server = Start::default().set("server.tokens=tokens").serve(folder.path());
+    let watch = async |token| {
+        let client = KeyRangeServiceClient::new(channel(&server, Protocol::Grpc, Some(token)));
+        let mut watch = client.watch(WatchRequest::default()).await.expect("a watch").into_inner();
+        watch.message().await.expect("a word").expect("the start");
+        watch
+    };
+    let mut watched = watch("the kv token").await;
+    let over_http1 = watch_over_http1(&server, "the kv token");
+    let admin = AdminClient::new(channel(&server, Protocol::Grpc, Some("the admin token")));
+    let mut tail = admin.tail_log(TailLogRequest { after_number: Some(3) }).await.expect("a tail").into_inner();
+    tail.message().await.expect("a word").expect("an entry");
+    let game = RpcGameStreamClient::new(channel(&server, Protocol::Grpc, Some("the play token")));
+    let mut game = game.play(futures_util::stream::pending::<PlayRequest>()).await.expect("a game").into_inner();
+    let connect = |port: &str, first: &[u8], begun: &mut [u8]| {
+        let mut stream = TcpStream::connect(port).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(first).expect("it is taken");
+        stream.read_exact(begun).expect("an answer");
+        stream
+    };
+    let tasks = format!("127.0.0.1:{}", port(&server, "tasks are served"));
+    let tasks = connect(&tasks, b"TOKEN the tasks token\n0:41\n", &mut [0]);
+    let hello = Hello { version_min: VERSION, version_max: VERSION, window_messages: 1, table: TableLimits::default() };
+    let hello = Connection::with_token(hello, Keep::First, Some(b"the play token")).output().to_vec();
+    let lean = connect(&super::rpcgame::ports(&server).1, &hello, &mut [0; 4]);
+    let mut kept = watch("the other token").await;
+    fs::write(&file, &other).expect("a file");
+    server.signal("HUP");
+    server.log.until("tokens are loaded again");
+    let revoked = Code::Unauthenticated;
+    assert_eq!(code(watched.message().await), revoked);
+    assert_eq!(code(tail.message().await), revoked);
+    assert_eq!(code(game.message().await), revoked);
+    for (mut stream, said) in
+        [(over_http1, "the credential was revoked"), (tasks, ""), (lean, "the credential was revoked")]
+    {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("an end");
+        assert!(String::from_utf8_lossy(&rest).contains(said), "{rest:?}");
+    }
+    let keys = KeyRangeServiceClient::new(channel(&server, Protocol::Grpc, Some("the other token")));
+    keys.put(PutRequest { key: "key".into(), ..PutRequest::default() }).await.expect("a version");
+    kept.message().await.expect("an event").expect("the watch goes on");
+}
+
+#[tokio::test]
+async fn a_file_of_tokens_that_cannot_be_read_holds_up_nothing_and_changes_nothing() {
+    let folder = folder();
+    let file = folder.path().join("tokens");
+    tokens(folder.path(), &["shop"]);
+    let server = Start::default().set("server.tokens=tokens").serve(folder.path());
+    let pipe = Command::new("mkfifo").arg(folder.path().join("pipe")).status().expect("mkfifo runs");
+    assert!(pipe.success());
+    let damage: [(&dyn Fn(), &str); 3] = [
+        (&|| fs::rename(folder.path().join("pipe"), &file).expect("a pipe in its place"), "not a regular file"),
+        (&|| fs::remove_file(&file).and_then(|()| fs::write(&file, "")).expect("an empty file"), "no credential"),
+        (&|| fs::write(&file, "shop-holder shop sha256:12").expect("half of one"), "wrong line 1"),
+    ];
+    for (damage, said) in damage {
+        damage();
+        server.signal("HUP");
+        let log = server.log.until(said);
+        let line = log.lines().find(|line| line.contains(said)).expect("the line");
+        assert!(line.contains("WARN") && line.contains("tokens were not loaded again; the last ones hold"), "{line}");
+        assert_eq!(codes(&server, Protocol::Grpc, Some("the shop token")).await[0], Code::Ok, "{said}");
+    }
 }
 
 /// What the task server answers.

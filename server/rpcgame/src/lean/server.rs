@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use hosting::access::{Denied, Gate};
+use hosting::access::{Admitted, Denied, Gate};
 use hosting::{Client, Share, Shares};
 use quire_rpc::Peer;
 use quire_rpc::rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -130,11 +130,11 @@ impl Server {
             Some(tls) => Box::pin(self.serve_tls(tls, stream, peer, place.is_some(), draining)).await,
         };
         self.games.counts().lean_ended(end);
-        let reason = end.name();
+        let (reason, peer) = (end.name(), peer.map(tracing::field::display));
         if matches!(end, LeanEnd::Client | LeanEnd::Stopping) {
-            tracing::debug!(?peer, reason, details, "a lean connection was closed");
+            tracing::debug!(peer, reason, details, "a lean connection was closed");
         } else {
-            tracing::info!(?peer, reason, details, "a lean connection was closed");
+            tracing::info!(peer, reason, details, "a lean connection was closed");
         }
         drop(place);
         drop(alive);
@@ -175,12 +175,17 @@ impl Server {
             let _ = timeout(REFUSAL_TIMEOUT, self.write(&mut stream, &mut session)).await;
             return (LeanEnd::Superfluous, fault.to_string());
         }
+        let (shown, admitted) = oneshot::channel();
         if let Some(gate) = self.gate.clone() {
             let mut peer = Peer::default();
             peer.address = address;
             peer.certificates = certificates.into_iter().map(Into::into).collect();
             let admit = move |token: Option<&[u8]>| match gate.admit(token, &peer) {
-                Ok(_) => Ok(()),
+                Ok(admitted) => {
+                    // The connection waits for it; without it there is no one to tell.
+                    drop(shown.send(admitted));
+                    Ok(())
+                }
                 Err(Denied::Missing) => {
                     Err("send a token of the scope play in a TOKEN frame before the HELLO".to_owned())
                 }
@@ -188,7 +193,17 @@ impl Server {
             };
             session = session.guarded(Box::new(admit));
         }
-        self.run(&mut stream, &mut session, draining).await
+        let ended = tokio::select! {
+            end = self.run(&mut stream, &mut session, draining) => Some(end),
+            () = revoked(admitted) => None,
+        };
+        if let Some(end) = ended {
+            return end;
+        }
+        // It may be its client that takes nothing.
+        let text = "the credential was revoked";
+        let part = self.part(&mut stream, &mut session, FaultCode::Denied, text);
+        timeout(REFUSAL_TIMEOUT, part).await.unwrap_or_else(|_| (LeanEnd::Denied, text.to_owned()))
     }
 
     /// Runs a connection to its end.
@@ -269,6 +284,14 @@ impl Server {
         }
         // TLS holds back partial records.
         timeout(self.limits.write_timeout, stream.flush()).await.map_err(unread)?.map_err(broken)
+    }
+}
+
+/// Completes when the credential is revoked.
+async fn revoked(admitted: oneshot::Receiver<Option<Admitted>>) {
+    match admitted.await {
+        Ok(Some(admitted)) => admitted.revoked().await,
+        Ok(None) | Err(_) => std::future::pending().await,
     }
 }
 

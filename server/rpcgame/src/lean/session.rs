@@ -30,7 +30,7 @@ impl Answer for NoWaiter {
 }
 
 /// Admits a client by its token, or returns the reason for refusal.
-pub type Admit = Box<dyn FnMut(Option<&[u8]>) -> Result<(), String> + Send>;
+pub type Admit = Box<dyn FnOnce(Option<&[u8]>) -> Result<(), String> + Send>;
 
 /// One connection.
 pub struct Session {
@@ -127,7 +127,7 @@ impl Session {
         if hello.window_messages == 0 {
             return Err(Fault::malformed("the HELLO asks for a window of 0: it must be at least 1"));
         }
-        if let Some(mut admit) = self.admit.take() {
+        if let Some(admit) = self.admit.take() {
             admit(self.token.take().as_deref()).map_err(|why| Fault::new(FaultCode::Denied, why))?;
         }
         let welcome = Welcome {

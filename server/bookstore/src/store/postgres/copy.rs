@@ -97,17 +97,13 @@ impl Copier {
     /// Numbers go on above `last_number`; servers are told.
     pub(crate) fn commit(self, last_number: i64) -> Result<(), String> {
         let client = &self.link.client;
-        self.runtime
-            .block_on(async {
-                client
-                    .query_one(
-                        "SELECT setval('entry_number', greatest($1::bigint, 1), $1::bigint > 0)",
-                        &[&last_number],
-                    )
-                    .await?;
-                client.batch_execute(&format!("NOTIFY {CHANNEL}; COMMIT; ANALYZE book; ANALYZE entry")).await
-            })
-            .map_err(told)
+        let committed: Result<(), Trouble> = self.runtime.block_on(async {
+            let next = "SELECT setval('entry_number', greatest($1::bigint, 1), $1::bigint > 0)";
+            client.query_one(next, &[&last_number]).await?;
+            self.link.said.durably(client.batch_execute(&format!("NOTIFY {CHANNEL}; COMMIT"))).await?;
+            Ok(client.batch_execute("ANALYZE book; ANALYZE entry").await?)
+        });
+        committed.map_err(|trouble| trouble.reason())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io, mem,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -15,11 +15,11 @@ use tokio::{
 
 use super::{
     super::interface::{Broken, Later, Page, Serve, Store},
-    follow::{Follower, RECONNECT, follow, jitter, start},
-    link::{Link, connect, timed},
+    follow::{Follower, follow, start},
+    link::{Link, connect, reconnect_pause},
     read::Readers,
     schema::{First, SchemaError, migrate},
-    session::{PostgresSession, begin},
+    session::PostgresSession,
     shown::Shown,
     target::{Target, TargetError},
     trouble::Trouble,
@@ -41,7 +41,7 @@ pub enum DatabaseError {
     /// The setting is wrong.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// No primary answers.
+    /// No primary answers, or it has no connection left.
     #[error("cannot use {name}: {reason}")]
     Unreachable {
         /// Hosts and database.
@@ -84,6 +84,8 @@ pub(super) struct PostgresStore {
     metrics: Arc<Metrics>,
     shown: Arc<Shown>,
     readers: Readers,
+    /// Why no connection could be opened last.
+    failed_by: Mutex<Unavailable>,
     /// Ends the thread in the background when it is dropped.
     _end: oneshot::Sender<()>,
 }
@@ -110,7 +112,7 @@ impl PostgresStore {
     fn open(url: &str, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, DatabaseError> {
         let timeout = settings.database_timeout;
         let target = Arc::new(Target::new(url, settings.database_ca.as_deref(), timeout)?);
-        let shown = Arc::new(Shown::new(shelf, timeout));
+        let shown = Arc::new(Shown::new(shelf));
         let runtime = runtime().map_err(DatabaseError::Threads)?;
         let follower = runtime.block_on(first(&target, &shown))?;
         let readers =
@@ -128,7 +130,8 @@ impl PostgresStore {
             runtime.shutdown_background();
         };
         thread::Builder::new().name("database".to_owned()).spawn(work).map_err(DatabaseError::Threads)?;
-        Ok(Self { target, settings, metrics, shown, readers, _end: end })
+        let failed_by = Mutex::new(Unavailable::Unreachable);
+        Ok(Self { target, settings, metrics, shown, readers, failed_by, _end: end })
     }
 }
 
@@ -149,9 +152,9 @@ async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Database
             return Err(error);
         }
         if !mem::replace(&mut is_told, true) {
-            tracing::warn!(%error, seconds = START_WAIT.as_secs(), "waiting for a primary");
+            tracing::warn!(%error, seconds = START_WAIT.as_secs(), "trying again to use the database");
         }
-        sleep(jitter(RECONNECT)).await;
+        sleep(reconnect_pause()).await;
     }
 }
 
@@ -181,12 +184,10 @@ fn runtime() -> io::Result<Runtime> {
 impl Store for PostgresStore {
     fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken> {
         let runtime = runtime().map_err(|reason| Broken(format!("the system starts no runtime: {reason}")))?;
-        let (settings, timeout) = (&self.settings, self.settings.database_timeout);
-        let opened = runtime.block_on(async {
-            let link = connect(&self.target).await?;
-            let id = timed(timeout, begin(&link, settings)).await?;
-            timed(timeout, PostgresSession::new((&runtime, link, id), settings, &self.metrics, &self.shown)).await
-        });
+        let opened =
+            runtime.block_on(PostgresSession::open(&runtime, &self.target, &self.settings, &self.metrics, &self.shown));
+        let why = opened.as_ref().err().map_or(Unavailable::Unreachable, Trouble::unavailable);
+        *self.failed_by.lock().unwrap_or_else(PoisonError::into_inner) = why;
         let mut session = opened?;
         serve(&mut session)?;
         runtime.block_on(session.end());
@@ -202,7 +203,11 @@ impl Store for PostgresStore {
     }
 
     fn while_failed(&self) -> Unavailable {
-        Unavailable::Unreachable
+        *self.failed_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reopen_pause(&self) -> Option<Duration> {
+        Some(reconnect_pause())
     }
 
     fn age(&self) -> Option<Duration> {

@@ -23,8 +23,9 @@ use tokio::{select, time::sleep};
 use tokio_postgres::{Notification, Row, Statement};
 
 use super::{
-    link::{Link, connect, timed},
+    link::{Link, connect, reconnect_pause, timed},
     news::News,
+    pulse::Pulse,
     rows::{BOOK_COLUMNS, book, book_id},
     schema::{CHANNEL, NUMBERS_A_VALUE},
     shown::{Shown, Version},
@@ -44,9 +45,6 @@ const TOLD_WITHIN: Duration = Duration::from_millis(40);
 /// While a transaction holds up the horizon, of more bounds than this every other is forgotten: one that is passed later does
 /// as well.
 const BOUNDS_MAX: usize = 1000;
-
-/// Between two tries to connect; see [`jitter`].
-pub(super) const RECONNECT: Duration = Duration::from_millis(250);
 
 /// How long a start waits for transactions that are under way.
 const START: Duration = Duration::from_secs(2);
@@ -94,6 +92,7 @@ impl Bound {
 pub(super) struct Follower {
     link: Arc<Link>,
     shown: Arc<Shown>,
+    pulse: Arc<Pulse>,
     timeout: Duration,
     bound: Statement,
     ended: Statement,
@@ -111,7 +110,8 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Shows the catalogue as it is.
-    pub(super) async fn start(link: Arc<Link>, shown: Arc<Shown>, timeout: Duration) -> Result<Self, Trouble> {
+    async fn start(link: Arc<Link>, shown: Arc<Shown>, target: &Target) -> Result<Self, Trouble> {
+        let (pulse, timeout) = (Arc::clone(&target.pulse), target.timeout);
         let client = &link.client;
         // It announces what others have made durable.
         client.batch_execute("SET synchronous_commit = off").await?;
@@ -132,6 +132,7 @@ impl Follower {
         let mut follower = Self {
             link,
             shown,
+            pulse,
             timeout,
             bound,
             ended,
@@ -189,6 +190,7 @@ impl Follower {
             Ok((bound?, ended?.try_get::<_, i64>(0)?))
         });
         let (next, ended) = read.await?;
+        self.pulse.beat();
         self.bounds.extend(next.as_ref().map(Bound::new).transpose()?);
         thin(&mut self.bounds);
         let passed = self.last_bound(|bound| bound.is_passed(ended));
@@ -292,19 +294,14 @@ pub(super) async fn follow(mut first: Option<Follower>, target: Arc<Target>, sho
                 tracing::warn!(reason = trouble.reason(), store = %target.name, "reads do not follow the database");
             }
             is_lost = true;
-            sleep(jitter(RECONNECT)).await;
+            sleep(reconnect_pause()).await;
         }
     }
 }
 
 /// Connects and shows the catalogue.
 pub(super) async fn start(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Trouble> {
-    Follower::start(Arc::new(connect(target).await?), Arc::clone(shown), target.timeout).await
-}
-
-/// Half of `time` to one and a half, so that many servers do not come back at once.
-pub(super) fn jitter(time: Duration) -> Duration {
-    time.mul_f64(0.5 + f64::from(fastrand::u16(..)) / f64::from(u16::MAX))
+    Follower::start(Arc::new(connect(target).await?), Arc::clone(shown), target).await
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(super) struct Found {
     /// All numbers that belong to the transaction, used or not.
     drawn: Vec<RangeInclusive<i64>>,
     further: Option<Further>,
+    /// Books that others have locked.
+    locked: HashSet<BookId>,
 }
 
 /// What was wanted later than the rest.
@@ -61,7 +63,26 @@ impl Found {
         values.sort_unstable();
         let drawn: Vec<_> = values.into_iter().map(|first| first..=first + NUMBERS_A_VALUE - 1).collect();
         let numbers: Vec<i64> = drawn.iter().cloned().flatten().collect();
-        Ok(Self { books: found, below, keys: earlier, numbers: numbers.into_iter(), drawn, further: None })
+        Ok(Self {
+            books: found,
+            below,
+            keys: earlier,
+            numbers: numbers.into_iter(),
+            drawn,
+            further: None,
+            locked: HashSet::new(),
+        })
+    }
+
+    /// Of these books, which exist, those that are not among the ones read are locked.
+    pub(super) fn with_locked(mut self, there: &[Row]) -> Result<Self, Trouble> {
+        for row in there {
+            let id = book_id(row.try_get(0)?)?;
+            if !self.books.contains_key(&id) {
+                self.locked.insert(id);
+            }
+        }
+        Ok(self)
     }
 
     /// Adds what was wanted later.
@@ -84,6 +105,10 @@ impl Found {
 impl Facts for Found {
     fn is_left_out(&self, id: BookId) -> bool {
         self.further.as_ref().is_some_and(|further| further.books.contains(&id)) && !self.books.contains_key(&id)
+    }
+
+    fn is_locked(&self, id: BookId) -> bool {
+        self.locked.contains(&id)
     }
 
     fn book(&mut self, id: BookId) -> Option<(u32, Cents)> {
@@ -118,13 +143,14 @@ mod tests {
     }
 
     fn wanted(books: impl IntoIterator<Item = i32>) -> Wanted {
-        Wanted::Named { books: books.into_iter().map(id).collect(), keys: Vec::new(), entries: 2 }
+        Wanted::Named { books: books.into_iter().map(id).collect(), keys: Vec::new(), entries: 2, waits: true }
     }
 
     fn found(books: impl IntoIterator<Item = i32>, numbers: std::ops::Range<i64>) -> Found {
         let books = books.into_iter().map(|book| (id(book), (1, Cents::new(1).expect("a valid price")))).collect();
         let numbers = numbers.collect::<Vec<_>>().into_iter();
-        Found { books, below: Default::default(), keys: HashMap::new(), numbers, drawn: Vec::new(), further: None }
+        let (keys, drawn, locked) = (HashMap::new(), Vec::new(), HashSet::new());
+        Found { books, below: Default::default(), keys, numbers, drawn, further: None, locked }
     }
 
     #[test]

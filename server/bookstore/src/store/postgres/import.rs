@@ -49,8 +49,8 @@ impl Importer {
     /// Commits, and tells servers.
     pub(crate) fn commit(self) -> Result<(), String> {
         let sql = format!("NOTIFY {CHANNEL}; COMMIT");
-        let done = self.runtime.block_on(self.link.client.batch_execute(&sql));
-        done.map_err(|error| Trouble::from(error).reason())
+        let done = self.runtime.block_on(self.link.said.durably(self.link.client.batch_execute(&sql)));
+        done.map_err(|trouble| trouble.reason())
     }
 
     /// Shows every book in the order of ids, all as they are at one moment; first how many there are.

@@ -2,19 +2,33 @@
 //! table.
 
 use std::{
+    collections::HashSet,
     future::poll_fn,
+    pin::pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicI32, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use tokio::{sync::Notify, task::JoinHandle, time::timeout};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Notification, Socket, error::Severity, tls::TlsStream};
+use tokio::{
+    sync::Notify,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, Error, Notification, Socket, error::Severity, tls::TlsStream,
+};
 
 use super::{target::Target, trouble::Trouble};
+
+/// The mean pause between two tries to connect.
+const RECONNECT: Duration = Duration::from_millis(250);
+
+/// A timer that is late by this was held up with the whole process, not by other processes on its core.
+const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// What is done with what another session announces.
 type Hear = Box<dyn Fn(&Notification) + Send + Sync>;
@@ -22,13 +36,23 @@ type Hear = Box<dyn Fn(&Notification) + Send + Sync>;
 /// What the server says beside its answers.
 #[derive(Default)]
 pub(super) struct Said {
-    /// It warned. While a COMMIT waits for replicas, a warning means that it waits no longer.
-    pub(super) warned: AtomicBool,
+    /// It warned since [`Said::durably`] began.
+    warned: AtomicBool,
     /// Another session announced a change, or the connection ended.
     pub(super) changed: Notify,
     /// The server's process, once it is known; what it announces itself is no news.
     pub(super) process: AtomicI32,
     pub(super) hear: OnceLock<Hear>,
+}
+
+impl Said {
+    /// Runs statements that commit. If the server warned, the commit may have ended its wait for the replicas, as one that is
+    /// cancelled does: it holds on this server, and may be lost with it.
+    pub(super) async fn durably<T>(&self, statements: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+        self.warned.store(false, Relaxed);
+        let done = statements.await?;
+        if self.warned.load(Relaxed) { Err(Trouble::NotDurable) } else { Ok(done) }
+    }
 }
 
 /// A connection, and the task that moves its bytes.
@@ -59,19 +83,39 @@ const BEGIN: &str = "\
     SELECT set_config('quire.ledger', 'on', false), set_config('synchronous_commit', \
         CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
 
-/// Connects to the host that takes writes.
+/// Connects to the host that takes writes. While one is silent the others are asked again, because one of them may become
+/// the primary.
 pub(super) async fn connect(target: &Target) -> Result<Link, Trouble> {
-    let mut asked: FuturesUnordered<_> = target.hosts.iter().map(|host| connect_to(target, host)).collect();
-    let mut worst = None;
-    while let Some(answer) = asked.next().await {
+    let ask = |place: usize, pause: Duration| async move {
+        sleep(pause).await;
+        (place, connect_to(target, &target.hosts[place]).await)
+    };
+    let mut asked: FuturesUnordered<_> = (0..target.hosts.len()).map(|place| ask(place, Duration::ZERO)).collect();
+    let (mut refused, mut worst) = (HashSet::new(), None::<Trouble>);
+    while let Some((place, answer)) = asked.next().await {
         match answer {
-            Ok(link) => return Ok(link),
+            Ok(link) => {
+                target.pulse.beat();
+                return Ok(link);
+            }
             // A host that refuses by a message says more than one that cannot be reached.
-            Err(trouble) if worst.is_none() || trouble.is_refusal() => worst = Some(trouble),
+            Err(trouble) if worst.as_ref().is_none_or(|worst| trouble.is_refusal() && !worst.is_crowded()) => {
+                worst = Some(trouble);
+            }
             Err(_) => {}
         }
+        refused.insert(place);
+        if refused.len() == target.hosts.len() {
+            break;
+        }
+        asked.push(ask(place, reconnect_pause()));
     }
     Err(worst.unwrap_or(Trouble::Silent(target.timeout)))
+}
+
+/// Between two tries to connect. It differs so that many servers do not come back at once.
+pub(super) fn reconnect_pause() -> Duration {
+    RECONNECT.mul_f64(0.5 + f64::from(fastrand::u16(..)) / f64::from(u16::MAX))
 }
 
 async fn connect_to(target: &Target, host: &Config) -> Result<Link, Trouble> {
@@ -113,5 +157,15 @@ pub(super) async fn timed<T>(
     longest: Duration,
     answer: impl Future<Output = Result<T, Trouble>>,
 ) -> Result<T, Trouble> {
-    timeout(longest, answer).await.unwrap_or(Err(Trouble::Silent(longest)))
+    let mut answer = pin!(answer);
+    loop {
+        let begun = Instant::now();
+        if let Ok(answered) = timeout(longest, &mut answer).await {
+            return answered;
+        }
+        // A process that stood still itself cannot say that the other one was silent.
+        if begun.elapsed() < longest + STOOD_STILL {
+            return Err(Trouble::Silent(longest));
+        }
+    }
 }

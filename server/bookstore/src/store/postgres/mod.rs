@@ -11,6 +11,7 @@ mod found;
 mod import;
 mod link;
 mod news;
+mod pulse;
 mod read;
 mod rows;
 mod schema;

@@ -3,7 +3,10 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use tokio::{runtime::Handle, sync::Semaphore};
@@ -38,13 +41,15 @@ struct Inner {
     runtime: Handle,
     turns: Semaphore,
     idle: Mutex<Vec<Link>>,
+    /// Reads that failed since the last one that did not.
+    failed: AtomicU64,
 }
 
 impl Readers {
     /// Opens nothing yet.
     pub(super) fn new(target: Arc<Target>, shown: Arc<Shown>, runtime: Handle, count: usize) -> Self {
         let (turns, idle) = (Semaphore::new(count.max(1)), Mutex::default());
-        Self { inner: Arc::new(Inner { target, shown, runtime, turns, idle }) }
+        Self { inner: Arc::new(Inner { target, shown, runtime, turns, idle, failed: AtomicU64::new(0) }) }
     }
 
     /// Up to `count` log entries; oldest first none that an earlier one can still follow.
@@ -106,12 +111,11 @@ impl Readers {
         let inner = Arc::clone(&self.inner);
         let answer = self.inner.runtime.spawn(async move {
             let Ok(_turn) = inner.turns.acquire().await else { return Err(Fault::Unavailable(Unavailable::Closing)) };
-            inner.ask(query).await.map_err(|trouble| {
-                tracing::error!(reason = trouble.reason(), "a read from the database failed");
-                match trouble {
-                    Trouble::Contents(_) => Fault::Failed("the database could not be read".to_owned()),
-                    _ => Fault::Unavailable(Unavailable::Unreachable),
-                }
+            let answer = inner.ask(query).await;
+            inner.log(answer.as_ref().err());
+            answer.map_err(|trouble| match trouble {
+                Trouble::Contents(_) => Fault::Failed("the database could not be read".to_owned()),
+                _ => Fault::Unavailable(trouble.unavailable()),
             })
         });
         answer.await.unwrap_or(Err(Fault::Unavailable(Unavailable::Closing)))
@@ -119,6 +123,20 @@ impl Readers {
 }
 
 impl Inner {
+    /// Logs the first of reads that fail, and how many there were.
+    fn log(&self, trouble: Option<&Trouble>) {
+        let Some(trouble) = trouble else {
+            if self.failed.load(Relaxed) > 0 {
+                let count = self.failed.swap(0, Relaxed);
+                tracing::info!(failed = count, "reads from the database succeed again");
+            }
+            return;
+        };
+        if self.failed.fetch_add(1, Relaxed) == 0 {
+            tracing::error!(reason = trouble.reason(), "a read from the database failed");
+        }
+    }
+
     async fn ask<T>(&self, query: impl for<'c> FnOnce(&'c Client) -> Asked<'c, T>) -> Result<T, Trouble> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let link = match idle.filter(|link| !link.client.is_closed()) {

@@ -8,21 +8,23 @@
 //! in the first; if one fails, it fails the transaction, and COMMIT undoes it.
 
 use std::{
-    sync::atomic::Ordering::Relaxed,
+    collections::BTreeSet,
+    mem,
     time::{Duration, Instant},
 };
 
-use futures_util::future::join3;
+use futures_util::future::{join3, join4};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Error, Row, Statement, types::ToSql};
 
 use super::{
     super::interface::{Attempt, Broken, Changes, Failure, Session, Wanted, Work},
     found::Found,
-    link::{Link, timed},
+    link::{Link, connect, timed},
     rows::{APPEND, Columns, ENTRY_COLUMNS},
     schema::NUMBERS_A_VALUE,
     shown::Shown,
+    target::Target,
     trouble::Trouble,
 };
 use crate::{
@@ -34,6 +36,9 @@ use crate::{
 /// Tries of a transaction that others are faster than.
 const TRIES: usize = 8;
 
+/// How long a connection that was ended may take to be replaced without the ledger noticing.
+const RENEW: Duration = Duration::from_secs(1);
+
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 /// Counts the batch. As the first statement it also gives the transaction its id, which the log's followers rely on:
@@ -44,9 +49,13 @@ const COUNT: &str =
 const LOCK: &str =
     "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE";
 
-/// Of books that no one holds: to wait for others while holding some could be a deadlock.
+/// Of books that no one holds: to wait for others while holding some could be a deadlock, and those that are locked for
+/// long are left out.
 const LOCK_FREE: &str = "SELECT id, stock, price_cents FROM book WHERE id = ANY($1::integer[]) ORDER BY id \
     FOR NO KEY UPDATE SKIP LOCKED";
+
+/// To tell books that were left out from those that do not exist.
+const THERE: &str = "SELECT id FROM book WHERE id = ANY($1::integer[])";
 
 const LOCK_BELOW: &str = "SELECT id, stock, price_cents FROM book WHERE id > $1 AND stock < $2 ORDER BY id LIMIT $3 \
     FOR NO KEY UPDATE";
@@ -65,6 +74,7 @@ struct Statements {
     count: Statement,
     lock: Statement,
     lock_free: Statement,
+    there: Statement,
     lock_below: Statement,
     find_keys: Statement,
     draw: Statement,
@@ -75,6 +85,7 @@ struct Statements {
 /// A connection that writes.
 pub(super) struct PostgresSession<'a> {
     runtime: &'a Runtime,
+    target: &'a Target,
     link: Link,
     statements: Statements,
     settings: &'a Settings,
@@ -89,39 +100,63 @@ pub(super) struct PostgresSession<'a> {
 ///
 /// Its statements are planned once. A plan for the arrays of each batch would be the same, and costs a tenth of a large
 /// transaction and more than a third of a small one.
-pub(super) async fn begin(link: &Link, settings: &Settings) -> Result<i64, Trouble> {
+async fn begin(link: &Link, settings: &Settings) -> Result<i64, Trouble> {
     let set = format!(
         "SET plan_cache_mode = force_generic_plan; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}",
-        settings.busy_timeout.as_millis(),
+        lock_wait(settings).as_millis(),
         (settings.busy_timeout * 2).as_millis()
     );
     link.client.batch_execute(&set).await?;
     let old = "DELETE FROM ledger_session WHERE ended AND since < now() - interval '1 day'";
     link.client.batch_execute(old).await?;
-    let begun = link.client.query_one("INSERT INTO ledger_session (batch) VALUES (0) RETURNING id", &[]).await?;
-    Ok(begun.try_get(0)?)
+    let row = link.client.query_one("INSERT INTO ledger_session (batch) VALUES (0) RETURNING id", &[]);
+    Ok(link.said.durably(row).await?.try_get(0)?)
 }
 
-impl<'a> PostgresSession<'a> {
-    pub(super) async fn new(
-        (runtime, link, id): (&'a Runtime, Link, i64),
-        settings: &'a Settings,
-        metrics: &'a Metrics,
-        shown: &'a Shown,
-    ) -> Result<Self, Trouble> {
+/// The wait for a lock ends before the primary counts as silent. Never 0, which would be no limit.
+fn lock_wait(settings: &Settings) -> Duration {
+    settings.lock_wait.min(settings.database_timeout / 4).max(Duration::from_millis(1))
+}
+
+impl Statements {
+    async fn prepare(link: &Link) -> Result<Self, Trouble> {
         let client = &link.client;
         let find_keys = format!("SELECT {ENTRY_COLUMNS} FROM entry WHERE idempotency_key = ANY($1::bytea[])");
-        let statements = Statements {
+        Ok(Self {
             count: client.prepare(COUNT).await?,
             lock: client.prepare(LOCK).await?,
             lock_free: client.prepare(LOCK_FREE).await?,
+            there: client.prepare(THERE).await?,
             lock_below: client.prepare(LOCK_BELOW).await?,
             find_keys: client.prepare(&find_keys).await?,
             draw: client.prepare(DRAW).await?,
             change: client.prepare(CHANGE).await?,
             append: client.prepare(APPEND).await?,
-        };
-        Ok(Self { runtime, link, statements, settings, metrics, shown, id, batch: 0 })
+        })
+    }
+}
+
+impl<'a> PostgresSession<'a> {
+    /// Connects, and begins a session.
+    pub(super) async fn open(
+        runtime: &'a Runtime,
+        target: &'a Target,
+        settings: &'a Settings,
+        metrics: &'a Metrics,
+        shown: &'a Shown,
+    ) -> Result<Self, Trouble> {
+        let link = connect(target).await?;
+        let id = timed(settings.database_timeout, begin(&link, settings)).await?;
+        let statements = timed(settings.database_timeout, Statements::prepare(&link)).await?;
+        target.pulse.beat();
+        Ok(Self { runtime, target, link, statements, settings, metrics, shown, id, batch: 0 })
+    }
+
+    /// Replaces a connection that was ended, which undid what was under way. Fails if the primary does not answer at once.
+    async fn renew(&mut self) -> Result<(), Trouble> {
+        let Self { runtime, target, settings, metrics, shown, .. } = *self;
+        *self = timed(RENEW, Self::open(runtime, target, settings, metrics, shown)).await?;
+        Ok(())
     }
 
     /// Removes the session's row, before the connection is closed.
@@ -134,33 +169,42 @@ impl<'a> PostgresSession<'a> {
     }
 
     async fn run(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
-        let mut tries = 0;
+        let (begun, mut tries, mut waits) = (Instant::now(), 0, true);
         loop {
             tries += 1;
-            match self.attempt(work).await {
-                Err(Unfinished::Open(trouble)) => {
-                    self.rollback().await.map_err(Trouble::before_commit)?;
-                    if !trouble.is_race() || tries == TRIES {
-                        return Err(trouble.before_commit());
-                    }
-                }
-                Err(Unfinished::Undone(trouble)) if trouble.is_race() && tries < TRIES => {}
-                Err(Unfinished::Undone(trouble)) => return Err(trouble.before_commit()),
+            let (trouble, is_open) = match self.attempt(work, waits).await {
+                Ok(()) => return Ok(()),
                 Err(Unfinished::Unknown(trouble)) => {
                     let attempt = Attempt { session: self.id, batch: self.batch + 1 };
                     return Err(Failure::Unknown(trouble.into(), Some(attempt)));
                 }
-                Ok(()) => return Ok(()),
+                Err(Unfinished::Open(trouble)) => match self.rollback().await {
+                    Ok(()) => (trouble, true),
+                    Err(lost) => (lost, false),
+                },
+                Err(Unfinished::Undone(trouble)) => (trouble, false),
+            };
+            let is_again = if trouble.is_lock() && is_open {
+                // Of the books that are wanted by name, those that are locked are left out then.
+                mem::take(&mut waits) && matches!(work.wanted(), Wanted::Named { .. })
+            } else if trouble.is_lock() {
+                // Another transaction writes one of the keys.
+                begun.elapsed() < self.settings.busy_timeout
+            } else {
+                tries < TRIES && (trouble.is_race() || trouble.is_cut() && self.renew().await.is_ok())
+            };
+            if !is_again {
+                return Err(trouble.before_commit());
             }
         }
     }
 
-    async fn attempt(&mut self, work: &mut dyn Work) -> Result<(), Unfinished> {
+    async fn attempt(&mut self, work: &mut dyn Work, waits: bool) -> Result<(), Unfinished> {
         let wanted = work.wanted();
-        let mut facts = self.begin(&wanted).await.map_err(Unfinished::from_open)?;
+        let mut facts = self.begin(&wanted, waits).await.map_err(Unfinished::from_open)?;
         if let Some(more) = work.more() {
             let read = self.lock_and_read(&more, &self.statements.lock_free);
-            let found = timed(self.settings.database_timeout, read).await.map_err(Unfinished::from_open)?;
+            let found = self.answered(read).await.map_err(Unfinished::from_open)?;
             facts.add(&wanted, &more, found);
         }
         let changes = work.decide(&mut facts).map_err(|failure| Unfinished::Open(Trouble::Decided(failure)))?;
@@ -170,34 +214,53 @@ impl<'a> PostgresSession<'a> {
         let start = Instant::now();
         self.write_and_commit(&changes).await?;
         self.batch += 1;
+        self.target.pulse.beat();
         self.metrics.committed(changes.entries.len(), start.elapsed());
         self.shown.publish(&changes, facts.take_drawn());
         Ok(())
     }
 
     /// The first trip.
-    async fn begin(&self, wanted: &Wanted) -> Result<Found, Trouble> {
+    async fn begin(&self, wanted: &Wanted, waits: bool) -> Result<Found, Trouble> {
         let (client, statements) = (&self.link.client, &self.statements);
         let batch = self.batch + 1;
-        let lock = match wanted {
-            Wanted::Named { .. } => &statements.lock,
-            Wanted::Below { .. } => &statements.lock_below,
+        let (lock, is_partial) = match wanted {
+            Wanted::Named { waits: true, .. } if waits => (&statements.lock, false),
+            Wanted::Named { .. } => (&statements.lock_free, true),
+            Wanted::Below { .. } => (&statements.lock_below, false),
         };
         // Sent together, carried out in this order.
-        let trip = Box::pin(join3(
+        let trip = Box::pin(join4(
             client.batch_execute(BEGIN),
             async { client.execute(&statements.count, &[&self.id, &batch]).await },
             self.lock_and_read(wanted, lock),
+            async {
+                match wanted {
+                    Wanted::Named { books, .. } if is_partial => client.query(&statements.there, &[&ids(books)]).await,
+                    _ => Ok(Vec::new()),
+                }
+            },
         ));
-        // The wait for locks is bounded by the server.
-        timed(self.settings.database_timeout + self.settings.busy_timeout, async {
-            let (begun, counted, found) = trip.await;
+        self.answered(async {
+            let (begun, counted, found, there) = trip.await;
             begun?;
             let is_counted = counted? == 1;
-            let found = found?;
+            let found = found?.with_locked(&there?)?;
             if is_counted { Ok(found) } else { Err(Trouble::Ended) }
         })
         .await
+    }
+
+    /// Waits for an answer until the primary has been silent, on all connections, for as long as it may.
+    async fn answered<T>(&self, answer: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+        match timed(self.target.pulse.wait(), answer).await {
+            Ok(answer) => {
+                self.target.pulse.beat();
+                Ok(answer)
+            }
+            Err(Trouble::Silent(_)) => Err(Trouble::Silent(self.target.timeout)),
+            Err(trouble) => Err(trouble),
+        }
     }
 
     /// What is wanted; a book is read by this statement, which locks it.
@@ -212,10 +275,7 @@ impl<'a> PostgresSession<'a> {
         let (books, earlier, numbers) = join3(
             async {
                 match wanted {
-                    Wanted::Named { books, .. } => {
-                        let ids: Vec<i32> = books.iter().map(|id| id.get()).collect();
-                        client.query(lock, &[&ids]).await
-                    }
+                    Wanted::Named { books, .. } => client.query(lock, &[&ids(books)]).await,
                     Wanted::Below { amount, after, most } => {
                         let after = after.map_or(0, BookId::get);
                         client.query(lock, &[&after, &amount.cast_signed(), &to_i64(*most)]).await
@@ -252,7 +312,6 @@ impl<'a> PostgresSession<'a> {
             columns.push(entry);
         }
         let Columns { numbers, times, kinds, books, quantities, befores, afters, keys, owners } = &columns;
-        self.link.said.warned.store(false, Relaxed);
         let trip = Box::pin(join3(
             async {
                 if !ids.is_empty() {
@@ -270,20 +329,29 @@ impl<'a> PostgresSession<'a> {
             },
             client.batch_execute("COMMIT"),
         ));
-        let answered = timed(self.settings.database_timeout, async { Ok(trip.await) }).await;
-        let (changed, appended, committed) = answered.map_err(Unfinished::Unknown)?;
-        changed.and(appended).map_err(Unfinished::from_writing)?;
-        committed.map_err(|error| Unfinished::Unknown(error.into()))?;
-        if self.link.said.warned.swap(false, Relaxed) {
-            let reason = "it committed without waiting for its replicas".to_owned();
-            return Err(Unfinished::Unknown(Trouble::Contents(reason)));
-        }
-        Ok(())
+        let committed = async {
+            let mut written = Ok(());
+            let commit = async {
+                let (changed, appended, committed) = trip.await;
+                written = changed.and(appended);
+                committed
+            };
+            let committed = self.link.said.durably(commit).await;
+            Ok((written, committed))
+        };
+        let (written, committed) =
+            timed(self.settings.database_timeout, committed).await.map_err(Unfinished::Unknown)?;
+        written.map_err(Unfinished::from_writing)?;
+        committed.map_err(Unfinished::Unknown)
     }
 
     async fn rollback(&self) -> Result<(), Trouble> {
-        timed(self.settings.database_timeout, async { Ok(self.link.client.batch_execute("ROLLBACK").await?) }).await
+        self.answered(async { Ok(self.link.client.batch_execute("ROLLBACK").await?) }).await
     }
+}
+
+fn ids(books: &BTreeSet<BookId>) -> Vec<i32> {
+    books.iter().map(|id| id.get()).collect()
 }
 
 fn to_i64(count: usize) -> i64 {
@@ -326,10 +394,17 @@ impl Session for PostgresSession<'_> {
 
     /// Ends the session that the attempt was made by. A transaction of it that is still under way holds its row, so this
     /// waits for its end; one that has not begun on the server yet can no longer be committed, because its session has
-    /// ended. This is a write as well, so what it says is as durable as any commit.
+    /// ended. This is a write as well, so what it says is as durable as any commit, if it waited as any commit must.
     fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken> {
+        let client = &self.link.client;
+        let lock_timeout = |wait: Duration| format!("SET lock_timeout = {}", wait.as_millis());
         let sql = "UPDATE ledger_session SET ended = true WHERE id = $1 RETURNING batch";
-        let ended = async { Ok(self.link.client.query_opt(sql, &[&attempt.session]).await?) };
+        let ended = async {
+            client.batch_execute(&lock_timeout(self.settings.busy_timeout)).await?;
+            let row = self.link.said.durably(client.query_opt(sql, &[&attempt.session])).await?;
+            client.batch_execute(&lock_timeout(lock_wait(self.settings))).await?;
+            Ok(row)
+        };
         let row: Option<Row> = self.runtime.block_on(timed(self.settings.database_timeout, ended))?;
         let last: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Trouble::from)?;
         Ok(last >= attempt.batch)
@@ -339,11 +414,17 @@ impl Session for PostgresSession<'_> {
         if !is_idle {
             return Ok(());
         }
-        // Lets the connection notice that it was closed.
-        self.runtime.block_on(async { tokio::time::sleep(Duration::ZERO).await });
-        if self.link.client.is_closed() || !self.shown.is_reached() {
-            return Err(Broken("the primary does not answer".to_owned()));
-        }
+        self.runtime.block_on(async {
+            // Lets the connection notice that it was closed.
+            tokio::time::sleep(Duration::ZERO).await;
+            if self.link.client.is_closed() {
+                return self.renew().await;
+            }
+            if self.target.pulse.is_due() {
+                self.answered(async { Ok(self.link.client.batch_execute("").await?) }).await?;
+            }
+            Ok(())
+        })?;
         Ok(())
     }
 }

@@ -66,12 +66,10 @@ pub(super) struct Shown {
     begun: Instant,
     /// When what is shown was the newest, in milliseconds after `begun`.
     current_ms: AtomicI64,
-    /// How long the database may be silent before it counts as out of reach.
-    patience: Duration,
 }
 
 impl Shown {
-    pub(super) fn new(shelf: Arc<Shelf>, patience: Duration) -> Self {
+    pub(super) fn new(shelf: Arc<Shelf>) -> Self {
         Self {
             shelf,
             known: Mutex::default(),
@@ -79,7 +77,6 @@ impl Shown {
             committed: Notify::new(),
             begun: Instant::now(),
             current_ms: AtomicI64::new(0),
-            patience,
         }
     }
 
@@ -182,11 +179,6 @@ impl Shown {
         let current = Duration::from_millis(self.current_ms.load(Relaxed).unsigned_abs());
         self.begun.elapsed().saturating_sub(current)
     }
-
-    /// Whether the database answered lately.
-    pub(super) fn is_reached(&self) -> bool {
-        self.age() <= self.patience
-    }
 }
 
 impl Known {
@@ -236,7 +228,7 @@ mod tests {
     use crate::sample;
 
     fn shown() -> Shown {
-        let shown = Shown::new(Arc::default(), Duration::from_secs(1));
+        let shown = Shown::new(Arc::default());
         shown.replace(sample::books().collect(), 0);
         shown.lacking(0);
         shown

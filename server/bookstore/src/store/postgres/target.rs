@@ -5,6 +5,7 @@ use std::{
     fs::File,
     io::{self, BufReader},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,6 +15,8 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer, pki_types::pem::PemObject as _};
+
+use super::pulse::Pulse;
 
 /// The forms of `sslmode` that keep what they promise; the others may fall back to plain text.
 const MODES: &str = "'disable', or 'verify-full' (which 'require' means here as well)";
@@ -46,6 +49,7 @@ pub(super) struct Target {
     pub(super) name: String,
     /// For one round trip, and for opening a connection.
     pub(super) timeout: Duration,
+    pub(super) pulse: Arc<Pulse>,
 }
 
 impl Target {
@@ -73,7 +77,8 @@ impl Target {
         let name = format!("postgres://{}/{database}", shown.collect::<Vec<_>>().join(","));
         let roots = if mode == SslMode::Disable { RootCertStore::empty() } else { roots(authorities)? };
         let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        Ok(Self { hosts, tls: MakeRustlsConnect::new(tls), name, timeout })
+        let pulse = Arc::new(Pulse::new(timeout));
+        Ok(Self { hosts, tls: MakeRustlsConnect::new(tls), name, timeout, pulse })
     }
 }
 

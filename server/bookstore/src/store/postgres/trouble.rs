@@ -17,6 +17,8 @@ pub(super) enum Trouble {
     Silent(Duration),
     /// The session was ended from elsewhere.
     Ended,
+    /// It committed, and did not wait until its replicas had the commit.
+    NotDurable,
     /// What was read is not what a store holds.
     Contents(String),
     /// No decision was reached.
@@ -54,13 +56,36 @@ impl Trouble {
         self.state().is_some()
     }
 
-    /// Whether no primary answers, which passes by itself.
+    /// Whether no primary takes the connection, which passes by itself.
     pub(super) fn is_away(&self) -> bool {
         match self {
             Self::Postgres(error) => error.code().map_or_else(|| !is_distrust(error), is_away),
-            Self::Silent(_) | Self::Ended | Self::Decided(_) => true,
+            Self::Silent(_) | Self::Ended | Self::NotDurable | Self::Decided(_) => true,
             Self::Contents(_) => false,
         }
+    }
+
+    /// Whether the connection was ended, by the server or on the way.
+    pub(super) fn is_cut(&self) -> bool {
+        match self {
+            Self::Postgres(error) => error.code().map_or_else(|| error.is_closed(), is_away),
+            _ => false,
+        }
+    }
+
+    /// Whether another transaction holds a lock for longer than this one waits.
+    pub(super) fn is_lock(&self) -> bool {
+        self.state() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    }
+
+    /// Whether the database takes no further connection.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.state() == Some(&SqlState::TOO_MANY_CONNECTIONS)
+    }
+
+    /// For callers: why the store takes nothing.
+    pub(super) fn unavailable(&self) -> Unavailable {
+        if self.is_crowded() { Unavailable::Crowded } else { Unavailable::Unreachable }
     }
 
     /// For operators: what is wrong, in one line.
@@ -69,6 +94,7 @@ impl Trouble {
             Self::Postgres(error) => reason(error),
             Self::Silent(timeout) => format!("it did not answer within {timeout:?}"),
             Self::Ended => "the row of this session is gone from ledger_session".to_owned(),
+            Self::NotDurable => "it committed without waiting for its replicas".to_owned(),
             Self::Contents(what) => what.clone(),
             Self::Decided(_) => "nothing was decided".to_owned(),
         }
@@ -81,8 +107,8 @@ impl Trouble {
         if let Self::Decided(failure) = self {
             return failure;
         }
-        if is(&SqlState::LOCK_NOT_AVAILABLE) {
-            return Failure::Refused(Fault::Unavailable(Unavailable::Locked));
+        if self.is_lock() {
+            return Failure::Refused(Fault::Unavailable(Unavailable::BookLocked));
         }
         if is(&SqlState::DISK_FULL) {
             return Failure::Undone(Fault::Failed("the disk is full".to_owned()), Broken(reason));
@@ -91,7 +117,7 @@ impl Trouble {
             return Failure::Refused(Fault::Failed("the books keep changing".to_owned()));
         }
         let fault = if self.is_away() {
-            Fault::Unavailable(Unavailable::Unreachable)
+            Fault::Unavailable(self.unavailable())
         } else {
             Fault::Failed("the database could not be written".to_owned())
         };
@@ -99,10 +125,11 @@ impl Trouble {
     }
 }
 
-/// States of a server that stops, starts, or is no primary any more.
+/// States of a server that stops, starts, is no primary any more, or takes no further connection.
 fn is_away(state: &SqlState) -> bool {
+    let passing = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::TOO_MANY_CONNECTIONS];
     // Classes 57 and 08: the operator intervened; the connection failed.
-    state.code().starts_with("57") || state.code().starts_with("08") || *state == SqlState::READ_ONLY_SQL_TRANSACTION
+    state.code().starts_with("57") || state.code().starts_with("08") || passing.contains(state)
 }
 
 /// A certificate that is not vouched for, or not the host's, stays so.

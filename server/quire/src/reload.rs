@@ -1,0 +1,95 @@
+//! Files that are read again at each SIGHUP: each by itself, beside the threads that serve, so that one that cannot be read
+//! for long (a pipe, a network file system that hangs) holds up nothing. Must not know what is in them.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use tokio::{
+    signal::unix::Signal,
+    sync::watch,
+    task::{JoinSet, spawn_blocking},
+    time::timeout,
+};
+
+/// Reads files again and says in the log what became of it.
+type Reading = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// What is read again together.
+pub(crate) struct Files {
+    what: &'static str,
+    /// When the log says that they are not read yet.
+    late_after: Duration,
+    read: Reading,
+}
+
+impl Files {
+    /// Small ones; `read` may block.
+    pub(crate) fn small(what: &'static str, read: impl Fn() + Clone + Send + 'static) -> Self {
+        let reading = move || {
+            let read = read.clone();
+            async move {
+                if let Err(error) = spawn_blocking(read).await {
+                    tracing::error!(%error, "reading files again ended in a fault of the server");
+                }
+            }
+        };
+        Self { late_after: Duration::from_secs(5), ..Self::large(what, reading) }
+    }
+
+    /// Those that may take minutes.
+    pub(crate) fn large<F>(what: &'static str, read: impl Fn() -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self { what, late_after: Duration::from_mins(5), read: Box::new(move || Box::pin(read())) }
+    }
+}
+
+/// Reads the files at each signal. One that comes while some are still being read has those read once more.
+pub(crate) async fn at_each(mut signal: Signal, files: Vec<Files>) {
+    let asked = watch::Sender::new(());
+    let mut readers = JoinSet::new();
+    for files in files {
+        readers.spawn(read_when_asked(files, asked.subscribe()));
+    }
+    while signal.recv().await.is_some() {
+        asked.send_replace(());
+    }
+}
+
+async fn read_when_asked(files: Files, mut asked: watch::Receiver<()>) {
+    let Files { what, late_after, read } = files;
+    while asked.changed().await.is_ok() {
+        let mut reading = read();
+        if timeout(late_after, &mut reading).await.is_err() {
+            tracing::warn!(
+                seconds = late_after.as_secs(),
+                "{what} are not read yet; the last ones hold until they are"
+            );
+            reading.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_holds_up_no_other() {
+        let (asked, (read, reads)) = (watch::Sender::new(()), channel());
+        let (_hung, hanging) = channel::<()>();
+        let hanging = std::sync::Arc::new(std::sync::Mutex::new(hanging));
+        let hangs = Files::small("these", move || assert!(hanging.lock().expect("one reader").recv().is_err()));
+        let other = Files::small("those", move || read.send(()).expect("the test waits"));
+        let _readers = [hangs, other].map(|files| tokio::spawn(read_when_asked(files, asked.subscribe())));
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+            asked.send_replace(());
+            while reads.try_recv().is_err() {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
