@@ -110,8 +110,9 @@ impl Calls {
                 let has_room = out.has_room();
                 self.note_blocked(stream, has_room);
                 let method = Some(plan.method);
-                let _places = self.shared.call_places(&mut self.caller, method);
-                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline, ending, _places });
+                let (unreleased, places) = (0, self.shared.call_places(&mut self.caller, method));
+                let active = Active { method, running, reply, feed, unreleased, deadline, ending, _places: places };
+                self.keep(stream, active);
             }
             Ok(Started::Done(spare)) => {
                 if let Some(spare) = spare {
@@ -144,8 +145,10 @@ impl Calls {
                 self.finish(stream, method, reply.code);
             }
             Poll::Pending => {
-                let (ending, _places) = (None, self.shared.call_places(&mut self.caller, method));
-                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline, ending, _places });
+                let (unreleased, places) = (0, self.shared.call_places(&mut self.caller, method));
+                let active =
+                    Active { method, running, reply, feed, unreleased, deadline, ending: None, _places: places };
+                self.keep(stream, active);
             }
         }
     }
