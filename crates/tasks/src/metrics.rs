@@ -30,8 +30,8 @@ impl Outcome {
 }
 
 /// Why a connection was closed; the names that metrics and logs have for it.
-pub(crate) const CLOSED: [&str; 8] =
-    ["finished", "bad line", "denied", "idle", "unread", "drained", "broken", "stopped"];
+pub(crate) const CLOSED: [&str; 9] =
+    ["finished", "bad line", "denied", "idle", "unread", "drained", "replaced", "broken", "stopped"];
 
 type Labels = [(&'static str, &'static str); 1];
 

@@ -155,6 +155,7 @@ impl Calls {
 
     /// Gives a call that waits its slot.
     fn keep(&mut self, stream: StreamKey, active: Active) {
+        self.active += 1;
         self.note_deadline(active.deadline);
         self.slots[stream.index()].phase = Phase::Active(active);
     }
@@ -222,6 +223,7 @@ impl Calls {
             }
             Poll::Ready(()) => {
                 let (method, code) = (active.method, active.reply.code);
+                self.active -= 1;
                 self.retire(method, active.running);
                 self.finish(stream, method, code);
                 self.connection.release(stream, active.unreleased);
@@ -327,6 +329,7 @@ impl Calls {
     fn expire_call(&mut self, stream: StreamKey) {
         let (method, mut state, unreleased) = match std::mem::take(&mut self.slots[stream.index()].phase) {
             Phase::Active(active) => {
+                self.active -= 1;
                 self.retire(active.method, active.running);
                 (active.method, active.reply, active.unreleased)
             }
@@ -344,6 +347,11 @@ impl Calls {
         }
         self.finish(stream, method, Code::DeadlineExceeded);
         self.connection.release(stream, unreleased);
+    }
+
+    /// Whether a call waits for something, or its answer to be taken.
+    pub(super) fn is_busy(&self) -> bool {
+        self.active > 0 || self.connection.queued_bytes_total() > 0
     }
 
     /// Calls that have not been answered yet.
