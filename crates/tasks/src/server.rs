@@ -59,7 +59,7 @@ impl Server {
     pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
         let gate = Some(gate).filter(Gate::asks);
         let connections = places(self.runner.limits.connections, gate.is_some());
-        Self { gate, tls, connections, ..self }
+        Self { connections, gate, tls, ..self }
     }
 
     /// Serves on the current thread until `stop` turns true; then accepts no more, answers what is in flight, and

@@ -82,7 +82,7 @@ impl Server {
     pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
         let gate = Some(gate).filter(Gate::asks);
         let connections = places(self.limits.connections_max, gate.is_some());
-        Self { gate, tls, connections, ..self }
+        Self { connections, gate, tls, ..self }
     }
 
     /// The games it serves, which count what happens here as well.
