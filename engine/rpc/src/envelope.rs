@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +25,15 @@ pub struct Peer {
     pub certificates: Vec<Bytes>,
     /// What its compressed messages may hold.
     pub(crate) budget: Arc<Budget>,
+    /// Set when a credential was shown on the connection.
+    pub(crate) is_known: Arc<AtomicBool>,
+}
+
+impl Peer {
+    /// Notes that a credential was shown. A full server closes idle connections on which none was first.
+    pub fn set_known(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A message, or a stream of messages, sent to a method.

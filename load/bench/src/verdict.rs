@@ -6,6 +6,7 @@
 use crate::measurement::{Run, ServerSide, Verdict};
 use crate::plan::{End, Pace, Plan};
 use crate::report::units;
+use crate::stats::knee::is_reached;
 
 /// Maximum share of the time that a worker may be running: above it, the client was the bottleneck, or may have been.
 pub(crate) const BUSY_MAX: f64 = 0.95;
@@ -18,9 +19,6 @@ pub(crate) const OTHERS_MAX: f64 = 0.10;
 
 /// Maximum share of the time that a worker may wait for a core: below it, other processes do not disturb it.
 pub(crate) const WAITING_MAX: f64 = 0.02;
-
-/// Minimum share of the requested rate.
-pub(crate) const RATE_MIN: f64 = 0.99;
 
 /// Growth of the send lag, from the first quarter of a run to the last, that chance does not explain: a queue grew.
 pub(crate) const LAG_GROWTH_MAX_US: f64 = 1_000.0;
@@ -85,10 +83,16 @@ pub(crate) fn judge(seen: &Seen<'_>) -> Verdict {
     Verdict { reasons, doubts: doubts.into_iter().flatten().collect() }
 }
 
+/// Whether a run with so many answers within its time is INVALID for its rate, whatever comes later.
+pub(crate) fn is_rate_missed(plan: &Plan, completed: u64) -> bool {
+    let (Pace::Open { profile, .. }, End::After(duration)) = (&plan.pace, plan.end) else { return false };
+    let seconds = duration.as_secs_f64();
+    let asked = profile.due_between(0.0, seconds) / seconds;
+    !is_reached(units::float(completed) / seconds, asked, seconds)
+}
+
 fn rate_missed(run: &Run, asked: f64) -> Option<String> {
-    // Poisson arrivals fall short by chance; three standard deviations of their number are allowed.
-    let chance = 3.0 * (asked * run.seconds).max(1.0).sqrt() / run.seconds.max(1e-9);
-    (run.rate < asked * RATE_MIN - chance)
+    (!is_reached(run.rate, asked, run.seconds))
         .then(|| format!("the rate was not reached: {:.0} a second of {asked:.0} asked for", run.rate))
 }
 

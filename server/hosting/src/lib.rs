@@ -14,13 +14,15 @@ mod port;
 mod service;
 mod settings;
 mod units;
+mod warnings;
 
 pub use connections::{Connections, Wanted};
 pub use error::Error;
 pub use port::{Port, listen, listen_beside};
-pub use quire_rpc::server::{Client, Share, Shares};
+pub use quire_rpc::server::{Client, Place, Places, Share, Shares};
 pub use service::{
     Choice, Declared, Entry, Guard, Host, Observe, Open, Part, Pending, Route, Service, Serving, Site, entry,
 };
 pub use settings::{Given, Layers, Reader, Refused, Settings, defaults};
 pub use units::{Bytes, time};
+pub use warnings::Warnings;

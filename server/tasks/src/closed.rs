@@ -17,6 +17,8 @@ pub(crate) enum Closed {
     Unread,
     /// The server stops; requests in flight have been answered.
     Drained,
+    /// It made room for another client; what was in flight has been answered.
+    Replaced,
     /// The connection failed.
     Broken(std::io::Error),
     /// The server has stopped.
@@ -33,6 +35,7 @@ impl Closed {
             Self::Idle => "idle",
             Self::Unread => "unread",
             Self::Drained => "drained",
+            Self::Replaced => "replaced",
             Self::Broken(_) => "broken",
             Self::Stopped => "stopped",
         }

@@ -6,7 +6,7 @@
 use std::{
     mem::MaybeUninit,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -53,6 +53,7 @@ pub(crate) async fn serve<S>(
     runner: Arc<Runner>,
     client: Client,
     asked: Option<Box<(Gate, Peer)>>,
+    place: Option<&hosting::Place>,
     mut stop: watch::Receiver<bool>,
 ) -> Closed
 where
@@ -66,8 +67,18 @@ where
         if connection.ending.is_none() && stopped.as_mut().poll(context).is_ready() {
             connection.end(Closed::Drained);
         }
+        if connection.ending.is_none() && place.is_some_and(|place| place.poll_leave(context).is_ready()) {
+            connection.end(Closed::Replaced);
+        }
         loop {
-            if let Poll::Ready(closed) = connection.poll(context) {
+            let polled = connection.poll(context);
+            if let Some(place) = place {
+                place.set_busy(connection.is_busy());
+                if connection.is_known {
+                    place.known().store(true, Relaxed);
+                }
+            }
+            if let Poll::Ready(closed) = polled {
                 return Poll::Ready(closed);
             }
             let Some(deadline) = connection.deadline() else { return Poll::Pending };
@@ -96,6 +107,8 @@ struct Connection<S> {
     asked: Option<Box<(Gate, Peer)>>,
     /// Completes when the credential is revoked.
     revoked: Option<BoxFuture<'static, ()>>,
+    /// The client showed a valid credential.
+    is_known: bool,
     /// Bytes read and not yet split into lines.
     input: Vec<u8>,
     /// Unanswered requests, oldest first, each with its slot until the reply is written.
@@ -121,6 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client,
             asked,
             revoked: None,
+            is_known: false,
             input: Vec::new(),
             waiting: FuturesOrdered::new(),
             output: Vec::new(),
@@ -164,6 +178,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 _ => {}
             }
         }
+    }
+
+    /// True if a request waits for its reply, or a reply for the client.
+    fn is_busy(&self) -> bool {
+        !(self.waiting.is_empty() && self.output.is_empty())
     }
 
     /// Time at which the connection times out; `None` while tasks run.
@@ -260,6 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let token = if let Line::Token(token) = &line { Some(token.as_bytes()) } else { None };
             match gate.admit(token, peer) {
                 Ok(admitted) => {
+                    self.is_known = admitted.is_some();
                     if let Some(admitted) = admitted {
                         self.client = Client::Credential(Arc::clone(admitted.name()));
                         self.revoked = Some(admitted.revoked().boxed());
@@ -382,8 +402,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut read = ReadBuf::uninit(&mut space);
             match Pin::new(&mut self.stream).poll_read(context, &mut read) {
                 Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
-                // A stopping server does not wait for idle clients.
-                Poll::Pending if !matches!(self.ending, Some(Closed::Drained)) => return Poll::Pending,
+                // Neither a stopping server nor a client that needs the place waits for idle clients.
+                Poll::Pending if !matches!(self.ending, Some(Closed::Drained | Closed::Replaced)) => {
+                    return Poll::Pending;
+                }
                 _ => return Poll::Ready(self.take_reason()),
             }
         }

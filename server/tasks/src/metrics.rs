@@ -30,8 +30,8 @@ impl Outcome {
 }
 
 /// Reasons for closing a connection, as named in metrics and logs.
-pub(crate) const CLOSED: [&str; 8] =
-    ["finished", "bad line", "denied", "idle", "unread", "drained", "broken", "stopped"];
+pub(crate) const CLOSED: [&str; 9] =
+    ["finished", "bad line", "denied", "idle", "unread", "drained", "replaced", "broken", "stopped"];
 
 type Labels = [(&'static str, &'static str); 1];
 

@@ -3,13 +3,13 @@
 
 use std::{fmt::Display, net::SocketAddr, sync::Arc, time::Duration};
 
-use hosting::{Client, access::Gate};
+use hosting::{Client, Place, Places, Warnings, access::Gate};
 use quire_rpc::{Peer, rustls::ServerConfig};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     runtime::Handle,
-    sync::{Semaphore, watch},
+    sync::watch,
     task::JoinSet,
 };
 
@@ -20,6 +20,9 @@ use crate::{closed::Closed, connection, metrics::Metrics, runner::Runner, settin
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Connections that may make room for others at the same time.
+const LEAVING_MAX: usize = 64;
+
 /// Pause after a system error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -27,19 +30,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Server {
     runner: Arc<Runner>,
-    connections: Arc<Semaphore>,
+    connections: Places,
+    warnings: Warnings,
     gate: Option<Gate>,
     /// Set if TLS is required.
     tls: Option<Arc<ServerConfig>>,
 }
 
+/// Places for connections, and a few more for those that make room.
+fn places(most: usize, asks_callers: bool) -> Places {
+    Places::new(most, LEAVING_MAX.min(most / 4), asks_callers)
+}
+
 impl Server {
     /// `cpu_threads` is the runtime whose pool for blocking work runs CPU-bound tasks.
     pub fn new(settings: &Settings, metrics: Metrics, cpu_threads: Handle) -> Self {
-        let connections_max = settings.limits.connections.min(Semaphore::MAX_PERMITS);
         Self {
             runner: Arc::new(Runner::new(settings, metrics, cpu_threads)),
-            connections: Arc::new(Semaphore::new(connections_max)),
+            connections: places(settings.limits.connections, false),
+            warnings: Warnings::default(),
             gate: None,
             tls: None,
         }
@@ -48,7 +57,9 @@ impl Server {
     /// Requires the credentials that `gate` asks for, and TLS if `tls` is set.
     #[must_use]
     pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
-        Self { gate: Some(gate).filter(Gate::asks), tls, ..self }
+        let gate = Some(gate).filter(Gate::asks);
+        let connections = places(self.runner.limits.connections, gate.is_some());
+        Self { connections, gate, tls, ..self }
     }
 
     /// Serves on the current thread until `stop` turns true; then accepts no more, answers requests in flight, and
@@ -79,36 +90,49 @@ impl Server {
 
     fn open(&self, open: &mut JoinSet<()>, stream: TcpStream, peer: SocketAddr, stop: watch::Receiver<bool>) {
         let server = self.clone();
-        let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
+        let client = Client::at(Some(peer.ip()));
+        let Some(place) = self.connections.take(&client) else {
             self.runner.metrics.refused();
-            let limit = self.runner.limits.connections;
-            return tracing::info!(%peer, limit, "a task connection was refused: tasks.connections is reached");
+            return self.warnings.refused("tasks.connections", &client);
         };
+        if let Some(other) = place.instead_of() {
+            self.warnings.made_room("tasks.connections", other);
+        }
         open.spawn(async move {
-            let _place = place;
             // If the system refuses, the first write fails with the reason.
             let _ = prepare(&stream);
-            server.begin(stream, peer, stop).await;
+            server.begin(stream, peer, &place, stop).await;
         });
     }
 
-    async fn begin(&self, stream: TcpStream, address: SocketAddr, stop: watch::Receiver<bool>) {
+    async fn begin(&self, stream: TcpStream, address: SocketAddr, place: &Place, stop: watch::Receiver<bool>) {
         match self.tls.clone() {
             None => {
                 let asked = self.asked(address, Vec::new());
-                self.serve_one(stream, address, Client::at(Some(address.ip())), asked, stop).await;
+                self.serve_one(stream, address, Client::at(Some(address.ip())), asked, Some(place), stop).await;
             }
             // Boxed: plain connections need no room for TLS.
-            Some(tls) => Box::pin(self.begin_tls(TlsAcceptor::from(tls), stream, address, stop)).await,
+            Some(tls) => Box::pin(self.begin_tls(TlsAcceptor::from(tls), stream, address, place, stop)).await,
         }
     }
 
-    async fn begin_tls(&self, tls: TlsAcceptor, stream: TcpStream, address: SocketAddr, stop: watch::Receiver<bool>) {
-        match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+    async fn begin_tls(
+        &self,
+        tls: TlsAcceptor,
+        stream: TcpStream,
+        address: SocketAddr,
+        place: &Place,
+        stop: watch::Receiver<bool>,
+    ) {
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => accepted,
+            () = place.leave() => return,
+        };
+        match accepted {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 let asked = self.asked(address, shown.iter().map(|der| der.to_vec()).collect());
-                self.serve_one(stream, address, Client::at(Some(address.ip())), asked, stop).await;
+                self.serve_one(stream, address, Client::at(Some(address.ip())), asked, Some(place), stop).await;
             }
             Ok(Err(error)) => tracing::info!(peer = %address, %error, "a task connection has no TLS"),
             Err(_) => tracing::info!(peer = %address, "a task connection has no TLS in time"),
@@ -129,7 +153,7 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        self.serve_one(stream, peer, Client::Unknown, None, stop).await
+        self.serve_one(stream, peer, Client::Unknown, None, None, stop).await
     }
 
     async fn serve_one<S>(
@@ -138,13 +162,14 @@ impl Server {
         peer: impl Display,
         client: Client,
         asked: Option<Box<(Gate, Peer)>>,
+        place: Option<&Place>,
         stop: watch::Receiver<bool>,
     ) -> &'static str
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let counted = self.runner.metrics.connection();
-        let closed = connection::serve(stream, Arc::clone(&self.runner), client, asked, stop).await;
+        let closed = connection::serve(stream, Arc::clone(&self.runner), client, asked, place, stop).await;
         log(&peer, &closed);
         let reason = closed.name();
         counted.close(reason);

@@ -234,7 +234,7 @@ impl Builder {
     /// The server, ready to serve.
     pub fn build(mut self) -> Server {
         self.bound();
-        let calls_max = self.limits.calls_max;
+        let Limits { calls_max, connections_max, refusals_max, .. } = self.limits;
         for route in &mut self.routes.table {
             let ours = self.interceptors.iter().filter(|(is_for, _)| is_for(&route.path));
             route.interceptors = ours.map(|(_, interceptor)| Arc::clone(interceptor)).collect();
@@ -254,7 +254,7 @@ impl Builder {
                 cors: self.cors,
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(acceptor),
-                places: Places::default(),
+                places: Places::new(connections_max, refusals_max, self.asks_callers),
                 hosts: self.hosts,
                 always: self.always,
                 calls: Shares::with_open(calls_max, if self.asks_callers { calls_max / 4 * 3 } else { calls_max }),

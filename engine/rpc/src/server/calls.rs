@@ -65,6 +65,8 @@ pub(crate) struct Calls {
     pub(super) refusing: bool,
     pub(super) pace: Pace,
     pub(super) caller: Caller,
+    /// Calls that wait for something.
+    pub(super) active: usize,
     unread: Unread,
     pub(super) lender: Lender,
 }
@@ -79,6 +81,7 @@ impl Calls {
         let address = peer.address.map(|address| address.ip());
         Self {
             caller: Caller::new(Client::at(address)),
+            active: 0,
             connection: Connection::new(quire_http2::Side::Server, config, 0),
             peer,
             slots: Vec::new(),
@@ -393,6 +396,7 @@ impl Calls {
                 Some(gathering.plan.method)
             }
             Phase::Active(active) => {
+                self.active -= 1;
                 self.retire(active.method, active.running);
                 active.method
             }

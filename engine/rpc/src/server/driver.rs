@@ -5,7 +5,6 @@
 //!
 //! Implements: RFC 9113 sections 6.7 (PING, for keepalive) and 6.8 (GOAWAY, for the drain).
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,6 +17,8 @@ use tokio::time::{Instant, Sleep};
 use super::calls::Calls;
 use super::limits::Limits;
 use super::memory::{self, Charge};
+use super::place::{Draining, Stay};
+use super::places::Standing;
 use super::shared::Shared;
 use super::turn;
 use crate::envelope::Peer;
@@ -45,7 +46,8 @@ pub(super) struct Driver<T> {
     stage: Stage,
     failure: Option<ConnectionError>,
     timer: Pin<Box<Sleep>>,
-    draining: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    draining: Option<Draining>,
+    standing: Arc<Standing>,
     opened_at: Instant,
     read_at: Instant,
     busy_at: Instant,
@@ -64,26 +66,20 @@ pub(super) struct Driver<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
-    pub(super) fn boxed(
-        io: T,
-        first_bytes: Vec<u8>,
-        shared: Arc<Shared>,
-        peer: Arc<Peer>,
-        draining: Pin<Box<dyn Future<Output = ()> + Send>>,
-        refusing: bool,
-    ) -> Box<Self> {
+    pub(super) fn boxed(io: T, first_bytes: Vec<u8>, shared: Arc<Shared>, peer: Arc<Peer>, stay: Stay) -> Box<Self> {
         let now = Instant::now();
         let charge = shared.limits.memory.charge(peer.address);
         Box::new(Self {
             io,
             inlet: Inlet::new(first_bytes),
             limits: Arc::clone(&shared.limits),
-            calls: Calls::new(shared, peer, refusing, charge.lender()),
+            calls: Calls::new(shared, peer, stay.refusing, charge.lender()),
             charge,
             stage: Stage::Open,
             failure: None,
             timer: Box::pin(tokio::time::sleep_until(now)),
-            draining: Some(draining),
+            draining: Some(stay.draining),
+            standing: stay.standing,
             opened_at: now,
             read_at: now,
             busy_at: now,
@@ -117,6 +113,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         {
             self.draining = None;
             self.drain();
+            if self.standing.is_leaving() && !self.calls.is_busy() {
+                // It waits for nothing but its peer, and another waits for what it holds.
+                self.unanswered_at = Some(self.calls.now);
+                self.cut_at = self.calls.now.checked_add(LINGER);
+            }
         }
         loop {
             match self.round(cx) {
@@ -254,6 +255,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
 
     fn clock(&mut self) -> Result<(), String> {
         let now = self.calls.now;
+        self.standing.note(self.calls.is_busy(), now);
         let reached = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if let Stage::Lingering(until) = self.stage {
             return if until <= now { Err(self.reason()) } else { Ok(()) };

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::driver::Driver;
 #[cfg(feature = "http1")]
 use super::http1;
+use super::place::Stay;
 use super::shared::Shared;
 use crate::envelope::Peer;
 
@@ -22,35 +23,25 @@ use crate::envelope::Peer;
 const LINGER: Duration = Duration::from_secs(1);
 const HANG_UP_READS_MAX: usize = 64;
 
-pub(super) type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// Serves a connection of any protocol to its end; the answer is the reason, for a log.
-pub(super) async fn serve<T>(
-    mut io: T,
-    shared: Arc<Shared>,
-    peer: Arc<Peer>,
-    mut draining: Draining,
-    refusing: bool,
-) -> String
+pub(super) async fn serve<T>(mut io: T, shared: Arc<Shared>, peer: Arc<Peer>, mut stay: Stay) -> String
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut first = Vec::with_capacity(PREFACE.len());
     let look = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first));
     // A peer that has sent nothing has nothing to finish.
-    let Some(looked) = before(Box::pin(look), &mut draining).await else { return "drained".to_owned() };
+    let Some(looked) = before(Box::pin(look), &mut stay.draining).await else { return "drained".to_owned() };
     match looked {
         Err(_) => "no first bytes in time".to_owned(),
         Ok(Err(error)) => format!("read: {error}"),
         Ok(Ok(true)) => {
             // Each way behind a box, so that a connection's task has no room for what its own way does not need.
-            Driver::boxed(io, first, shared, peer, draining, refusing).run().await
+            Driver::boxed(io, first, shared, peer, stay).run().await
         }
         Ok(Ok(false)) if first.is_empty() => "closed by the peer".to_owned(),
         #[cfg(feature = "http1")]
-        Ok(Ok(false)) if may_be_http1(&first) => {
-            Box::pin(http1::serve(first, io, shared, peer, draining, refusing)).await
-        }
+        Ok(Ok(false)) if may_be_http1(&first) => Box::pin(http1::serve(first, io, shared, peer, stay)).await,
         Ok(Ok(false)) => {
             let _ = tokio::time::timeout(LINGER, hang_up(&mut io)).await;
             "neither HTTP/2 nor HTTP/1.1".to_owned()

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,36 +14,32 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::http_calls::{LARGE_BYTES, Unserved};
 use super::http_request::{Answering, bare};
 use super::http1_io::{Held, Io};
 use super::memory;
+use super::place::Stay;
 use super::shared::Shared;
 use super::turn;
 use crate::body::{Body, BoxError};
 use crate::envelope::Peer;
 use crate::wake::WakeSet;
 
-type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The longest that a connection with nothing under way stays when it has to leave.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 /// Serves a connection that began with `first` to its end; the answer is the reason, for a log.
-pub(super) async fn serve<T>(
-    first: Vec<u8>,
-    io: T,
-    shared: Arc<Shared>,
-    peer: Arc<Peer>,
-    draining: Draining,
-    refusing: bool,
-) -> String
+pub(super) async fn serve<T>(first: Vec<u8>, io: T, shared: Arc<Shared>, peer: Arc<Peer>, stay: Stay) -> String
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (limits, peer_address) = (Arc::clone(&shared.limits), peer.address);
+    let Stay { draining, refusing, standing } = stay;
     // One more reference to it for each request that is not answered to its end.
     let busy = Arc::new(());
-    let in_flight = limits.connection_idle_max.map(|_| Arc::downgrade(&busy));
+    let in_flight = Arc::downgrade(&busy);
     let buffer_bytes_max = limits.http1_head_bytes_max.max(8 * 1024);
     let held = Arc::new(Held::new(buffer_bytes_max));
     let io = Io::new(first, io, Arc::clone(&held), limits.write_timeout);
@@ -64,7 +60,7 @@ where
                     .map(|()| Answering::begin(&shared, &peer, request.map(|body| Taken::count(body, &answered))))
             }
         };
-        let busy = in_flight.as_ref().and_then(Weak::upgrade);
+        let busy = in_flight.upgrade();
         let (answered, memory) = (Arc::clone(&answered), shared.limits.memory.clone());
         async move {
             std::future::poll_fn(turn::poll_next).await;
@@ -79,8 +75,11 @@ where
             }
             answered.answer(bytes);
             Ok::<_, Infallible>(match busy {
-                Some(busy) => response.map(|body| Body::any(Busy { body, _busy: busy })),
-                None => response,
+                // Of others it is known how much is still to be written.
+                Some(busy) if response.body().size_hint().exact().is_none() => {
+                    response.map(|body| Body::any(Busy { body, _busy: busy }))
+                }
+                _ => response,
             })
         }
     });
@@ -93,15 +92,24 @@ where
     let waker = wakes.waker(0);
     let mut idle = Idle { allowed: limits.connection_idle_max, timer: None };
     let mut charge = limits.memory.charge(peer_address);
+    let is_busy = || Arc::strong_count(&busy) > 1 || held.is_sending();
+    let mut cut: Option<Pin<Box<Sleep>>> = None;
     let ended = std::future::poll_fn(|cx| {
         turn::begin();
         wakes.unregister();
         if draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready()) {
             draining = None;
             connection.as_mut().graceful_shutdown();
+            if standing.is_leaving() && !is_busy() {
+                // Another waits for what it holds.
+                cut = Some(Box::pin(sleep(LEAVE_MAX)));
+            }
+        }
+        if cut.as_mut().is_some_and(|cut| cut.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready("cut off when it had to leave".to_owned());
         }
         let mut polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
-        if polled.is_pending() && idle.poll(Arc::strong_count(&busy) > 1, cx).is_ready() {
+        if polled.is_pending() && idle.poll(is_busy(), cx).is_ready() {
             connection.as_mut().graceful_shutdown();
             polled = connection.as_mut().poll(&mut Context::from_waker(&waker));
         }
@@ -109,6 +117,7 @@ where
         if polled.is_pending() {
             wakes.take(|_| turn::give_way(cx));
         }
+        standing.note(is_busy(), Instant::now());
         charge.set(held.bytes(), cx.waker());
         if charge.is_cut() {
             return Poll::Ready(memory::CUT.to_owned());

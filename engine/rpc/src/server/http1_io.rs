@@ -41,6 +41,11 @@ impl Held {
         self.unsent.load(Relaxed) + self.waiting.load(Relaxed) + self.head.load(Relaxed)
     }
 
+    /// Whether there is more of an answer to be written.
+    pub(super) fn is_sending(&self) -> bool {
+        self.unsent.load(Relaxed) > 0
+    }
+
     /// A request begins, whose head had so many bytes. What else waits came with the end of that head.
     pub(super) fn begin(&self, head_bytes: usize) {
         let rest = self.waiting.load(Relaxed).saturating_sub(head_bytes);

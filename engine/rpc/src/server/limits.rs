@@ -13,9 +13,10 @@ use crate::status::Status;
 pub struct Limits {
     /// Limits of each connection's HTTP/2.
     pub http2: quire_http2::Config,
-    /// Connections at once; further ones are answered `RESOURCE_EXHAUSTED` and closed.
+    /// Connections at once. Further ones are answered `RESOURCE_EXHAUSTED` and closed, unless another client has more and
+    /// one of them can be spared.
     pub connections_max: usize,
-    /// Connections at once that are only being refused, at least 1; further ones wait to be accepted.
+    /// Connections at once that are only being refused, or are making room, at least 1; further ones wait to be accepted.
     pub refusals_max: usize,
     /// Calls at once, over all connections, that wait for something; further ones get `RESOURCE_EXHAUSTED`. Clients have
     /// [`Shares`](super::Shares) of them.

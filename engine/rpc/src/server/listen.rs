@@ -17,9 +17,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use super::first_bytes::{self, Draining, before};
-use super::place::{Place, refusal_time};
+use super::first_bytes::{self, before};
+use super::place::{self, Draining, Stay};
+use super::places::Place;
 use super::shared::Shared;
+use super::shares::Client;
 #[cfg(feature = "tower")]
 use super::tower::HttpCalls;
 use crate::envelope::Peer;
@@ -67,7 +69,7 @@ impl Server {
 
     /// Connections open now.
     pub fn connections(&self) -> usize {
-        self.shared.places.served()
+        self.shared.places.taken()
     }
 
     /// Calls that wait for something now.
@@ -92,7 +94,8 @@ impl Server {
             match accepted.await {
                 None => break,
                 Some(Ok((stream, address))) => {
-                    let Some(place) = before(Place::take(&self.shared), &mut shutdown).await else { break };
+                    let client = Client::at(Some(address.ip()));
+                    let Some(place) = before(place::take(&self.shared, &client), &mut shutdown).await else { break };
                     self.spawn(stream, address, place, &stop, next_worker);
                     next_worker = next_worker.wrapping_add(1);
                 }
@@ -146,28 +149,33 @@ impl Server {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut draining: Draining = Box::pin(draining);
-        let Some(place) = before(Place::take(&self.shared), &mut draining).await else { return };
+        let client = Client::at(peer.address.map(|address| address.ip()));
+        let Some(place) = before(place::take(&self.shared, &client), &mut draining).await else { return };
         self.run(io, peer, draining, place).await;
     }
 
-    async fn run<T>(&self, io: T, peer: Peer, draining: Draining, place: Place)
+    async fn run<T>(&self, io: T, mut peer: Peer, draining: Draining, place: Place)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let address = peer.address;
         self.shared.observer.connection_opened(address);
-        let reason = if place.refusing {
-            let draining = Box::pin(refusal_time(Arc::clone(&self.shared)));
-            let refused = tokio::time::timeout(REFUSAL_MAX, self.talk(io, peer, draining, true));
+        let stay = Stay::of(&place, &self.shared, draining);
+        peer.is_known = place.known();
+        let mut reason = if stay.refusing {
+            let refused = tokio::time::timeout(REFUSAL_MAX, self.talk(io, peer, stay));
             Box::pin(refused).await.unwrap_or_else(|_| "cut off after its refusal".to_owned())
         } else {
-            self.talk(io, peer, draining, false).await
+            self.talk(io, peer, stay).await
         };
+        if place.standing().is_leaving() {
+            "made room for another client".clone_into(&mut reason);
+        }
         drop(place);
         self.shared.observer.connection_closed(address, &reason);
     }
 
-    async fn talk<T>(&self, io: T, peer: Peer, draining: Draining, refusing: bool) -> String
+    async fn talk<T>(&self, io: T, peer: Peer, stay: Stay) -> String
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -175,9 +183,9 @@ impl Server {
         #[cfg(feature = "tls")]
         if let Some(tls) = shared.tls.clone() {
             // In a box: a connection in clear has no room for TLS.
-            return Box::pin(run_tls(tls, io, shared, peer, draining, refusing)).await;
+            return Box::pin(run_tls(tls, io, shared, peer, stay)).await;
         }
-        first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
+        first_bytes::serve(io, shared, Arc::new(peer), stay).await
     }
 }
 
@@ -187,21 +195,20 @@ async fn run_tls<T>(
     io: T,
     shared: Arc<Shared>,
     mut peer: Peer,
-    mut draining: Draining,
-    refusing: bool,
+    mut stay: Stay,
 ) -> String
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let accept = tokio::time::timeout(shared.limits.handshake_timeout, tls.accept(io));
-    let Some(accepted) = before(accept, &mut draining).await else { return "drained".to_owned() };
+    let Some(accepted) = before(accept, &mut stay.draining).await else { return "drained".to_owned() };
     match accepted {
         Err(_) => "no TLS handshake in time".to_owned(),
         Ok(Err(error)) => format!("TLS: {error}"),
         Ok(Ok(io)) => {
             let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
             peer.certificates = certificates.iter().map(|der| bytes::Bytes::copy_from_slice(der)).collect();
-            first_bytes::serve(io, shared, Arc::new(peer), draining, refusing).await
+            first_bytes::serve(io, shared, Arc::new(peer), stay).await
         }
     }
 }

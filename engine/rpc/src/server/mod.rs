@@ -68,6 +68,7 @@ pub use listen::Server;
 pub use memory::Memory;
 pub use method::{AnswerStream, Method};
 pub use observer::{CallReport, NoObserver, Observer, Refusal};
+pub use places::{Place, Places};
 pub use service::{RefusedService, Service};
 pub use shares::{Client, Share, Shares};
 #[cfg(feature = "tower")]

@@ -98,6 +98,8 @@ pub trait Observer: Send + Sync {
     fn refused_client(&self, limit: Refusal, _client: &Client) {
         self.refused(limit);
     }
+    /// A limit was reached, and what a client has of it made room for another.
+    fn made_room(&self, _limit: Refusal, _client: &Client) {}
 }
 
 /// Hooks that do nothing.

@@ -1,70 +1,77 @@
-//! A connection's place: waited for, and given back.
+//! A connection's place, waited for, and its time.
 //!
 //! Must not know what a connection says.
 //!
 //! Implements: no specification.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::observer::Refusal;
-use super::places::has_taken;
+use super::places::{Place, Standing};
 use super::shared::Shared;
+use super::shares::Client;
 
 /// What a connection that is being refused has until it hears that the server ends it.
 const REFUSAL_TIME_MIN: Duration = Duration::from_millis(100);
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A connection's place, given back when it is dropped.
-pub(super) struct Place {
-    shared: Arc<Shared>,
+pub(super) type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How long a connection may stay, and as what.
+pub(super) struct Stay {
+    /// Ready when the connection is to end once its calls have.
+    pub(super) draining: Draining,
     /// The connection is one too many: it only hears that.
     pub(super) refusing: bool,
+    pub(super) standing: Arc<Standing>,
 }
 
-impl Place {
-    /// Waits for a place. While every connection is taken, and every place for refusals too, the next connection stays
-    /// in the system's queue: it costs the server nothing there, and hears its refusal later instead of never.
-    pub(super) async fn take(shared: &Arc<Shared>) -> Self {
-        loop {
-            let freed = shared.places.freed.notified();
-            if let Some(place) = Self::try_take(shared) {
-                return place;
-            }
-            shared.places.crowded.notify_one();
-            freed.await;
+impl Stay {
+    /// The stay of a connection in this place, on a server that drains at some time.
+    pub(super) fn of(place: &Place, shared: &Arc<Shared>, mut draining: Draining) -> Self {
+        let standing = Arc::clone(place.standing());
+        if place.is_refused() {
+            return Self { draining: Box::pin(refusal_time(Arc::clone(shared))), refusing: true, standing };
         }
+        let leaving = Arc::clone(&standing);
+        let draining = Box::pin(poll_fn(move |cx| match leaving.poll_leave(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => draining.as_mut().poll(cx),
+        }));
+        Self { draining, refusing: false, standing }
     }
+}
 
-    fn try_take(shared: &Arc<Shared>) -> Option<Self> {
-        let (places, limits) = (&shared.places, &shared.limits);
-        let refusing = if has_taken(&places.served, limits.connections_max) {
-            false
-        } else if has_taken(&places.refused, limits.refusals_max.max(1)) {
-            shared.observer.refused(Refusal::Connections);
-            true
-        } else {
-            return None;
-        };
-        Some(Self { shared: Arc::clone(shared), refusing })
+/// Waits for a place. While every connection is taken, and every place for refusals too, the next connection stays in the
+/// system's queue: it costs the server nothing there, and hears its refusal later instead of never.
+pub(super) async fn take(shared: &Arc<Shared>, client: &Client) -> Place {
+    let places = &shared.places;
+    loop {
+        let freed = places.freed().notified();
+        if let Some(place) = places.take(client) {
+            if let Some(other) = place.instead_of() {
+                shared.observer.made_room(Refusal::Connections, other);
+            }
+            return place;
+        }
+        if let Some(place) = places.take_to_refuse(client) {
+            shared.observer.refused_client(Refusal::Connections, client);
+            return place;
+        }
+        places.crowded().notify_one();
+        freed.await;
     }
 }
 
 /// Completes when a connection that is being refused has had its time: a client speaks at once, so one that is silent
 /// makes room as soon as another waits.
-pub(super) async fn refusal_time(shared: Arc<Shared>) {
+async fn refusal_time(shared: Arc<Shared>) {
     tokio::time::sleep(REFUSAL_TIME_MIN).await;
     let longest = shared.limits.handshake_timeout.min(REFUSAL_TIME_MAX);
     // Either is the end.
-    let _ = tokio::time::timeout(longest, shared.places.crowded.notified()).await;
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let places = &self.shared.places;
-        let counter = if self.refusing { &places.refused } else { &places.served };
-        counter.fetch_sub(1, Ordering::Relaxed);
-        places.freed.notify_one();
-    }
+    let _ = tokio::time::timeout(longest, shared.places.crowded().notified()).await;
 }

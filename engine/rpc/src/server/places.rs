@@ -1,36 +1,334 @@
-//! How many connections there are: those that are served, and beyond them those that only hear that the server is full.
+//! The connections of a port: as many as its limit, whoever has them. When all places are taken, the connection that can best
+//! be spared makes room for a newcomer.
 //!
-//! Must not know what a connection says.
+//! Spared is first a connection on which nothing is under way and no credential was shown, of the client that has most, and
+//! of those the one that has been silent longest. Whoever makes room is asked to leave and gives its place up at once; until
+//! it has gone it has one of a few more, as connections have that are only told that the server is full. Must not know what
+//! a connection says.
 //!
 //! Implements: no specification.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
+use atomic_waker::AtomicWaker;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-/// The places that are taken.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    pub(super) served: AtomicUsize,
-    pub(super) refused: AtomicUsize,
+use super::shares::Client;
+
+/// The places for connections; clones share them.
+#[derive(Clone)]
+pub struct Places(Arc<Port>);
+
+struct Port {
+    most: usize,
+    more: usize,
+    asks_callers: bool,
+    opened_at: Instant,
+    table: Mutex<Table>,
     /// A place was given back.
-    pub(super) freed: Notify,
+    freed: Notify,
     /// A connection waits for a place.
-    pub(super) crowded: Notify,
+    crowded: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    served: usize,
+    /// Those that are refused, and those that are leaving.
+    others: usize,
+    next: u64,
+    /// Those that are served.
+    connections: HashMap<u64, Arc<Standing>>,
+    held: HashMap<Client, Arc<AtomicUsize>>,
+}
+
+/// A connection among the others.
+pub(super) struct Standing {
+    client: Client,
+    /// How many connections the client has.
+    held: Arc<AtomicUsize>,
+    opened_at: Instant,
+    is_busy: AtomicBool,
+    /// When it was last looked at, in milliseconds since the first connection could come.
+    active_ms: AtomicU64,
+    /// Set when a credential was shown.
+    is_known: Arc<AtomicBool>,
+    is_leaving: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Table {
+    fn serve(&mut self, client: &Client, opened_at: Instant) -> (u64, Arc<Standing>) {
+        let held = self.held.entry(client.clone()).or_default();
+        held.fetch_add(1, Relaxed);
+        let standing = Arc::new(Standing::new(client.clone(), Arc::clone(held), opened_at));
+        self.served += 1;
+        self.next += 1;
+        self.connections.insert(self.next, Arc::clone(&standing));
+        (self.next, standing)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Standing>> {
+        let standing = self.connections.remove(&number)?;
+        self.served -= 1;
+        if standing.held.fetch_sub(1, Relaxed) == 1 {
+            self.held.remove(&standing.client);
+        }
+        Some(standing)
+    }
+
+    /// The connection that makes room for one of `client`.
+    fn spared(&self, client: &Client, port: &Port) -> Option<u64> {
+        let own = self.held.get(client).map_or(0, |held| held.load(Relaxed));
+        let candidates = self.connections.iter().filter_map(|(number, standing)| {
+            let (is_busy, is_known) = (standing.is_busy.load(Relaxed), standing.is_known.load(Relaxed));
+            let held = standing.held.load(Relaxed);
+            // A client that has more than the newcomer even afterwards gives way, one of whom more is known only above
+            // its share.
+            let is_larger = held > own + 1 && (!(is_busy || is_known) || held > port.most / 4 * 3);
+            let is_stranger = port.asks_callers && !is_busy && !is_known;
+            let active_ms = standing.active_ms.load(Relaxed);
+            (is_larger || is_stranger).then_some(((is_busy, is_known, Reverse(held), active_ms), *number))
+        });
+        candidates.min().map(|(_, number)| number)
+    }
 }
 
 impl Places {
-    /// Connections that are served now.
-    pub(super) fn served(&self) -> usize {
-        self.served.load(Ordering::Relaxed)
+    /// So many places, and more for connections that are refused or leave. If `asks_callers`, a connection on which no
+    /// credential was shown makes room for any newcomer, otherwise only for one of a client that has fewer connections.
+    pub fn new(most: usize, more: usize, asks_callers: bool) -> Self {
+        let (table, freed, crowded) = Default::default();
+        let opened_at = Instant::now();
+        Self(Arc::new(Port { most, more: more.max(1), asks_callers, opened_at, table, freed, crowded }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a connection of this client; `None` if all are taken and no connection makes room.
+    pub fn take(&self, client: &Client) -> Option<Place> {
+        let mut table = self.lock();
+        let mut instead_of = None;
+        if table.served >= self.0.most {
+            if table.others >= self.0.more {
+                return None;
+            }
+            let leaving = table.spared(client, &self.0).and_then(|number| table.remove(number))?;
+            table.others += 1;
+            leaving.is_leaving.store(true, Relaxed);
+            leaving.task.wake();
+            instead_of = Some(leaving.client.clone());
+        }
+        let (number, standing) = table.serve(client, self.0.opened_at);
+        Some(Place { places: self.clone(), number: Some(number), standing, instead_of })
+    }
+
+    /// A place for a connection that is only told that there is none; `None` if those are taken, too.
+    pub(super) fn take_to_refuse(&self, client: &Client) -> Option<Place> {
+        let mut table = self.lock();
+        if table.others >= self.0.more {
+            return None;
+        }
+        table.others += 1;
+        let standing = Arc::new(Standing::new(client.clone(), Arc::default(), self.0.opened_at));
+        Some(Place { places: self.clone(), number: None, standing, instead_of: None })
+    }
+
+    /// Connections that have a place.
+    pub fn taken(&self) -> usize {
+        self.lock().served
+    }
+
+    pub(super) fn freed(&self) -> &Notify {
+        &self.0.freed
+    }
+
+    pub(super) fn crowded(&self) -> &Notify {
+        &self.0.crowded
     }
 }
 
-/// Takes a place, if fewer than `most` are taken.
-pub(super) fn has_taken(counter: &AtomicUsize, most: usize) -> bool {
-    let taken = counter.fetch_add(1, Ordering::Relaxed) < most;
-    if !taken {
-        counter.fetch_sub(1, Ordering::Relaxed);
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Places({} of {} are taken)", self.taken(), self.0.most)
     }
-    taken
+}
+
+/// A connection's place; given back when it is dropped.
+pub struct Place {
+    places: Places,
+    /// `None` for a connection that is refused.
+    number: Option<u64>,
+    standing: Arc<Standing>,
+    instead_of: Option<Client>,
+}
+
+impl Place {
+    /// The client that had the place and has to leave.
+    pub fn instead_of(&self) -> Option<&Client> {
+        self.instead_of.as_ref()
+    }
+
+    /// Notes that something is under way on the connection, or nothing.
+    pub fn set_busy(&self, is_busy: bool) {
+        self.standing.note(is_busy, Instant::now());
+    }
+
+    /// Set it when a credential was shown.
+    pub fn known(&self) -> Arc<AtomicBool> {
+        self.standing.known()
+    }
+
+    /// Ready when the connection has to leave.
+    pub fn poll_leave(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.standing.poll_leave(cx)
+    }
+
+    /// Completes when the connection has to leave.
+    pub async fn leave(&self) {
+        poll_fn(|cx| self.poll_leave(cx)).await;
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.number.is_none()
+    }
+
+    pub(super) fn standing(&self) -> &Arc<Standing> {
+        &self.standing
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place of {}", self.standing.client)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.places.lock();
+        if self.number.and_then(|number| table.remove(number)).is_none() {
+            table.others -= 1;
+        }
+        drop(table);
+        self.places.0.freed.notify_one();
+    }
+}
+
+impl Standing {
+    fn new(client: Client, held: Arc<AtomicUsize>, opened_at: Instant) -> Self {
+        let active_ms = AtomicU64::new(milliseconds(opened_at, Instant::now()));
+        let (is_busy, is_known, is_leaving, task) = Default::default();
+        Self { client, held, opened_at, is_busy, active_ms, is_known, is_leaving, task }
+    }
+
+    /// Notes that something is under way on the connection now, or nothing.
+    #[inline]
+    pub(super) fn note(&self, is_busy: bool, now: Instant) {
+        self.is_busy.store(is_busy, Relaxed);
+        self.active_ms.store(milliseconds(self.opened_at, now), Relaxed);
+    }
+
+    pub(super) fn known(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_known)
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Relaxed)
+    }
+
+    pub(super) fn poll_leave(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.task.register(cx.waker());
+        if self.is_leaving() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+fn milliseconds(from: Instant, to: Instant) -> u64 {
+    u64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(last: u8) -> Client {
+        Client::at(Some([10, 0, 0, last].into()))
+    }
+
+    fn take(places: &Places, last: u8, count: usize) -> Vec<Place> {
+        (0..count).map(|_| places.take(&client(last)).expect("a place")).collect()
+    }
+
+    fn leaving(held: &[Place]) -> Vec<usize> {
+        (0..held.len()).filter(|place| held[*place].standing.is_leaving()).collect()
+    }
+
+    #[test]
+    fn one_client_has_all_places_until_another_comes() {
+        let places = Places::new(8, 100, false);
+        let mut first = take(&places, 1, 8);
+        assert!(places.take(&client(1)).is_none(), "there are no more, and none for its own sake");
+        first[0].set_busy(true);
+        first[1].known().store(true, Relaxed);
+        let second = take(&places, 2, 4);
+        assert_eq!((leaving(&first), places.taken()), (vec![2, 3, 4, 5], 8));
+        assert_eq!(second[0].instead_of(), Some(&client(1)));
+        assert!(places.take(&client(2)).is_none(), "each has its half");
+        first.truncate(2);
+        drop(second);
+        assert_eq!((places.taken(), places.lock().others, places.lock().held.len()), (2, 0, 1));
+        drop(first);
+        assert_eq!((places.taken(), places.lock().others, places.lock().held.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_client_with_calls_under_way_gives_way_above_three_quarters_and_not_below() {
+        let places = Places::new(8, 100, true);
+        let first = take(&places, 1, 8);
+        first.iter().for_each(|place| place.set_busy(true));
+        first[..7].iter().for_each(|place| place.known().store(true, Relaxed));
+        let second = [(); 2].map(|()| {
+            let place = places.take(&client(2)).expect("a place");
+            place.known().store(true, Relaxed);
+            place
+        });
+        assert_eq!(leaving(&first)[1], 7, "those of whom nothing is known come first");
+        assert!(places.take(&client(3)).is_none());
+        drop(second);
+    }
+
+    #[test]
+    fn where_callers_have_credentials_a_stranger_makes_room_for_any_newcomer() {
+        let places = Places::new(4, 2, true);
+        let strangers = take(&places, 1, 4);
+        let next = take(&places, 1, 2);
+        assert_eq!(leaving(&strangers).len(), 2);
+        assert!(places.take(&client(1)).is_none(), "no more may be leaving at once");
+        assert!(places.take_to_refuse(&client(1)).is_none());
+        drop(strangers);
+        assert_eq!(places.taken(), 2);
+        drop(next);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_clients_connections_the_one_that_was_silent_longest_leaves() {
+        let places = Places::new(3, 100, true);
+        let held = take(&places, 1, 3);
+        for place in [1, 0, 2] {
+            tokio::time::advance(std::time::Duration::from_millis(5)).await;
+            held[place].set_busy(false);
+        }
+        let newcomer = take(&places, 2, 1);
+        assert_eq!(leaving(&held), [1]);
+        tokio::join!(held[1].leave(), async { drop(newcomer) });
+    }
 }

@@ -110,8 +110,9 @@ impl Calls {
                 let has_room = out.has_room();
                 self.note_blocked(stream, has_room);
                 let method = Some(plan.method);
-                let _places = self.shared.call_places(&mut self.caller, method);
-                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline, ending, _places });
+                let (unreleased, places) = (0, self.shared.call_places(&mut self.caller, method));
+                let active = Active { method, running, reply, feed, unreleased, deadline, ending, _places: places };
+                self.keep(stream, active);
             }
             Ok(Started::Done(spare)) => {
                 if let Some(spare) = spare {
@@ -144,14 +145,17 @@ impl Calls {
                 self.finish(stream, method, reply.code);
             }
             Poll::Pending => {
-                let (ending, _places) = (None, self.shared.call_places(&mut self.caller, method));
-                self.keep(stream, Active { method, running, reply, feed, unreleased: 0, deadline, ending, _places });
+                let (unreleased, places) = (0, self.shared.call_places(&mut self.caller, method));
+                let active =
+                    Active { method, running, reply, feed, unreleased, deadline, ending: None, _places: places };
+                self.keep(stream, active);
             }
         }
     }
 
     /// Gives a call that waits its slot.
     fn keep(&mut self, stream: StreamKey, active: Active) {
+        self.active += 1;
         self.note_deadline(active.deadline);
         self.slots[stream.index()].phase = Phase::Active(active);
     }
@@ -219,6 +223,7 @@ impl Calls {
             }
             Poll::Ready(()) => {
                 let (method, code) = (active.method, active.reply.code);
+                self.active -= 1;
                 self.retire(method, active.running);
                 self.finish(stream, method, code);
                 self.connection.release(stream, active.unreleased);
@@ -324,6 +329,7 @@ impl Calls {
     fn expire_call(&mut self, stream: StreamKey) {
         let (method, mut state, unreleased) = match std::mem::take(&mut self.slots[stream.index()].phase) {
             Phase::Active(active) => {
+                self.active -= 1;
                 self.retire(active.method, active.running);
                 (active.method, active.reply, active.unreleased)
             }
@@ -341,6 +347,11 @@ impl Calls {
         }
         self.finish(stream, method, Code::DeadlineExceeded);
         self.connection.release(stream, unreleased);
+    }
+
+    /// Whether a call waits for something, or its answer to be taken.
+    pub(super) fn is_busy(&self) -> bool {
+        self.active > 0 || self.connection.queued_bytes_total() > 0
     }
 
     /// Calls that have not been answered yet.

@@ -33,6 +33,9 @@ use crate::workload::Workload;
 /// Time that an interrupted run waits for its requests in flight.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long after the measured time a rate that was not reached ends the run: by then all that was answered in time is counted.
+const VERDICT_DELAY: Duration = Duration::from_secs(1);
+
 /// Intervals that a run is divided into.
 const INTERVALS: u32 = 60;
 
@@ -140,6 +143,8 @@ struct Coordinator<'a> {
     shares: Option<Shares>,
     /// Set on interrupt: the time at which requests in flight are given up.
     cut_at: Option<Instant>,
+    /// Set when the run ends because its verdict is certain.
+    is_certain: bool,
 }
 
 impl<'a> Coordinator<'a> {
@@ -155,6 +160,7 @@ impl<'a> Coordinator<'a> {
             began: None,
             shares: None,
             cut_at: None,
+            is_certain: false,
         }
     }
 
@@ -180,7 +186,8 @@ impl<'a> Coordinator<'a> {
             End::After(duration) => Some(begin + duration),
             End::Count(_) => None,
         };
-        let mut is_cut = false;
+        let verdict_at = window_end.map(|end| end + VERDICT_DELAY);
+        let (mut is_cut, mut is_judged) = (false, false);
         loop {
             let (cut_at, is_measured) = (self.cut_at, self.shares.is_some());
             tokio::select! {
@@ -194,7 +201,17 @@ impl<'a> Coordinator<'a> {
                 },
                 () = &mut warm, if self.began.is_none() => self.begin(begin),
                 () = until(window_end), if !is_measured => self.end_measuring(),
-                _ = &mut interrupt, if cut_at.is_none() => self.stop(),
+                () = until(verdict_at), if !is_judged && cut_at.is_none() => {
+                    is_judged = true;
+                    if verdict::is_rate_missed(&self.shared.plan, self.total.completed) {
+                        self.is_certain = true;
+                        self.stop();
+                    }
+                }
+                _ = &mut interrupt, if cut_at.is_none() || self.is_certain => {
+                    self.is_certain = false;
+                    self.stop();
+                }
                 () = until(cut_at), if cut_at.is_some() && !is_cut => {
                     is_cut = true;
                     self.shared.stage.send_replace(Stage::Cut);
@@ -264,7 +281,7 @@ impl<'a> Coordinator<'a> {
         let plan = &self.shared.plan;
         let now = (Instant::now(), SystemTime::now(), MachineTimes::default());
         let (begin, began_at, _) = self.began.unwrap_or(now);
-        let interrupted = self.cut_at.is_some();
+        let interrupted = self.cut_at.is_some() && !self.is_certain;
         let Part { response, service, lag, first_byte, endings, errors, completed, last_done_at, .. } = self.total;
         let until_last = last_done_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(begin));
         let seconds = match plan.end {

@@ -47,6 +47,13 @@ fn normalised(values: Vec<f64>) -> Option<Vec<f64>> {
 /// Minimum share of the requested rate for it to count as served.
 pub(crate) const ACHIEVED_MIN: f64 = 0.99;
 
+/// True if a rate was reached in a run of this length. Poisson arrivals fall short by chance; three standard deviations of
+/// their number are allowed. NaN was not reached.
+pub(crate) fn is_reached(achieved: f64, asked: f64, seconds: f64) -> bool {
+    let chance = 3.0 * (asked * seconds).max(1.0).sqrt() / seconds.max(1e-9);
+    achieved >= asked * ACHIEVED_MIN - chance
+}
+
 /// Maximum ratio of a served rate's p99 to the unloaded p99. In a queue with exponential times the ratio is ten when
 /// the server is busy nine tenths of its time: beyond that it is full.
 pub(crate) const P99_FACTOR_MAX: f64 = 10.0;
@@ -55,6 +62,8 @@ pub(crate) const P99_FACTOR_MAX: f64 = 10.0;
 pub(crate) struct AtRate {
     pub(crate) asked: f64,
     pub(crate) achieved: f64,
+    /// Over so long, all runs together.
+    pub(crate) seconds: f64,
     /// 99th percentile of the response times.
     pub(crate) p99_us: f64,
 }
@@ -83,7 +92,7 @@ pub(crate) fn last_served(points: &[AtRate]) -> Served {
     let mut last = None;
     for point in points {
         // Written so that NaN counts as not served.
-        let reached = point.achieved >= ACHIEVED_MIN * point.asked;
+        let reached = is_reached(point.achieved, point.asked, point.seconds);
         let quick = point.p99_us <= P99_FACTOR_MAX * points[0].p99_us;
         match (reached, quick) {
             (true, true) => last = Some(point.asked),
@@ -129,7 +138,7 @@ mod tests {
 
     fn served(points: &[(f64, f64, f64)]) -> Served {
         let points: Vec<_> =
-            points.iter().map(|&(asked, achieved, p99_us)| AtRate { asked, achieved, p99_us }).collect();
+            points.iter().map(|&(asked, achieved, p99_us)| AtRate { asked, achieved, seconds: 1e6, p99_us }).collect();
         last_served(&points)
     }
 
@@ -141,6 +150,9 @@ mod tests {
         assert_eq!(slow, Served { last: Some(100.0), first_refused: Some((200.0, Refusal::TooSlow)) });
         let short = served(&[(100.0, 98.0, 50.0)]);
         assert_eq!(short, Served { last: None, first_refused: Some((100.0, Refusal::NotReached)) });
+        let by_chance = AtRate { asked: 200.0, achieved: 193.0, seconds: 3.0, p99_us: 50.0 };
+        assert_eq!(last_served(&[by_chance]).last, Some(200.0), "21 of 600 arrivals fewer are chance");
+        assert_eq!(last_served(&[AtRate { seconds: 300.0, ..by_chance }]).last, None);
         assert_eq!(served(&[]), Served { last: None, first_refused: None });
     }
 }

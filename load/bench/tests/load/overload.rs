@@ -41,17 +41,17 @@ fn loads() -> [(&'static str, &'static [&'static str]); 3] {
 }
 
 /// One run over two connections against a server with this delay: its report, rows and exit code.
-fn overloaded(protocol: &str, load: &[&str], delay: Duration) -> (Value, String, Option<i32>) {
+fn overloaded(protocol: &str, load: &[&str], delay: Duration, timeout: &str) -> (Value, String, Option<i32>) {
     let (bytes, delay) = (ANSWER_BYTES.to_string(), humantime::format_duration(delay).to_string());
     let flags = Flags::parse_from(["null", protocol, "--answer-bytes", &bytes, "--delay", &delay]);
     let null = Null::start(flags.server).expect("a server");
     let folder = tempfile::tempdir().expect("a folder");
     let [json, csv] = ["run.json", "rows.csv"].map(|name| folder.path().join(name));
-    let plan = "-c 2 -r 2000 --arrivals constant -d 1s --warm-up 200ms --timeout 500ms -q";
+    let plan = "-c 2 -r 2000 --arrivals constant -d 1s --warm-up 200ms -q";
     let began = Instant::now();
     let said = Command::new(env!("CARGO_BIN_EXE_quire-bench"))
         .args(load.iter().map(|word| word.replace("ADDRESS", &null.address().to_string())))
-        .args(plan.split(' '))
+        .args(plan.split(' ').chain(["--timeout", timeout]))
         .args(["--json".as_ref(), json.as_os_str(), "--csv".as_ref(), csv.as_os_str()])
         .output()
         .expect("the program");
@@ -90,7 +90,7 @@ fn reasons(run: &Value) -> String {
 #[test]
 fn a_slow_server_is_asked_for_no_longer_than_the_run_and_the_timeout() {
     for (speaks, load) in loads() {
-        let (run, rows, code) = overloaded(speaks, load, Duration::from_millis(20));
+        let (run, rows, code) = overloaded(speaks, load, Duration::from_millis(20), "500ms");
         adds_up(&run);
         assert_eq!(code, Some(3));
         for reason in ["requests were due and never sent", "the rate was not reached"] {
@@ -114,6 +114,15 @@ fn a_slow_server_is_asked_for_no_longer_than_the_run_and_the_timeout() {
     }
 }
 
+#[test]
+fn a_rate_that_was_not_reached_ends_the_run_before_the_timeout() {
+    let (speaks, load) = loads()[2];
+    let (run, _, code) = overloaded(speaks, load, Duration::from_millis(20), "1h");
+    adds_up(&run);
+    assert_eq!((code, &run["interrupted"]), (Some(3), &false.into()), "{run}");
+    assert!(reasons(&run).contains("the rate was not reached"), "{run}");
+}
+
 /// Percentiles wherever there were answers, and the requested rate beside the achieved one.
 fn shows_it_over_time(run: &Value) {
     let series = run["series"].as_array().expect("intervals");
@@ -127,7 +136,7 @@ fn shows_it_over_time(run: &Value) {
 #[test]
 fn a_server_that_never_answers_leaves_no_request_unaccounted_for() {
     for (speaks, load) in loads() {
-        let (run, _, code) = overloaded(speaks, load, Duration::from_hours(1));
+        let (run, _, code) = overloaded(speaks, load, Duration::from_hours(1), "500ms");
         adds_up(&run);
         assert_eq!((code, count(&run["completed"])), (Some(3), 0));
         assert!(reasons(&run).contains("every request failed"), "{run}");

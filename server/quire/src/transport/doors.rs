@@ -92,8 +92,8 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
     }
     let Some(gate) = port.gate(port.of_method(method)) else { return Ok(()) };
     let sent = request.metadata().get("authorization").and_then(|value| bearer(value.as_bytes()));
-    let nowhere = Peer::default();
-    let peer = request.peer().unwrap_or(&nowhere);
+    let nowhere = request.peer().is_none().then(Peer::default);
+    let Some(peer) = request.peer().or(nowhere.as_ref()) else { return Ok(()) };
     match gate.admit(sent, peer) {
         Ok(admitted) => {
             if gate.scope() == Some(Scope::Admin) {
@@ -101,6 +101,7 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
                 tell_operator(method, admitted.as_ref().map(|admitted| &**admitted.name()), peer, id);
             }
             if let Some(admitted) = admitted {
+                peer.set_known();
                 request.extensions_mut().insert(Client::Credential(Arc::clone(admitted.name())));
                 request.extensions_mut().insert(Until::new(move || {
                     let revoked = admitted.revoked();
@@ -157,7 +158,13 @@ fn check_page(port: &Port, request: &HttpRequest) -> Result<(), Box<Response>> {
     let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     let nowhere = Arc::default();
     let peer: &Arc<Peer> = request.extensions().get().unwrap_or(&nowhere);
-    let Err(denied) = gate.admit(sent, peer) else { return Ok(()) };
+    let denied = match gate.admit(sent, peer) {
+        Ok(name) => {
+            name.inspect(|_| peer.set_known());
+            return Ok(());
+        }
+        Err(denied) => denied,
+    };
     let told = gate.told(&denied) + "\n";
     Err(Box::new(match denied {
         Denied::Scope(_) => (StatusCode::FORBIDDEN, told).into_response(),

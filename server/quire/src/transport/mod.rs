@@ -15,7 +15,7 @@ use std::{
 };
 
 use hosting::{
-    Declared, Error, Guard, Observe, Route, Service, Serving, Site,
+    Declared, Error, Guard, Observe, Route, Service, Serving, Site, Warnings,
     access::{Doors, Scope},
     metrics::{self, Refusals},
 };
@@ -28,13 +28,7 @@ use quire_rpc::{
 };
 use tokio::{net::TcpListener, sync::watch::Receiver, task::JoinSet};
 
-use self::{
-    counts::Counts,
-    doors::Scopes,
-    health::Health,
-    threads::Threads,
-    watch::{Warnings, Watch},
-};
+use self::{counts::Counts, doors::Scopes, health::Health, threads::Threads, watch::Watch};
 use crate::{
     config::Hosts,
     contract,

@@ -1,37 +1,11 @@
 //! What the engine reports: counted for the metrics, and logged if an operator may ask why. Must not know any service.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
 
-use hosting::{Client, metrics::Refusals};
+use hosting::{Client, Warnings, metrics::Refusals};
 use quire_rpc::server::{CallReport, Observer, Refusal};
 
 use super::counts::MethodCounts;
-
-/// Between two lines about the same limit.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
-
-/// The limits of all servers that were logged, each with when, and how many refusals were not since.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Warnings(Arc<Mutex<HashMap<Refusal, (Instant, u64)>>>);
-
-impl Warnings {
-    /// How many refusals for this limit were left out of the log, if there may be a line about it again.
-    fn due(&self, limit: Refusal) -> Option<u64> {
-        let (mut warned, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
-        match warned.get_mut(&limit) {
-            Some((at, left_out)) if now.duration_since(*at) < WARNING_INTERVAL => {
-                *left_out += 1;
-                None
-            }
-            _ => Some(warned.insert(limit, (now, 0)).map_or(0, |(_, left_out)| left_out)),
-        }
-    }
-}
 
 /// Observes one server.
 pub(super) struct Watch {
@@ -67,9 +41,10 @@ impl Observer for Watch {
 
     fn refused_client(&self, limit: Refusal, client: &Client) {
         self.refused(limit);
-        if let Some(left_out) = self.warnings.due(limit) {
-            let limit = limit.name();
-            tracing::warn!(%client, limit, left_out, "a client is refused: it has its share of a limit, or all is taken");
-        }
+        self.warnings.refused(limit.name(), client);
+    }
+
+    fn made_room(&self, limit: Refusal, client: &Client) {
+        self.warnings.made_room(limit.name(), client);
     }
 }

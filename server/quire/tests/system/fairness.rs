@@ -122,20 +122,58 @@ async fn callers_without_a_credential_leave_calls_to_those_with_one() {
     server.log.until("\"client\":\"127.0.0.1\",\"limit\":\"limits.calls_in_flight\"");
 }
 
-#[tokio::test]
-async fn a_newcomer_has_a_lean_connection_while_another_client_has_all_it_can() {
-    let folder = folder();
-    let server = Server::start(folder.path());
-    let lean = super::rpcgame::ports(&server).1.parse().expect("an address");
-    let open = || usize::try_from(http::metric(server.address, "quire_rpcgame_lean_connections")).expect("a count");
+/// Connections that say nothing, as many as a port takes; `open` is the metric that counts them.
+async fn take_connections(server: &Server, port: SocketAddr, count: u64, open: &str) -> Vec<TcpStream> {
     let mut held = Vec::new();
-    for _ in 0..256 {
-        held.push(TcpStream::connect(lean).await.expect("a connection"));
+    for _ in 0..count {
+        held.push(TcpStream::connect(port).await.expect("a connection"));
     }
-    poll("the greedy client's share", async || (open() == 192).then_some(())).await;
-    let mut newcomer = connect_from(NEWCOMER, lean).await;
-    timeout(SOON, poll("the newcomer's place", async || (open() == 193).then_some(()))).await.expect("soon");
-    newcomer.shutdown().await.expect("an end");
+    poll("all connections", async || (http::metric(server.address, open) == count).then_some(())).await;
+    held
+}
+
+#[tokio::test]
+async fn a_newcomer_is_served_while_another_client_has_all_connections() {
+    let folder = folder();
+    let start = Start::default().set("limits.connections=16").set("tasks.connections=16");
+    let server = start.set("rpcgame.lean_connections=16").serve(folder.path());
+    let (tasks, lean) = (super::tasks::address(&server), super::rpcgame::ports(&server).1);
+    let lean = lean.parse().expect("an address");
+    let mut held = take_connections(&server, server.address, 16, "quire_connections").await;
+    held.extend(take_connections(&server, tasks, 16, "quire_tasks_connections").await);
+    held.extend(take_connections(&server, lean, 16, "quire_rpcgame_lean_connections").await);
+    let shop = BookStoreClient::new(newcomer(server.address).await);
+    timeout(SOON, shop.hello(HelloRequest::default())).await.expect("soon").expect("an answer");
+    let mut task = connect_from(NEWCOMER, tasks).await;
+    let mut reply = [0];
+    task.write_all(b"0:41\n").await.expect("room");
+    timeout(SOON, task.read_exact(&mut reply)).await.expect("soon").expect("a reply");
+    assert_eq!(reply, [137]);
+    let mut game = connect_from(NEWCOMER, lean).await;
+    let mut said = Vec::new();
+    game.write_all(&[0xff; 64]).await.expect("room");
+    timeout(SOON, game.read_to_end(&mut said)).await.expect("soon").expect("an end");
+    assert!(!String::from_utf8_lossy(&said).contains("lean_connections"), "{said:?}");
+    for limit in ["limits.connections", "tasks.connections", "rpcgame.lean_connections"] {
+        server.log.until(&format!("\"client\":\"127.0.0.1\",\"limit\":\"{limit}\""));
+    }
+}
+
+#[tokio::test]
+async fn one_with_a_token_is_served_while_strangers_at_its_address_have_all_connections() {
+    let folder = folder();
+    super::tokens::tokens(folder.path(), &["shop"]);
+    let start = Start::default().set("server.tokens=tokens").set("metrics.open=true");
+    let server = start.set("limits.connections=16").serve(folder.path());
+    let mut held = take_connections(&server, server.address, 16, "quire_connections").await;
+    let till = BookStoreClient::new(super::tokens::channel(&server, Protocol::Grpc, Some("the shop token")));
+    let hello = async || timeout(SOON, till.hello(HelloRequest::default())).await.expect("soon").expect("an answer");
+    hello().await;
+    // Each of them takes the place of an earlier one.
+    for _ in 0..16 {
+        held.push(TcpStream::connect(server.address).await.expect("a connection"));
+        hello().await;
+    }
 }
 
 #[tokio::test]

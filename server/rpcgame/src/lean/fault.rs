@@ -81,10 +81,7 @@ impl Fault {
     }
 
     pub(super) fn too_many_connections(most: usize) -> Self {
-        let told = format!(
-            "the server's limit rpcgame.lean_connections is {most}: close another connection first; a client gets three \
-             quarters of what others leave"
-        );
+        let told = format!("the server's limit rpcgame.lean_connections is {most}: close another connection first");
         Self::new(FaultCode::Limit, told)
     }
 

@@ -8,11 +8,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
 use hosting::access::{Admitted, Denied, Gate};
-use hosting::{Client, Share, Shares};
+use hosting::{Client, Place, Places, Warnings};
 use quire_rpc::Peer;
 use quire_rpc::rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
@@ -34,8 +35,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const READ_BYTES: usize = 64 * 1024;
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that may make room for others at the same time.
+const LEAVING_MAX: usize = 64;
 /// Time limit for sending a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a connection is told that makes room.
+const REPLACED: &str = "all connections are taken, and another client needs this one";
 
 thread_local! {
     /// Read buffer for connections without a partial frame: idle ones hold none.
@@ -46,7 +52,8 @@ thread_local! {
 #[derive(Clone, Debug)]
 pub struct Server {
     games: Games,
-    connections: Shares,
+    connections: Places,
+    warnings: Warnings,
     limits: Arc<LeanLimits>,
     drain: Duration,
     gate: Option<Gate>,
@@ -57,17 +64,25 @@ pub struct Server {
 /// End of a connection: reason and details.
 type End = (LeanEnd, String);
 
+/// Places for connections, and a few more for those that make room.
+fn places(most: usize, asks_callers: bool) -> Places {
+    Places::new(most, LEAVING_MAX.min(most / 4), asks_callers)
+}
+
 impl Server {
     /// Ends of games are reported to `games`. `drain` is the time that a running game has when the server stops.
     pub fn new(games: Games, limits: LeanLimits, drain: Duration) -> Self {
-        let connections = Shares::new(limits.connections_max);
-        Self { games, connections, limits: Arc::new(limits), drain, gate: None, tls: None }
+        let connections = places(limits.connections_max, false);
+        let warnings = Warnings::default();
+        Self { games, connections, warnings, limits: Arc::new(limits), drain, gate: None, tls: None }
     }
 
     /// Requires the credentials that `gate` asks for, and TLS if `tls` is set.
     #[must_use]
     pub fn guarded(self, gate: Gate, tls: Option<Arc<ServerConfig>>) -> Self {
-        Self { gate: Some(gate).filter(Gate::asks), tls, ..self }
+        let gate = Some(gate).filter(Gate::asks);
+        let connections = places(self.limits.connections_max, gate.is_some());
+        Self { connections, gate, tls, ..self }
     }
 
     /// The games it serves, which also hold its counts.
@@ -122,12 +137,18 @@ impl Server {
 
     async fn connection(self, stream: TcpStream, draining: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
         let peer = stream.peer_addr().ok();
-        let place = self.connections.take(Client::at(peer.map(|peer| peer.ip())));
-        let place = place.map(|share| Place::new(&self.games, share));
+        let client = Client::at(peer.map(|peer| peer.ip()));
+        let place = self.connections.take(&client).map(|place| Counted::new(&self.games, place));
+        match place.as_ref().map(|place| place.place.instead_of()) {
+            None => self.warnings.refused("rpcgame.lean_connections", &client),
+            Some(Some(other)) => self.warnings.made_room("rpcgame.lean_connections", other),
+            Some(None) => {}
+        }
+        let held = place.as_ref().map(|place| &place.place);
         let (end, details) = match self.tls.clone() {
-            None => self.serve_one(stream, peer, Vec::new(), place.is_some(), draining).await,
+            None => self.serve_one(stream, peer, Vec::new(), held, draining).await,
             // Boxed: plain connections need no room for TLS.
-            Some(tls) => Box::pin(self.serve_tls(tls, stream, peer, place.is_some(), draining)).await,
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, peer, held, draining)).await,
         };
         self.games.counts().lean_ended(end);
         let (reason, peer) = (end.name(), peer.map(tracing::field::display));
@@ -145,15 +166,25 @@ impl Server {
         tls: Arc<ServerConfig>,
         stream: TcpStream,
         peer: Option<SocketAddr>,
-        has_place: bool,
+        place: Option<&Place>,
         draining: watch::Receiver<bool>,
     ) -> End {
-        let allowed = if has_place { HANDSHAKE_TIMEOUT } else { REFUSAL_TIMEOUT };
-        match timeout(allowed, TlsAcceptor::from(tls).accept(stream)).await {
+        let allowed = if place.is_some() { HANDSHAKE_TIMEOUT } else { REFUSAL_TIMEOUT };
+        let leave = async {
+            match place {
+                Some(place) => place.leave().await,
+                None => std::future::pending().await,
+            }
+        };
+        let accepted = tokio::select! {
+            accepted = timeout(allowed, TlsAcceptor::from(tls).accept(stream)) => accepted,
+            () = leave => return (LeanEnd::Limit, REPLACED.to_owned()),
+        };
+        match accepted {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 let shown = shown.iter().map(|der| der.to_vec()).collect();
-                self.serve_one(stream, peer, shown, has_place, draining).await
+                self.serve_one(stream, peer, shown, place, draining).await
             }
             Ok(Err(error)) => (LeanEnd::Broken, format!("no TLS: {error}")),
             Err(_) => (LeanEnd::Broken, "no TLS in time".to_owned()),
@@ -165,23 +196,25 @@ impl Server {
         mut stream: S,
         address: Option<SocketAddr>,
         certificates: Vec<Vec<u8>>,
-        has_place: bool,
+        place: Option<&Place>,
         draining: watch::Receiver<bool>,
     ) -> End {
         let mut session = Session::new(self.limits.session.clone());
-        if !has_place {
+        let Some(place) = place else {
             let fault = Fault::too_many_connections(self.limits.connections_max);
             session.end(fault.clone());
             let _ = timeout(REFUSAL_TIMEOUT, self.write(&mut stream, &mut session)).await;
             return (LeanEnd::Superfluous, fault.to_string());
-        }
+        };
         let (shown, admitted) = oneshot::channel();
         if let Some(gate) = self.gate.clone() {
             let mut peer = Peer::default();
             peer.address = address;
             peer.certificates = certificates.into_iter().map(Into::into).collect();
+            let known = place.known();
             let admit = move |token: Option<&[u8]>| match gate.admit(token, &peer) {
                 Ok(admitted) => {
+                    known.store(admitted.is_some(), Relaxed);
                     // The connection waits for it; without it there is no one to tell.
                     drop(shown.send(admitted));
                     Ok(())
@@ -194,7 +227,7 @@ impl Server {
             session = session.guarded(Box::new(admit));
         }
         let ended = tokio::select! {
-            end = self.run(&mut stream, &mut session, draining) => Some(end),
+            end = self.run(&mut stream, &mut session, place, draining) => Some(end),
             () = revoked(admitted) => None,
         };
         if let Some(end) = ended {
@@ -207,13 +240,19 @@ impl Server {
     }
 
     /// Runs a connection to its end.
-    async fn run<S>(&self, stream: &mut S, session: &mut Session, mut draining: watch::Receiver<bool>) -> End
+    async fn run<S>(
+        &self,
+        stream: &mut S,
+        session: &mut Session,
+        place: &Place,
+        mut draining: watch::Receiver<bool>,
+    ) -> End
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let mut input = Input::default();
         let mut idle_at = Instant::now() + self.limits.idle;
-        let mut is_draining = false;
+        let (mut is_draining, mut is_leaving) = (false, false);
         loop {
             let mut rest = input.bytes();
             let before = rest.len();
@@ -238,6 +277,10 @@ impl Server {
             if is_draining && session.is_between_games() {
                 return self.part(stream, session, FaultCode::Stopping, "the server stops").await;
             }
+            if is_leaving && session.is_between_games() {
+                return self.part(stream, session, FaultCode::Limit, REPLACED).await;
+            }
+            place.set_busy(!session.is_between_games());
             // Frames that came while output was waiting are still there.
             if taken > 0 && !input.is_empty() {
                 continue;
@@ -247,6 +290,12 @@ impl Server {
                 read = input.read(stream) => read,
                 () = tokio::time::sleep_until(idle_at) => {
                     return self.part(stream, session, FaultCode::Idle, "no frame came for too long").await;
+                }
+                () = place.leave(), if !is_leaving => {
+                    is_leaving = true;
+                    // A game under way has as long as when the server stops, if it says nothing.
+                    idle_at = idle_at.min(Instant::now() + self.drain);
+                    continue;
                 }
                 () = told(&mut draining), if !is_draining => {
                     is_draining = true;
@@ -365,19 +414,19 @@ impl Input {
 }
 
 /// Permit for a connection; released on drop.
-struct Place {
+struct Counted {
     games: Games,
-    _share: Share,
+    place: Place,
 }
 
-impl Place {
-    fn new(games: &Games, share: Share) -> Self {
+impl Counted {
+    fn new(games: &Games, place: Place) -> Self {
         games.counts().lean_came();
-        Self { games: games.clone(), _share: share }
+        Self { games: games.clone(), place }
     }
 }
 
-impl Drop for Place {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.games.counts().lean_left();
     }

@@ -40,7 +40,7 @@ pub(crate) struct SweepArgs {
     /// Runs of each point, in random order over all points
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) runs: usize,
-    /// Seed of the order
+    /// Seed of the order, and of the seeds that the runs get unless the load has one
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Write every run's figures and the findings as JSON; - is standard output
@@ -107,6 +107,10 @@ impl Plan {
         let text = args.load.join(" ");
         let load = CommandLine::from_words(args.load.clone(), text.clone())?;
         ensure!(load.is_load, "{text:?} is not a load: begin it with one of {}", super::child::LOADS.join(", "));
+        ensure!(
+            !load.mentions(None, "slo"),
+            "leave --slo out of the load: a sweep shows the curve and judges no objective; give it to a load of one rate"
+        );
         match axis {
             Axis::Clients => {
                 ensure!(!load.mentions(Some('c'), "clients"), "leave --clients out of the load: the sweep sets it");
@@ -134,7 +138,12 @@ impl Plan {
         let mut done = 0;
         for &turn in &turns {
             let point = &mut points[turn];
-            let measured = children.measure(&self.load.with([self.axis.flag().to_owned(), point.at.to_string()]));
+            let mut line = self.load.with([self.axis.flag().to_owned(), point.at.to_string()]);
+            if !self.load.mentions(None, "seed") {
+                // Arrivals of its own for each run: else their chance would be the same in all, and no interval would show it.
+                line = line.with(["--seed".to_owned(), self.seed.wrapping_add(done as u64).to_string()]);
+            }
+            let measured = children.measure(&line);
             // The signal reaches the children too, so their errors are no failures.
             if interrupt.was_pressed() {
                 break;

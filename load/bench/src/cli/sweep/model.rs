@@ -52,6 +52,8 @@ pub(crate) struct Point {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PointRun {
+    /// Measured time, seconds.
+    pub(crate) seconds: f64,
     /// Measured figures.
     pub(crate) figures: BTreeMap<Metric, f64>,
     /// Reasons that they are invalid; empty if valid.
@@ -61,7 +63,7 @@ pub(crate) struct PointRun {
 impl From<&Run> for PointRun {
     fn from(run: &Run) -> Self {
         let figures = FIGURES.into_iter().filter_map(|metric| Some((metric, metric.of(run)?))).collect();
-        Self { figures, invalid: run.verdict.reasons.clone() }
+        Self { seconds: run.seconds, figures, invalid: run.verdict.reasons.clone() }
     }
 }
 
@@ -133,6 +135,7 @@ impl Sweep {
         let at_rate = |point: &Point| AtRate {
             asked: point.at,
             achieved: point.figure(Metric::Rate),
+            seconds: point.runs.iter().map(|run| run.seconds).sum(),
             p99_us: point.figure(Metric::P99),
         };
         (self.axis == Axis::Rate).then(|| last_served(&self.measured().map(at_rate).collect::<Vec<_>>()))
