@@ -350,7 +350,7 @@ mod tests {
             assert_eq!(refused.code(), Code::ResourceExhausted);
             now += Duration::from_secs(1);
             assert_eq!(whole(now), 1, "{}", encoding.name());
-            now += Duration::from_secs(60);
+            now += Duration::from_mins(1);
             assert_eq!(whole(now), 2, "{}", encoding.name());
         }
     }

@@ -379,12 +379,12 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    fn address(last: u8) -> Option<SocketAddr> {
-        Some(([10, 0, 0, last], 1).into())
+    fn address(last: u8) -> SocketAddr {
+        ([10, 0, 0, last], 1).into()
     }
 
     fn charge(memory: &Memory, client: u8, bytes: usize) -> Charge {
-        let mut charge = memory.charge(address(client));
+        let mut charge = memory.charge(Some(address(client)));
         charge.set(bytes, Waker::noop());
         charge
     }
@@ -417,7 +417,7 @@ mod tests {
     fn bytes_that_answers_share_count_once_and_for_each_connection_that_is_cut() {
         let memory = Memory::new(16 * MIB, usize::MAX);
         let value = Bytes::from(vec![7; 4 * MIB]);
-        let mut connections = [memory.charge(address(1)), memory.charge(address(2))];
+        let mut connections = [1, 2].map(|client| memory.charge(Some(address(client))));
         let answers = [0, 0, 1].map(|at| connections[at].lender().lend(value.clone()));
         assert_eq!((memory.buffers(), &answers[2][..9]), (4 * MIB, &[7; 9][..]));
         for charge in &mut connections {
