@@ -21,8 +21,9 @@ FORMS = {
     "ttl": r"[1-9][0-9]*",
     # A reason that each library words for itself.
     "reason": r"[^\n]+",
+    "unreachable": r"cannot be reached(; is a server running there\?|: [^\n]+)",
 }
-FREE = {"ms", "us", "calls", "number", "bool", "reason"}
+FREE = {"ms", "us", "calls", "number", "bool", "reason", "unreachable"}
 SHOWN_LINES = 12
 PLACE = re.compile(r"\$\{(\w+)\}")
 

@@ -152,10 +152,11 @@ Options options(const Arguments& arguments) {
     throw UsageError(error.what());
   }
   if (std::ranges::any_of(options.addresses, &Address::tls)) {
-    if (!arguments.ca) {
-      throw UsageError(text::escaped(arguments.address) + " speaks TLS: name the certificates to trust with --ca FILE");
+    std::optional<std::string> trusted = arguments.ca;
+    if (const char* const file = std::getenv("SSL_CERT_FILE"); !trusted && file != nullptr) {
+      trusted = file;
     }
-    options.tls = {.roots = pem(arguments.ca, "BEGIN CERTIFICATE"),
+    options.tls = {.roots = pem(trusted, "BEGIN CERTIFICATE"),
                    .certificate = pem(arguments.certificate, "BEGIN CERTIFICATE"),
                    .key = pem(arguments.key_file, "PRIVATE KEY-----")};
   }

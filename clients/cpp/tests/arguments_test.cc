@@ -41,7 +41,6 @@ TEST(Arguments, WhatIsWrongIsNamed) {
   EXPECT_EQ(reason({"--timeout", "5d"}), "--timeout is '5d'; it must be a time from 1ms to 24h, as 500ms, 5s or 2min");
   EXPECT_EQ(reason({"--retries", "x"}), "--retries is 'x'; it must be a whole number from 0 to 1000000");
   EXPECT_EQ(reason({"--key", ""}), "the idempotency key has 0 bytes; it must have 1 to 64");
-  EXPECT_EQ(reason({"https://a", "ping"}), "https://a speaks TLS: name the certificates to trust with --ca FILE");
 }
 
 TEST(Command, WhatCannotBeIsNamed) {

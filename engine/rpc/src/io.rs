@@ -49,6 +49,16 @@ pub(crate) fn give_back(output: &mut Output) {
     WRITE_BUFFER.set(if is_better { buffer } else { kept });
 }
 
+/// The reason of a connection whose read failed. A peer that closes without TLS's `close_notify` has closed: frames say where
+/// messages end.
+#[cfg(feature = "server")]
+pub(crate) fn read_failed(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "closed by the peer".to_owned(),
+        _ => format!("read: {error}"),
+    }
+}
+
 /// Bytes read that do not form a complete frame yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inlet {

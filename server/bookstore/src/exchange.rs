@@ -118,7 +118,15 @@ impl From<String> for ExportError {
 
 impl From<csv::Error> for ExportError {
     fn from(error: csv::Error) -> Self {
-        Self::Write(error.into())
+        Self::Write(writing(error))
+    }
+}
+
+/// The error of a row that could not be written, as the writer below had it: `csv` would hide its kind.
+pub(crate) fn writing(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        kind => io::Error::other(format!("{kind:?}")),
     }
 }
 

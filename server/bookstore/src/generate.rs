@@ -8,7 +8,10 @@ use std::{
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256StarStar;
 
-use crate::{exchange::COLUMNS, money::Cents};
+use crate::{
+    exchange::{COLUMNS, writing},
+    money::Cents,
+};
 
 type Words = LazyLock<Vec<&'static str>>;
 
@@ -98,7 +101,7 @@ fn topic(random: &mut Xoshiro256StarStar) -> String {
 pub fn catalogue(out: impl Write, first_id: i32, rows: u64, seed: u64) -> io::Result<()> {
     let mut random = Xoshiro256StarStar::seed_from_u64(seed);
     let mut out = csv::Writer::from_writer(out);
-    out.write_record(COLUMNS)?;
+    out.write_record(COLUMNS).map_err(writing)?;
     let mut id = i64::from(first_id);
     for _ in 0..rows {
         let stock = below(&mut random, 200).min(below(&mut random, 200));
@@ -106,7 +109,8 @@ pub fn catalogue(out: impl Write, first_id: i32, rows: u64, seed: u64) -> io::Re
         let cents = i64::try_from(whole * 100).unwrap_or(0) + [0, 50, 90, 95, 99][below(&mut random, 5)];
         let price = Cents::new(cents).unwrap_or_default();
         let (title, topic) = (title(&mut random), topic(&mut random));
-        out.write_record([&id.to_string(), &title, &topic, &stock.to_string(), &price.to_string()])?;
+        let row = [&id.to_string(), &title, &topic, &stock.to_string(), &price.to_string()];
+        out.write_record(row).map_err(writing)?;
         id += 1 + i64::from(below(&mut random, 4) == 0);
         if id > i64::from(i32::MAX) {
             return Err(io::Error::other("so many rows have no ids left; ids end at 2147483647"));

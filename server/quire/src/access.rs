@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::bail;
 use hosting::address::Target;
-use quire_rpc::rustls::ClientConfig;
+use quire_rpc::{
+    client::{NO_TLS, UNTRUSTED},
+    rustls::ClientConfig,
+};
 
 use crate::{cli::AccessArgs, transport::tls};
 
@@ -14,9 +16,19 @@ impl AccessArgs {
         if !target.tls {
             return Ok(None);
         }
-        let Some(ca) = &self.ca else {
-            bail!("{} speaks TLS: name the certificates to trust with --ca FILE", target.authority())
-        };
-        Ok(Some(tls::client(ca, self.certificate.as_deref().zip(self.key_file.as_deref()))?))
+        let own = self.certificate.as_deref().zip(self.key_file.as_deref());
+        Ok(Some(tls::client(self.ca.as_deref(), own)?))
+    }
+}
+
+/// An error with what it means, if it is that of a handshake.
+pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
+    let text = format!("{error:#}");
+    if text.contains("invalid peer certificate") {
+        error.context(format!("{UNTRUSTED}; --ca FILE names the certificates that are"))
+    } else if text.contains("InvalidContentType") {
+        error.context(NO_TLS)
+    } else {
+        error
     }
 }

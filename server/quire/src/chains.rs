@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::cli::ChainArgs;
+use crate::{access, cli::ChainArgs};
 
 /// `quire tasks`.
 pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
@@ -44,7 +44,7 @@ pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
         })?;
         run(address, &door, plan).await
     };
-    let outcome = runtime.block_on(asking)?;
+    let outcome = runtime.block_on(asking).map_err(access::explained)?;
     let forecast = Forecast::new(plan);
     anyhow::ensure!(
         outcome.last == forecast.last,

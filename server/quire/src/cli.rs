@@ -148,7 +148,7 @@ pub(crate) struct ConnectionArgs {
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
     #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Certificates in PEM that vouch for the server's; needed for an https:// address
+    /// Certificates in PEM that vouch for the server's [default: the system's, or those in SSL_CERT_FILE]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Certificate in PEM to show to a server that asks for one
@@ -231,7 +231,7 @@ pub(crate) struct AccessArgs {
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
     #[arg(long, value_name = "TOKEN", env = "QUIRE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Certificates in PEM that vouch for the server's; needed for an https:// address
+    /// Certificates in PEM that vouch for the server's [default: the system's, or those in SSL_CERT_FILE]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Certificate in PEM to show to a server that asks for one

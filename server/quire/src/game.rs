@@ -7,7 +7,10 @@ use quire_terminal::screen;
 use rpcgame::driver::{self, Input, Options, Progress, Transport};
 use tokio::runtime::Builder;
 
-use crate::cli::{GameArgs, GameTransport};
+use crate::{
+    access,
+    cli::{GameArgs, GameTransport},
+};
 
 const USAGE: u8 = 2;
 
@@ -54,5 +57,5 @@ fn play(args: &GameArgs) -> anyhow::Result<driver::Outcome> {
         }
         Progress::Silent(standing) => eprintln!("quire: no answer for {} s: {standing}", driver::SILENCE.as_secs()),
     };
-    Ok(runtime.block_on(driver::play(&input, &options, progress))?)
+    runtime.block_on(driver::play(&input, &options, progress)).map_err(|error| access::explained(error.into()))
 }

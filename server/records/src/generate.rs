@@ -52,6 +52,14 @@ const FIRST_SUMMONS: u64 = 1_400_000_000;
 /// Writes the header and `rows` tickets. In each block of [`KNOWN_STREET_EVERY`] rows a random one has [`KNOWN_STREET`]
 /// in the column `locations1`, and no other row has.
 pub fn tickets(out: impl io::Write, rows: u64, seed: u64) -> io::Result<()> {
+    write(out, rows, seed).map_err(|error| match error.into_kind() {
+        // As the writer below has it: `csv` would hide its kind.
+        csv::ErrorKind::Io(error) => error,
+        kind => io::Error::other(format!("{kind:?}")),
+    })
+}
+
+fn write(out: impl io::Write, rows: u64, seed: u64) -> csv::Result<()> {
     let mut random = Random(Xoshiro256StarStar::seed_from_u64(seed));
     let mut out = csv::WriterBuilder::new().buffer_capacity(BUFFER_BYTES).from_writer(out);
     out.write_record(COLUMNS)?;
@@ -65,7 +73,7 @@ pub fn tickets(out: impl io::Write, rows: u64, seed: u64) -> io::Result<()> {
         ticket(&mut out, &mut random, &mut scratch, summons, place == known)?;
         out.write_record(None::<&[u8]>)?;
     }
-    out.flush()
+    Ok(out.flush()?)
 }
 
 /// One row, without its end.

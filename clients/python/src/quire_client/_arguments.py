@@ -78,8 +78,6 @@ def read(given: list[str]) -> Arguments:
         raise UsageError("--certificate and --key-file belong together; give both or neither")
     address = words.pop(0) if _has_address(words) else f"127.0.0.1:{PORT}"
     addresses = parse_all(address)
-    if addresses[0].scheme == "https" and "--ca" not in flags:
-        raise UsageError(f"{address} speaks TLS: name the certificates to trust with --ca FILE")
     files = {flag: flags[flag] for flag in FILES if flag in flags}
     return Arguments("--json" in flags, seconds, retries, key, token, files, address, addresses, words)
 

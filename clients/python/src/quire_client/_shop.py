@@ -253,4 +253,4 @@ def _tls(files: dict[str, str]) -> Tls:
                 context.load_cert_chain(files["--certificate"], name, lambda: b"")
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read {name}") from error
-    return Tls(contents["--ca"], contents.get("--certificate"), contents.get("--key-file"))
+    return Tls(contents.get("--ca"), contents.get("--certificate"), contents.get("--key-file"))

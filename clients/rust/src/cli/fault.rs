@@ -1,6 +1,9 @@
 //! Faults as text for the command line, and shell quoting.
 
-use quire_rpc::Code;
+use quire_rpc::{
+    Code,
+    client::{NO_TLS, ONLY_TLS, UNTRUSTED},
+};
 use quire_terminal::screen;
 use serde_json::{Value, json};
 
@@ -12,7 +15,13 @@ pub fn fault_text(error: &Error, address: &str) -> String {
         Error::Argument(reason) => reason.clone(),
         Error::Refused(fault) => fault.to_string(),
         Error::Unreachable(fault) if fault.is_sent => format!("{address} did not answer: {}", cause(fault)),
-        Error::Unreachable(_) => format!("{address} cannot be reached; is a server running there?"),
+        Error::Unreachable(fault) if fault.message.ends_with(UNTRUSTED) => {
+            format!("{address} cannot be reached: {UNTRUSTED}; --ca FILE names the certificates that are")
+        }
+        Error::Unreachable(fault) => match [NO_TLS, ONLY_TLS].iter().find(|reason| fault.message.ends_with(**reason)) {
+            Some(reason) => format!("{address} cannot be reached: {reason}"),
+            None => format!("{address} cannot be reached; is a server running there?"),
+        },
         Error::OutcomeUnknown(fault) => cause(fault).to_owned(),
     }
 }

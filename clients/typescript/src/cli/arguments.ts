@@ -44,15 +44,13 @@ export function readArguments(line: readonly string[], variables: NodeJS.Process
   }
   const [address, ...command] = isAddress(words) ? words : [USUAL_ADDRESS, ...words];
   const speaksTls = readAddress(address ?? "");
-  if (speaksTls && ca === undefined) {
-    throw new UsageError(`${escaped(address ?? "")} speaks TLS: name the certificates to trust with --ca FILE`);
-  }
+  const trusted = ca ?? (speaksTls ? variables["SSL_CERT_FILE"] : undefined);
   const connect: ConnectOptions = {
     timeoutMs,
     retries,
     token: readToken(values.get("token") ?? variables["QUIRE_TOKEN"]),
     tls: false,
-    ca: readPem(ca, (pem) => new X509Certificate(pem)),
+    ca: readPem(trusted, (pem) => new X509Certificate(pem)),
     certificate: readPem(certificate, (pem) => new X509Certificate(pem)),
     privateKey: readPem(keyFile, createPrivateKey),
   };

@@ -18,7 +18,7 @@ use super::calls::Calls;
 use super::command::Command;
 use super::lane::{Lane, State};
 use super::settings::Settings;
-use super::target::{Target, Transport};
+use super::target::{ONLY_TLS, Target, Transport};
 use crate::io::{Inlet, poll_write};
 use crate::status::Status;
 
@@ -47,7 +47,12 @@ pub(super) struct Connection {
     /// True once the server takes no more calls: the lane uses another connection, and this one only finishes its
     /// calls.
     is_retired: bool,
+    /// The server's first bytes were an alert of TLS.
+    is_tls: bool,
 }
+
+/// The first bytes of an alert: a record of that type, version 3 (RFC 8446 section 5.1).
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 impl Connection {
     pub(super) fn new(
@@ -73,6 +78,7 @@ impl Connection {
             looking: None,
             looked_at: now,
             is_retired: false,
+            is_tls: false,
         }
     }
 
@@ -84,6 +90,7 @@ impl Connection {
     /// Runs until the connection ends; calls that have not begun return to the lane, for the next connection.
     pub(super) async fn run(&mut self) -> String {
         let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let reason = if self.is_tls { ONLY_TLS.to_owned() } else { reason };
         if !self.is_retired {
             self.fail_calls(&reason);
         }
@@ -191,7 +198,12 @@ impl Connection {
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
         let calls = &mut self.calls;
         let frame_bytes_max = self.settings.http2.frame_bytes_max as usize;
-        let polled = self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, |input| calls.take_in(input));
+        let (is_ready, is_tls) = (self.is_ready, &mut self.is_tls);
+        let take_in = |input: &mut &[u8]| {
+            *is_tls |= !is_ready && input.starts_with(&TLS_ALERT);
+            calls.take_in(input)
+        };
+        let polled = self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, take_in);
         match polled {
             Poll::Pending => Ok(false),
             Poll::Ready(Err(error)) => Err(error.to_string()),

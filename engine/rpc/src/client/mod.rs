@@ -42,6 +42,7 @@ pub use raw::{RawAnswer, RawReply, WireMessage};
 pub use resolve::{Address, Resolver};
 pub use retry::RetryPolicy;
 pub use settings::{ConnectError, HttpVersion, Protocol, Settings};
+pub use target::{NO_TLS, ONLY_TLS, UNTRUSTED};
 #[cfg(feature = "tower")]
 pub use tower::HttpChannel;
 pub use traffic::Traffic;

@@ -15,6 +15,27 @@ use tokio_rustls::{TlsConnector, rustls::ClientConfig, rustls::pki_types::Server
 use super::resolve::{Address, AnyResolver};
 use super::traffic::{Counted, Counters};
 
+/// The end of the message of a call that spoke TLS to a server that does not.
+pub const NO_TLS: &str = "the server does not speak TLS: write http://";
+
+/// The end of the message of a call that did not speak TLS to a server that does.
+pub const ONLY_TLS: &str = "the server speaks TLS: write https://";
+
+/// The end of the message of a call to a server whose certificate was refused.
+pub const UNTRUSTED: &str = "the server's certificate is not trusted";
+
+/// A failed handshake with what it means.
+#[cfg(feature = "tls")]
+fn explained(error: io::Error) -> io::Error {
+    use tokio_rustls::rustls::{Error, InvalidMessage};
+
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => io::Error::other(NO_TLS),
+        Some(Error::InvalidCertificate(_)) => io::Error::other(format!("{error}: {UNTRUSTED}")),
+        _ => error,
+    }
+}
+
 /// Addresses of the servers, and how to connect to them.
 pub(super) struct Target {
     pub(super) authority: String,
@@ -65,7 +86,8 @@ impl Target {
     async fn secure<T: Transport + 'static>(&self, io: T) -> io::Result<Pin<Box<dyn Transport>>> {
         #[cfg(feature = "tls")]
         if let Some((config, name)) = &self.tls {
-            return Ok(Box::pin(TlsConnector::from(Arc::clone(config)).connect(name.clone(), io).await?));
+            let connected = TlsConnector::from(Arc::clone(config)).connect(name.clone(), io).await;
+            return Ok(Box::pin(connected.map_err(explained)?));
         }
         Ok(Box::pin(io))
     }

@@ -22,7 +22,7 @@ use super::places::Standing;
 use super::shared::Shared;
 use super::turn;
 use crate::envelope::Peer;
-use crate::io::{Inlet, give_back, lend, poll_write};
+use crate::io::{Inlet, give_back, lend, poll_write, read_failed};
 
 /// After our last byte the peer has so long to close, so that it can read what we said.
 const LINGER: Duration = Duration::from_secs(1);
@@ -183,7 +183,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         let frame_bytes_max = self.limits.http2.frame_bytes_max as usize;
         match self.inlet.poll_read(&mut self.io, cx, frame_bytes_max, take_in) {
             Poll::Pending => Ok(false),
-            Poll::Ready(Err(error)) => Err(format!("read: {error}")),
+            Poll::Ready(Err(error)) => Err(read_failed(&error)),
             Poll::Ready(Ok((0, _))) => Err("closed by the peer".to_owned()),
             Poll::Ready(Ok((count, taken))) => {
                 self.moved += count as u64;

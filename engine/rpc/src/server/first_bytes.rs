@@ -18,10 +18,18 @@ use super::http1;
 use super::place::Stay;
 use super::shared::Shared;
 use crate::envelope::Peer;
+use crate::io::read_failed;
 
 /// A peer that is hung up on has so long, and so many reads, to do the same.
 const LINGER: Duration = Duration::from_secs(1);
 const HANG_UP_READS_MAX: usize = 64;
+
+/// The first bytes of TLS: a record of a handshake, version 3 (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
+/// In clear, so that a client of TLS reads that there is none here.
+const NO_TLS: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 44\r\n\r\n\
+    this port does not speak TLS: write http://\n";
 
 /// Serves a connection of any protocol to its end; the answer is the reason, for a log.
 pub(super) async fn serve<T>(mut io: T, shared: Arc<Shared>, peer: Arc<Peer>, mut stay: Stay) -> String
@@ -34,7 +42,7 @@ where
     let Some(looked) = before(Box::pin(look), &mut stay.draining).await else { return "drained".to_owned() };
     match looked {
         Err(_) => "no first bytes in time".to_owned(),
-        Ok(Err(error)) => format!("read: {error}"),
+        Ok(Err(error)) => read_failed(&error),
         Ok(Ok(true)) => {
             // Each way behind a box, so that a connection's task has no room for what its own way does not need.
             Driver::boxed(io, first, shared, peer, stay).run().await
@@ -43,8 +51,10 @@ where
         #[cfg(feature = "http1")]
         Ok(Ok(false)) if may_be_http1(&first) => Box::pin(http1::serve(first, io, shared, peer, stay)).await,
         Ok(Ok(false)) => {
-            let _ = tokio::time::timeout(LINGER, hang_up(&mut io)).await;
-            "neither HTTP/2 nor HTTP/1.1".to_owned()
+            let is_tls = first.starts_with(&TLS_HANDSHAKE);
+            let answer = if is_tls { NO_TLS } else { b"" };
+            let _ = tokio::time::timeout(LINGER, hang_up(&mut io, answer)).await;
+            if is_tls { "TLS, and this port speaks none" } else { "neither HTTP/2 nor HTTP/1.1" }.to_owned()
         }
     }
 }
@@ -73,9 +83,10 @@ async fn look<T: AsyncRead + Unpin>(io: &mut T, first: &mut Vec<u8>) -> io::Resu
     Ok(true)
 }
 
-/// Closes our side and reads the other to its end: closing with bytes unread would be a reset.
-async fn hang_up<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T) {
+/// Answers, closes our side and reads the other to its end: closing with bytes unread would be a reset.
+async fn hang_up<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T, answer: &[u8]) {
     let mut buffer = [0; 256];
+    let _ = io.write_all(answer).await;
     let _ = io.shutdown().await;
     for _ in 0..HANG_UP_READS_MAX {
         if !matches!(io.read(&mut buffer).await, Ok(1..)) {

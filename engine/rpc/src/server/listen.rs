@@ -189,6 +189,15 @@ impl Server {
     }
 }
 
+/// Whether a handshake failed because the peer's bytes are no TLS.
+#[cfg(feature = "tls")]
+fn is_no_tls(error: &io::Error) -> bool {
+    use tokio_rustls::rustls::{Error, InvalidMessage};
+
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    matches!(inner, Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)))
+}
+
 #[cfg(feature = "tls")]
 async fn run_tls<T>(
     tls: tokio_rustls::TlsAcceptor,
@@ -204,6 +213,8 @@ where
     let Some(accepted) = before(accept, &mut stay.draining).await else { return "drained".to_owned() };
     match accepted {
         Err(_) => "no TLS handshake in time".to_owned(),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => "closed by the peer".to_owned(),
+        Ok(Err(error)) if is_no_tls(&error) => "no TLS, and this port speaks nothing else".to_owned(),
         Ok(Err(error)) => format!("TLS: {error}"),
         Ok(Ok(io)) => {
             let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();

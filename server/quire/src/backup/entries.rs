@@ -82,17 +82,21 @@ fn from_folder(store: &KeyValue, into: &Path) -> anyhow::Result<Entries> {
 
 fn from_server(server: &str, config: &Config, args: &BackupArgs, into: &Path) -> anyhow::Result<Entries> {
     let target = Target::parse(server, config::PORT)?;
-    let cannot = || format!("cannot get key-value entries from the server at {server}");
+    let advice = match &args.access.ca {
+        None if target.tls => {
+            "; it speaks TLS: name it as its certificate does with --server, and the certificate of its authority with --ca FILE \
+             unless the system trusts it"
+        }
+        _ => "",
+    };
+    let cannot = || format!("cannot get key-value entries from the server at {server}{advice}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let taken = runtime.block_on(async {
-        let settings =
-            Settings { connect_timeout: TIMEOUT, message_bytes_max: CHUNK_BYTES_MAX, ..Settings::default() };
+        let settings = Settings { connect_timeout: TIMEOUT, message_bytes_max: CHUNK_BYTES_MAX, ..Settings::default() };
         let mut channel = Channel::builder(&target.url())?.settings(settings);
         if target.tls {
-            let Some(ca) = &args.access.ca else {
-                bail!("it speaks TLS: name it as its certificate does with --server, and the certificate of its authority with --ca FILE")
-            };
-            channel = channel.tls(tls::client(ca, args.access.certificate.as_deref().zip(args.access.key_file.as_deref()))?)?;
+            let own = args.access.certificate.as_deref().zip(args.access.key_file.as_deref());
+            channel = channel.tls(tls::client(args.access.ca.as_deref(), own)?)?;
         }
         let client = KeyAdminServiceClient::new(channel.connect_lazy()?);
         let mut request = Request::new(SnapshotRequest {});

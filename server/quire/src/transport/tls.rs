@@ -36,9 +36,18 @@ pub(crate) fn server(tls: &Tls) -> anyhow::Result<(Arc<ServerConfig>, Arc<Certif
     Ok((Arc::new(builder.with_cert_resolver(Arc::clone(&certificate) as _)), certificate))
 }
 
-/// A client's side of TLS: it trusts certificates of `ca`, and shows its certificate and key if it has them.
-pub(crate) fn client(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
-    let builder = ClientConfig::builder().with_root_certificates(roots(ca)?);
+/// A client's side of TLS: it trusts certificates of `ca`, or the system's (those of `SSL_CERT_FILE` if that is set), and shows
+/// its certificate and key if it has them.
+pub(crate) fn client(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
+    let roots = match ca {
+        Some(ca) => roots(ca)?,
+        None => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots
+        }
+    };
+    let builder = ClientConfig::builder().with_root_certificates(roots);
     let Some((certificate, key)) = own else { return Ok(Arc::new(builder.with_no_client_auth())) };
     let private = PrivateKeyDer::from_pem_file(key);
     let private = private.with_context(|| format!("cannot read a private key in PEM from {}", key.display()))?;

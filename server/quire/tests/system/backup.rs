@@ -185,7 +185,13 @@ async fn a_server_that_speaks_tls_is_asked_by_its_name() {
     let server = with_kv().set("tls.certificate=cert.pem").set("tls.key=key.pem").serve(folder.path());
     let said = refusal(&quire(folder.path(), &["backup", "store.backup", "--data", "data"]));
     let url = format!("https://{}", server.address);
-    assert!(said.contains(&url) && said.contains("it speaks TLS") && said.contains("--ca FILE"), "{said}");
+    assert!(
+        said.contains(&url)
+            && said.contains("it speaks TLS")
+            && said.contains("not trusted")
+            && said.contains("--ca FILE"),
+        "{said}"
+    );
     let trusting = ["backup", "store.backup", "--data", "data", "--server", &url, "--ca", "cert.pem"];
     assert!(done(&quire(folder.path(), &trusting)).contains("0 key-value entries"));
 }

@@ -2,7 +2,7 @@
 
 use std::{
     net::TcpListener,
-    process::{Child, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -245,4 +245,33 @@ async fn the_same_key_buys_once_however_often_it_is_typed() {
     assert_eq!(other.status.code(), Some(1), "{other:?}");
     let long = format!("--key={}", "k".repeat(65));
     assert_eq!(server.client(&[&long, "buy", "12365"], "").status.code(), Some(2));
+}
+
+#[test]
+fn a_side_without_tls_is_named_and_the_systems_certificates_are_trusted() {
+    let (folder, other) = (folder(), folder());
+    drop(super::probe::certificate(folder.path()));
+    let plain = Server::start(other.path());
+    let start = Start::default().set("tls.certificate=cert.pem").set("tls.key=key.pem").set("log.level=debug");
+    let server = start.serve(folder.path());
+    let ask = |scheme: &str, address: std::net::SocketAddr, trusted: &str| {
+        let mut client = Command::new(env!("CARGO_BIN_EXE_quire"));
+        client.current_dir(folder.path()).args(["client", "--timeout=3s", "--retries=0"]);
+        client.args([&format!("{scheme}{address}"), "lookup", "12365"]).env("SSL_CERT_FILE", trusted);
+        client.output().expect("quire runs")
+    };
+    let said = ask("https://", server.address, "cert.pem");
+    assert!(said.status.success(), "{said:?}");
+    for (scheme, address, wanted) in [
+        ("", server.address, "cannot be reached: the server speaks TLS: write https://\n"),
+        ("https://", plain.address, "cannot be reached: the server does not speak TLS: write http://\n"),
+        ("https://", server.address, "not trusted; --ca FILE names the certificates that are\n"),
+    ] {
+        let said = ask(scheme, address, "absent.pem");
+        assert_eq!(said.status.code(), Some(3), "{said:?}");
+        assert!(String::from_utf8_lossy(&said.stderr).ends_with(wanted), "{said:?}");
+    }
+    let log = server.log.until("no TLS, and this port speaks nothing else");
+    let ended = log.lines().find(|line| line.contains("closed by the peer")).expect("the first client's end");
+    assert!(ended.contains("DEBUG"), "{ended}");
 }

@@ -1,6 +1,6 @@
 //! Catalogues from CSV: all rows or none, and each bad one named by line, column and reason.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use crate::common::{
     audit::Audit,
@@ -144,4 +144,21 @@ fn import_finds_the_data_folder_where_serve_does() {
         assert!(folder.path().join(data).join("bookstore.db").exists());
     }
     assert!(!folder.path().join("quire-data").exists(), "the default is used only when nothing else is said");
+}
+
+#[test]
+fn a_reader_that_takes_only_the_beginning_ends_an_export_without_a_word() {
+    let folder = folder();
+    let books = process::run(folder.path(), &["generate", "catalogue", "--rows", "20000"], "").stdout;
+    assert!(import_file(folder.path(), &books, &[]).status.success());
+    for words in [["export", "--data", "data"].as_slice(), &["generate", "catalogue", "--rows", "20000"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quire"));
+        command.current_dir(folder.path()).args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("quire starts");
+        let mut first = [0; 2];
+        std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut first).expect("rows");
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().expect("quire ends");
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    }
 }

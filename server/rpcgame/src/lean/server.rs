@@ -305,6 +305,10 @@ impl Server {
             match read {
                 Ok(0) => return (LeanEnd::Client, String::new()),
                 Ok(_) => {}
+                // TLS without `close_notify`: frames say where messages end.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return (LeanEnd::Client, String::new());
+                }
                 Err(error) => return (LeanEnd::Broken, format!("read: {error}")),
             }
         }

@@ -82,11 +82,11 @@ public record Arguments(Map<String, String> flags, List<String> words) {
           "--certificate and --key-file belong together; give both or neither");
     }
     if (target.isTls()) {
-      if (!flags.containsKey("ca")) {
-        throw new UsageException(
-            target.text() + " speaks TLS: name the certificates to trust with --ca FILE");
+      builder.tls();
+      String trusted = flags.getOrDefault("ca", environment.getOrDefault("SSL_CERT_FILE", ""));
+      if (!trusted.isEmpty()) {
+        builder.trust(Path.of(trusted));
       }
-      builder.trust(Path.of(flags.get("ca")));
       if (flags.containsKey("certificate")) {
         builder.identity(Path.of(flags.get("certificate")), Path.of(flags.get("key-file")));
       }
