@@ -1,9 +1,5 @@
-//! The transport of an HTTP/1.1 connection, as hyper sees it: first the bytes that were read already, counted both ways,
-//! and failed when the peer takes nothing for too long.
-//!
-//! Must not know requests.
-//!
-//! Implements: no specification.
+//! Transport of an HTTP/1.1 connection for hyper: replays the bytes already read, counts both directions, and fails if
+//! the peer accepts nothing for too long.
 
 use std::future::Future;
 use std::io;
@@ -16,10 +12,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Answers that the connection holds, as far as they can be seen from outside hyper. Calls account for their requests.
+/// Unsent answer bytes of the connection, as far as visible outside hyper. Calls account for their requests.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Bytes of answers that have begun, and not written.
+    /// Bytes of begun answers not yet written.
     unsent: AtomicUsize,
     moved: AtomicU64,
 }
@@ -34,14 +30,14 @@ impl Held {
         self.moved.load(Relaxed)
     }
 
-    /// An answer of so many bytes begins.
+    /// Adds a begun answer of this size.
     pub(super) fn answer(&self, bytes: u64) {
         self.unsent.fetch_add(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
     }
 
     fn written(&self, count: usize) {
         self.moved.fetch_add(count as u64, Relaxed);
-        // Heads are written too, and were not counted: the task of the connection alone changes this.
+        // Saturating, since written heads were never counted. No race: only the connection's task changes this.
         self.unsent.store(self.unsent.load(Relaxed).saturating_sub(count), Relaxed);
     }
 
@@ -56,12 +52,12 @@ pub(super) struct Io<T> {
     transport: T,
     held: Arc<Held>,
     write_timeout: Duration,
-    /// Set while the peer takes nothing.
+    /// Set while the peer accepts nothing.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Io<T> {
-    /// Reads `first` before what `transport` brings.
+    /// Reads `first`, then `transport`.
     pub(super) fn new(first: Vec<u8>, transport: T, held: Arc<Held>, write_timeout: Duration) -> Self {
         Self { first, taken: 0, transport, held, write_timeout, stuck: None }
     }

@@ -1,9 +1,8 @@
-//! One account of the memory that peers make servers hold: answers that wait for their reader, unfinished messages,
-//! and all else that the process takes.
+//! Account of the memory that peers make servers hold: answers waiting for their reader, incomplete messages, and the
+//! rest of the process.
 //!
-//! A connection charges what it holds after each of its turns, in steps, so that one whose answers leave at once never
-//! touches the account. While the account is full new work is refused, and the largest connection that makes no
-//! progress is cut. Must not know what the bytes are.
+//! A connection charges what it holds after each turn, in steps, so that one whose answers leave at once never touches
+//! the account. While the account is full, new work is refused and the largest connection without progress is cut.
 //!
 //! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
@@ -18,13 +17,13 @@ use tokio::time::Instant;
 
 /// Smaller changes of what a connection holds are not charged.
 const STEP_BYTES: usize = 16 * 1024;
-/// A connection makes progress if it moves an eighth of what it holds, and this many bytes at least, in this time.
+/// A connection makes progress if it moves an eighth of its bytes, and at least this many, in the time below.
 const PROGRESS_BYTES_MIN: usize = 64 * 1024;
 const PROGRESS_TIME: Duration = Duration::from_secs(1);
-/// Between two connections that are cut: the first one's memory comes back meanwhile.
+/// Least time between two cuts, in which the first one's memory is freed.
 const CUT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a connection ends with when it is cut.
+/// Reason with which a cut connection ends.
 pub(super) const CUT: &str = "cut: the server's memory was full, and of those that made no progress it held most";
 
 /// An account of memory. Clones are the same account, which several servers may share.
@@ -35,7 +34,7 @@ struct Account {
     buffers_max: usize,
     bytes_max: usize,
     buffers: AtomicUsize,
-    /// What the process takes beside the buffers. Less than nothing if answers share memory, since each counts it.
+    /// Memory of the process beside the buffers. Negative if answers share memory, since each counts it.
     others: AtomicIsize,
     holders: Mutex<Holders>,
 }
@@ -47,7 +46,7 @@ struct Holders {
 }
 
 impl Holders {
-    /// Forgets those that are gone whenever there is no more room, so that there are never many more than live ones.
+    /// Removes dropped holders before growing, so that there are never many more than live ones.
     fn add(&mut self, holder: &Arc<Holder>) {
         if self.all.len() == self.all.capacity() {
             self.all.retain(|known| known.strong_count() > 0);
@@ -64,47 +63,47 @@ struct Holder {
     progress: Mutex<Progress>,
 }
 
-/// Since when a connection has moved only so much.
+/// Bytes a connection has moved since a time.
 struct Progress {
     since: Instant,
     moved_before: u64,
 }
 
 impl Memory {
-    /// An account that is full when the buffers of connections come to `buffers_max` bytes, or all of it to `bytes_max`.
+    /// An account that is full when connection buffers reach `buffers_max` bytes, or the whole `bytes_max`.
     pub fn new(buffers_max: usize, bytes_max: usize) -> Self {
         let (buffers, others) = (AtomicUsize::new(0), AtomicIsize::new(0));
         Self(Arc::new(Account { buffers_max, bytes_max, buffers, others, holders: Mutex::default() }))
     }
 
-    /// Bytes in the buffers of connections. What several answers share counts for each.
+    /// Bytes in connection buffers. Bytes shared by several answers count for each.
     pub fn buffers(&self) -> usize {
         self.0.buffers.load(Relaxed)
     }
 
-    /// All of the account: what the process took when it was last measured, and how the buffers have changed since.
+    /// Total: the process's memory at the last measurement, plus the change of the buffers since.
     pub fn total(&self) -> usize {
         self.buffers().saturating_add_signed(self.0.others.load(Relaxed))
     }
 
-    /// Says what the whole process takes now, the buffers included. Until it is said, they are all that counts.
+    /// Sets the measured memory of the process, buffers included. Before the first call only buffers count.
     pub fn set_measured(&self, bytes: usize) {
         let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
         self.0.others.store(signed(bytes) - signed(self.buffers()), Relaxed);
     }
 
-    /// Whether new work should be refused.
+    /// True if new work should be refused.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.buffers() >= self.0.buffers_max || self.total() >= self.0.bytes_max
     }
 
-    /// What a refused caller is told the limit is: the one that is reached.
+    /// The limit that was reached, for the refusal's text.
     pub(super) fn limit(&self) -> usize {
         if self.buffers() >= self.0.buffers_max { self.0.buffers_max } else { self.0.bytes_max }
     }
 
-    /// Has the largest connection cut that makes no progress. Call it when the account is full.
+    /// Cuts the largest connection without progress. Call it when the account is full.
     #[cold]
     pub(super) fn relieve(&self) {
         let now = Instant::now();
@@ -134,7 +133,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A connection's part of an account, given back when it is dropped.
+/// A connection's part of an account, released on drop.
 pub(super) struct Charge {
     memory: Memory,
     bytes: usize,
@@ -142,7 +141,7 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// Charges what the connection holds now. `moved` counts all bytes that it has read and written so far.
+    /// Charges the bytes the connection holds now. `moved` counts all bytes it has read and written so far.
     #[inline]
     pub(super) fn set(&mut self, bytes: usize, moved: u64, task: &Waker) {
         if bytes.abs_diff(self.bytes) >= STEP_BYTES || (bytes == 0 && self.bytes > 0) {
@@ -182,7 +181,7 @@ impl Charge {
         holder.connection.register(task);
     }
 
-    /// Whether the connection must end.
+    /// True if the connection must end.
     #[inline]
     pub(super) fn is_cut(&self) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.cut.load(Relaxed))

@@ -1,8 +1,4 @@
-//! A connection's place: waited for, and given back.
-//!
-//! Must not know what a connection says.
-//!
-//! Implements: no specification.
+//! Permit for one connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,20 +8,20 @@ use super::observer::Refusal;
 use super::places::has_taken;
 use super::shared::Shared;
 
-/// What a connection that is being refused has until it hears that the server ends it.
+/// Least and greatest time before the server ends an excess connection.
 const REFUSAL_TIME_MIN: Duration = Duration::from_millis(100);
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A connection's place, given back when it is dropped.
+/// Permit for one connection, released on drop.
 pub(super) struct Place {
     shared: Arc<Shared>,
-    /// The connection is one too many: it only hears that.
+    /// Excess connection: it is only refused.
     pub(super) refusing: bool,
 }
 
 impl Place {
-    /// Waits for a place. While every connection is taken, and every place for refusals too, the next connection stays
-    /// in the system's queue: it costs the server nothing there, and hears its refusal later instead of never.
+    /// Waits for a permit. While all permits, those for refusals included, are taken, the next connection stays in the
+    /// system's queue: it costs nothing there, and is refused later instead of never.
     pub(super) async fn take(shared: &Arc<Shared>) -> Self {
         loop {
             let freed = shared.places.freed.notified();
@@ -51,12 +47,12 @@ impl Place {
     }
 }
 
-/// Completes when a connection that is being refused has had its time: a client speaks at once, so one that is silent
-/// makes room as soon as another waits.
+/// Completes when an excess connection's time is over: clients send at once, so a silent one is closed as soon as
+/// another connection waits.
 pub(super) async fn refusal_time(shared: Arc<Shared>) {
     tokio::time::sleep(REFUSAL_TIME_MIN).await;
     let longest = shared.limits.handshake_timeout.min(REFUSAL_TIME_MAX);
-    // Either is the end.
+    // Either ends the wait.
     let _ = tokio::time::timeout(longest, shared.places.crowded.notified()).await;
 }
 

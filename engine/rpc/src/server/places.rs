@@ -1,21 +1,17 @@
-//! How many connections there are: those that are served, and beyond them those that only hear that the server is full.
-//!
-//! Must not know what a connection says.
-//!
-//! Implements: no specification.
+//! Connection counts: those served, plus a reserve that is only refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// The places that are taken.
+/// Permits in use.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) served: AtomicUsize,
     pub(super) refused: AtomicUsize,
-    /// A place was given back.
+    /// A permit was released.
     pub(super) freed: Notify,
-    /// A connection waits for a place.
+    /// A connection waits for a permit.
     pub(super) crowded: Notify,
 }
 
@@ -26,7 +22,7 @@ impl Places {
     }
 }
 
-/// Takes a place, if fewer than `most` are taken.
+/// Takes a permit if fewer than `most` are taken.
 pub(super) fn has_taken(counter: &AtomicUsize, most: usize) -> bool {
     let taken = counter.fetch_add(1, Ordering::Relaxed) < most;
     if !taken {
