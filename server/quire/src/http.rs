@@ -1,4 +1,4 @@
-//! HTTP/1.1 for operators and machines: is the server well, and what has it counted. Must not know any service.
+//! HTTP/1.1 for operators and machines: health and metrics.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use axum::{
 use hosting::{Service, Site};
 use prometheus_client::{encoding::text, registry::Registry};
 
-/// The services, open.
+/// The opened services.
 pub(crate) type Services = Arc<[Box<dyn Service>]>;
 
 /// `/healthz` and `/metrics`.
@@ -26,7 +26,7 @@ async fn healthz(State(services): State<Services>) -> impl IntoResponse {
     if page.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, page) }
 }
 
-/// What has failed, a line each.
+/// One line per failure.
 fn health(troubles: impl Iterator<Item = String>) -> String {
     troubles.map(|trouble| trouble + "\n").collect()
 }
@@ -39,7 +39,7 @@ async fn metrics_page(State(metrics): State<Arc<Registry>>) -> impl IntoResponse
     }
 }
 
-/// What Prometheus asks for since version 2.5.
+/// Format that Prometheus requests since version 2.5.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[cfg(test)]

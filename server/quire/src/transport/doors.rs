@@ -1,5 +1,4 @@
-//! Asks callers over HTTP for what they need: each method and path for the scope of its service. Must not know any
-//! service; it is told what each declares.
+//! Authenticates callers over HTTP: each method and path requires the scope of its service.
 
 use std::{
     collections::HashMap,
@@ -23,7 +22,7 @@ use hosting::{
 };
 use quire_rpc::{Peer, Request, Status, server::Builder};
 
-/// What any caller may ask for.
+/// Paths that need no credential.
 const OPEN: [&str; 2] = ["/healthz", super::health::CHECK];
 
 /// The scopes of gRPC services and of paths.
@@ -34,7 +33,7 @@ pub(super) struct Scopes {
 }
 
 impl Scopes {
-    /// The gRPC services `names` belong to a service that declares this.
+    /// Adds the gRPC services `names` of a service with this declaration.
     pub(super) fn add_services(&mut self, names: &[String], declared: &Declared) {
         for name in names {
             let scope = if declared.operators.contains(&name.as_str()) { Scope::Admin } else { declared.scope };
@@ -47,7 +46,7 @@ impl Scopes {
     }
 }
 
-/// The scopes of one port, and what it asks for each.
+/// The scopes of one port, and the gate of each.
 #[derive(Debug)]
 struct Port {
     scopes: Scopes,
@@ -69,7 +68,7 @@ impl Port {
     }
 }
 
-/// Has a server ask for credentials, if it needs any.
+/// Makes a server require credentials, if any are needed.
 pub(super) fn guard(builder: Builder, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Builder {
     let port = Port::new(scopes.clone(), doors, address);
     if !port.asks() {
@@ -109,7 +108,7 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
     }
 }
 
-/// What operators do is logged with who did it.
+/// Logs an operator's call with its caller.
 fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let request = id.map_or_else(|| NEXT.fetch_add(1, Relaxed).to_string(), |id| id.escape_debug().take(64).collect());
@@ -117,7 +116,7 @@ fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>
     tracing::info!(method, credential, peer, request, "an operator's action");
 }
 
-/// Has pages ask for credentials, if they need any.
+/// Makes pages require credentials, if any are needed.
 pub(super) fn guard_pages(router: Router, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Router {
     let port = Port::new(scopes.clone(), doors, address);
     if !port.asks() {

@@ -1,4 +1,4 @@
-//! TLS from PEM files. Must not know what is served over it.
+//! TLS from PEM files.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,7 +21,7 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// A server's side of TLS, and the certificate that it shows. With `client_ca` clients must show a certificate of that
+/// Server TLS settings, and the presented certificate. With `client_ca`, clients must present a certificate of that
 /// authority.
 pub(crate) fn server(tls: &Tls) -> anyhow::Result<(Arc<ServerConfig>, Arc<Certificate>)> {
     let builder = ServerConfig::builder();
@@ -36,7 +36,7 @@ pub(crate) fn server(tls: &Tls) -> anyhow::Result<(Arc<ServerConfig>, Arc<Certif
     Ok((Arc::new(builder.with_cert_resolver(Arc::clone(&certificate) as _)), certificate))
 }
 
-/// A client's side of TLS: it trusts certificates of `ca`, and shows its certificate and key if it has them.
+/// Client TLS settings: trusts certificates of `ca`, and presents its own certificate if it has one.
 pub(crate) fn client(ca: &Path, own: Option<(&Path, &Path)>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder().with_root_certificates(roots(ca)?);
     let Some((certificate, key)) = own else { return Ok(Arc::new(builder.with_no_client_auth())) };

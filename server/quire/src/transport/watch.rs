@@ -1,4 +1,4 @@
-//! What the engine reports: counted for the metrics, and logged if an operator may ask why. Must not know any service.
+//! Engine events: counted for metrics, and logged if useful to operators.
 
 use std::{
     collections::HashMap,
@@ -12,15 +12,15 @@ use quire_rpc::server::{CallReport, Observer, Refusal};
 
 use super::counts::MethodCounts;
 
-/// Between two lines about the same limit.
+/// Least time between two log lines about the same limit.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The limits of all servers that were logged, each with when, and how many refusals were not since.
+/// The logged limits of all servers, each with its last time and the refusals omitted since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(Arc<Mutex<HashMap<Refusal, (Instant, u64)>>>);
 
 impl Warnings {
-    /// How many refusals for this limit were left out of the log, if there may be a line about it again.
+    /// Number of refusals for this limit omitted from the log, if another line is due.
     fn due(&self, limit: Refusal) -> Option<u64> {
         let (mut warned, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         match warned.get_mut(&limit) {
@@ -58,7 +58,7 @@ impl Observer for Watch {
         self.counts.ended(call.method, call.code, call.elapsed);
     }
 
-    /// Counted and not logged: a client causes as many as it likes.
+    /// Counted but not logged: a client could flood the log.
     fn refused(&self, limit: Refusal) {
         self.refusals.count(limit.name());
     }
