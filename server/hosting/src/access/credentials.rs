@@ -1,5 +1,5 @@
-//! The credentials that callers may have: a file of tokens and certificates, and the token of `admin.token`. No secret is
-//! kept: tokens are long random numbers, of which the file and the server hold SHA-256 sums. Must not know ports.
+//! Credentials of callers: a file of tokens and certificates, and the token of `admin.token`. No secret is stored:
+//! tokens are long random numbers, of which the file and the server hold SHA-256 sums.
 
 use std::{
     collections::HashMap,
@@ -18,23 +18,23 @@ use x509_cert::{
 
 use super::{guesses::Guesses, scope::Scope};
 
-/// A file of credentials that cannot be used. The text is for the operator.
+/// An invalid file of credentials. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TokensError(String);
 
-/// Why a caller is not admitted.
+/// Reason why a caller is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// It sent no credential.
     Missing,
-    /// Its token or certificate is not known.
+    /// Its token or certificate is unknown.
     Wrong,
-    /// Its address has sent too many wrong tokens of late.
+    /// Its address has sent too many wrong tokens recently.
     Guessing,
-    /// The credential of this name is for something else.
+    /// The credential of this name lacks the scope.
     Scope(Arc<str>),
-    /// No credential could admit anyone.
+    /// There is no credential that could admit anyone.
     Off,
 }
 
@@ -48,19 +48,18 @@ type Sum = [u8; 32];
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the sum of the token: to find one, a caller must have the token itself, so that the time of a look-up tells
-    /// nothing.
+    /// By the token's sum: the look-up time reveals nothing, because finding an entry requires the token itself.
     tokens: HashMap<Sum, Holder>,
-    /// By a name in the certificate (subject alternative name).
+    /// By a subject alternative name of the certificate.
     certificates: HashMap<String, Holder>,
 }
 
-/// What callers may show.
+/// The accepted credentials.
 #[derive(Debug, Default)]
 pub struct Credentials {
     file: Option<PathBuf>,
     known: RwLock<Known>,
-    /// The sum of `admin.token`, which people may have thought up.
+    /// The sum of `admin.token`, which a person may have chosen.
     operator: Option<Sum>,
     guesses: Guesses,
 }
@@ -73,7 +72,7 @@ impl Credentials {
         Ok(Self { file, known: RwLock::new(known), operator, guesses: Guesses::default() })
     }
 
-    /// Reads the file again; the last credentials hold if it cannot be used.
+    /// Reloads the file; if it is invalid, the last credentials stay valid.
     pub fn reload(&self) {
         let Some(file) = &self.file else { return };
         match read(file) {
@@ -85,17 +84,17 @@ impl Credentials {
         }
     }
 
-    /// Whether there is a file.
+    /// True if there is a file.
     pub(super) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Whether `admin.token` is set.
+    /// True if `admin.token` is set.
     pub(super) fn has_operator(&self) -> bool {
         self.operator.is_some()
     }
 
-    /// The name of the credential that a caller shows, if it is for `scope`, or for anything if that is `None`.
+    /// Name of the caller's credential, if it has `scope`, or any scope if that is `None`.
     pub(super) fn admit(
         &self,
         scope: Option<Scope>,
@@ -121,7 +120,7 @@ impl Credentials {
         if let Some(holder) = self.known.read().unwrap_or_else(PoisonError::into_inner).tokens.get(&sum) {
             return Ok(holder.clone());
         }
-        // Tokens of the file cannot be guessed; this one can, so that who guesses too often is not told any more.
+        // Unlike the file's tokens, this one can be guessed, so frequent guesses are refused.
         if !self.guesses.may(address, now) {
             return Err(Denied::Guessing);
         }
@@ -151,15 +150,15 @@ fn sum(token: &[u8]) -> Sum {
     Sha256::digest(token).into()
 }
 
-/// Every byte is compared, so that the time taken does not tell how many are right.
+/// Compares in constant time, so that the time does not reveal how many bytes match.
 fn is_equal(one: &Sum, other: &Sum) -> bool {
     one.iter().zip(other).fold(0, |seen, (one, other)| seen | (one ^ other)) == 0
 }
 
-/// What stands in the file for a token.
+/// The file's form of a token.
 pub fn hashed(token: &str) -> String {
     sum(token.as_bytes()).iter().fold("sha256:".to_owned(), |mut written, byte| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(written, "{byte:02x}");
         written
     })

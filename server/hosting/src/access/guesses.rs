@@ -1,4 +1,4 @@
-//! How often each address may offer a token that is wrong. Must not know tokens.
+//! Rate limit of wrong tokens by address.
 
 use std::{
     collections::HashMap,
@@ -9,11 +9,11 @@ use std::{
 
 use quire_rpc::server::Client;
 
-/// Wrong tokens at once; then one for each [`PAUSE`].
+/// Wrong tokens at once; then one per [`PAUSE`].
 const BURST: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Addresses that are remembered; all further ones count together.
+/// Addresses with their own count; all further ones share one.
 const ADDRESSES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +35,12 @@ impl Bucket {
     }
 }
 
-/// The wrong tokens of late, by address.
+/// Token buckets by address.
 #[derive(Debug, Default)]
 pub(super) struct Guesses(Mutex<HashMap<Option<IpAddr>, Bucket>>);
 
 impl Guesses {
-    /// Whether the address may offer another.
+    /// True if the address may try another token.
     pub(super) fn may(&self, address: Option<IpAddr>, now: Instant) -> bool {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = known(&buckets, address);
@@ -50,7 +50,7 @@ impl Guesses {
         })
     }
 
-    /// The address has offered a wrong one; returns how many more it may offer now.
+    /// Counts a wrong token; returns how many more the address may try now.
     pub(super) fn wrong(&self, address: Option<IpAddr>, now: Instant) -> u32 {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES_MAX {
@@ -64,7 +64,7 @@ impl Guesses {
     }
 }
 
-/// What an address is counted under.
+/// Key that an address is counted under.
 fn known(buckets: &HashMap<Option<IpAddr>, Bucket>, address: Option<IpAddr>) -> Option<IpAddr> {
     let key = address.map(Client::network);
     if buckets.contains_key(&key) || buckets.len() < ADDRESSES_MAX { key } else { None }
