@@ -142,7 +142,7 @@ pub(crate) struct ConnectionArgs {
     /// Longest time for a command, its retries included [default: 5s; none for a watch]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
-    /// How many times to resend a command when the server cannot be reached or is overloaded
+    /// Retries of a command when the server cannot be reached or is overloaded
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub retries: u32,
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
