@@ -1,4 +1,4 @@
-//! The tables, and how an older file becomes a current one.
+//! The tables, and migrations of older files.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -9,16 +9,15 @@ pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
 #[expect(clippy::cast_possible_wrap, reason = "there will not be 2^63 migrations")]
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Each step takes a file from the version of its place to the next. A released step is never changed.
+/// Each step migrates from the version equal to its index to the next. A released step is never changed.
 const MIGRATIONS: &[&str] = &[V1];
 
-/// The triggers write log entries for what other programs change, so that a server learns what happened to the file
-/// from the log's tail alone. Our own writing connections switch triggers off, because they
-/// write their entries many to a statement. `julianday` rather than `unixepoch('subsec')`: programs with an
-/// `SQLite` from before 3.42 must be able to run them.
+/// The triggers log other programs' changes, so that a server learns of them from the log's tail alone. Our own writing
+/// connections switch triggers off, because they write many entries per statement. `julianday` rather than
+/// `unixepoch('subsec')`: programs with an `SQLite` from before 3.42 must be able to run them.
 ///
-/// `key_index` holds hashes instead of keys, because a leaf then holds ten times as many, and lags behind the
-/// log, because one key at a time costs a page of WAL each; see `ledger::keys`.
+/// `key_index` holds hashes instead of keys, for ten times as many per leaf, and lags behind the log, because one key
+/// at a time costs a page of WAL each; see `ledger::keys`.
 const V1: &str = r#"
 CREATE TABLE book (
     id          INTEGER PRIMARY KEY CHECK (id BETWEEN 1 AND 2147483647),
@@ -75,7 +74,7 @@ CREATE TRIGGER book_renumbered BEFORE UPDATE OF id ON book WHEN old.id <> new.id
 END;
 "#;
 
-/// What a file's header says.
+/// Identity from a file's header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub application_id: i64,
@@ -92,7 +91,7 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     })
 }
 
-/// Brings the file to [`VERSION`]; `created` fills a file that held nothing, in the same transaction.
+/// Migrates the file to [`VERSION`]; `created` fills an empty file in the same transaction.
 pub(super) fn migrate(
     connection: &mut Connection,
     created: impl FnOnce(&Connection) -> rusqlite::Result<()>,
@@ -106,7 +105,7 @@ fn run(
     created: impl FnOnce(&Connection) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<bool> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
-    // Read again under the lock: another process may have migrated the file meanwhile.
+    // Reread under the lock: another process may have migrated the file meanwhile.
     let found = identity(&transaction)?;
     let done = usize::try_from(found.version).unwrap_or(usize::MAX);
     for step in migrations.iter().skip(done) {

@@ -1,4 +1,4 @@
-//! How a transaction on the file can fail. Must not know what it was to do.
+//! Failures of a transaction on the file.
 
 use rusqlite::ErrorCode;
 
@@ -9,15 +9,15 @@ use super::{
 };
 use crate::fault::{Fault, Unavailable};
 
-/// Why a transaction did not come to its end.
+/// Reason why a transaction failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Before COMMIT.
     Sqlite(rusqlite::Error),
     Commit(rusqlite::Error),
-    /// The file was changed without a trace in the log.
+    /// The file was changed without a log entry.
     Stale,
-    /// There are no more numbers.
+    /// The log numbers are exhausted.
     LogFull,
     /// No decision was reached.
     Decided(Failure),
@@ -41,7 +41,7 @@ impl From<OpenError> for Broken {
     }
 }
 
-/// A transaction could not be begun.
+/// Converts a failed BEGIN.
 pub(super) fn not_begun(error: rusqlite::Error) -> Failure {
     if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
         return Failure::Refused(Fault::Unavailable(Unavailable::Locked));
