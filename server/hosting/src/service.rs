@@ -94,8 +94,7 @@ impl Serving {
 /// A path or a port, with a description.
 pub type Route<T> = (T, &'static str);
 
-/// A part of an `OpenAPI` document: `paths` and `components`.
-/// Makes a part of the `OpenAPI` document.
+/// Makes a part of the `OpenAPI` document: its `paths` and `components`.
 pub type Part = Box<dyn Fn() -> Value + Send + Sync>;
 
 /// HTTP/1.1 routes of a service, with a line for each path for the page `/`.
