@@ -89,8 +89,7 @@ impl std::fmt::Debug for Method {
 }
 
 impl Method {
-    /// Marks the method as free of side effects, so that GET is allowed; in a contract, `idempotency_level =
-    /// NO_SIDE_EFFECTS`.
+    /// Marks the method as side-effect free, allowing GET; in a contract, `idempotency_level = NO_SIDE_EFFECTS`.
     #[must_use]
     pub fn without_side_effects(self) -> Self {
         Self { has_side_effects: false, ..self }
