@@ -1,4 +1,4 @@
-//! Makes the messages and the service traits from `proto/`, with no compiler to install.
+//! Generates messages and service traits from `proto/`, without an installed compiler.
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()

@@ -1,4 +1,4 @@
-//! Makes the messages and the service traits from `proto/`. Values and keys share the buffer a message came in.
+//! Generates messages and service traits from `proto/`. Keys and values share the buffer of their message.
 
 fn main() -> std::io::Result<()> {
     quire_rpc_build::Builder::default()

@@ -1,4 +1,4 @@
-//! The store's actions, the same for every transport, console and test. Must not know transports.
+//! The store's actions, shared by every transport, console and test.
 
 use std::{
     io,
@@ -36,11 +36,11 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     tails: Shares,
     streams: Shares,
-    /// Turns true once, to end every [`Tail`].
+    /// Set once, to end every [`Tail`].
     ending: watch::Sender<bool>,
 }
 
-/// Why a store cannot be opened. Each message says what to do.
+/// Reason why a store cannot be opened. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The file cannot be used.
@@ -49,23 +49,23 @@ pub enum StartError {
     /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// The system starts no thread.
+    /// The system cannot start a thread.
     #[error("cannot start the ledger's threads: {0}; raise the limit on processes")]
     Threads(io::Error),
 }
 
-/// A page and where the next one starts.
+/// A page and the start of the next.
 #[derive(Clone, Debug)]
 pub struct Paged<T, C> {
-    /// What was asked for.
+    /// The items of the page.
     pub items: T,
     /// `None` on the last page.
     pub next: Option<C>,
 }
 
 impl Bookstore {
-    /// Opens the database that the settings name, or else the file at `path`; either is made with the sample catalogue if
-    /// it does not exist. Blocks.
+    /// Opens the database of the settings, or else the file at `path`; creates either with the sample catalogue if it
+    /// does not exist. Blocks.
     pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, StartError> {
         let (shelf, metrics) = (Arc::new(Shelf::default()), Arc::new(metrics));
         let parts = (settings.clone(), Arc::clone(&shelf), Arc::clone(&metrics));
@@ -81,7 +81,7 @@ impl Bookstore {
         Ok(Self { inner: Arc::new(Inner { settings, shelf, ledger, store, metrics, tails, streams, ending }) })
     }
 
-    /// The catalogue in memory; `None` when reads go to the database.
+    /// The catalogue in memory; `None` with reads from the database.
     pub fn catalogue(&self) -> Option<arc_swap::Guard<Arc<Catalogue>>> {
         (self.inner.settings.reads == Reads::Memory).then(|| self.inner.shelf.load())
     }
@@ -94,7 +94,7 @@ impl Bookstore {
         }
     }
 
-    /// Buys `quantity` copies, all or none; a [`Receipt`] that says so means that it is on disk. If that cannot be by
+    /// Buys `quantity` copies, all or none; a purchase in a [`Receipt`] is on disk. If that is impossible by
     /// `deadline`, the purchase is refused.
     pub async fn buy(
         &self,
@@ -115,7 +115,7 @@ impl Bookstore {
         wanted.ok_or_else(|| Fault::invalid("quantity", copies, want()))
     }
 
-    /// Books in the order of ids; a size of 0 means the largest page there is.
+    /// Books by id; a size of 0 is the largest page.
     pub async fn list(&self, after: Option<BookId>, size: usize) -> Result<Paged<Books, BookId>, Fault> {
         let size = self.page_size(size)?;
         let items: Books = match self.inner.settings.reads {
@@ -134,14 +134,14 @@ impl Bookstore {
         self.inner.ledger.restock(copies).await
     }
 
-    /// Sets a price; `None` when there is no such book.
+    /// Sets a price; `None` if the book does not exist.
     pub async fn update_price(&self, id: BookId, cents: i64) -> Result<Option<PriceChange>, Fault> {
         let price =
             Cents::new(cents).ok_or_else(|| Fault::invalid("price_cents", cents, format!("{WANTED}, in cents")))?;
         self.inner.ledger.set_price(id, price).await
     }
 
-    /// A page of the transaction log; a size of 0 means the largest page there is.
+    /// A page of the transaction log; a size of 0 is the largest page.
     pub async fn log(&self, page: Page, size: usize) -> Result<Paged<Vec<Entry>, i64>, Fault> {
         let size = self.page_size(size)?;
         let items = self.inner.store.log(page, size).await?;
@@ -158,12 +158,12 @@ impl Bookstore {
         Ok(Tail { store: self.clone(), newest, cursor, _share: share })
     }
 
-    /// How many books there are.
+    /// Number of books.
     pub fn books(&self) -> usize {
         self.inner.shelf.load().len()
     }
 
-    /// What is in use.
+    /// Current usage and state.
     pub fn levels(&self) -> Levels {
         Levels {
             purchases_queued: self.inner.ledger.queued(),
@@ -174,7 +174,7 @@ impl Bookstore {
         }
     }
 
-    /// What is wrong, for operators; `None` if nothing is.
+    /// Current problem, for operators; `None` if there is none.
     pub fn trouble(&self) -> Option<String> {
         if *self.healthy().borrow() {
             return None;
@@ -192,12 +192,12 @@ impl Bookstore {
         })
     }
 
-    /// Whether purchases are taken: false from a failure of the store until it has been read back.
+    /// True while purchases are accepted: false from a failure of the store until it has been read back.
     pub fn healthy(&self) -> watch::Receiver<bool> {
         self.inner.ledger.healthy()
     }
 
-    /// Ends every [`Tail`], so that a server that drains does not wait for callers that follow the log.
+    /// Ends every [`Tail`], so that a drain does not wait for callers that follow the log.
     pub fn end_tails(&self) {
         self.inner.ending.send_replace(true);
     }
@@ -207,7 +207,7 @@ impl Bookstore {
         self.inner.ledger.close(timeout)
     }
 
-    /// The size of a page for a caller that asked for `asked` items; 0 means the largest page there is.
+    /// Page size for a requested number of items; 0 is the largest page.
     pub(crate) fn page_size(&self, asked: usize) -> Result<usize, Fault> {
         let most = self.inner.settings.limits.page_size;
         self.within(Limit::PageSize, asked, most)?;
@@ -221,7 +221,7 @@ impl Bookstore {
         Err(self.exceeded(limit, at))
     }
 
-    /// A place for a stream of a search.
+    /// Takes a permit for a search stream.
     pub(crate) fn stream_share(&self, client: Client) -> Result<Share, Fault> {
         let share = self.inner.streams.take(client);
         share.ok_or_else(|| self.exceeded(Limit::SearchStreams, self.inner.settings.limits.search_streams))
@@ -233,19 +233,19 @@ impl Bookstore {
     }
 }
 
-/// Follows the log; ends when it is dropped.
+/// Follows the log until dropped.
 #[derive(Debug)]
 pub struct Tail {
     store: Bookstore,
     newest: watch::Receiver<i64>,
     cursor: i64,
-    /// Its place among the tails.
+    /// Its permit.
     _share: Share,
 }
 
 impl Tail {
-    /// Waits for entries and returns at least one; `None` when the store is being closed. A page at a time, so that a
-    /// slow reader holds a page in memory and no more.
+    /// Waits for entries and returns at least one; `None` when the store is closing. Returns one page at a time, which
+    /// bounds the memory of a slow reader.
     pub async fn next(&mut self) -> Option<Result<Vec<Entry>, Fault>> {
         let cursor = self.cursor;
         let mut ending = self.store.inner.ending.subscribe();

@@ -1,8 +1,8 @@
-//! The catalogue as readers see it: memory that the ledger publishes after each commit.
+//! The readers' catalogue: memory that the ledger publishes after each commit.
 //!
-//! A reader takes no lock: it loads a pointer to an immutable [`Catalogue`] and reads two atomics in a book.
-//! Stock and price change in place; only a book that is added, removed or renamed makes a new [`Catalogue`], which
-//! shares all but the changed path with the old one. Must not know how anything is stored or sent.
+//! Readers are lock-free: they load a pointer to an immutable [`Catalogue`] and read two atomics of a book. Stock and
+//! price change in place; only a book that is added, removed or renamed makes a new [`Catalogue`], which shares all but
+//! the changed path with the old one.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ use crate::{
     shared_map::SharedMap,
 };
 
-/// A book that readers share. Its number, title and topic never change; a renamed book is a new value.
+/// A shared book. Its number, title and topic never change; a renamed book is a new value.
 #[derive(Debug)]
 pub struct Book {
     id: BookId,
@@ -33,7 +33,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// A book to share; `topic` is shared among the topic's books.
+    /// Creates a book; `topic` is shared among the topic's books.
     pub fn new(id: BookId, title: impl Into<Box<str>>, topic: Arc<str>, stock: u32, price: Cents) -> Self {
         let (stock, price_cents) = (AtomicU32::new(stock), AtomicI64::new(price.get()));
         Self { id, stock, price_cents, title: title.into(), topic }
@@ -64,8 +64,8 @@ impl Book {
         Cents::new(self.price_cents.load(Relaxed)).unwrap_or_default()
     }
 
-    /// Shows readers the stock and price after a commit. Relaxed is enough: each value is true by itself, and a caller
-    /// that was told of a commit learned it through a channel, which orders what came before.
+    /// Publishes stock and price after a commit. Relaxed ordering suffices: each value is valid by itself, and callers
+    /// learn of a commit through a channel, which orders what came before.
     pub(crate) fn publish(&self, stock: u32, price: Cents) {
         self.stock.store(stock, Relaxed);
         self.price_cents.store(price.get(), Relaxed);
@@ -78,7 +78,7 @@ impl From<NewBook> for Book {
     }
 }
 
-/// Books in the order of their ids.
+/// Books by id.
 pub type Books = Arc<[Arc<Book>]>;
 
 /// The part of `books` with ids above `after`.
@@ -86,15 +86,15 @@ pub fn behind(books: &[Arc<Book>], after: Option<BookId>) -> &[Arc<Book>] {
     after.map_or(books, |after| &books[books.partition_point(|book| book.id <= after)..])
 }
 
-/// Finds a book by its id with two cache misses, where an ordered tree has ten. In parts, so that a new book
-/// copies one part and not a million entries.
+/// Hash index of books by id: two cache misses instead of an ordered tree's ten. Partitioned, so that a new book copies
+/// one part and not a million entries.
 #[derive(Clone, Debug)]
 struct Index {
     parts: Vec<Arc<HashMap<BookId, Arc<Book>, FxBuildHasher>>>,
 }
 
 impl Index {
-    /// About how many entries a new part has.
+    /// Approximate entries of a new part.
     const PART: usize = 512;
 
     fn for_books(count: usize) -> Self {
@@ -102,7 +102,7 @@ impl Index {
     }
 
     fn part(&self, id: BookId) -> usize {
-        // The upper bits of a Fibonacci hash (Knuth, volume 3, 6.4); the maps inside use the lower ones.
+        // The upper bits of a Fibonacci hash (Knuth, volume 3, 6.4); the inner maps use the lower ones.
         let hash = id.get().unsigned_abs().wrapping_mul(0x9E37_79B9) >> 16;
         hash as usize & (self.parts.len() - 1)
     }
@@ -122,7 +122,7 @@ impl Index {
     }
 }
 
-/// All books at one moment.
+/// A snapshot of all books.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     by_id: Index,
@@ -137,7 +137,7 @@ impl Default for Catalogue {
 }
 
 impl Catalogue {
-    /// Builds from books in the order of ids.
+    /// Builds from books ordered by id.
     pub fn from_ordered(books: Vec<Arc<Book>>) -> Self {
         let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
         let mut by_id = Index::for_books(books.len());
@@ -151,12 +151,12 @@ impl Catalogue {
         Self { by_id, in_order: SharedMap::from_ordered(in_order), by_topic: SharedMap::from_ordered(topics) }
     }
 
-    /// How many books there are.
+    /// Number of books.
     pub fn len(&self) -> usize {
         self.in_order.len()
     }
 
-    /// Whether there is no book.
+    /// True if there are no books.
     pub fn is_empty(&self) -> bool {
         self.in_order.is_empty()
     }
@@ -171,18 +171,18 @@ impl Catalogue {
         self.by_topic.get(topic).cloned().unwrap_or_default()
     }
 
-    /// Books in the order of ids, from the first above `after` on.
+    /// Books by id, above `after`.
     pub fn after(&self, after: Option<BookId>) -> impl Iterator<Item = &Arc<Book>> {
         let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         self.in_order.range(start).map(|(_, book)| book)
     }
 
-    /// Topics from `from` on in the order of their bytes, each with the number of its books.
+    /// Topics from `from` on in byte order, each with its number of books.
     pub fn topics(&self, from: Bound<&str>) -> impl Iterator<Item = (&Arc<str>, usize)> {
         self.by_topic.range(from).map(|(topic, books)| (topic, books.len()))
     }
 
-    /// Adds, removes and edits books, all at once, so that each topic is rebuilt only once.
+    /// Adds, removes and edits books in one step, so that each topic is rebuilt only once.
     fn restructure(&mut self, changes: Vec<(BookId, Option<NewBook>)>) {
         let mut topics: HashMap<Arc<str>, Vec<Arc<Book>>> = HashMap::new();
         let by_topic = &self.by_topic;
@@ -199,7 +199,7 @@ impl Catalogue {
                 touch(&old.topic, None);
             }
             if let Some(new) = state {
-                // One topic text for all its books.
+                // All books of a topic share its text.
                 let known = by_topic.entry(&*new.topic).map(|(topic, _)| Arc::clone(topic));
                 let topic = known.unwrap_or_else(|| Arc::from(new.topic));
                 let book = Arc::new(Book::new(id, new.title, Arc::clone(&topic), new.stock, new.price));
@@ -222,19 +222,19 @@ impl Catalogue {
     }
 }
 
-/// Where the current [`Catalogue`] is published.
+/// Holder of the current [`Catalogue`].
 #[derive(Debug, Default)]
 pub struct Shelf {
     current: ArcSwap<Catalogue>,
 }
 
 impl Shelf {
-    /// The catalogue as it is now. It shows later stock and prices, but not books that are added or removed later.
+    /// The current catalogue. It shows later stock and prices, but no later added or removed books.
     pub fn load(&self) -> arc_swap::Guard<Arc<Catalogue>> {
         self.current.load()
     }
 
-    /// As [`Shelf::load`], to keep for long or across threads.
+    /// Like [`Shelf::load`], for keeping long or across threads.
     pub fn load_full(&self) -> Arc<Catalogue> {
         self.current.load_full()
     }
@@ -243,8 +243,8 @@ impl Shelf {
         self.current.store(Arc::new(catalogue));
     }
 
-    /// Takes over the store's state of some books; `None` for one that was removed. Only the ledger calls this, one
-    /// thread at a time.
+    /// Applies the store's state of some books; `None` for a removed one. Only the ledger calls this, one thread at a
+    /// time.
     pub(crate) fn apply(&self, changes: impl IntoIterator<Item = (BookId, Option<NewBook>)>) {
         let current = self.current.load_full();
         let structural: Vec<_> = changes

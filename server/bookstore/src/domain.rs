@@ -1,4 +1,4 @@
-//! Books, purchases and log entries, with units in the types. Must not know any wire format or any SQL.
+//! Books, purchases and log entries, with units in the types.
 
 use std::{fmt, hash::Hasher as _, time::Instant};
 
@@ -11,7 +11,7 @@ use crate::{fault::Fault, money::Cents};
 pub struct BookId(i32);
 
 impl BookId {
-    /// The valid range, as every message that refuses an id names it.
+    /// The valid range, for errors.
     pub const WANTED: &str = "a whole number from 1 to 2147483647";
 
     /// `None` for 0 and below.
@@ -19,17 +19,17 @@ impl BookId {
         if id > 0 { Some(Self(id)) } else { None }
     }
 
-    /// The id as it came over a wire, where an absent one reads 0.
+    /// An id from the wire, where absent is 0.
     pub fn from_wire(id: i32) -> Result<Self, Fault> {
         Self::new(id).ok_or_else(|| Fault::invalid("id", id, Self::WANTED))
     }
 
-    /// The bare number.
+    /// The number.
     pub const fn get(self) -> i32 {
         self.0
     }
 
-    /// Reads decimal text, as a person types it.
+    /// Parses decimal text.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let id = text.parse().ok().and_then(Self::new);
         id.ok_or_else(|| Fault::invalid_word("id", text, Self::WANTED))
@@ -42,24 +42,24 @@ impl fmt::Display for BookId {
     }
 }
 
-/// The most copies of a book that the store can hold: the largest `int32` of the wire.
+/// Most copies of a book: the largest `int32` of the wire.
 pub const STOCK_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// The stock that `restock` raises every book to when it is given no amount.
+/// Default amount of `restock`.
 pub const RESTOCK_DEFAULT: u32 = 20;
 
-/// A new book, or a book as it stands in a file.
+/// A new book, or a book from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewBook {
-    /// Its number, not taken yet.
+    /// Its unused number.
     pub id: BookId,
     /// Not empty.
     pub title: String,
-    /// Not empty; searched for by its exact text.
+    /// Not empty; searched by exact text.
     pub topic: String,
     /// Copies, at most [`STOCK_MAX`].
     pub stock: u32,
-    /// For one copy.
+    /// Price of one copy.
     pub price: Cents,
 }
 
@@ -93,13 +93,13 @@ impl KeyOwner {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey {
     owner: KeyOwner,
-    // Inline, because a key per purchase on the heap is an allocation per purchase. Zero past `len`.
+    // Inline, to save an allocation per purchase. Zero past `len`.
     bytes: [u8; Self::BYTES_MAX],
     len: u8,
 }
 
 impl IdempotencyKey {
-    /// Room for a UUID as text and to spare.
+    /// More than a UUID as text.
     pub const BYTES_MAX: usize = 64;
 
     /// A key of callers without a credential. Empty means that the caller wants no key.
@@ -128,7 +128,7 @@ impl IdempotencyKey {
         Fault::invalid("idempotency_key", format!("{len} bytes"), "1 to 64 bytes, or none for no key")
     }
 
-    /// The bytes as the caller sent them.
+    /// The caller's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -143,24 +143,24 @@ impl fmt::Debug for IdempotencyKey {
 /// A request to buy `quantity` copies of `book`, all or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purchase {
-    /// Which book; it need not exist.
+    /// The book; it need not exist.
     pub book: BookId,
     /// At least 1.
     pub quantity: u32,
-    /// Present if the purchase must survive its caller's retries.
+    /// Present if the caller may retry.
     pub key: Option<IdempotencyKey>,
-    /// When the buyer gives up; a purchase that cannot be on disk by then is refused.
+    /// The buyer's deadline; a purchase that cannot be on disk by then is refused.
     pub deadline: Option<Instant>,
 }
 
-/// How a purchase ended, as a matter of business.
+/// Business outcome of a purchase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The copies are the buyer's, and that is on disk.
+    /// The copies are sold, durably.
     Bought,
     /// No copy is left.
     SoldOut,
-    /// Some copies are left, but fewer than were asked for.
+    /// Fewer copies are left than requested.
     TooFew,
     /// The catalogue has no such id.
     NoSuchBook,
@@ -184,42 +184,42 @@ impl Verdict {
 /// The answer to a [`Purchase`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// What was decided.
+    /// The outcome.
     pub verdict: Verdict,
-    /// Where the log has it; refusals without a key are not logged.
+    /// Number of its log entry; refusals without a key are not logged.
     pub number: Option<i64>,
-    /// Copies left after this purchase; `None` when there is no such book.
+    /// Copies left after this purchase; `None` if the book does not exist.
     pub stock_left: Option<u32>,
-    /// Whether this is the stored answer to an earlier request with the same key.
+    /// True for the stored answer to an earlier request with the same key.
     pub replayed: bool,
 }
 
 /// The answer to a restock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restocked {
-    /// How many books had fewer copies.
+    /// Number of books that had fewer copies.
     pub books_raised: u64,
 }
 
 /// The answer to a price change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriceChange {
-    /// Where the log has it.
+    /// Number of its log entry.
     pub number: i64,
-    /// The price until now.
+    /// The old price.
     pub before: Cents,
-    /// The price from now on.
+    /// The new price.
     pub after: Cents,
 }
 
-/// What happened to a book, as the log records it.
+/// Kind of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// It was added to the catalogue, with `after` copies.
     Added,
     /// Copies were sold.
     Purchase,
-    /// A purchase with a key was refused; a retry must be refused as well.
+    /// A purchase with a key was refused; retries must be refused as well.
     Refused,
     /// The operator raised its stock.
     Restock,
@@ -234,7 +234,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// In the order of their codes in the store, which start at 1.
+    /// In the order of their codes in the store, starting at 1.
     pub const ALL: [Self; 8] = [
         Self::Added,
         Self::Purchase,
@@ -268,13 +268,13 @@ pub struct Entry {
     pub number: i64,
     /// Milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// What happened.
+    /// The kind.
     pub kind: EntryKind,
     /// The book.
     pub book: BookId,
-    /// Copies that a purchase asked for.
+    /// Copies requested by a purchase.
     pub quantity: Option<u32>,
-    /// Copies, or cents for a price; `None` when there was no such book.
+    /// Copies, or cents for a price; `None` if the book did not exist.
     pub before: Option<i64>,
     /// As `before`.
     pub after: Option<i64>,
@@ -283,7 +283,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The answer that the caller of the recorded purchase got.
+    /// The answer to the recorded purchase.
     pub fn receipt(&self) -> Receipt {
         let stock = |copies: Option<i64>| copies.and_then(|copies| u32::try_from(copies).ok());
         let verdict = match (self.kind, stock(self.after)) {

@@ -1,5 +1,5 @@
-//! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, read into the store in one
-//! transaction, and written from it as it was at one moment. Must not know how progress or a refusal is shown.
+//! Catalogues as CSV files: `id,title,topic,stock,price` with a header row, imported in one transaction, and exported
+//! from a consistent snapshot.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use crate::{
 /// The columns, in this order.
 pub const COLUMNS: [&str; 5] = ["id", "title", "topic", "stock", "price"];
 
-/// Bytes in a title; a longer one is a broken file.
+/// Longest title in bytes; a longer one indicates a broken file.
 const TITLE_BYTES_MAX: usize = 4096;
 
 /// Bytes in a row, more than its cells may have; above, a line's end or a quote is missing.
@@ -35,21 +35,21 @@ const MARK: char = '\'';
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {reason}")]
 pub struct BadRow {
-    /// Counted from 1, the header being line 1.
+    /// The line, with the header as line 1.
     pub line: u64,
     /// The column's name.
     pub column: &'static str,
-    /// What is wrong and what would be right.
+    /// The error, with a valid form.
     pub reason: String,
 }
 
-/// Why nothing was imported.
+/// Reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The first bad row.
     #[error("{0}; nothing was imported (--skip-bad leaves bad rows out)")]
     Bad(BadRow),
-    /// The header is not the expected one.
+    /// The header is wrong.
     #[error("the header is '{0}'; it must be '{want}'", want = COLUMNS.join(","))]
     Header(String),
     /// A row has no end.
@@ -78,16 +78,16 @@ impl From<rusqlite::Error> for ImportError {
     }
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Books that are in the catalogue now.
+    /// Books added.
     pub books: u64,
     /// Rows left out.
     pub bad: u64,
 }
 
-/// Why a catalogue was not exported.
+/// Reason why a catalogue was not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The store cannot be opened.
@@ -130,13 +130,13 @@ pub(crate) fn writing(error: csv::Error) -> io::Error {
     }
 }
 
-/// How an import treats bad rows and reports its progress.
+/// Options of an import.
 pub struct Options<'a> {
     /// Called with the bytes read so far.
     pub progress: &'a mut dyn FnMut(u64),
-    /// Called with each bad row, which is then left out; `None` makes the first one end the import.
+    /// Called with each bad row, which is skipped; with `None` the first one ends the import.
     pub skip_bad: Option<&'a mut dyn FnMut(&BadRow)>,
-    /// Whether a store that the import creates starts with the sample catalogue, as one that `serve` creates does.
+    /// Creates a new store with the sample catalogue, as `serve` does.
     pub sample: bool,
 }
 
@@ -162,8 +162,8 @@ pub fn import(
     Ok(imported)
 }
 
-/// Writes every book of the database of the settings, or else of the store at `path`, in the order of ids, as [`import`] takes them; servers may have it open.
-/// `progress` gets the rows written and all rows. Returns how many there are.
+/// Writes every book of the database of the settings, or else of the store at `path`, by id, in the form that
+/// [`import`] reads; servers may have it open. `progress` gets the rows written and all rows. Returns their number.
 pub fn export(
     path: &Path,
     into: impl Write,
@@ -188,12 +188,12 @@ pub fn export(
     Ok(written)
 }
 
-/// Rows that are added at once.
+/// Rows added at once.
 const ROWS: usize = 512;
 
-/// Where rows go.
+/// Destination of rows.
 trait Shelf {
-    /// Adds those books whose id is not taken. Returns which were added.
+    /// Adds books with unused ids. Returns which were added.
     fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, ImportError>;
 }
 
@@ -255,7 +255,7 @@ fn insert_all(
             Some(Err(bad)) => Some(bad),
             None => None,
         };
-        // The rows before a bad one are looked at before it, so that the first bad row is the one that is named.
+        // Rows before a bad one are checked first, so that the first bad row is reported.
         if bad.is_some() || !more || books.len() == ROWS {
             let added = shelf.add(&books)?;
             for ((line, book), added) in lines.drain(..).zip(books.drain(..)).zip(added) {
@@ -321,7 +321,7 @@ fn unmarked(cell: &str) -> &str {
     cell.strip_prefix(MARK).filter(|text| is_formula(text)).unwrap_or(cell)
 }
 
-/// Whether a character controls a terminal or the direction of text, so that a title could look like another.
+/// True for a character that controls a terminal or the direction of text, which could disguise a title.
 fn is_unseen(sign: char) -> bool {
     let steers =
         matches!(sign, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,24 +1,24 @@
-//! Why something could not be done, apart from business. Must not know any transport's codes.
+//! Technical errors of requests.
 
 use std::{fmt, time::Duration};
 
-/// A limit that a request ran into; the name it has in the configuration and in the metrics.
+/// A limit that a request exceeded, named as in the configuration and the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// Purchases and operator actions that wait for the ledger.
+    /// Purchases and operator actions queued for the ledger.
     PurchasesQueued,
     /// A topic, in bytes.
     TopicBytes,
-    /// Items asked for in one page.
+    /// Items requested in one page.
     PageSize,
     /// Callers that follow the log.
     LogTails,
-    /// Searches that are streamed.
+    /// Streamed searches.
     SearchStreams,
 }
 
 impl Limit {
-    /// Every limit, for metrics that show them all from the start.
+    /// Every limit, so that metrics list them all from the start.
     pub const ALL: [Self; 5] =
         [Self::PurchasesQueued, Self::TopicBytes, Self::PageSize, Self::LogTails, Self::SearchStreams];
 
@@ -48,10 +48,10 @@ impl Limit {
     }
 }
 
-/// How much of a bad value is quoted back, in characters.
+/// Longest quotation of a bad value, in characters.
 const QUOTED_MAX: usize = 60;
 
-/// Why the store takes nothing for the moment.
+/// Reason why the store temporarily refuses requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// Its file failed and is being read back.
@@ -64,7 +64,7 @@ pub enum Unavailable {
     Locked,
     /// Another transaction holds the book for longer than the store waits.
     BookLocked,
-    /// The server stops.
+    /// The server is stopping.
     Closing,
 }
 
@@ -81,7 +81,7 @@ impl Unavailable {
         }
     }
 
-    /// When another try may succeed; `None` if not with this server.
+    /// Delay before a retry; `None` if this server will not recover.
     const fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Recovering | Self::Unreachable | Self::Crowded => Some(Duration::from_millis(500)),
@@ -91,40 +91,40 @@ impl Unavailable {
     }
 }
 
-/// What a caller is told when its request could not be dealt with. Each message says what to do.
+/// Reason why a request failed. Each message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The request is malformed; sending it again will not help.
+    /// The request is malformed; retries will not help.
     #[error("{field} is {got}; it must be {want}")]
     Invalid {
-        /// The field as the wire contract names it.
+        /// The field's name in the wire contract.
         field: &'static str,
-        /// What was sent, shortened.
+        /// The value sent, shortened.
         got: String,
-        /// What would be right.
+        /// A valid form.
         want: String,
     },
-    /// A bound was reached; nothing was done.
+    /// A limit was reached; nothing was done.
     #[error("the server's limit {} is {at}: {}", limit.name(), limit.advice())]
     Limit {
-        /// Which.
+        /// The limit.
         limit: Limit,
         /// Its value.
         at: u64,
     },
-    /// More purchases come than the disk takes, and this one would wait for too long; nothing was done.
+    /// More purchases arrive than the disk can take, and this one would wait too long; nothing was done.
     #[error(
         "more purchases come than the disk takes, and this one would wait too long: nothing was done, try again in {} ms",
         retry_after.as_millis()
     )]
     Overloaded {
-        /// When another try is worth it.
+        /// Delay before a retry.
         retry_after: Duration,
     },
     /// The deadline passed before work began; nothing was done.
     #[error("the deadline passed before the store began: nothing was done, try again with a longer one")]
     Late,
-    /// The whole answer is more than one message may hold.
+    /// The answer exceeds one message.
     #[error(
         "the answer is larger than one message, and the server's limit limits.message_bytes is {at}: set page_size and ask for \
          pages, or call SearchStream"
@@ -133,21 +133,21 @@ pub enum Fault {
         /// The limit's value.
         at: usize,
     },
-    /// The store does not take requests now; nothing was done.
+    /// The store accepts no requests now; nothing was done.
     #[error("{}: nothing was done, try again later", .0.state())]
     Unavailable(Unavailable),
-    /// The store could not do it; nothing was done.
+    /// The store failed; nothing was done.
     #[error("the store failed ({0}): nothing was done, try again later")]
     Failed(String),
-    /// A restock that raised this many books, and not the rest.
+    /// A restock stopped after this many books.
     #[error("the restock stopped after {0} books: send it again for the rest")]
     Stopped(u64),
-    /// The commit failed half-way: whether it was done will be known once the file has been read back.
+    /// The commit failed in between: its outcome is unknown until the file has been read back.
     #[error(
         "the store failed while it committed: the outcome is unknown; send it again with its idempotency key to learn it, or look into the log"
     )]
     OutcomeUnknown,
-    /// The key is that of another request.
+    /// The key belongs to another request.
     #[error(
         "this idempotency key belongs to an earlier request, for {} of book {book} (number {number} in the log): send that request again, or this one with a new key",
         copies(*quantity)
@@ -155,9 +155,9 @@ pub enum Fault {
     KeyReused {
         /// The earlier request's log entry.
         number: i64,
-        /// The book it wanted, by its id.
+        /// Its book's id.
         book: i32,
-        /// The copies it wanted.
+        /// Its copies.
         quantity: u32,
     },
 }
@@ -166,7 +166,7 @@ fn copies(count: u32) -> String {
     if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
 }
 
-/// Text as it is quoted back.
+/// Shortens a quotation.
 fn shortened(text: &str) -> String {
     let mut shown: String = text.chars().take(QUOTED_MAX).collect();
     if shown.len() < text.len() {
@@ -176,7 +176,7 @@ fn shortened(text: &str) -> String {
 }
 
 impl Fault {
-    /// When another try may succeed, if the store knows.
+    /// Delay before a retry, if known.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Overloaded { retry_after } => Some(*retry_after),
@@ -185,12 +185,12 @@ impl Fault {
         }
     }
 
-    /// A malformed request: the field, what it held and what it should hold.
+    /// A malformed request: the field, its value and a valid form.
     pub fn invalid(field: &'static str, got: impl fmt::Display, want: impl Into<String>) -> Self {
         Self::Invalid { field, got: shortened(&got.to_string()), want: want.into() }
     }
 
-    /// As [`Fault::invalid`], for a word that a person typed.
+    /// As [`Fault::invalid`], for a typed word.
     pub fn invalid_word(field: &'static str, got: &str, want: impl Into<String>) -> Self {
         Self::Invalid { field, got: format!("'{}'", shortened(got)), want: want.into() }
     }

@@ -1,4 +1,4 @@
-//! Generates catalogues of any size, the same for the same seed on every machine. Must not know where they go.
+//! Generates catalogues of any size, reproducible by seed on every machine.
 
 use std::{
     io::{self, Write},
@@ -66,7 +66,7 @@ static SURNAMES: Words = Words::new(|| {
     )
 });
 
-/// A number below `bound`, which is small, so the bias of a remainder is too.
+/// A number below `bound`, which is small, so the modulo bias is too.
 fn below(random: &mut Xoshiro256StarStar, bound: usize) -> usize {
     let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
     usize::try_from(random.next_u64() % bound).unwrap_or(0)

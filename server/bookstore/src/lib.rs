@@ -1,9 +1,8 @@
 //! The bookstore: a catalogue that is read from memory and a ledger that sells limited stock durably.
 //!
-//! The way of a request: a transport ([`grpc`], or a console outside this crate) turns what it was sent into
-//! domain types, asks a [`Bookstore`], and turns the answer back. The [`Bookstore`] reads the [`catalogue`]
-//! and writes through the [`ledger`]; only [`store`] knows SQL. Nothing here opens a socket, reads a
-//! configuration file or prints.
+//! A transport ([`grpc`], or a console outside this crate) converts a request to domain types, calls a [`Bookstore`],
+//! and converts the answer back. The [`Bookstore`] reads the [`catalogue`] and writes through the [`ledger`]; only
+//! [`store`] knows SQL. Nothing here opens a socket, reads a configuration file or prints.
 
 pub mod bookstore;
 pub mod catalogue;

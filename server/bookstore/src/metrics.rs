@@ -1,4 +1,4 @@
-//! What the store counts about itself. Must not know how the numbers are served.
+//! The store's metrics.
 
 use std::{fmt, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     fault::Limit,
 };
 
-/// The store's counters; handles to what [`Metrics::register`] put into a registry.
+/// The store's counters; handles to those that [`Metrics::register`] put into a registry.
 #[derive(Debug)]
 pub struct Metrics {
     purchases: Family<Outcome, Counter>,
@@ -26,18 +26,18 @@ pub struct Metrics {
     foreign_entries: Counter,
 }
 
-/// What is in use.
+/// Current usage and state.
 #[derive(Clone, Copy, Debug)]
 pub struct Levels {
-    /// Purchases and operator actions that wait for the ledger.
+    /// Purchases and operator actions queued for the ledger.
     pub purchases_queued: usize,
     /// Books in the catalogue.
     pub books: usize,
     /// The number of the newest log entry.
     pub log_number: i64,
-    /// Whether purchases are taken.
+    /// True while purchases are accepted.
     pub healthy: bool,
-    /// How old what readers see may be, if the store is not in this process.
+    /// Greatest age of the readers' data, if the store is outside this process.
     pub age: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ impl Default for Metrics {
             replays: Counter::default(),
             refusals: Refusals::default(),
             batch_entries: Histogram::new((0..=10).map(|power| f64::from(1 << power))),
-            // 50 µs, a fast SSD's fsync, to 3.3 s, a disk in trouble.
+            // 50 µs, a fast SSD's fsync, to 3.3 s, a failing disk.
             commit_seconds: Histogram::new((0..=16).map(|power| 50e-6 * f64::from(1 << power))),
             store_failures: Counter::default(),
             foreign_entries: Counter::default(),
@@ -66,7 +66,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Makes the counters and shows them in `registry`, those that are 0 as well.
+    /// Creates the counters and registers them, including zeros.
     pub fn register(registry: &mut Registry, refusals: Refusals) -> Self {
         let metrics = Self { refusals, ..Self::default() };
         for verdict in Verdict::ALL {
@@ -99,12 +99,12 @@ impl Metrics {
         metrics
     }
 
-    /// Counts a request that ran into a limit.
+    /// Counts a request refused by a limit.
     pub(crate) fn refused(&self, limit: Limit) {
         self.refusals.count(limit.name());
     }
 
-    /// Counts an answer that is larger than a message may be.
+    /// Counts an answer that exceeds a message.
     pub(crate) fn answer_refused(&self) {
         self.refusals.count("limits.message_bytes");
     }

@@ -1,4 +1,4 @@
-//! Exact money. Must not know where an amount comes from or goes to.
+//! Exact money.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cents(i64);
 
-/// The valid form, as every message that refuses an amount names it.
+/// The valid form, for errors.
 pub const WANTED: &str = "a price from 0.00 to 1000000000.00 with at most two decimals";
 
 impl Cents {
@@ -23,7 +23,7 @@ impl Cents {
         self.0
     }
 
-    /// Reads `12`, `12.5` or `12.50`. `None` for anything else: signs, exponents, `NaN`, a third decimal.
+    /// Parses `12`, `12.5` or `12.50`. `None` for anything else: signs, exponents, `NaN`, a third decimal.
     pub fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,23 +1,23 @@
-//! Finds the topics that are nearest to a typed text. Must not know where topics come from.
+//! Finds the topics nearest to a typed text.
 
 use std::sync::Arc;
 
-/// The most work for one text, in pairs of letters compared: about 10 ms, or 50,000 topics of the usual length.
+/// Work limit for one text, in pairs of letters compared: about 10 ms, or 50,000 topics of average length.
 const WORK_MAX: usize = 8 << 20;
-/// Work after which the caller should let other tasks run.
+/// Work after which the caller should yield.
 const WORK_AT_ONCE: usize = 1 << 17;
-/// The cost of a topic beside its letters.
+/// Fixed cost of a topic.
 const WORK_A_TOPIC: usize = 32;
-/// The most letters in which a topic may differ.
+/// Greatest number of differing letters.
 const DISTANCE_MAX: usize = 3;
 
-/// Collects the topics nearest to a text, as far as a bound on its work lets it look.
+/// Collects the topics nearest to a text, within the work limit.
 #[derive(Debug)]
 pub(crate) struct Nearest {
     text: String,
     letters: usize,
     most: usize,
-    /// In rising order.
+    /// In ascending order.
     best: Vec<(usize, Arc<str>)>,
     work: usize,
     turn: usize,
@@ -30,12 +30,12 @@ impl Nearest {
         Self { letters: text.chars().count(), text, most, best: Vec::new(), work: 0, turn: 0 }
     }
 
-    /// Whether its work has reached the bound.
+    /// True if the work limit is reached.
     pub(crate) fn is_spent(&self) -> bool {
         self.work >= WORK_MAX
     }
 
-    /// Takes a topic in if it is near; true if the caller should let other tasks run.
+    /// Adds a topic if it is near; true if the caller should yield.
     pub(crate) fn look(&mut self, topic: &Arc<str>) -> bool {
         let before = self.work;
         let rank = self.rank(topic);
@@ -78,7 +78,7 @@ impl Nearest {
         topic.split_whitespace().filter_map(|word| self.slips(word).map(|letters| letters + 2)).chain(whole).min()
     }
 
-    /// In how many letters a topic or one of its words differs; `None` if in too many.
+    /// Number of letters in which a topic or one of its words differs; `None` if too many.
     fn slips(&mut self, part: &str) -> Option<usize> {
         let letters = part.chars().count();
         let allowed = DISTANCE_MAX.min(self.letters / 3);

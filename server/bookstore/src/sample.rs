@@ -1,4 +1,4 @@
-//! The sample catalogue that a new store starts with. Ids and topics are part of the wire contract.
+//! The sample catalogue of a new store. Ids and topics are part of the wire contract.
 
 use crate::{
     domain::{BookId, NewBook},

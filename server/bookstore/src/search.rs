@@ -1,5 +1,4 @@
-//! What shoppers look through: a topic at once, by pages or as a stream, and the topics themselves. Must not know how
-//! an answer is encoded.
+//! Searches: a topic at once, by pages or as a stream, and the topics themselves.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -14,13 +13,13 @@ use crate::{
     settings::Reads,
 };
 
-/// No book takes fewer bytes of a message, so that a query need not fetch more books than can fit.
+/// Smallest encoded book, so that a query need not fetch more books than can fit.
 const BOOK_BYTES_MIN: usize = 8;
 
-/// Topics that are nearest to a text, if the caller does not say how many it wants.
+/// Default number of nearest topics.
 const NEAREST: usize = 5;
 
-/// A topic and how many books have it.
+/// A topic and its number of books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
     /// Its text.
@@ -30,7 +29,7 @@ pub struct Topic {
 }
 
 impl Bookstore {
-    /// The books of exactly this topic, in the order of ids; those beyond what a message can hold may be left out.
+    /// The books of exactly this topic, by id; those beyond a message's capacity may be left out.
     pub async fn search(&self, topic: &str) -> Result<Books, Fault> {
         self.topic_fits(topic)?;
         match self.inner.settings.reads {
@@ -42,13 +41,13 @@ impl Bookstore {
         }
     }
 
-    /// As [`Bookstore::search`], where the answer is at hand; `None` where it has to be waited for.
+    /// As [`Bookstore::search`], without waiting; `None` if it would have to wait.
     pub fn search_now(&self, topic: &str) -> Option<Result<Books, Fault>> {
         let catalogue = self.catalogue()?;
         Some(self.topic_fits(topic).map(|()| catalogue.topic(topic)))
     }
 
-    /// A page of the books of exactly this topic; a size of 0 means the largest page there is.
+    /// A page of the books of exactly this topic; a size of 0 is the largest page.
     pub async fn search_page(
         &self,
         topic: &str,
@@ -57,7 +56,7 @@ impl Bookstore {
     ) -> Result<Paged<Books, BookId>, Fault> {
         self.topic_fits(topic)?;
         let size = self.page_size(size)?;
-        // One more, to see whether the page is the last one.
+        // One more, to detect the last page.
         let books = match self.inner.settings.reads {
             Reads::Memory => {
                 let books = self.inner.shelf.load().topic(topic);
@@ -70,8 +69,7 @@ impl Bookstore {
         Ok(Paged { items, next })
     }
 
-    /// All books of exactly this topic behind `after`, as they are in memory now, to be taken `size` at a time by this
-    /// client.
+    /// All books of exactly this topic after `after`, as currently in memory, for this client to take `size` at a time.
     pub fn search_stream(
         &self,
         topic: &str,
@@ -87,7 +85,7 @@ impl Bookstore {
         Ok(Found { books, taken, size, _share: share })
     }
 
-    /// A page of the topics that have books, in the order of their bytes; a size of 0 means the largest page there is.
+    /// A page of the topics with books, in byte order; a size of 0 is the largest page.
     pub fn topics(&self, after: Option<&str>, size: usize) -> Result<Paged<Vec<Topic>, Arc<str>>, Fault> {
         let size = self.page_size(size)?;
         let catalogue = self.inner.shelf.load();
@@ -98,13 +96,13 @@ impl Bookstore {
         Ok(Paged { items, next })
     }
 
-    /// The topics nearest to `text`, best first; a size of 0 means a few. Lets other tasks run meanwhile.
+    /// The topics nearest to `text`, best first; a size of 0 is the default. Yields to other tasks meanwhile.
     pub async fn topics_near(&self, text: &str, size: usize) -> Result<Vec<Topic>, Fault> {
         self.topic_fits(text)?;
         let size = if size == 0 { NEAREST.min(self.page_size(0)?) } else { self.page_size(size)? };
         let catalogue = self.inner.shelf.load_full();
         let mut nearest = Nearest::new(text, size);
-        // Those that begin with the text are found however many others there are.
+        // Topics with the text as prefix are found regardless of the work limit.
         let beginning = catalogue.topics(Bound::Included(text)).take_while(|(topic, _)| topic.starts_with(text));
         for (topic, _) in beginning.take(size) {
             nearest.look(topic);
@@ -121,12 +119,12 @@ impl Bookstore {
         Ok(nearest.found().map(topic).collect())
     }
 
-    /// Bytes that an answer may have.
+    /// Size limit of an answer.
     pub fn message_bytes(&self) -> usize {
         self.inner.settings.limits.message_bytes
     }
 
-    /// Counts an answer that is larger than a message, and says what to do.
+    /// Counts an answer that exceeds a message, and returns its error.
     pub fn answer_too_large(&self) -> Fault {
         self.inner.metrics.answer_refused();
         Fault::AnswerBytes { at: self.message_bytes() }
@@ -137,18 +135,18 @@ impl Bookstore {
     }
 }
 
-/// What a streamed search found: books that are given away from the first to the last.
+/// Result of a streamed search: books taken from first to last.
 #[derive(Debug)]
 pub struct Found {
     books: Books,
     taken: usize,
     size: usize,
-    /// Its place among the streams.
+    /// Its permit.
     _share: Share,
 }
 
 impl Found {
-    /// Whether the topic has no books, those that were not asked for among them.
+    /// True if the topic has no books at all, even before `after`.
     pub fn is_empty(&self) -> bool {
         self.books.is_empty()
     }
@@ -158,7 +156,7 @@ impl Found {
         &self.books[self.taken..self.books.len().min(self.taken + self.size)]
     }
 
-    /// Goes on behind the first `count` of [`Found::next`]; the id to start behind later, if books are left.
+    /// Skips the first `count` of [`Found::next`]; returns the id to continue after, if books are left.
     pub fn take(&mut self, count: usize) -> Option<BookId> {
         self.taken = self.books.len().min(self.taken + count);
         let last = self.books[..self.taken].last()?;

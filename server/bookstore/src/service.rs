@@ -1,4 +1,4 @@
-//! The bookstore as a service of a server: opened, served, watched and closed. Must not hold a rule.
+//! The bookstore as a service of a server. Has no rules.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
 /// The store's file in the data folder.
 pub const FILE_NAME: &str = "bookstore.db";
 
-/// The service, open.
+/// The open service.
 #[derive(Clone, Debug)]
 pub struct BookstoreService {
     store: Bookstore,
@@ -40,7 +40,7 @@ impl Open for BookstoreService {
     const SCOPE: Scope = Scope::Shop;
     const OPERATORS: &'static [&'static str] = &[admin_server::NAME];
 
-    /// Opens the store's file, making it with the sample catalogue if there is none.
+    /// Opens the store's file, creating it with the sample catalogue if there is none.
     async fn open(mut settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
         settings.limits.message_bytes = host.message_bytes_max;
         let path = host.data.join(FILE_NAME);

@@ -1,77 +1,77 @@
-//! The settings `ledger.…`, `catalogue.…` and, of `limits.…`, those of the store. Must not know where their values
-//! come from.
+//! The settings `ledger.…`, `catalogue.…` and, of `limits.…`, those of the store.
 
 use std::{path::PathBuf, time::Duration};
 
 use hosting::{Reader, Refused};
 
-/// When the ledger commits.
+/// Grouping of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Commit {
-    /// One transaction for all purchases that wait.
+    /// One transaction for all waiting purchases.
     #[default]
     Group,
-    /// One transaction for each purchase, by a pool of connections: the classic way, to compare with.
+    /// One transaction per purchase, by a pool of connections: the classic design, for comparison.
     Each,
 }
 
-/// Where reads are answered from.
+/// Source of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
     /// The published memory.
     #[default]
     Memory,
-    /// A query for each read: the classic way, to compare with.
+    /// A query per read: the classic design, for comparison.
     Database,
 }
 
-/// How the store works. No one but tests sets what has no name in the configuration.
+/// Settings of the store. Only tests set those without a name in the configuration.
 #[derive(Clone)]
 pub struct Settings {
-    /// The database of `PostgreSQL` to use in place of a file. It may hold a password.
+    /// URL of the `PostgreSQL` database to use instead of a file. It may contain a password.
     pub url: Option<String>,
-    /// PEM file of the authorities that vouch for the database's certificate; `None` is the system's.
+    /// PEM file of the authorities for the database's certificate; `None` is the system's.
     pub database_ca: Option<PathBuf>,
-    /// How long the database may be silent before it counts as out of reach.
+    /// Time without an answer after which the database counts as unreachable.
     pub database_timeout: Duration,
-    /// How often the database is asked for what other servers wrote, if it has announced nothing.
+    /// Interval of polling for other servers' commits, in the absence of notifications.
     pub follow_interval: Duration,
-    /// When the ledger commits.
+    /// Grouping of commits.
     pub commit: Commit,
-    /// Where reads are answered from.
+    /// Source of reads.
     pub reads: Reads,
-    /// Purchases in one transaction at the most.
+    /// Most purchases in one transaction.
     pub batch_max: usize,
     /// Connections that write with [`Commit::Each`].
     pub write_pool: usize,
     /// Connections that read the log, and the catalogue with [`Reads::Database`].
     pub read_pool: usize,
-    /// How often an idle ledger looks for what other processes wrote.
+    /// Interval at which an idle ledger checks for other processes' writes.
     pub poll_interval: Duration,
-    /// How long a transaction waits for another process's before it gives up.
+    /// Longest wait of a transaction for another process's.
     pub busy_timeout: Duration,
     /// How long a transaction of a database waits for books that others have locked before it goes on without them.
     pub lock_wait: Duration,
     /// Memory for `SQLite`'s page cache, in bytes, for each writing connection.
     pub page_cache_bytes: usize,
-    /// Books that one transaction of a restock raises, so that purchases wait for a part of it only.
+    /// Books per transaction of a restock, so that purchases wait for a part of it only.
     pub restock_slice: usize,
     /// Unindexed idempotency keys held in memory before they are moved to the index.
     pub keys_in_memory: usize,
-    /// What a request may ask.
+    /// Limits of the store and of one request.
     pub limits: Limits,
 }
 
-/// Bounds on what the store holds and on what one request may ask.
+/// Limits of the store and of one request.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Purchases and operator actions that may wait for the ledger.
+    /// Purchases and operator actions queued for the ledger.
     pub purchases_queued: usize,
     /// Bytes in a topic.
     pub topic_bytes: usize,
     /// Items in a page.
     pub page_size: usize,
-    /// Bytes in a message, as the server has it; a larger answer is refused, and a page ends where the message is full.
+    /// Bytes in a message, from the server's limit; a larger answer is refused, and a page ends where the message is
+    /// full.
     pub message_bytes: usize,
     /// Searches that are streamed at once.
     pub search_streams: usize,
@@ -81,7 +81,7 @@ pub struct Limits {
     pub log_tails: usize,
 }
 
-/// The longest message, if the server sets no other: what clients take if no one tells them otherwise.
+/// Default limit of a message, which is also clients' default.
 const MESSAGE_BYTES_DEFAULT: usize = 4 << 20;
 
 impl hosting::Settings for Settings {

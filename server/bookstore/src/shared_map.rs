@@ -1,13 +1,13 @@
-//! An ordered map whose clones share its parts.
+//! An ordered map whose clones share parts.
 
 use std::{borrow::Borrow, ops::Bound, sync::Arc};
 
-/// Most entries of a part; one that grows beyond is divided. Small enough to copy for a change, large enough that a million
-/// entries have about 4,000 parts. Tests divide and empty parts of four.
+/// Most entries of a part; a larger one is split. Small enough to copy for a change, large enough that a million
+/// entries have about 4,000 parts. Tests split and empty parts of four.
 const PART_MAX: usize = if cfg!(test) { 4 } else { 512 };
 
-/// Entries in the order of their keys, in parts that clones share. A clone copies one reference per part. A change copies at
-/// most one part. A look-up does two binary searches.
+/// Entries in key order, in shared parts. A clone copies one reference per part, a change at most one part. A look-up
+/// does two binary searches.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedMap<K, V> {
     /// No part is empty.
@@ -16,7 +16,7 @@ pub(crate) struct SharedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
-    /// A map of these entries, which are in order and have different keys.
+    /// A map of these entries, which are sorted and have distinct keys.
     pub(crate) fn from_ordered(entries: Vec<(K, V)>) -> Self {
         debug_assert!(entries.is_sorted_by(|one, next| one.0 < next.0), "the entries are in order");
         let len = entries.len();
@@ -83,7 +83,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         }
     }
 
-    /// Removes a key with its value, if there is one.
+    /// Removes a key with its value, if present.
     pub(crate) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q)
     where
         K: Borrow<Q>,

@@ -1,12 +1,12 @@
-//! Addresses as people write them: where to listen, and where a server is. Must not know what is served there.
+//! Parses addresses: where to listen, and where a server is.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What is written is no address.
+/// The text is not an address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong {
     text: String,
-    /// What would be right; it completes "it must be".
+    /// A valid form; completes "it must be".
     pub want: String,
 }
 
@@ -18,8 +18,8 @@ impl std::fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Where to listen: an IP address and a port, `localhost:PORT`, or `:PORT` for every address of this machine.
-/// Port 0 is any free one.
+/// Parses a listening address: an IP address and a port, `localhost:PORT`, or `:PORT` for every address of this
+/// machine. Port 0 is any free one.
 pub fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong> {
     let want = || {
         format!(
@@ -28,11 +28,11 @@ pub fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong> {
         )
     };
     let wrong = |want| Wrong { text: text.to_owned(), want };
-    // The system knows scopes of IPv6 addresses, as [fe80::1%2]:80.
+    // The system resolves scopes of IPv6 addresses, as [fe80::1%2]:80.
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    // A hint for another machine's name would be no help.
+    // For another machine's name the hint would not help.
     let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic()) && !text.contains("localhost");
     let hinted = |hint: Option<String>| hint.filter(|_| !is_name || text.contains("://"));
     let parts = Parts::of(text, usual_port).map_err(|hint| wrong(hinted(hint).unwrap_or_else(want)))?;
@@ -48,19 +48,19 @@ pub fn listening(text: &str, usual_port: u16) -> Result<SocketAddr, Wrong> {
     Ok((ip, port).into())
 }
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Whether the server speaks TLS.
+    /// True for TLS.
     pub tls: bool,
-    /// A name or an IP address, one of IPv6 in brackets.
+    /// A name or an IP address, IPv6 in brackets.
     host: String,
     port: u16,
 }
 
 impl Target {
-    /// Reads `HOST:PORT`, a host with the usual port, or `:PORT`, a port of this machine, with `http://` or `https://`
-    /// before it if need be.
+    /// Parses `HOST:PORT`, a host with the default port, or `:PORT` for this machine, optionally after `http://` or
+    /// `https://`.
     pub fn parse(text: &str, usual_port: u16) -> Result<Self, Wrong> {
         let usual = || format!("HOST:PORT, as 127.0.0.1:{usual_port} or [::1]:{usual_port}");
         let wrong = |want| Wrong { text: text.to_owned(), want };
@@ -74,7 +74,7 @@ impl Target {
         Ok(Self { tls: scheme == Some("https"), host: host.to_owned(), port })
     }
 
-    /// The name or IP address, as a certificate has it.
+    /// The name or IP address, as in a certificate.
     pub fn host(&self) -> &str {
         self.host.trim_matches(['[', ']'])
     }
@@ -90,17 +90,17 @@ impl Target {
     }
 }
 
-/// An address taken apart.
+/// Parts of an address.
 struct Parts<'a> {
     /// `http` or `https`.
     scheme: Option<&'static str>,
-    /// Empty for none; an IPv6 address is in brackets.
+    /// Empty for none; IPv6 in brackets.
     host: &'a str,
     port: Option<u16>,
 }
 
 impl<'a> Parts<'a> {
-    /// An error is what would be right, if it is known.
+    /// Splits an address; the error is a valid form, if known.
     fn of(text: &'a str, usual_port: u16) -> Result<Self, Option<String>> {
         let (scheme, rest) = match text.split_once("://") {
             None => (None, text),
@@ -131,7 +131,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A name, an IPv4 address, an IPv6 address in brackets, or nothing.
+/// True for a name, an IPv4 address, an IPv6 address in brackets, or nothing.
 fn is_host(text: &str) -> bool {
     match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),

@@ -1,17 +1,15 @@
-//! How many connections each port may have open: as many as its setting says, or fewer if the process may not open so
-//! many files. Must not know how many that are, nor what is served on any port.
+//! Connection limits of the ports: as configured, or lower if the process may not open so many files.
 
-/// The settings that bound connections, each once for every port that it bounds, with their values.
+/// The connection limits with their values, each once for every port it limits.
 pub type Wanted = Vec<(&'static str, usize)>;
 
-/// How many connections each of these settings gets.
+/// Connections granted to each limit.
 #[derive(Clone, Debug, Default)]
 pub struct Connections(Wanted);
 
 impl Connections {
-    /// Shares `available` descriptors out. The first setting, of the main port, gets what it says, up to three quarters.
-    /// Of the others, one that wants no more than an even share gets what it says, and those that want more share what
-    /// it leaves.
+    /// Distributes `available` descriptors. The first limit, of the main port, gets its value, up to three quarters. Of
+    /// the others, those within an even share get their value, and the rest share the remainder.
     pub fn share(mut wanted: Wanted, mut available: usize) -> Self {
         let Some(((_, first), others)) = wanted.split_first_mut() else { return Self(wanted) };
         *first = (*first).min(if others.is_empty() { available } else { available / 4 * 3 });
@@ -24,7 +22,7 @@ impl Connections {
         Self(wanted)
     }
 
-    /// What the setting `key` gets if it says `wanted`: at least 1.
+    /// Connections granted to `key` with the value `wanted`: at least 1.
     pub fn granted(&self, key: &str, wanted: usize) -> usize {
         let granted = self.0.iter().filter(|(other, _)| *other == key).map(|(_, granted)| *granted);
         granted.fold(wanted, usize::min).max(1)

@@ -1,4 +1,4 @@
-//! Why a service cannot be opened or served.
+//! Errors of opening and serving.
 
-/// The text is for the operator.
+/// Reason why a service cannot be opened or served. The text is for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

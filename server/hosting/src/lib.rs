@@ -1,5 +1,5 @@
-//! What a server and its services know of each other: one interface that every service implements, and what they
-//! share to do so: settings, units, ports, the operator's credential, metrics.
+//! The interface between a server and its services, and their shared parts: settings, units, ports, the operator's
+//! credential, metrics.
 //!
 //! Must not know any service, nor where the values of settings come from.
 

@@ -1,5 +1,4 @@
-//! Metrics that are read when the page is asked for, and the counter of refusals that all services share. Must not
-//! know any service.
+//! Metrics read on request of the page, and the shared counter of refusals.
 
 use std::{fmt, time::Duration};
 
@@ -10,19 +9,19 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Requests that were refused because a limit was reached, by limit; clones count together.
+/// Requests refused by a limit, counted by limit; clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Refusals(Family<[(&'static str, &'static str); 1], Counter>);
 
 impl Refusals {
-    /// Shows the counts in `registry`.
+    /// Registers the counts.
     pub fn register(registry: &mut Registry) -> Self {
         let refusals = Self::default();
         registry.register("refused", "Requests refused because a limit was reached", refusals.0.clone());
         refusals
     }
 
-    /// Shows these limits with a count of 0.
+    /// Adds these limits with a count of 0.
     pub fn show(&self, limits: impl IntoIterator<Item = &'static str>) {
         for limit in limits {
             drop(self.0.get_or_create(&[("limit", limit)]));
@@ -35,29 +34,29 @@ impl Refusals {
     }
 }
 
-/// The page of metrics while it is written.
+/// Writer of the metrics page.
 pub struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
-    /// A number that goes up and down. A number above `i64::MAX` is shown as that.
+    /// Writes a gauge, capped at `i64::MAX`.
     pub fn gauge(&mut self, name: &str, help: &str, level: impl TryInto<i64>) -> fmt::Result {
         let gauge = ConstGauge::new(level.try_into().unwrap_or(i64::MAX));
         gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 
-    /// A time that rises and falls.
+    /// Writes a gauge of seconds.
     pub fn seconds(&mut self, name: &str, help: &str, time: Duration) -> fmt::Result {
         let gauge = ConstGauge::new(time.as_secs_f64());
         gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 
-    /// A number that only grows.
+    /// Writes a counter.
     pub fn counter(&mut self, name: &str, help: &str, count: u64) -> fmt::Result {
         let counter = ConstCounter::new(count);
         counter.encode(self.0.encode_descriptor(name, help, None, counter.metric_type())?)
     }
 
-    /// Numbers that only grow, one for each value of a label.
+    /// Writes counters, one for each value of a label.
     pub fn counters(
         &mut self,
         name: &str,
@@ -87,7 +86,7 @@ impl<F: Fn(&mut Page<'_>) -> fmt::Result + Send + Sync + 'static> Collector for 
     }
 }
 
-/// Asks `write` for metrics whenever the page is asked for.
+/// Calls `write` at each request of the page.
 pub fn collect(registry: &mut Registry, write: impl Fn(&mut Page<'_>) -> fmt::Result + Send + Sync + 'static) {
     registry.register_collector(Box::new(Collect(write)));
 }

@@ -1,6 +1,6 @@
-//! Names that were probably meant by one that does not exist. Must not know what the names are of.
+//! Suggestions for unknown names.
 
-/// The names that end in the same word, else the one that differs in few letters.
+/// The names that end in the same word, else the one that differs in the fewest letters.
 pub fn nearest<'a>(name: &str, separator: char, known: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
     let word = if separator == '.' { name.rsplit('.').next().unwrap_or(name) } else { name };
     let ending = format!("{separator}{word}");
@@ -13,7 +13,7 @@ pub fn nearest<'a>(name: &str, separator: char, known: impl Iterator<Item = &'a 
     closest.map(|(_, known)| known).into_iter().collect()
 }
 
-/// A question that offers the names; `None` for no names.
+/// A question with the names; `None` without any.
 pub fn did_you_mean(names: &[impl AsRef<str>]) -> Option<String> {
     (!names.is_empty()).then(|| format!("did you mean {}?", one_of(names)))
 }

@@ -1,4 +1,4 @@
-//! Ports that a server listens at, and what to do if one cannot be had. Must not know what is served there.
+//! Listening ports, and errors for those that cannot be bound.
 
 use std::{
     io::{self, ErrorKind},
@@ -9,22 +9,22 @@ use tokio::net::TcpListener;
 
 use crate::error::Error;
 
-/// An address to listen at.
+/// A listening address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
-    /// The file, a variable or a flag names it; otherwise it is the default.
+    /// True if configured by file, variable or flag; false for the default.
     pub is_named: bool,
 }
 
-/// Listens at an address. `how` says what chooses it, for the error.
+/// Listens at an address. `how` names its setting, for the error.
 pub async fn listen(address: SocketAddr, how: &str) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|error| cannot_listen(address, how, &error))
 }
 
-/// As [`listen`], for a service beside the main port: if another program has a default port, the service goes without
-/// it, and the log says so. `without` says what that means.
+/// As [`listen`], for a service beside the main port: if a default port is busy, the service goes without it, with a
+/// warning. `without` is the consequence, for the log.
 pub async fn listen_beside(port: Port, without: &str, how: &str) -> Result<Option<TcpListener>, Error> {
     let address = port.address;
     match TcpListener::bind(address).await {
@@ -37,7 +37,7 @@ pub async fn listen_beside(port: Port, without: &str, how: &str) -> Result<Optio
     }
 }
 
-/// Why the server cannot listen, and what to do.
+/// The error with its remedy.
 fn cannot_listen(address: SocketAddr, how: &str, error: &io::Error) -> Error {
     let why = match error.kind() {
         ErrorKind::AddrInUse => format!("another program does; end it or choose another port with {how}"),

@@ -1,5 +1,4 @@
-//! The interface of a service: what a server gives it, and what it asks of it, from the start to the end. Must not
-//! know how anything is served.
+//! The interface of a service, from opening to closing.
 
 use std::{any::Any, future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
@@ -21,51 +20,51 @@ use crate::{
     settings::{Reader, Refused, Settings},
 };
 
-/// A future behind a pointer, so that the interface can be one.
+/// A boxed future, which keeps the trait dyn-compatible.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a service is opened with.
+/// Context for opening a service.
 #[derive(Debug)]
 pub struct Host<'a> {
     /// The data folder. It may not exist yet.
     pub data: PathBuf,
     /// The main port's address.
     pub address: SocketAddr,
-    /// Whether the main port speaks TLS only.
+    /// True if the main port serves TLS only.
     pub is_tls: bool,
-    /// Which callers may do what.
+    /// Access control.
     pub doors: Doors,
-    /// How many connections each port may have.
+    /// Connection limits of the ports.
     pub connections: Connections,
-    /// The longest gRPC message, asked or answered.
+    /// The longest gRPC message, in either direction.
     pub message_bytes_max: usize,
-    /// Counts requests that run into a limit.
+    /// Counts requests refused by a limit.
     pub refusals: Refusals,
-    /// Where a service registers its metrics; their names get the prefix `quire_`.
+    /// Registry for the service's metrics; their names get the prefix `quire_`.
     pub metrics: &'a mut Registry,
 }
 
 /// Makes the observer of a server with these methods.
 pub type Observe = Arc<dyn Fn(&Builder) -> Arc<dyn Observer> + Send + Sync>;
 
-/// Has a server for gRPC at this address ask its callers for what they need.
+/// Guards a gRPC server at this address: authenticates each call.
 pub type Guard = Arc<dyn Fn(Builder, SocketAddr) -> Builder + Send + Sync>;
 
-/// What a service that runs tasks or has ports of its own shares with the main port.
+/// Context for services with tasks or their own ports.
 pub struct Serving {
     /// Limits of the main port.
     pub limits: Limits,
-    /// Makes what counts the calls of each server.
+    /// Makes each server's observer.
     pub observer: Observe,
-    /// Belongs around each server.
+    /// Guard for each server.
     pub guard: Guard,
-    /// Set if only TLS is spoken.
+    /// Set for TLS only.
     pub tls: Option<Arc<ServerConfig>>,
     /// The runtimes of the threads that serve connections.
     pub workers: Vec<Handle>,
     /// Turns true when the server stops.
     pub stop: watch::Receiver<bool>,
-    /// The server waits for these tasks before it closes the services.
+    /// Tasks that the server waits for before it closes the services.
     pub tasks: JoinSet<Result<(), Error>>,
 }
 
@@ -74,7 +73,7 @@ impl Serving {
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.stop.clone();
         async move {
-            // An error means that the sender is gone, and the server with it.
+            // An error means that the sender was dropped, and the server with it.
             drop(stop.wait_for(|stop| *stop).await);
         }
     }
@@ -92,26 +91,25 @@ impl Serving {
     }
 }
 
-/// A path or a port, and what is there.
+/// A path or a port, with a description.
 pub type Route<T> = (T, &'static str);
 
-/// A part of an `OpenAPI` document: `paths` and `components`.
-/// Makes a part of the `OpenAPI` document.
+/// Makes a part of the `OpenAPI` document: its `paths` and `components`.
 pub type Part = Box<dyn Fn() -> Value + Send + Sync>;
 
-/// What a service answers over HTTP/1.1, and a line about each path for the page `/`.
+/// HTTP/1.1 routes of a service, with a line for each path for the page `/`.
 #[derive(Default)]
 pub struct Site {
-    /// Answers.
+    /// The handlers.
     pub router: Router,
-    /// Paths.
+    /// The paths.
     pub pages: Vec<Route<&'static str>>,
-    /// What the paths take and answer, in `OpenAPI`'s terms, made when the document is asked for.
+    /// `OpenAPI` descriptions of the paths, made on request of the document.
     pub parts: Vec<Part>,
 }
 
 impl Site {
-    /// Answers each path with its handler and this state.
+    /// A site of these paths and handlers with this state.
     pub fn new<S: Clone + Send + Sync + 'static>(
         state: S,
         pages: impl IntoIterator<Item = (&'static str, MethodRouter<S>, &'static str)>,
@@ -131,7 +129,7 @@ impl Site {
         self
     }
 
-    /// This site and another.
+    /// Adds another site.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.pages.extend(other.pages);
@@ -140,39 +138,39 @@ impl Site {
     }
 }
 
-/// A service that is open. A server asks it in this order; what it does not have, it leaves to the defaults.
+/// An open service. The server calls the methods in this order; most have defaults.
 pub trait Service: Any + Send + Sync {
     /// Adds the gRPC services.
     fn grpc(&self, builder: Builder) -> Builder {
         builder
     }
 
-    /// What is answered over HTTP/1.1.
+    /// Routes over HTTP/1.1.
     fn http(&self) -> Site {
         Site::default()
     }
 
-    /// Ports of its own.
+    /// Its own ports.
     fn ports(&self) -> Vec<Route<SocketAddr>> {
         Vec::new()
     }
 
-    /// Starts its tasks and serves its own ports. The main port accepts connections next.
+    /// Starts its tasks and own ports, before the main port accepts connections.
     fn start(&mut self, _serving: &mut Serving) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Whether the gRPC services serve, for health checks.
+    /// Health of the gRPC services, for health checks.
     fn healthy(&self) -> watch::Receiver<bool> {
         watch::channel(true).1
     }
 
-    /// Whether the server as a whole is unhealthy while this service is.
+    /// True if the whole server is unhealthy while this service is.
     fn is_essential(&self) -> bool {
         false
     }
 
-    /// What has failed, as a line of `/healthz`.
+    /// The failure, as a line of `/healthz`.
     fn trouble(&self) -> Option<String> {
         None
     }
@@ -187,27 +185,27 @@ pub trait Service: Any + Send + Sync {
         Box::pin(future::pending())
     }
 
-    /// The server stops: ends the calls that would not end by themselves.
+    /// Ends the calls that would not end by themselves, when the server stops.
     fn drain(&self) {}
 
-    /// Every call has ended, or was cut: puts everything acknowledged on disk; false if that takes longer. Blocks.
+    /// After the last call: puts everything acknowledged on disk; false if that takes longer. Blocks.
     fn close(&self, _timeout: Duration) -> bool {
         true
     }
 }
 
-/// How a service is opened.
+/// Opening of a service.
 pub trait Open: Service + Sized {
     /// Its settings.
     type Settings: Settings;
 
-    /// What a caller's credential must be for, where one is needed. Without it a service does not compile.
+    /// Scope that a caller's credential needs, where one is required. Without it a service does not compile.
     const SCOPE: Scope;
 
-    /// Its gRPC services for operators alone; they need [`Scope::Admin`] instead.
+    /// Its gRPC services for operators only; they need [`Scope::Admin`] instead.
     const OPERATORS: &'static [&'static str] = &[];
 
-    /// Whether the main port serves it.
+    /// True if the main port serves it.
     const IS_ON_MAIN_PORT: bool = true;
 
     /// The setting that turns the service off; `None` if it is always on.
@@ -217,7 +215,7 @@ pub trait Open: Service + Sized {
     fn open(settings: Self::Settings, host: &mut Host<'_>) -> impl Future<Output = Result<Self, Error>> + Send;
 }
 
-/// What callers of a service need.
+/// Scopes that callers of a service need.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
     /// [`Open::SCOPE`].
@@ -226,9 +224,9 @@ pub struct Declared {
     pub operators: &'static [&'static str],
 }
 
-/// A service that is on, with its settings.
+/// An enabled service with its settings.
 pub trait Choice: Any + Send {
-    /// What callers need.
+    /// Scopes that callers need.
     fn declared(&self) -> Declared;
 
     /// Opens the service.
@@ -254,23 +252,23 @@ impl dyn Choice {
     }
 }
 
-/// A service's settings, if it is on.
+/// A service's settings, if enabled.
 type Read = Result<Option<Box<dyn Choice>>, Refused>;
 
-/// A service in the list of services.
+/// An entry in the list of services.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     read: fn(&mut Reader<'_>) -> Read,
 }
 
 impl Entry {
-    /// Reads the service's settings; `None` if it is off. Its settings must be valid all the same.
+    /// Reads the service's settings, which must be valid; `None` if it is off.
     pub fn read(&self, from: &mut Reader<'_>) -> Read {
         (self.read)(from)
     }
 }
 
-/// The service `S`, for the list of services.
+/// The entry of the service `S`.
 pub const fn entry<S: Open>() -> Entry {
     Entry {
         read: |from| {

@@ -1,5 +1,4 @@
-//! Settings: each is read in one line that holds its name, its default and its bounds. Must not know where the values
-//! come from, nor what any setting is for.
+//! Settings: each is read in one line with its name, default and bounds.
 
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -12,24 +11,24 @@ use crate::{
     units::{self, Bytes},
 };
 
-/// A value that a file, a variable or a flag gives.
+/// A value from a file, a variable or a flag.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// The value, as it is written.
+    /// The value as written.
     pub text: String,
-    /// The source wrote text, or cannot tell text from numbers.
+    /// The source gave text, or does not distinguish text from numbers.
     pub is_text: bool,
-    /// Where the value comes from, for errors.
+    /// The value's source, for errors.
     pub source: String,
 }
 
-/// What was given, by the setting's name: `section.key`.
+/// Given values by setting name: `section.key`.
 pub type Layers = BTreeMap<String, Given>;
 
-/// The source of a value that no one gave.
+/// The source of default values.
 const DEFAULT: &str = "default";
 
-/// A value that a setting cannot have. The text names the setting, the value, its source, and what would be right.
+/// An invalid value. The text names the setting, the value, its source and a valid form.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(pub String);
@@ -40,7 +39,7 @@ pub trait Settings: Sized + Send + 'static {
     fn read(from: &mut Reader<'_>) -> Result<Self, Refused>;
 }
 
-/// The settings if nothing is given.
+/// The default settings.
 pub fn defaults<S: Settings>() -> S {
     match S::read(&mut Reader::new(&Layers::new())) {
         Ok(settings) => settings,
@@ -48,7 +47,7 @@ pub fn defaults<S: Settings>() -> S {
     }
 }
 
-/// Reads settings, and remembers each with the value that holds.
+/// Reads settings, and records each with its effective value.
 #[derive(Debug)]
 pub struct Reader<'a> {
     given: &'a Layers,
@@ -66,7 +65,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads what is given.
+    /// A reader of these values.
     pub fn new(given: &'a Layers) -> Self {
         Self {
             given,
@@ -87,12 +86,12 @@ impl<'a> Reader<'a> {
         &self.values
     }
 
-    /// Tells the readers of later settings that the server speaks TLS.
+    /// Sets TLS, for readers of later settings.
     pub fn set_tls(&mut self, is_tls: bool) {
         self.is_tls = is_tls;
     }
 
-    /// Whether the server speaks TLS.
+    /// True if the server serves TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
@@ -107,29 +106,29 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Where a value comes from.
+    /// The source of a value.
     pub fn source(&self, key: &str) -> &str {
         self.given.get(key).map_or(DEFAULT, |given| &given.source)
     }
 
-    /// An error: the value must be something else. `want` completes "it must be".
+    /// Error for an invalid value. `want` completes "it must be".
     pub fn refuse(&self, key: &str, value: impl Display, want: impl Display) -> Refused {
         Refused(format!("{key} is '{value}', from {}; it must be {want}", self.source(key)))
     }
 
-    /// Tells the readers of later settings that there are credentials for every scope.
+    /// Sets that there are credentials for every scope, for readers of later settings.
     pub fn set_tokens(&mut self, has_tokens: bool) {
         self.has_tokens = has_tokens;
     }
 
-    /// Reads whether `scope` is open to everyone.
+    /// Reads the setting that opens `scope` to everyone.
     pub fn read_open(&mut self, scope: Scope) -> Result<bool, Refused> {
         let is_open = scope.open_setting().map_or(Ok(false), |key| self.switch(key, false))?;
         self.open.extend(is_open.then_some(scope));
         Ok(is_open)
     }
 
-    /// Whether `scope` is open to everyone.
+    /// True if `scope` is open to everyone.
     pub fn is_open(&self, scope: Scope) -> bool {
         self.open.contains(&scope)
     }
@@ -139,8 +138,8 @@ impl<'a> Reader<'a> {
         self.open.clone()
     }
 
-    /// Notes a service that anyone on other machines could use. Its ports were read since `before`; the main port was
-    /// read first.
+    /// Notes a service that other machines could use without a credential. Its ports were read since `before`; the main
+    /// port was read first.
     pub(crate) fn shut_doors(&mut self, before: (usize, usize), on_main: bool, scope: Scope) {
         if self.shut.is_some() || self.has_tokens || self.open.contains(&scope) {
             return;
@@ -159,48 +158,48 @@ impl<'a> Reader<'a> {
         )));
     }
 
-    /// Refuses services that anyone on other machines could use.
+    /// Refuses services that other machines could use without a credential.
     pub fn doors_are_shut(&mut self) -> Result<(), Refused> {
         self.shut.take().map_or(Ok(()), Err)
     }
 
-    /// Ports and bounds of connections read so far.
+    /// Number of ports and connection limits read so far.
     pub(crate) fn taken(&self) -> (usize, usize) {
         (self.ports.len(), self.connections.len())
     }
 
-    /// Forgets what was read since: the service that has it is off.
+    /// Rolls back to these numbers: the service is off.
     pub(crate) fn forget_since(&mut self, (ports, connections): (usize, usize)) {
         self.ports.truncate(ports);
         self.connections.truncate(connections);
     }
 
-    /// A bound of the connections of a port; see [`Connections`](crate::Connections) for what it gets.
+    /// A port's connection limit; see [`Connections`](crate::Connections) for the granted number.
     pub fn connections(&mut self, key: &'static str, default: usize) -> Result<usize, Refused> {
         let most = self.whole(key, default, 1..=1 << 20)?;
         self.connections.push((key, most));
         Ok(most)
     }
 
-    /// Another port has the bound of the main port; `name` is for [`Connections`](crate::Connections) and logs.
+    /// Applies the main port's limit to another port; `name` is for [`Connections`](crate::Connections) and logs.
     pub fn connections_again(&mut self, name: &'static str) {
         let most = self.connections.first().map(|(_, most)| (name, *most));
         self.connections.extend(most);
     }
 
-    /// The bounds of connections that someone has set. The others are defaults, which may adapt without a word.
+    /// The connection limits that are set. The others are defaults, which may adapt silently.
     pub fn connections_set(&self) -> Wanted {
-        // A port that shares a setting has a name of its own behind the setting's.
+        // A port that shares a setting has its own name after the setting's.
         let setting = |name: &'static str| name.split(',').next().unwrap_or(name);
         self.connections.iter().filter(|(name, _)| self.given.get(setting(name)).is_some()).copied().collect()
     }
 
-    /// All bounds of connections.
+    /// All connection limits.
     pub fn connections_wanted(&self) -> Wanted {
         self.connections.clone()
     }
 
-    /// Refuses two services on one port. A default port may meet another: the service then goes without it.
+    /// Refuses two services on one port. A default port may collide: the service then goes without it.
     pub fn ports_differ(&self) -> Result<(), Refused> {
         for (place, (later, there)) in self.ports.iter().enumerate() {
             for (earlier, here) in &self.ports[..place] {
@@ -215,7 +214,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The value given, or the default; an error of `parse` says what the value must be.
+    /// The given value, or the default; an error of `parse` is the valid form.
     fn read<T>(
         &mut self,
         key: &'static str,
@@ -245,7 +244,7 @@ impl<'a> Reader<'a> {
         fitting(value, &bounds).ok_or_else(|| self.refuse(key, value, want))
     }
 
-    /// As [`Reader::whole`] with 0 for as many as there are cores, which is the default.
+    /// As [`Reader::whole`] with 0, the default, for the number of cores.
     pub fn cores(&mut self, key: &'static str) -> Result<usize, Refused> {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(match self.whole(key, 0, 0..=1024)? {
@@ -313,7 +312,7 @@ impl<'a> Reader<'a> {
         Ok(Duration::from_millis(wide(self.whole(key, default, bounds)?)))
     }
 
-    /// One of some names; the first is the default.
+    /// One of these names; the first is the default.
     pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)]) -> Result<T, Refused> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let parse = |given: &Given| {
@@ -330,7 +329,7 @@ impl<'a> Reader<'a> {
         self.read(key, default.to_owned(), text, |value| Some(quoted(value)))
     }
 
-    /// Items with commas between; none by default.
+    /// Items separated by commas; none by default.
     pub fn list(&mut self, key: &'static str) -> Result<Vec<String>, Refused> {
         let items = |written: &str| written.split(',').map(str::trim).map(str::to_owned).collect::<Vec<_>>();
         let parse = |given: &Given| {
@@ -340,7 +339,7 @@ impl<'a> Reader<'a> {
         self.read(key, Vec::new(), parse, |items| (!items.is_empty()).then(|| quoted(&items.join(", "))))
     }
 
-    /// Text or digits without a default. It is never shown.
+    /// Text or digits without a default. Never shown.
     pub fn secret(&mut self, key: &'static str) -> Result<Option<String>, Refused> {
         let given = self.given.get(key);
         let is_wrong = |given: &Given| !given.is_text && !given.text.bytes().all(|byte| byte.is_ascii_digit());
@@ -358,7 +357,7 @@ impl<'a> Reader<'a> {
         Ok(value.map(PathBuf::from))
     }
 
-    /// An address to listen at; the default is a port of the loopback.
+    /// A listening address; the default is a loopback port.
     pub fn port(&mut self, key: &'static str, usual: u16) -> Result<Port, Refused> {
         let written = self.text(key, &format!("127.0.0.1:{usual}"))?;
         let address = address::listening(&written, usual).map_err(|wrong| self.refuse(key, &written, wrong.want))?;
@@ -367,7 +366,7 @@ impl<'a> Reader<'a> {
         Ok(port)
     }
 
-    /// As [`Reader::port`]; `None` if it is set to nothing.
+    /// As [`Reader::port`]; `None` if empty.
     pub fn port_or_none(&mut self, key: &'static str, usual: u16) -> Result<Option<Port>, Refused> {
         if self.given.get(key).is_some_and(|given| given.text.is_empty()) {
             return self.text(key, "").map(|_| None);
@@ -377,7 +376,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is shown instead of a secret.
+/// Shown instead of a secret.
 const HIDDEN: &str = "(hidden)";
 
 const TEXT: &str = "text, in quotes";

@@ -1,9 +1,8 @@
-//! Sizes and times as people write them: `64 MiB`, `500ms`, or a plain number of bytes or seconds. Must not know what
-//! they measure.
+//! Parses sizes and times: `64 MiB`, `500ms`, or a plain number of bytes or seconds.
 
 use std::{fmt, time::Duration};
 
-/// Units of sizes, the largest first; the second of each pair is for people who count in thousands.
+/// Units of sizes, the largest first; each pair has the binary and the decimal unit.
 const UNITS: [(&str, u64); 10] = [
     ("PiB", 1 << 50),
     ("PB", 1_000_000_000_000_000),
@@ -22,7 +21,7 @@ const UNITS: [(&str, u64); 10] = [
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Reads a size; `None` if the text is none.
+    /// Parses a size; `None` if invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
@@ -34,7 +33,7 @@ impl Bytes {
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(scale).map(Self);
         }
-        // A fraction is taken if it comes to whole bytes.
+        // A fraction is valid if it makes whole bytes.
         let (whole, fraction) = number.split_once('.')?;
         let places = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
         let parts = scale.checked_mul(fraction.parse().ok()?)?;
@@ -43,7 +42,7 @@ impl Bytes {
     }
 }
 
-/// In the largest unit of 1024s that holds it without a fraction.
+/// In the largest binary unit without a fraction.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, scale): &&(&str, u64)| scale.is_power_of_two() && self.0 > 0 && self.0.is_multiple_of(*scale);
@@ -54,24 +53,24 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Longest time that a setting or a flag may name.
+/// Longest time in settings and flags.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// What a time must be.
+/// Valid times, for errors.
 pub(crate) const TIME: &str = "a time above 0 and up to 86400 s, as 5, 0.5, 500ms or 2min";
 
-/// Seconds, written as a number or with a unit.
+/// Parses seconds, as a number or with a unit.
 pub(crate) fn seconds(text: &str) -> Option<f64> {
     let plain = text.trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite());
     plain.or_else(|| humantime::parse_duration(text.trim()).ok().map(|time| time.as_secs_f64()))
 }
 
-/// A time above 0 and up to the longest.
+/// A time above 0 and up to the limit.
 pub(crate) fn duration(seconds: f64) -> Option<Duration> {
     (seconds > 0.0 && seconds <= SECONDS_MAX).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// Reads a time above 0, as a flag gives it.
+/// Parses a flag's time above 0.
 pub fn time(text: &str) -> Result<Duration, String> {
     seconds(text).and_then(duration).ok_or_else(|| format!("'{text}' is no time; it must be {TIME}"))
 }

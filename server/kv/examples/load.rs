@@ -1,7 +1,7 @@
-//! Load on a server's key-value service, a closed loop each: `load http://host:port experiment SECONDS` is the
-//! published workload (100 calls in flight, random kinds, exponential sizes); `load http://host:port read CONNECTIONS
-//! IN_FLIGHT SECONDS` reads values of 100 bytes under keys of 16; `load http://host:port fill COUNT` makes that many. For the service's own work; comparisons are the
-//! bench's.
+//! Closed-loop load on a server's key-value service: `load http://host:port experiment SECONDS` is the published
+//! workload (100 calls in flight, random kinds, exponential sizes); `load http://host:port read CONNECTIONS IN_FLIGHT
+//! SECONDS` reads values of 100 bytes under keys of 16; `load http://host:port fill COUNT` creates that many. For work
+//! on the service itself; use the bench for comparisons.
 
 use std::{
     sync::{
@@ -98,7 +98,7 @@ async fn read(load: Arc<Load>, seed: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Creates entries, some of them at a time.
+/// Creates entries, several at a time.
 async fn fill(client: &KeyValueServiceClient, keys: u64) -> Result<(), Status> {
     const AT_ONCE: u64 = 64;
     let callers: Vec<_> =
@@ -151,7 +151,7 @@ async fn main() -> Result<(), Error> {
             if words[1] == "read" { tokio::spawn(read(load, seed)) } else { tokio::spawn(experiment(load, seed)) }
         })
         .collect();
-    // What is measured begins when every caller is under way.
+    // The measurement begins when every caller is running.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (before, began) = (load.done.load(Relaxed), Instant::now());
     tokio::time::sleep(Duration::from_secs(seconds)).await;

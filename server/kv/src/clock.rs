@@ -1,4 +1,4 @@
-//! The time by which entries expire: wall-clock time, because entries outlive the process.
+//! The clock for expiry: wall-clock time, because entries outlive the process.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ pub enum Clock {
     /// The machine's clock.
     #[default]
     Wall,
-    /// Shows the time that a test has set.
+    /// A time set by a test.
     Manual(Arc<AtomicU64>),
 }
 

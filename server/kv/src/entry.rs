@@ -1,4 +1,4 @@
-//! Keys, values and entries, with the memory they take. Must not know where values come from.
+//! Keys, values and entries, with their memory use.
 
 use std::{fmt, num::NonZeroU64, sync::Arc};
 
@@ -7,17 +7,17 @@ use bytes::Bytes;
 /// A key; the map and its index share it.
 pub type Key = Arc<[u8]>;
 
-/// Values from this size on stay in the buffer they came in; shorter ones are cheaper to copy than to share.
+/// Values from this size on stay in the buffer they came in; shorter ones are cheaper to copy.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 
-/// A buffer may be larger than its value by one part in this many; otherwise the value is copied out of it.
+/// A buffer may exceed its value by one part in this many; otherwise the value is copied.
 const SLACK_PARTS: usize = 8;
 
-/// Memory of an entry beside its key and its value: its places in the map and in the index, and the allocator's overhead
-/// for the two blocks. Measured with a million entries; see docs/kv.md.
+/// Memory of an entry beside its key and value: its slots in map and index, and the allocator's overhead for the two
+/// blocks. Measured with a million entries; see docs/kv.md.
 pub(crate) const ENTRY_BYTES: usize = 264;
 
-/// The number of the write that made an entry: greater for later writes of the same key, and never used twice.
+/// Number of the write that made an entry: greater for later writes of the same key, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
@@ -27,7 +27,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A value, and the memory it keeps from being freed.
+/// A value, and the memory it keeps alive.
 #[derive(Clone, Debug, Default)]
 pub struct Value {
     bytes: Bytes,
@@ -35,8 +35,8 @@ pub struct Value {
 }
 
 impl Value {
-    /// A value from a message whose fields share a buffer of `buffer_bytes`; 0 if each field has its own memory. A small
-    /// value does not keep a large buffer alive.
+    /// A value from a message whose fields share a buffer of `buffer_bytes`; 0 if each field has its own memory. A
+    /// small value does not keep a large buffer alive.
     pub fn received(bytes: Bytes, buffer_bytes: usize) -> Self {
         let slack = buffer_bytes.saturating_sub(bytes.len());
         if buffer_bytes == 0 {
@@ -49,25 +49,25 @@ impl Value {
         }
     }
 
-    /// A copy.
+    /// Copies a value.
     pub fn copied(bytes: &[u8]) -> Self {
         Self { bytes: Bytes::copy_from_slice(bytes), held_bytes: bytes.len() }
     }
 
-    /// The value itself.
+    /// The value's bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 }
 
-/// The value of a key, and what belongs to it.
+/// A key's value, version and expiry.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The value.
     pub value: Value,
     /// The write that made it.
     pub version: Version,
-    /// When it expires, in milliseconds since 1970.
+    /// Expiry in milliseconds since 1970.
     pub expires_at_ms: Option<NonZeroU64>,
 }
 
@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-/// Memory of an entry, as the limit `total_bytes` counts it.
+/// Memory of an entry, as counted by the limit `total_bytes`.
 pub(crate) fn entry_bytes(key: &[u8], value: &Value) -> usize {
     ENTRY_BYTES + key.len() + value.held_bytes
 }

@@ -1,4 +1,4 @@
-//! Finds the entries that expire next. Holds each entry with a time to live once.
+//! Finds the entries that expire next. Has each entry with a time to live once.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ impl Expiries {
         self.with(entry, |queue, place| queue.remove(&place));
     }
 
-    /// At most `most` expired entries; they stay here until they are removed.
+    /// At most `most` expired entries; they stay until removed.
     pub(crate) fn due(&self, now_ms: u64, most: usize) -> Vec<(Key, Version)> {
         let queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = queue.iter().take_while(|((at, _), _)| at.get() <= now_ms).take(most);

@@ -1,10 +1,10 @@
-//! Why something was not done. Must not know any transport's codes.
+//! Errors of requests.
 
 use std::time::Duration;
 
 use crate::entry::Version;
 
-/// A limit that a request ran into; the name it has in the configuration.
+/// A limit that a request exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// A key, in bytes.
@@ -15,20 +15,20 @@ pub enum Limit {
     Entries,
     /// Memory of all entries.
     TotalBytes,
-    /// Entries asked for in one page.
+    /// Entries requested in one page.
     PageEntries,
     /// Watchers at once.
     Watchers,
-    /// Events that wait for one watcher.
+    /// Events queued for one watcher.
     WatchEvents,
-    /// Memory of the events that wait for one watcher.
+    /// Memory of the events queued for one watcher.
     WatchBytes,
-    /// Writes that wait for the journal.
+    /// Writes queued for the journal.
     WritesQueued,
 }
 
 impl Limit {
-    /// Every limit, for metrics that show them all from the start.
+    /// Every limit, so that metrics list them all from the start.
     pub const ALL: [Self; 9] = [
         Self::KeyBytes,
         Self::ValueBytes,
@@ -41,7 +41,7 @@ impl Limit {
         Self::WritesQueued,
     ];
 
-    /// Its key below `kv` in the configuration.
+    /// Its setting's name below `kv`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KeyBytes => "key_bytes",
@@ -69,42 +69,42 @@ impl Limit {
     }
 }
 
-/// What a caller is told when its request was not done.
+/// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// There is an entry with this key already.
+    /// The key already exists.
     #[error("the key exists")]
     Exists,
-    /// There is no entry with this key.
+    /// The key does not exist.
     #[error("there is no such key")]
     Missing,
-    /// The entry has another version than the caller expects.
+    /// The entry's version differs from the expected one.
     #[error("the entry has version {0}, not the expected one: read it again and decide again")]
     Conflict(Version),
-    /// A bound was reached; nothing was done.
+    /// A limit was reached; nothing was done.
     #[error("the server's limit kv.{} is {at}: {}", limit.name(), limit.advice())]
     Limit {
-        /// Which.
+        /// The limit.
         limit: Limit,
         /// Its value.
         at: usize,
     },
-    /// More writes come than the disk takes, and this one would wait for too long; nothing was done.
+    /// More writes arrive than the disk can take, and this one would wait too long; nothing was done.
     #[error(
         "more writes come than the disk takes, and this one would wait too long: nothing was done, try again in {} ms",
         retry_after.as_millis()
     )]
     Overloaded {
-        /// When another try is worth it.
+        /// Delay before a retry.
         retry_after: Duration,
     },
     /// The deadline passed before work began; nothing was done.
     #[error("the deadline passed before the store began: nothing was done, try again with a longer one")]
     Late,
-    /// The journal takes no writes now; nothing was done.
+    /// The journal accepts no writes now; nothing was done.
     #[error("the key-value store is {0}: nothing was done, try again later")]
     Unavailable(&'static str),
-    /// The journal failed half-way: whether the write was done is known once it has been read back.
+    /// The journal failed in between: the write's outcome is unknown until it has been read back.
     #[error("the key-value store failed while it wrote: the outcome is unknown; read the key to learn it")]
     OutcomeUnknown,
 }

@@ -1,6 +1,6 @@
-//! The keys in the order of their bytes, for scans. In parts, so that writers of different keys seldom wait for each other.
+//! The keys in byte order, for scans. Partitioned, so that writers of different keys seldom contend.
 //!
-//! A key enters and leaves while its place in the map is held, so that the two agree whenever no one writes the key.
+//! A key enters and leaves while its map slot is locked, so that both agree whenever no one writes the key.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use crate::entry::Key;
 
 const PARTS: usize = 16;
 
-/// Keys that a scan reads from a part under one lock, which bounds how long writers wait.
+/// Keys that a scan reads from a partition under one lock, which bounds writers' wait.
 const CHUNK: usize = 64;
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Index {
         found
     }
 
-    /// Some of the first keys in order, without a gap, and whether there may be more.
+    /// Some of the first keys in order, without gaps; true if there may be more.
     fn chunk(&self, prefix: &[u8], after: Option<&[u8]>) -> (Vec<Key>, bool) {
         let from = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
@@ -66,7 +66,7 @@ impl Index {
             let range = part.range::<[u8], _>((from, Bound::Unbounded));
             keys.extend(range.take_while(|key| key.starts_with(prefix)).take(CHUNK).cloned());
             drop(part);
-            // Beyond the last key of a part that has more, this chunk would have gaps.
+            // Beyond the last key read from a partition with more, this chunk would have gaps.
             if keys.len() - before == CHUNK
                 && let Some(last) = keys.last()
                 && reach.as_ref().is_none_or(|reach| last < reach)

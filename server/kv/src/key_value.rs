@@ -1,6 +1,6 @@
-//! The store's actions: checks a request, does the simulated work, and uses the table in the way that is set.
+//! The store's actions: check a request, do the simulated work, and access the table as configured.
 //!
-//! Must not know transports. With [`StoreKind::Concurrent`] nothing is held while a call works.
+//! With [`StoreKind::Concurrent`] no lock is held during a call's work.
 
 use std::{
     num::NonZeroU64,
@@ -26,40 +26,40 @@ use crate::{
     write::{Action, Outcome},
 };
 
-/// How often entries whose time is over are looked for.
+/// Interval of sweeps for expired entries.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Entries that one look removes at the most, so that other tasks of the thread do not wait long; the next look follows
-/// at once if there are more.
+/// Most entries removed per sweep, so that other tasks of the thread do not wait long; if there are more, the next
+/// sweep follows at once.
 const SWEEP_ENTRIES_MAX: usize = 256;
 
-/// A page of a scan, asked for.
+/// Request of one page of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct Scan<'a> {
-    /// Only keys that begin with this.
+    /// Only keys with this prefix.
     pub prefix: &'a [u8],
     /// Only keys after this one.
     pub start_after: Option<&'a [u8]>,
-    /// Entries wanted; 0: as many as the limit allows.
+    /// Number of entries; 0: as many as the limit allows.
     pub entries: usize,
-    /// Values are not wanted, and do not count towards the page's bytes.
+    /// Omits values, which then do not count towards the page's bytes.
     pub keys_only: bool,
 }
 
-/// What is in use.
+/// Current usage and state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
-    /// Entries, including those whose time is over until a sweep removes them.
+    /// Entries, including expired ones until a sweep removes them.
     pub entries: usize,
     /// Their memory.
     pub bytes: usize,
     /// Watchers.
     pub watchers: usize,
-    /// Writes that wait for the journal.
+    /// Writes queued for the journal.
     pub writes_queued: usize,
-    /// Times that the journal failed and was read back.
+    /// Number of times that the journal failed and was read back.
     pub failures: u64,
-    /// Whether writes are taken.
+    /// True while writes are accepted.
     pub healthy: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Levels {
 #[derive(Clone, Debug)]
 pub struct KeyValue {
     inner: Arc<Inner>,
-    /// When the caller of this handle's writes gives up.
+    /// Deadline of writes through this handle.
     deadline: Option<Instant>,
 }
 
@@ -75,15 +75,15 @@ pub struct KeyValue {
 struct Inner {
     settings: Settings,
     table: Arc<Table>,
-    /// Held for whole calls with [`StoreKind::Mutex`], and by no one otherwise.
+    /// Held for whole calls with [`StoreKind::Mutex`], otherwise unused.
     lock: Mutex<()>,
     journal: Option<Journal>,
-    /// Never turns false: memory does not fail.
+    /// Never turns false, since memory does not fail.
     always_healthy: watch::Sender<bool>,
 }
 
 impl KeyValue {
-    /// Opens the service; with [`Durability::Log`] reads back what the folder holds. Blocks.
+    /// Opens the service; with [`Durability::Log`] loads the folder's entries. Blocks.
     pub fn open(folder: &Path, settings: Settings, clock: Clock) -> Result<Self, OpenError> {
         let table = Arc::new(Table::new(&settings.limits, clock));
         let journal = match settings.durability {
@@ -95,7 +95,7 @@ impl KeyValue {
         Ok(Self { inner: Arc::new(inner), deadline: None })
     }
 
-    /// A handle for a caller that gives up at `deadline`: a write that cannot be on disk by then is refused.
+    /// A handle with a deadline: a write that cannot be on disk by then is refused.
     #[must_use]
     pub fn until(&self, deadline: Option<Instant>) -> Self {
         Self { inner: Arc::clone(&self.inner), deadline }
@@ -113,7 +113,7 @@ impl KeyValue {
         }
     }
 
-    /// Shows the entry of a key to `read`; `None` if the call would have to wait.
+    /// Passes a key's entry to `read`; `None` if the call would have to wait.
     #[inline]
     pub fn read_now<R>(&self, key: &[u8], read: impl FnOnce(&Entry) -> R) -> Option<Result<R, Fault>> {
         if !self.inner.settings.read_delay.is_zero() {
@@ -152,13 +152,13 @@ impl KeyValue {
         self.inner.table.read(key, Entry::clone).ok_or(Fault::Missing)
     }
 
-    /// Puts a value where there is none. It is gone after `time_to_live`, if that is given.
+    /// Creates an entry, which expires after `time_to_live` if given.
     pub async fn create(&self, key: &[u8], value: Value, time_to_live: Option<Duration>) -> Result<Version, Fault> {
         let expires_at_ms = self.expires_at_ms(time_to_live);
         put(self.write(key, Action::Create { value, expires_at_ms }).await?)
     }
 
-    /// Replaces a value, if it has the version that is expected.
+    /// Replaces a value, if it has the expected version.
     pub async fn update(
         &self,
         key: &[u8],
@@ -170,13 +170,13 @@ impl KeyValue {
         put(self.write(key, Action::Update { value, expires_at_ms, expected }).await?)
     }
 
-    /// Puts a value, whether there is one or not.
+    /// Creates or replaces a value.
     pub async fn put(&self, key: &[u8], value: Value, time_to_live: Option<Duration>) -> Result<Version, Fault> {
         let expires_at_ms = self.expires_at_ms(time_to_live);
         put(self.write(key, Action::Put { value, expires_at_ms }).await?)
     }
 
-    /// Removes a value, if it has the version that is expected; returns whether there was one.
+    /// Removes a value, if it has the expected version; true if it existed.
     pub async fn delete(&self, key: &[u8], expected: Option<Version>) -> Result<bool, Fault> {
         Ok(self.write(key, Action::Delete { expected }).await? == Outcome::Removed)
     }
@@ -202,8 +202,8 @@ impl KeyValue {
         }
     }
 
-    /// Shows entries in the order of their keys until a limit of the page is reached or `visit` breaks. Returns the
-    /// key to go on after, if there may be more.
+    /// Visits entries in key order until a limit of the page is reached or `visit` breaks. Returns the key to continue
+    /// after, if there may be more.
     pub async fn scan(
         &self,
         scan: &Scan<'_>,
@@ -220,21 +220,21 @@ impl KeyValue {
         for key in &keys {
             let flow = self.inner.table.read(key, |entry| {
                 bytes += key.len() + if scan.keys_only { 0 } else { entry.value.bytes().len() };
-                // The page holds one entry, however large.
+                // A page holds at least one entry, however large.
                 (last.is_none() || bytes <= limits.page_bytes).then(|| visit(key, entry))
             });
             match flow {
                 Some(Some(ControlFlow::Continue(()))) => last = Some(key),
                 Some(Some(ControlFlow::Break(()))) => return Ok(Some(Key::clone(key))),
                 Some(None) => return Ok(last.map(Key::clone)),
-                // It is gone meanwhile.
+                // Removed meanwhile.
                 None => {}
             }
         }
         Ok(keys.last().filter(|_| keys.len() == wanted).map(Key::clone))
     }
 
-    /// Every entry, for a backup: of one moment with [`Durability::Log`], as in a scan otherwise.
+    /// Every entry, for a backup: consistent with [`Durability::Log`], otherwise as in a scan.
     pub fn snapshot(&self) -> Result<Snapshot, Fault> {
         Ok(Snapshot::new(match &self.inner.journal {
             Some(journal) => Source::Log(journal.view()?),
@@ -242,7 +242,7 @@ impl KeyValue {
         }))
     }
 
-    /// Every change of the keys with a prefix, from now on, for this client.
+    /// Watches changes of the keys with a prefix, from now on, for this client.
     pub fn watch(&self, prefix: &[u8], client: Client) -> Result<Watch, Fault> {
         if prefix.len() > self.inner.settings.limits.key_bytes {
             return Err(Fault::Limit { limit: Limit::KeyBytes, at: self.inner.settings.limits.key_bytes });
@@ -255,7 +255,7 @@ impl KeyValue {
         self.inner.table.hub.end();
     }
 
-    /// Removes some of the entries whose time is over; returns how many it found. They are as good as absent before.
+    /// Removes some expired entries, which already count as absent; returns how many it found.
     pub async fn sweep(&self) -> usize {
         let due = self.inner.table.due(SWEEP_ENTRIES_MAX);
         let found = due.len();
@@ -272,7 +272,7 @@ impl KeyValue {
         found
     }
 
-    /// Sweeps until it is dropped.
+    /// Sweeps until dropped.
     pub async fn keep_sweeping(&self) {
         loop {
             if self.sweep().await < SWEEP_ENTRIES_MAX {
@@ -283,12 +283,12 @@ impl KeyValue {
         }
     }
 
-    /// The time that decides what has expired, in milliseconds since 1970.
+    /// The time that decides expiry, in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         self.inner.table.clock.now_ms()
     }
 
-    /// Whether writes are taken; not while a failed journal is read back.
+    /// True while writes are accepted; false while a failed journal is read back.
     pub fn healthy(&self) -> watch::Receiver<bool> {
         match &self.inner.journal {
             Some(journal) => journal.healthy(),
@@ -306,7 +306,7 @@ impl KeyValue {
         Some(format!("the key-value journal failed and is being read back; writes of keys are refused{reason}"))
     }
 
-    /// What is in use.
+    /// Current usage and state.
     pub fn levels(&self) -> Levels {
         let (table, journal) = (&self.inner.table, self.inner.journal.as_ref());
         Levels {
@@ -319,14 +319,14 @@ impl KeyValue {
         }
     }
 
-    /// Takes no more writes, and waits until those taken are on disk; returns whether that was in time. Blocks.
+    /// Stops accepting writes, and waits until those accepted are on disk; true if that was in time. Blocks.
     pub fn close(&self, timeout: Duration) -> bool {
         self.end_watches();
         self.inner.journal.as_ref().is_none_or(|journal| journal.close(timeout))
     }
 }
 
-/// A put that was not refused has a version.
+/// The version of a successful put.
 fn put(outcome: Outcome) -> Result<Version, Fault> {
     match outcome {
         Outcome::Put(version) => Ok(version),

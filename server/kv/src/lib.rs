@@ -1,8 +1,8 @@
 //! A key-value service: a concurrent map that is atomic per key, in memory or on disk as well.
 //!
-//! The way of a request: a transport ([`grpc`]) turns what it was sent into domain types, asks a [`KeyValue`], and
-//! turns the answer back. The [`KeyValue`] reads the table and writes to it, through the journal where writes are to
-//! last. Nothing here opens a socket, reads a configuration file or prints.
+//! A transport ([`grpc`]) converts a request to domain types, calls a [`KeyValue`], and converts the answer back. The
+//! [`KeyValue`] reads the table and writes to it, through the journal for durable writes. Nothing here opens a socket,
+//! reads a configuration file or prints.
 //!
 //! ```
 //! use kv::{Clock, Fault, KeyValue, Settings, Value};

@@ -1,4 +1,4 @@
-//! What the service shows on the page of metrics. Must not know how the page is served.
+//! The service's metrics.
 
 use std::fmt;
 

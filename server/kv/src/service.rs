@@ -1,4 +1,4 @@
-//! The key-value store as a service of a server: opened, served, watched and closed. Must not hold a rule.
+//! The key-value store as a service of a server. Has no rules.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -30,20 +30,20 @@ use crate::{
     settings::{Durability, Settings},
 };
 
-/// The store's folder in the data folder; there only with [`Durability::Log`].
+/// The store's folder in the data folder; exists only with [`Durability::Log`].
 pub const FOLDER_NAME: &str = "kv";
 
-/// The file in the data folder that says where the server is that has the store open. Other programs cannot open it
+/// File in the data folder with the address of the server that has the store open. Other programs cannot open it
 /// meanwhile.
 pub const ADDRESS_FILE: &str = "kv.address";
 
-/// The service, open; or the reason why its store could not be opened.
+/// The open service, or the error that its store could not be opened with.
 #[derive(Debug)]
 pub struct KvService {
     store: Result<KeyValue, Arc<str>>,
-    /// What is written to which file once the server listens.
+    /// File and content to write once the server listens.
     announcement: Option<(PathBuf, String)>,
-    /// Never turns true; health without a store.
+    /// Never turns true: health without a store.
     unhealthy: watch::Sender<bool>,
 }
 
@@ -53,8 +53,8 @@ impl Open for KvService {
     const OPERATORS: &'static [&'static str] = &[key_admin_service_server::NAME];
     const ENABLED: Option<&'static str> = Some("kv.enabled");
 
-    /// Reads back what the data folder holds. If that cannot be read, the other services still start; but two servers
-    /// on one store do not.
+    /// Loads the data folder. If that fails, the other services still start; a second server on the same store does
+    /// not.
     async fn open(settings: Settings, host: &mut Host<'_>) -> Result<Self, Error> {
         let folder = host.data.join(FOLDER_NAME);
         let is_on_disk = settings.durability == Durability::Log;
@@ -62,7 +62,7 @@ impl Open for KvService {
             Ok(Ok(store)) => Ok(store),
             Ok(Err(error)) if error.is_in_use() || cfg!(not(feature = "journal")) => return Err(error.into()),
             Ok(Err(error)) => Err(error.to_string().into()),
-            // The reader of the files panicked.
+            // Reading the files panicked.
             Err(panic) => Err(Arc::from(format!("the key-value store cannot be opened: {panic}"))),
         };
         if let Err(reason) = &store {
@@ -131,7 +131,7 @@ impl Service for KvService {
     }
 }
 
-/// The server's address for programs of this machine.
+/// The server's URL for programs on this machine.
 fn url(address: SocketAddr, is_tls: bool) -> String {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

@@ -1,20 +1,20 @@
-//! The settings `kv.…`: modes, simulated work and limits. Must not know where their values come from.
+//! The settings `kv.…`: modes, simulated work and limits.
 
 use std::time::Duration;
 
 use hosting::{Reader, Refused};
 
-/// How calls get at the map.
+/// Locking of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreKind {
-    /// Nothing is held while a call works; only the moment in the map is exclusive, and only for its key.
+    /// No lock during a call's work; only the map access is exclusive, and only for its key.
     #[default]
     Concurrent,
-    /// One lock, held for the whole call, simulated work included: the classic way, to compare with.
+    /// One lock for the whole call, simulated work included: the classic design, for comparison.
     Mutex,
 }
 
-/// What an acknowledgement means.
+/// Meaning of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The write is in memory.
@@ -24,22 +24,22 @@ pub enum Durability {
     Log,
 }
 
-/// How the service works.
+/// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How calls get at the map.
+    /// Locking of the map.
     pub store: StoreKind,
-    /// What an acknowledgement means.
+    /// Meaning of an acknowledgement.
     pub durability: Durability,
     /// Simulated work in each retrieval.
     pub read_delay: Duration,
     /// Simulated work in each write.
     pub write_delay: Duration,
-    /// What a request may ask and what the service holds.
+    /// Limits of the service and of one request.
     pub limits: Limits,
 }
 
-/// Bounds on what the service holds and on what one request may ask.
+/// Limits of the service and of one request.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes in a key.
@@ -48,7 +48,7 @@ pub struct Limits {
     pub value_bytes: usize,
     /// Entries in the map.
     pub entries: usize,
-    /// Memory of all entries: keys, values, and what an entry costs beside them.
+    /// Memory of all entries: keys, values, and the overhead of each entry.
     pub total_bytes: usize,
     /// Entries in a page of a scan.
     pub page_entries: usize,
@@ -56,24 +56,24 @@ pub struct Limits {
     pub page_bytes: usize,
     /// Watchers at once.
     pub watchers: usize,
-    /// Events that may wait for a watcher before it is cut off.
+    /// Events queued for a watcher before it is cut off.
     pub watch_events: usize,
-    /// Memory of the events that may wait for a watcher before it is cut off.
+    /// Memory of the events queued for a watcher before it is cut off.
     pub watch_bytes: usize,
-    /// Writes that may wait for the journal.
+    /// Writes queued for the journal.
     pub writes_queued: usize,
     /// Writes in one commit of the journal.
     pub batch_max: usize,
 }
 
-/// The largest value whose `RetrieveResponse` is a message of 4 MiB, which is what clients take if no one tells them
-/// otherwise: around a value of such a size are a field's key and 4 bytes of length.
+/// The largest value whose `RetrieveResponse` is a message of 4 MiB, the default limit of clients: a tag and 4 bytes of
+/// length surround a value of this size.
 const VALUE_BYTES_DEFAULT: usize = (4 << 20) - 5;
 
-/// The store on disk takes no longer keys.
+/// Limit of keys in the store on disk.
 const KEY_BYTES_MAX: u64 = 60_000;
 
-/// The longest simulated work.
+/// Limit of simulated work.
 const DELAY_MS_MAX: u64 = 60_000;
 
 impl hosting::Settings for Settings {

@@ -1,6 +1,6 @@
-//! All entries in the order of their keys, for a backup, and a folder made from them. Must not know transports.
+//! All entries in key order, for a backup, and a folder restored from them.
 //!
-//! With a journal a snapshot is of one moment. In memory it is not: each entry is as it was when it was read.
+//! With a journal a snapshot is consistent. In memory it is not: each entry is as of its reading.
 
 use std::{
     fs, io,
@@ -20,10 +20,10 @@ const PAGE_BYTES: usize = 256 << 10;
 /// Entries in a page of a snapshot.
 const PAGE_ENTRIES: usize = 4096;
 
-/// Some entries of a snapshot.
+/// Consecutive entries of a snapshot.
 pub type SnapshotPage = Vec<(Key, Entry)>;
 
-/// Every entry; dropping it ends it.
+/// Iterates over every entry; dropping it ends the snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
     source: Source,
@@ -42,7 +42,7 @@ impl Snapshot {
         Self { source, last: None, ended: false }
     }
 
-    /// The next entries in the order of their keys, at least one; `None` when there are no more. Blocks.
+    /// The next entries in key order, at least one; `None` at the end. Blocks.
     pub fn next_page(&mut self) -> Result<Option<SnapshotPage>, Fault> {
         if self.ended {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Snapshot {
         Ok((!self.ended).then_some(page))
     }
 
-    /// The greatest version ever used. A store that is filled from the snapshot uses greater ones.
+    /// The greatest version ever used. A store restored from the snapshot uses greater ones.
     pub fn last_version(&self) -> Result<Version, Fault> {
         match &self.source {
             Source::Log(view) => view.last_version(),
@@ -74,7 +74,7 @@ impl Snapshot {
     }
 }
 
-/// Fills the page with entries after a key; it stays empty only if there are no more.
+/// Fills the page with entries after a key; empty only at the end.
 fn read(table: &Table, after: Option<&[u8]>, page: &mut SnapshotPage) {
     let mut after = after.map(Key::from);
     let mut bytes = 0;
@@ -94,27 +94,27 @@ fn read(table: &Table, after: Option<&[u8]>, page: &mut SnapshotPage) {
     }
 }
 
-/// Why a snapshot was not restored.
+/// Reason why a snapshot was not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The folder is not empty.
     #[error("{} is not empty; restore into a folder without key-value entries", .0.display())]
     Filled(PathBuf),
-    /// The snapshot has no end.
+    /// The snapshot is truncated.
     #[error("the snapshot is cut off: its last part is missing; take another one")]
     CutOff,
     /// The folder cannot be written.
     #[error("key-value entries cannot be written to {} ({reason})", path.display())]
     Unwritable {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         reason: String,
     },
 }
 
-/// Fills a folder with the entries of a snapshot; a service with [`Durability::Log`](crate::Durability::Log) opens it.
-/// The entries are written beside the folder, which takes its name only when all of them are on disk.
+/// Restores a snapshot to a folder, which a service with [`Durability::Log`](crate::Durability::Log) can open. The
+/// entries are written to a temporary folder beside it, renamed when all are on disk.
 #[derive(Debug)]
 pub struct Restore {
     folder: PathBuf,
@@ -124,7 +124,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Begins with no entries. `folder` must be empty or absent, and its parent must exist.
+    /// Begins a restore. `folder` must be empty or absent, and its parent must exist.
     pub fn begin(folder: &Path) -> Result<Self, RestoreError> {
         let partial = folder.with_extension("partial");
         let prepare = || -> io::Result<bool> {
@@ -157,11 +157,11 @@ impl Restore {
         self.last_version = Some(last_version);
     }
 
-    /// Gives the folder its name.
+    /// Renames the folder into place.
     pub fn finish(self) -> Result<(), RestoreError> {
         let Self { folder, partial, disk, last_version } = self;
         let last_version = last_version.ok_or(RestoreError::CutOff)?;
-        // Takes the disk, which is closed before the folder gets its name.
+        // Consumes the disk, which is closed before the rename.
         let close = |disk: journal::Disk| disk.commit(std::iter::empty(), last_version);
         close(disk).map_err(|reason| unwritable(&partial, &reason))?;
         let place = || {

@@ -1,7 +1,5 @@
-//! The entries in memory: the map, and what must agree with it. A key's place in the map is held for a moment, while
-//! its entry, the index, the usage and the watchers change together; no call waits for another's work.
-//!
-//! Must not know of simulated work, transports or disks.
+//! The entries in memory: the map, and the index, usage and watchers that must agree with it. All change together while
+//! the key's map slot is briefly locked; no call waits for another's work.
 
 use std::sync::{
     Arc,
@@ -46,7 +44,7 @@ impl Table {
         }
     }
 
-    /// A version that no write has had.
+    /// A new version.
     pub(crate) fn next_version(&self) -> Version {
         Version(self.version.fetch_add(1, Relaxed) + 1)
     }
@@ -56,12 +54,12 @@ impl Table {
         Version(self.version.load(Relaxed))
     }
 
-    /// Versions up to this one were used before the restart.
+    /// Marks versions up to this one as used, after a restart.
     pub(crate) fn skip_versions(&self, last: Version) {
         self.version.fetch_max(last.0, Relaxed);
     }
 
-    /// Shows the entry of a key to `read`, unless it has expired. Writers of the same key wait while `read` runs.
+    /// Passes a key's entry to `read`, unless expired. Writers of the same key wait while `read` runs.
     #[inline]
     pub(crate) fn read<R>(&self, key: &[u8], read: impl FnOnce(&Entry) -> R) -> Option<R> {
         self.map.read_sync(key, |_, entry| (!entry.is_expired(|| self.clock.now_ms())).then(|| read(entry))).flatten()
@@ -76,7 +74,7 @@ impl Table {
         self.expiries.due(self.clock.now_ms(), most)
     }
 
-    /// The state of a key, with the memory of its entry.
+    /// A key's state, with the memory of its entry.
     pub(crate) fn present(&self, key: &[u8]) -> (Present, Option<usize>) {
         let found = self.map.read_sync(key, |key, entry| (self.presence(entry), entry_bytes(key, &entry.value)));
         found.map_or((Present::Absent, None), |(present, bytes)| (present, Some(bytes)))
@@ -87,7 +85,7 @@ impl Table {
         if expired { Present::Expired(entry.version) } else { Present::Live(entry.version) }
     }
 
-    /// Decides a write and does it.
+    /// Decides and executes a write.
     pub(crate) fn write(&self, key: Key, action: &Action) -> Result<Outcome, Fault> {
         match self.map.entry_sync(key) {
             hash_map::Entry::Occupied(place) => self.write_over(place, action),
@@ -105,8 +103,8 @@ impl Table {
         }
     }
 
-    /// Replaces the value of a live entry without a copy of the key. `None`, and nothing changes, if there is no such entry
-    /// or no room.
+    /// Replaces the value of a live entry without copying the key. `None` without a change if there is no such entry or
+    /// no room.
     pub(crate) fn overwrite(&self, key: &[u8], value: &[u8]) -> Option<Version> {
         let place = self.map.get_sync(key)?;
         if !matches!(self.presence(place.get()), Present::Live(_)) {
@@ -166,7 +164,7 @@ impl Table {
         let _ = place.remove_entry();
     }
 
-    /// Puts an entry that the journal has committed; its room was taken before.
+    /// Puts an entry committed by the journal, with memory already reserved.
     pub(crate) fn put_decided(&self, key: Key, entry: Entry) {
         match self.map.entry_sync(key) {
             hash_map::Entry::Occupied(place) => {
@@ -179,14 +177,14 @@ impl Table {
         }
     }
 
-    /// Removes an entry that the journal has removed.
+    /// Removes an entry whose removal the journal has committed.
     pub(crate) fn remove_decided(&self, key: Key, kind: EventKind, version: Version) {
         if let hash_map::Entry::Occupied(place) = self.map.entry_sync(key) {
             self.take_out(place, kind, version);
         }
     }
 
-    /// Takes over an entry from disk, even beyond the limits.
+    /// Adds an entry from disk, even beyond the limits.
     pub(crate) fn found(&self, key: Key, entry: Entry) {
         if let (_, Some(bytes)) = self.present(&key) {
             self.usage.free(bytes);

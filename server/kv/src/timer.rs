@@ -1,7 +1,7 @@
-//! Sleeps to within some microseconds. The runtime's own timer rounds up to whole milliseconds, which makes 10 ms
-//! nearly 11 and would hide the cost of simulated work; a kernel timer that the runtime watches does not.
+//! Sleep with a precision of some microseconds. The runtime's own timer rounds up to whole milliseconds, which makes 10
+//! ms nearly 11 and would hide the cost of simulated work; a kernel timer watched by the runtime does not.
 //!
-//! Each thread with a sleeper has one timer, armed for the earliest time. Must not know why a caller sleeps.
+//! Each thread with a sleeper has one timer, armed for the earliest time.
 
 use std::{
     cell::RefCell,
@@ -22,8 +22,8 @@ thread_local! {
     static HERE: RefCell<Option<Driven>> = const { RefCell::new(None) };
 }
 
-/// How long before a sleeper's time its thread is woken: an idle core of a virtual machine takes that long to wake. The
-/// driver polls the clock for the rest, while other tasks of the thread run.
+/// Time by which a thread is woken before its sleeper's time: an idle core of a virtual machine takes that long to
+/// wake. The driver polls the clock for the rest, while other tasks of the thread run.
 const EARLY: Duration = Duration::from_micros(200);
 
 /// A timer and the task that reads it, which ends with its runtime.
@@ -39,7 +39,7 @@ struct Sleepers {
 }
 
 struct Timer {
-    /// The kernel's timer. It is read as a pipe is, and the runtime can watch a pipe without `unsafe` in our code.
+    /// The kernel's timer, read as a pipe, which the runtime can watch without `unsafe` in our code.
     file: Receiver,
     sleepers: Mutex<Sleepers>,
 }
@@ -49,7 +49,7 @@ impl Timer {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The timer of this thread's runtime, created when it is first needed.
+    /// The timer of this thread's runtime, created on first use.
     fn here() -> io::Result<Arc<Self>> {
         HERE.with_borrow_mut(|here| {
             if let Some(driven) = here.as_ref().filter(|driven| !driven.driver.is_finished()) {
@@ -64,21 +64,21 @@ impl Timer {
         })
     }
 
-    /// Sets the kernel's timer to the earliest time.
+    /// Arms the kernel's timer for the earliest sleeper.
     fn arm(&self, sleepers: &Sleepers) {
         let Some(((earliest, _), _)) = sleepers.by_time.first_key_value() else { return };
-        // All zeros would disarm it, so a time that has passed is set a nanosecond ahead.
+        // Zero would disarm it, so a past time is set a nanosecond ahead.
         let left =
             earliest.saturating_duration_since(Instant::now()).saturating_sub(EARLY).max(Duration::from_nanos(1));
         let once = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
         let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: once };
         if let Err(error) = timerfd_settime(&self.file, TimerfdTimerFlags::empty(), &spec) {
-            // A valid descriptor and a valid time leave no reason to fail.
+            // Cannot fail with a valid descriptor and time.
             tracing::error!(%error, "a timer could not be set");
         }
     }
 
-    /// Wakes the sleepers whose time has come; true if the next time is so near that an idle core would miss it.
+    /// Wakes due sleepers; true if the next is so near that an idle core would miss it.
     fn wake_due(&self) -> bool {
         let mut sleepers = self.lock();
         let now = Instant::now();
@@ -99,7 +99,7 @@ impl Timer {
 
 async fn drive(timer: Arc<Timer>) {
     while timer.file.readable().await.is_ok() {
-        // How often it fired does not matter; reading it makes it unreadable again.
+        // Only to make it unreadable again; the count does not matter.
         let _ = timer.file.try_read(&mut [0; 8]);
         while timer.wake_due() {
             tokio::task::yield_now().await;
@@ -110,7 +110,7 @@ async fn drive(timer: Arc<Timer>) {
 /// The future of [`sleep`].
 struct Sleep {
     until: Instant,
-    /// The timer and this sleeper's number there, once it waits.
+    /// The timer and this sleeper's number in it, while it waits.
     place: Option<(Arc<Timer>, u64)>,
 }
 
@@ -149,13 +149,13 @@ impl Drop for Sleep {
     }
 }
 
-/// Sleeps for `duration`, never shorter and hardly longer. Needs a runtime with I/O and time enabled.
+/// Sleeps for `duration`, never shorter and hardly longer. Requires a runtime with I/O and time enabled.
 pub async fn sleep(duration: Duration) {
     if duration.is_zero() {
         return;
     }
     let Some(until) = Instant::now().checked_add(duration) else { return std::future::pending().await };
-    // If no descriptor is left, the runtime's timer has to do.
+    // Without a free descriptor, falls back to the runtime's timer.
     if (Sleep { until, place: None }).await.is_err() {
         tokio::time::sleep_until(until.into()).await;
     }

@@ -1,4 +1,4 @@
-//! Entries and bytes in use, against their limits. Exact, however many writers there are.
+//! Entries and bytes in use, against their limits. Exact with any number of writers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ impl Usage {
         self.bytes.load(Relaxed)
     }
 
-    /// Takes room for an entry that replaces one of `old` bytes, or for a new one. If there is not enough, nothing changes.
+    /// Reserves memory for a new entry, or for one that replaces `old` bytes. Without enough, nothing changes.
     pub(crate) fn take(&self, old: Option<usize>, new: usize) -> Result<(), Fault> {
         if old.is_none() && !grow(&self.entries, 1, self.entries_max) {
             return Err(Fault::Limit { limit: Limit::Entries, at: self.entries_max });
@@ -42,7 +42,7 @@ impl Usage {
         Ok(())
     }
 
-    /// Counts an entry that exists already, even above a limit that was lowered in the meantime.
+    /// Counts an existing entry, even above a limit lowered meanwhile.
     pub(crate) fn found(&self, bytes: usize) {
         self.entries.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -57,7 +57,7 @@ impl Usage {
         }
     }
 
-    /// Frees the room of a removed entry.
+    /// Frees the memory of a removed entry.
     pub(crate) fn free(&self, bytes: usize) {
         self.entries.fetch_sub(1, Relaxed);
         self.bytes.fetch_sub(bytes, Relaxed);

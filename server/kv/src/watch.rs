@@ -1,6 +1,4 @@
-//! Tells watchers of changes. Each watcher has a bounded queue; one that does not keep up is cut off, so no writer waits.
-//!
-//! Must not know transports: a transport polls a [`Watch`] and sends its events on.
+//! Publishes changes to watchers. Each has a bounded queue; one that falls behind is cut off, so no writer waits.
 
 use std::{
     collections::VecDeque,
@@ -21,10 +19,10 @@ use crate::{
     settings::Limits,
 };
 
-/// Memory of an event beside its key and its value.
+/// Memory of an event beside its key and value.
 const EVENT_BYTES: usize = 96;
 
-/// What happened to a key.
+/// Kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// It has a new value.
@@ -38,13 +36,13 @@ pub enum EventKind {
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// The kind of change.
     pub kind: EventKind,
     /// The key.
     pub key: Key,
-    /// The new value; empty unless it was put.
+    /// The new value; empty unless put.
     pub value: Bytes,
-    /// Never smaller than that of an earlier change of the same key.
+    /// Version, never smaller than that of an earlier change of the same key.
     pub version: Version,
 }
 
@@ -54,12 +52,12 @@ impl Event {
     }
 }
 
-/// Why no more events come.
+/// Reason why a watch ended.
 #[derive(Clone, Debug)]
 enum End {
-    /// The service ends, or the watcher has been told.
+    /// The service ends, or the fault was already delivered.
     Quiet,
-    /// The watcher did not keep up.
+    /// The watcher fell behind.
     CutOff(Fault),
 }
 
@@ -67,7 +65,7 @@ enum End {
 struct Waiting {
     events: VecDeque<Event>,
     bytes: usize,
-    /// No more will come.
+    /// Set once no more events will come.
     end: Option<End>,
     reader: Option<Waker>,
 }
@@ -100,7 +98,7 @@ impl Watcher {
 /// All watchers.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    /// The length of the list, so that writers need not lock it while it is empty.
+    /// Length of the list, so that writers need not lock an empty list.
     count: AtomicUsize,
     watchers: Mutex<Vec<(Arc<Watcher>, Share)>>,
     shares: Shares,
@@ -145,7 +143,8 @@ impl Hub {
         self.count.store(watchers.len(), SeqCst);
     }
 
-    /// Tells the watchers of the key. Called while the key's place in the map is held, which keeps its events in order.
+    /// Queues the change for the key's watchers. Called with the key's map slot locked, which keeps its events in
+    /// order.
     pub(crate) fn tell(&self, kind: EventKind, key: &Key, value: Option<&Value>, version: Version) {
         if self.count() == 0 {
             return;
@@ -163,7 +162,7 @@ impl Hub {
         });
     }
 
-    /// False if the watcher is cut off.
+    /// Queues an event; false if the watcher is cut off.
     fn push(&self, watcher: &Watcher, event: &Event) -> bool {
         let mut waiting = watcher.lock();
         let over = if waiting.events.len() >= self.events_max {
@@ -197,7 +196,7 @@ impl Hub {
     }
 }
 
-/// The changes of the keys with a prefix from its creation on; dropping it ends it.
+/// Changes of the keys with a prefix since its creation; dropping it ends it.
 #[derive(Debug)]
 pub struct Watch {
     hub: Arc<Hub>,
@@ -205,7 +204,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next change; `None` when the service ends. After a fault there is nothing more.
+    /// The next change; `None` when the service ends or after a fault.
     pub async fn next(&mut self) -> Option<Result<Event, Fault>> {
         poll_fn(|cx| self.poll_next(cx)).await
     }

@@ -1,4 +1,4 @@
-//! Stands in for the journal in a build without the feature `journal`: a store on disk is refused.
+//! Replaces the journal in a build without the feature `journal`: a store on disk is refused.
 
 use std::{
     convert::Infallible,
@@ -17,7 +17,7 @@ use crate::{
     write::{Action, Outcome},
 };
 
-/// A store on disk is wanted, and this build cannot write one.
+/// This build has no store on disk.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this build keeps key-value entries in memory only: `make run` leaves the journal out to start sooner. \
@@ -32,7 +32,7 @@ impl OpenError {
     }
 }
 
-/// The callers' end; there is none.
+/// The callers' handle; never exists.
 #[derive(Debug)]
 pub(crate) struct Journal(Infallible);
 
@@ -71,7 +71,7 @@ impl Journal {
     }
 }
 
-/// The disk as it was at one moment; there is none.
+/// A snapshot of the disk; never exists.
 #[derive(Debug)]
 pub(crate) struct View(Infallible);
 
@@ -90,7 +90,7 @@ pub(crate) enum Record<'a> {
     Put(&'a Key, &'a Entry),
 }
 
-/// A store on disk; there is none.
+/// A store on disk; never exists.
 #[derive(Debug)]
 pub(crate) struct Disk(Infallible);
 

@@ -1,4 +1,4 @@
-//! The rules of writes: the effect of each on a key's present state. Must not know how the map is kept.
+//! The rules of writes: the effect of each on a key's present state.
 
 use std::num::NonZeroU64;
 
@@ -7,7 +7,7 @@ use crate::{
     fault::Fault,
 };
 
-/// What a caller wants done to a key.
+/// A write to a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Create {
@@ -38,11 +38,11 @@ pub(crate) enum Action {
 pub(crate) enum Outcome {
     Put(Version),
     Removed,
-    /// There was nothing to remove.
+    /// The key did not exist.
     Nothing,
 }
 
-/// What a write does to the entry.
+/// Effect of a write on the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Put,
@@ -55,7 +55,7 @@ pub(crate) enum Effect {
 pub(crate) enum Present {
     Absent,
     Live(Version),
-    /// It has expired, and has not been removed yet.
+    /// Expired and not yet removed.
     Expired(Version),
 }
 
@@ -83,7 +83,7 @@ impl Action {
         }
     }
 
-    /// The value to put, if there is one.
+    /// The value to put, if any.
     pub(crate) fn value(&self) -> Option<(&Value, Option<NonZeroU64>)> {
         match self {
             Self::Create { value, expires_at_ms }

@@ -1,8 +1,8 @@
-//! A small retrieval allocates nothing once the connection is warm, a small update little beyond what it keeps, and a
-//! large value is sent from where it lies.
+//! A small retrieval on a warm connection allocates nothing, a small update little beyond its value, and a large value
+//! is sent without a copy.
 //!
-//! A counting allocator needs `unsafe`, which our crates do not use, so the counter comes from another crate. It counts
-//! all threads, so this process has only one: the test harness has a thread that allocates now and then.
+//! A counting allocator needs `unsafe`, which our crates do not use, so it comes from another crate. It counts all
+//! threads, so this process has only one: the test harness's thread sometimes allocates.
 
 use std::{alloc::System, future::pending, path::Path};
 
@@ -27,7 +27,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Of one update with a value of 100 bytes: the copy of the value.
+/// For an update with a value of 100 bytes: the copy of the value.
 const UPDATE_ALLOCATIONS_MAX: usize = 1;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A head that goes into the table the first time and is four indexes afterwards.
+/// A head that enters the HPACK table the first time and is four indexes afterwards.
 fn head(first: bool, method: &str) -> Vec<u8> {
     if !first {
         return vec![0x83, 0x86, 0xbf, 0xbe];
@@ -70,7 +70,7 @@ async fn connect() -> DuplexStream {
     let server = Server::builder().add_service(KeyValueServiceServer::new(PairsService::new(kv))).build();
     let (mut io, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move { server.serve_connection(theirs, quire_rpc::Peer::default(), pending()).await });
-    // Settings with a window of 16 MiB for each stream, and as much more for the connection.
+    // Settings with a window of 16 MiB per stream, and as much for the connection.
     let settings = frame(4, 0, 0, &[0, 4, 1, 0, 0, 0]);
     let window = frame(8, 0, 0, &(1u32 << 30).to_be_bytes());
     io.write_all(&[&quire_rpc::http2::PREFACE[..], &settings, &window].concat()).await.unwrap();
@@ -94,7 +94,7 @@ async fn answer(io: &mut DuplexStream) {
     }
 }
 
-/// Makes the calls one after the other.
+/// Makes the calls in sequence.
 async fn calls(io: &mut DuplexStream, requests: &[Vec<u8>]) {
     for request in requests {
         io.write_all(request).await.unwrap();
@@ -114,7 +114,7 @@ fn main() {
 }
 
 async fn small_calls_allocate_next_to_nothing_and_a_large_answer_copies_nothing() {
-    // A thread makes its list of tasks that gave way once.
+    // Triggers the one-time allocation of the thread's list of yielded tasks.
     tokio::task::yield_now().await;
     let mut io = connect().await;
     let small: Vec<_> = (0..600).map(|number| retrieve(number, b"sixteen bytes 01")).collect();

@@ -1,4 +1,4 @@
-//! A client that does not read, or is gone, holds no more memory than its limit; others are answered meanwhile.
+//! A client that does not read, or is gone, holds no memory beyond its limit; others are still answered.
 
 use std::{alloc::System, future::pending, path::Path, time::Duration};
 
@@ -22,9 +22,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const LARGE_BYTES: usize = 1 << 20;
-/// What may wait for one watcher.
+/// Limit of the events queued for one watcher.
 const WATCH_BYTES: usize = 4 << 20;
-/// What a connection may cost beside: its buffers, and a frame around each answer that waits.
+/// A connection's other memory: its buffers, and a frame around each queued answer.
 const CONNECTION_BYTES: usize = 2 << 20;
 const TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -33,7 +33,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A whole call, its head written out so that calls need no table.
+/// A complete call with a literal head, so that calls need no table.
 fn call(number: u32, path: &str, message: &impl Message) -> Vec<u8> {
     let head = [
         &[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()][..],
@@ -57,7 +57,7 @@ fn open() -> (KeyValue, Server) {
     (kv, server)
 }
 
-/// A client that gives the answers no room beyond the first windows.
+/// A client that never enlarges the first windows.
 async fn connect(server: &Server) -> DuplexStream {
     let (mut io, theirs) = tokio::io::duplex(64 * 1024);
     let server = server.clone();
@@ -76,27 +76,27 @@ async fn until(what: &str, mut reached: impl FnMut() -> bool) {
     assert!(tokio::time::timeout(TIMEOUT, wait).await.is_ok(), "not reached: {what}");
 }
 
-/// Bytes that are allocated now and were not before.
+/// Growth of the allocated bytes.
 fn grown(region: &Region<'_, System>) -> usize {
     let change = region.change();
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
-// One test, because what another thread allocates would be counted too.
+// One test, because another thread's allocations would be counted too.
 #[tokio::test(flavor = "current_thread")]
 async fn clients_that_do_not_read_or_are_gone_hold_no_memory_beyond_their_limits() {
     let (kv, server) = open();
     kv.create(b"large", Value::copied(&vec![7; LARGE_BYTES]), None).await.unwrap();
 
-    // Two hundred answers of a mebibyte for a client that reads none: they wait as parts of the one value in the map,
-    // and those beyond the limit are refused.
+    // Two hundred answers of a mebibyte for a client that reads none: they share the one value in the map, and those
+    // beyond the limit are refused.
     let region = Region::new(ALLOCATOR);
     let mut slow = connect(&server).await;
     let retrieve = RetrieveRequest { key: Bytes::from_static(b"large"), want_details: false };
     for number in 0..200 {
         slow.write_all(&call(number, "/io.grpc.KeyValueService/Retrieve", &retrieve)).await.unwrap();
     }
-    // The last request is taken before a ping behind it is answered.
+    // The last request is handled before the ping after it is answered.
     slow.write_all(&frame(6, 0, 0, b"at last!")).await.unwrap();
     let mut seen = Vec::new();
     while !seen.windows(8).any(|window| window == b"at last!") {
@@ -110,7 +110,7 @@ async fn clients_that_do_not_read_or_are_gone_hold_no_memory_beyond_their_limits
     assert!(grown(&region) < CONNECTION_BYTES + seen_bytes, "{} bytes for a slow reader", grown(&region));
     drop(slow);
 
-    // A watcher that does not read is cut off at its limit, and what waited for it is freed; another one is told all.
+    // A watcher that does not read is cut off at its limit and its queue freed; another one receives everything.
     let region = Region::new(ALLOCATOR);
     let mut deaf = connect(&server).await;
     deaf.write_all(&call(0, "/io.grpc.KeyRangeService/Watch", &WatchRequest::default())).await.unwrap();
@@ -126,7 +126,7 @@ async fn clients_that_do_not_read_or_are_gone_hold_no_memory_beyond_their_limits
     assert!(most < WATCH_BYTES + 3 * LARGE_BYTES + CONNECTION_BYTES, "{most} bytes for a deaf watcher");
     until("its events are freed", || grown(&region) < 2 * LARGE_BYTES + CONNECTION_BYTES).await;
 
-    // One that vanishes leaves its place.
+    // One that vanishes frees its permit.
     let mut gone = connect(&server).await;
     gone.write_all(&call(0, "/io.grpc.KeyRangeService/Watch", &WatchRequest::default())).await.unwrap();
     until("a watcher", || kv.levels().watchers == 1).await;

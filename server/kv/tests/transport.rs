@@ -1,4 +1,4 @@
-//! The service over gRPC, as a client of the contract meets it.
+//! The service over gRPC, through a client of the contract.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -112,7 +112,7 @@ async fn values_of_any_size_come_back_as_they_were_sent_compressed_or_not() {
 
 #[tokio::test]
 async fn replies_have_details_only_if_the_request_wants_them() {
-    // With a delay the calls take the way of those that wait.
+    // With a delay the calls use the waiting path.
     for delay_ms in [0, 1] {
         let delay = std::time::Duration::from_millis(delay_ms);
         let (_, address) = serve(Settings { read_delay: delay, write_delay: delay, ..Settings::default() }).await;
@@ -187,7 +187,7 @@ async fn a_value_beside_a_flood_of_unknown_fields_does_not_keep_the_flood() {
     assert!(levels.entries == 1 && levels.bytes < 21_000, "{levels:?}");
 }
 
-/// One call over a bare connection, for bytes that no generated client would send.
+/// One call over a raw connection, for bytes that no generated client would send.
 async fn post(address: SocketAddr, path: &str, body: &[u8]) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
@@ -204,7 +204,7 @@ async fn post(address: SocketAddr, path: &str, body: &[u8]) {
     }
     io.write_all(&sent).await.unwrap();
     let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
-    // The trailers' only field with a name that is not in HPACK's own table.
+    // The trailers' only field whose name is not in HPACK's static table.
     while !seen.windows(8).any(|window| window == GRPC_STATUS) {
         let count = io.read(&mut buffer).await.unwrap();
         assert!(count > 0, "closed without an answer");
@@ -253,7 +253,7 @@ async fn a_watch_begins_with_a_word_and_ends_with_a_reason() {
     let version = client.create(request).await.unwrap().get_ref().version;
     let event = watch.message().await.unwrap().unwrap();
     assert_eq!((event.kind(), &event.value[..], event.version), (WatchEventKind::Put, &b"v"[..], version));
-    // Far more than the windows take while the client does not read.
+    // Far more than the windows hold while the client does not read.
     let value = vec![7; 1 << 20];
     for _ in 0..40 {
         let update = UpdateRequest { key: b"k"[..].into(), value: value.clone().into(), ..UpdateRequest::default() };

@@ -1,4 +1,4 @@
-//! How the commands that are clients get in: the TLS and the token of their flags. Must not know any command.
+//! TLS and token flags of the client commands.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use quire_rpc::{
 use crate::{cli::AccessArgs, transport::tls};
 
 impl AccessArgs {
-    /// A client's side of TLS; `None` if the server is reached in clear.
+    /// Client TLS settings; `None` for plaintext.
     pub(crate) fn tls(&self, target: &Target) -> anyhow::Result<Option<Arc<ClientConfig>>> {
         if !target.tls {
             return Ok(None);

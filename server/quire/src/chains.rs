@@ -1,4 +1,4 @@
-//! `quire tasks`: asks chains of tasks of a server and checks the replies.
+//! `quire tasks`: runs chains of tasks on a server and checks the replies.
 
 use std::{
     cell::Cell,
@@ -65,10 +65,10 @@ pub(crate) fn command(args: &ChainArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run that takes longer shows its progress this often.
+/// Interval of the progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What a connection begins with.
+/// TLS and token for a new connection.
 struct Door {
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     token: Option<String>,
@@ -117,7 +117,7 @@ impl Door {
     }
 }
 
-/// Asks the chains and shows the progress.
+/// Runs the chains and shows the progress.
 async fn run(address: SocketAddr, door: &Door, plan: Plan) -> anyhow::Result<Outcome> {
     let (replies, start) = (Cell::new(0), Instant::now());
     let mut running = pin!(door.ask(address, plan, &replies));

@@ -25,27 +25,27 @@ pub(crate) enum Command {
     Client(ClientArgs),
     /// Reads and writes the key-value service
     Kv(KvArgs),
-    /// Asks chains of tasks of a server, each with the last reply as its seed, and says how long they took
+    /// Runs chains of tasks on a server, each task with the last reply as its seed, and reports the time
     Tasks(ChainArgs),
     /// Plays the RPC game: sends the lines of a file as numbered messages and compares the checksums of both sides
     Game(GameArgs),
     /// Adds the books of a CSV file (id,title,topic,stock,price) to the store, all or none
     Import(ImportArgs),
-    /// Writes every book of the store as CSV (id,title,topic,stock,price), as import takes it
+    /// Writes every book of the store as CSV (id,title,topic,stock,price), which import reads
     Export(ExportArgs),
-    /// Writes all that the data folder holds to one file, also while a server sells from it
+    /// Writes the data folder's contents to one file, also while a server sells from it
     Backup(BackupArgs),
-    /// Makes a new data folder of the file that backup wrote
+    /// Restores a backup file to a new data folder
     Restore(RestoreArgs),
     /// Copies a store from its file into a database that several servers can share
     Migrate(MigrateArgs),
     /// Makes a token for a client, and its line for the file server.tokens
     Token(TokenArgs),
-    /// Makes up data of any size
+    /// Generates data of any size
     Generate(GenerateArgs),
 }
 
-/// Where settings come from, for every command that uses the data folder.
+/// Sources of settings, for every command that uses the data folder.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ConfigArgs {
     /// Configuration in TOML [default: quire.toml if it is there]
@@ -75,19 +75,19 @@ pub(crate) struct ServeArgs {
     /// Least important messages to log: error, warn, info, debug, trace, off, or a filter such as info,kv=debug
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
-    /// How log lines look: text or json
+    /// Format of log lines: text or json
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
     /// Stop when a first RPC game has ended
     #[arg(long)]
     pub once: bool,
-    /// Print the configuration that holds and where each value came from, and stop
+    /// Print the effective configuration and the source of each value, and stop
     #[arg(long)]
     pub print_config: bool,
 }
 
 impl ServeArgs {
-    /// The flags that are short for a setting.
+    /// The flags that stand for a setting.
     pub(crate) fn settings(&self) -> Vec<Flag> {
         let records_csv = self.records_csv.as_ref().map(|path| path.to_string_lossy().into_owned());
         let flags = [
@@ -124,16 +124,16 @@ pub(crate) struct TokenArgs {
 pub(crate) enum TokenCommand {
     /// Prints a new token, once, and its line for the file
     New {
-        /// What it is for: shop, kv, records, play, tasks, metrics, admin, with commas between
+        /// Its scopes: shop, kv, records, play, tasks, metrics, admin, with commas between
         #[arg(long, value_name = "SCOPES")]
         scope: String,
-        /// Who has it, for logs
+        /// Its holder's name, for logs
         #[arg(long, value_name = "NAME", default_value = "client")]
         name: String,
     },
 }
 
-/// How `quire kv` reaches a server and how it prints; the flags are those of `quire client`.
+/// Connection and output of `quire kv`; the flags are those of `quire client`.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectionArgs {
     /// Print answers as JSON, one a line
@@ -142,7 +142,7 @@ pub(crate) struct ConnectionArgs {
     /// Longest time for a command, its retries included [default: 5s; none for a watch]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
-    /// How often to send a command again when the server cannot be reached or is overloaded
+    /// Retries of a command when the server cannot be reached or is overloaded
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub retries: u32,
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
@@ -159,7 +159,7 @@ pub(crate) struct ConnectionArgs {
     pub key_file: Option<PathBuf>,
 }
 
-/// The client reads these itself, as it does where it is a program of its own.
+/// Parsed by the client itself, as in its own program.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct ClientArgs {
@@ -208,13 +208,13 @@ pub(crate) struct KvArgs {
     /// File that holds the value, as it is; - is standard input
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The entry is gone after this time
+    /// Time until the entry expires
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub ttl: Option<Duration>,
     /// Update or delete only an entry with this version
     #[arg(long, value_name = "VERSION")]
     pub expected_version: Option<u64>,
-    /// Entries that a scan shows at most
+    /// Most entries that a scan shows
     #[arg(long, value_name = "ENTRIES")]
     pub limit: Option<u64>,
     /// Scan keys only
@@ -225,7 +225,7 @@ pub(crate) struct KvArgs {
     pub words: Vec<String>,
 }
 
-/// How to be let into a server that asks for credentials or speaks TLS.
+/// Credentials and TLS for a server that requires them.
 #[derive(Debug, Args)]
 pub(crate) struct AccessArgs {
     /// Token to show to a server that asks for one; better in the variable, where other users cannot see it
@@ -265,7 +265,7 @@ pub(crate) struct ChainArgs {
     after_help = "Exit codes: 0 the checksums match; 1 they do not, or the game was not played to its end; 2 usage."
 )]
 pub(crate) struct GameArgs {
-    /// Where the game is served: HOST:PORT, a host, or :PORT, with https:// before it for TLS
+    /// Address of the game: HOST:PORT, a host, or :PORT, with https:// before it for TLS
     /// [default: 127.0.0.1:29381, and 127.0.0.1:29382 for --transport lean]
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
@@ -274,10 +274,10 @@ pub(crate) struct GameArgs {
     /// Text file of lines: the name up to the first comma, then the digits of the count; other lines are skipped
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
-    /// How many messages to send, from the first line again after the last
+    /// Number of messages; the lines repeat from the first
     #[arg(short = 'n', long, value_name = "NUMBER")]
     pub messages: u64,
-    /// How messages travel
+    /// Transport of the messages
     #[arg(long, value_name = "HOW", value_enum, default_value = "windowed")]
     pub transport: GameTransport,
     /// Messages in flight at once, 1 for unary [default: windowed grows it from 1 while that raises the rate, up to
@@ -295,7 +295,7 @@ pub(crate) enum GameTransport {
     Unary,
     /// A call for each, many at a time
     Windowed,
-    /// Many to a frame of one gRPC stream
+    /// Many per frame of one gRPC stream
     Stream,
     /// The lean protocol over TCP
     Lean,
@@ -310,7 +310,7 @@ pub(crate) struct ImportArgs {
     /// Report bad rows and leave them out, instead of importing nothing
     #[arg(long)]
     pub skip_bad: bool,
-    /// Make a store that is not there yet without the sample catalogue
+    /// If the store does not exist yet, create it without the sample catalogue
     #[arg(long)]
     pub no_sample: bool,
 }
@@ -361,7 +361,7 @@ pub(crate) struct GenerateArgs {
 pub(crate) enum Generate {
     /// A catalogue in CSV for `quire import`, on standard output unless --out is given
     Catalogue {
-        /// How many books
+        /// Number of books
         #[arg(long)]
         rows: u64,
         /// The same seed makes the same file
@@ -376,7 +376,7 @@ pub(crate) enum Generate {
     },
     /// A city's parking tickets in CSV, on standard output unless --out is given; locations1 is Jacobs in 0.5% of them
     Records {
-        /// How many tickets
+        /// Number of tickets
         #[arg(long)]
         rows: u64,
         /// The same seed makes the same file

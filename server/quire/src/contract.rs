@@ -1,4 +1,4 @@
-//! `/openapi.json`, and the page `/openapi` that explores it: what is answered over HTTP. Must not know any service.
+//! `/openapi.json`, the description of the HTTP interface, and the page `/openapi` that explores it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,11 +13,11 @@ use hosting::{Error, Part, Route, Site};
 use quire_rpc::server::Builder;
 use serde_json::{Value, json};
 
-/// The document, written anew when a service's part has changed with what the service has loaded.
+/// The document, rebuilt when a service's part changes with the data it has loaded.
 struct Document {
     fixed: Value,
     parts: Vec<Part>,
-    /// What the parts were, and the document with them.
+    /// The parts, and the document made of them.
     written: Mutex<(Vec<Value>, Bytes)>,
 }
 
@@ -37,7 +37,7 @@ impl Document {
     }
 }
 
-/// Adds both pages to a site. The document has the methods of `builder`, the parts of the site, and its other pages.
+/// Adds both pages to a site. The document describes the methods of `builder`, and the parts and pages of the site.
 pub(crate) fn add_to(mut site: Site, builder: &Builder) -> Result<Site, Error> {
     let mut fixed = openapi::document("Quire", env!("CARGO_PKG_VERSION"), &builder.descriptors(), builder.services())?;
     let own = [("/openapi", "every method and path, to try out"), ("/openapi.json", "the same as an OpenAPI document")];
@@ -53,7 +53,7 @@ pub(crate) fn add_to(mut site: Site, builder: &Builder) -> Result<Site, Error> {
     Ok(site.and(Site::new(document, handlers)))
 }
 
-/// A path that the document names without its details.
+/// Entry of a path without details.
 fn page(path: &str, what: &str) -> Value {
     let responses = json!({ "default": { "description": what } });
     json!({ "get": { "operationId": path, "summary": what, "responses": responses } })

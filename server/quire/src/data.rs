@@ -1,4 +1,4 @@
-//! Commands on data: import a catalogue, export it, make one up.
+//! Commands on data: import, export, migrate and generate.
 
 use std::{
     cell::Cell,
@@ -65,13 +65,13 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             &mut progress,
         )
     };
-    // A pipe or a device is written as it is; a file has its name only when it is whole.
+    // A pipe or a device is written directly; a file is renamed into place when complete.
     let file = args.out.as_deref().filter(|path| !path.exists() || path.is_file());
     let exported = match (file, &args.out) {
         (Some(file), _) => {
             let cannot = || format!("cannot write {}", file.display());
             let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            // What the umask leaves of it, as for any new file.
+            // Masked by the umask, as for any new file.
             let made = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder);
             let mut whole = made.with_context(cannot)?;
             let exported = export(whole.as_file_mut())?;
@@ -110,7 +110,8 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Progress of a command: one line on standard error, redrawn in place, if that is a terminal. Dropping it clears the line.
+/// Progress of a command: one line on standard error, redrawn in place, if that is a terminal. Dropping it clears the
+/// line.
 pub(crate) struct Progress {
     is_shown: bool,
     step: Cell<&'static str>,
@@ -138,7 +139,7 @@ impl Progress {
         self.draw(None);
     }
 
-    /// Shows that `done` of `all` is done; `all` is 0 if it is not known.
+    /// Shows `done` of `all`; `all` is 0 if unknown.
     pub(crate) fn at(&self, done: u64, all: u64) {
         if self.drawn.get().elapsed() >= REDRAW {
             self.draw((all > 0).then(|| 100 * u128::from(done) / u128::from(all)));
@@ -155,12 +156,12 @@ impl Progress {
         eprint!("{CLEAR}{step}{percent} {seconds} s");
     }
 
-    /// Prints a line of its own above the progress.
+    /// Prints a line above the progress.
     pub(crate) fn note(&self, line: &str) {
         eprintln!("{}{line}", if self.is_shown { CLEAR } else { "" });
     }
 
-    /// Hides it where the command's own output goes to the same terminal.
+    /// Hides it if the command's output goes to the same terminal.
     fn unless(mut self, is_output_shown: bool) -> Self {
         self.is_shown &= !is_output_shown;
         self
@@ -184,13 +185,13 @@ pub(crate) fn generate(what: &Generate) -> anyhow::Result<ExitCode> {
         Generate::Records { rows, seed, out } => records::generate::tickets(place(out.as_deref())?, *rows, *seed),
     };
     match done {
-        // A reader that takes only a part, as `head` does, has what it wanted.
+        // A reader that stops early, such as `head`, is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         done => done.map(|()| ExitCode::SUCCESS).context("cannot write what was made up"),
     }
 }
 
-/// The file of that name, or standard output.
+/// Opens the file, or standard output.
 fn place(out: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     let Some(path) = out else { return Ok(Box::new(io::stdout().lock())) };
     let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;

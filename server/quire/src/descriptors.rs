@@ -1,16 +1,15 @@
-//! File descriptors: the process takes as many as the system lets it have, and connections take no more than leaves
-//! enough for files. Must not know what is served.
+//! File descriptors: the process raises its limit to the maximum, and connections leave enough for files.
 
 use hosting::{Connections, Wanted};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Kept back for databases, journals, threads and connections that are being refused; at most half of all.
+/// Reserved for databases, journals, threads and excess connections; at most half of all.
 const RESERVE: u64 = 512;
 
-/// Connections of a port that are being refused at the same time, of [`RESERVE`].
+/// Excess connections of a port that may be refused at the same time; part of [`RESERVE`].
 const REFUSALS: usize = 64;
 
-/// The descriptors of this process.
+/// Descriptor limits of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptors {
     most: u64,
@@ -31,12 +30,12 @@ impl Descriptors {
         RESERVE.min(self.most / 2)
     }
 
-    /// Connections of a port that may be refused at the same time.
+    /// Excess connections of a port that may be refused at the same time.
     pub(crate) fn refusals(self) -> usize {
         REFUSALS.min(usize::try_from(self.most / 32).unwrap_or(REFUSALS)).max(1)
     }
 
-    /// Shares the descriptors out to the settings that bound connections.
+    /// Distributes the descriptors to the connection limits.
     pub(crate) fn share(self, wanted: Wanted) -> Connections {
         Connections::share(wanted, usize::try_from(self.most - self.reserve()).unwrap_or(usize::MAX))
     }

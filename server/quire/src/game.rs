@@ -1,4 +1,4 @@
-//! `quire game`: plays the RPC game and says how it went.
+//! `quire game`: plays the RPC game and prints the result.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -18,7 +18,7 @@ const USAGE: u8 = 2;
 pub(crate) fn command(args: &GameArgs) -> ExitCode {
     match play(args) {
         Ok(outcome) => {
-            // A reader that has gone does not want the rest.
+            // A closed output is no error.
             let _ = writeln!(std::io::stdout(), "{outcome}");
             if outcome.matches() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

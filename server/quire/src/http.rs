@@ -1,4 +1,4 @@
-//! HTTP/1.1 for operators and machines: is the server well, and what has it counted. Must not know any service.
+//! HTTP/1.1 for operators and machines: health and metrics.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::sync::watch::Receiver;
 
 use crate::memory;
 
-/// The services, open.
+/// The opened services.
 pub(crate) type Services = Arc<[Box<dyn Service>]>;
 
 /// `/healthz` and `/metrics`.
@@ -33,7 +33,7 @@ async fn healthz(State((services, short)): State<Health>) -> impl IntoResponse {
     if page.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, page) }
 }
 
-/// What has failed, a line each.
+/// One line per failure.
 fn health(troubles: impl Iterator<Item = String>) -> String {
     troubles.map(|trouble| trouble + "\n").collect()
 }
@@ -46,7 +46,7 @@ async fn metrics_page(State(metrics): State<Arc<Registry>>) -> impl IntoResponse
     }
 }
 
-/// What Prometheus asks for since version 2.5.
+/// Format that Prometheus requests since version 2.5.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The page at `/`: what a server offers, and where. Must not know any service; it is told what there is.
+//! The page at `/`: the server's services and their addresses.
 
 use std::{
     fmt::{self, Write as _},
@@ -13,20 +13,20 @@ use axum::{
 };
 use hosting::Route;
 
-/// What is offered.
+/// Contents of the page.
 #[derive(Debug)]
 pub(crate) struct Index<'a> {
     pub pages: &'a [Route<&'static str>],
-    /// `/package.Service/Method`, those of a service together.
+    /// `/package.Service/Method`, grouped by service.
     pub methods: &'a [&'a str],
     pub ports: &'a [Route<SocketAddr>],
 }
 
 impl Index<'_> {
-    /// Adds the page, and an answer for every path that does not exist.
+    /// Adds the page, and an answer for unknown paths.
     pub(crate) fn add_to(&self, router: Router) -> Router {
         let (mut text, mut html) = (String::new(), String::new());
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut text, str::to_owned);
         let _ = self.write(&mut html, |path| format!("<a href=\"{path}\">{path}</a>"));
         let html =

@@ -32,12 +32,12 @@ use rustix::{fs::Mode, process::umask};
 fn main() -> ExitCode {
     let command = cli::Cli::parse().command;
     if !matches!(command, cli::Command::Export(_) | cli::Command::Generate(_)) {
-        // Stores hold what customers bought and stored: no other user of the machine may read their files.
+        // Stores hold customers' data: no other user of the machine may read their files.
         umask(Mode::RWXG | Mode::RWXO);
     }
     let done = match command {
         cli::Command::Serve(args) => serve::command(&args),
-        // It reads its own words, flags and all.
+        // It parses its own arguments.
         cli::Command::Client(_) => Ok(quire_client::cli::run("quire client", env::args_os().skip(2))),
         cli::Command::Kv(args) => Ok(kv_client::command(&args)),
         cli::Command::Tasks(args) => chains::command(&args),
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         cli::Command::Generate(args) => data::generate(&args.what),
     };
     done.unwrap_or_else(|error| {
-        // One line that names what was wrong and what would be right.
+        // One line with the error and its remedy.
         eprintln!("quire: {}", screen::line(&format!("{error:#}")));
         ExitCode::FAILURE
     })

@@ -1,4 +1,4 @@
-//! The memory of this process and of the machine, from the operating system. Must not know what takes it.
+//! The memory of this process and of the machine, from the operating system.
 
 use std::{
     fs,
@@ -10,13 +10,13 @@ use quire_rpc::server::Memory;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::watch;
 
-/// Where the system has nothing to say.
+/// Assumed if the system gives no figure.
 const UNKNOWN_BYTES: usize = 4 << 30;
 
 /// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// How often the process is measured. What connections hold is counted at once.
+/// Interval of measurements. Connection buffers are counted at once.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Measurements in a row that find the account full before the server calls itself unhealthy: what connections hold is
@@ -54,12 +54,12 @@ fn group_bytes(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u
     groups.lines().filter_map(limits).min()
 }
 
-/// Memory of the process that is in RAM, in bytes.
+/// Resident memory of the process, in bytes.
 pub(crate) fn resident() -> Option<usize> {
     kilobytes("/proc/self/status", "VmRSS:")
 }
 
-/// What a line of a file of the kernel says in kilobytes, in bytes.
+/// Bytes of a kilobyte line of a kernel file.
 fn kilobytes(path: &str, name: &str) -> Option<usize> {
     let text = fs::read_to_string(path).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;

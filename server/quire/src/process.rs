@@ -1,4 +1,4 @@
-//! Metrics of this process from the operating system, named as in Prometheus' client libraries. Must not know the server.
+//! Metrics of this process from the operating system, named as in Prometheus' client libraries.
 
 use std::{fs, time::SystemTime};
 
@@ -15,14 +15,14 @@ use rustix::{
 
 use crate::memory;
 
-/// This process. Values that the system does not give are left out.
+/// This process. Values that the system does not provide are left out.
 #[derive(Debug)]
 pub(crate) struct Process {
     start_seconds: f64,
 }
 
 impl Process {
-    /// The process has just started.
+    /// Records now as the start time.
     pub(crate) fn started_now() -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self { start_seconds: since.map_or(0.0, |since| since.as_secs_f64()) }

@@ -1,4 +1,4 @@
-//! `quire serve`: opens what the configuration says, serves it, and drains it when told to stop.
+//! `quire serve`: opens the configured services, serves them, and drains on a stop request.
 
 use std::{
     io::{self, Write as _},
@@ -31,10 +31,10 @@ use crate::{
     transport::{Front, Transport, certificate::Certificate, tls},
 };
 
-/// Kept back from the drain for closing the services.
+/// Part of the drain reserved for closing the services.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// The exit code of a program that SIGINT ended, as shells have it.
+/// Exit code for SIGINT, as in shells.
 const INTERRUPTED: i32 = 130;
 
 /// `quire serve`.
@@ -55,14 +55,14 @@ pub(crate) fn command(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     let done = runtime.block_on(run(config, process));
-    // The console's thread may sit in a read that nothing ends.
+    // Does not wait, because the console's thread may block in a read forever.
     runtime.shutdown_background();
     done
 }
 
 async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let Signals { stop: mut asked, reload: hangup } = Signals::install()?;
-    // Before any service, so that a server with a wrong file, or a second one started by mistake, changes nothing.
+    // Before any service, so that a server with a bad file, or a second one started by mistake, changes nothing.
     let (tls, certificate) = config.tls.as_ref().map(tls::server).transpose()?.unzip();
     let has_credentials = config.tokens.is_some() || config.admin_token.is_some();
     let credentials = Credentials::open(config.tokens, config.admin_token.as_deref())?;
@@ -96,7 +96,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
     let services = tokio::select! {
         opened = open(config.services, host) => opened?,
         reason = asked.asked() => {
-            // What is half read or half made is left as a crash would leave it, which a start repairs.
+            // Unfinished work is left as after a crash; the next start repairs it.
             tracing::info!(reason, "stopped before everything was loaded");
             return Ok(ExitCode::SUCCESS);
         }
@@ -138,7 +138,7 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         served = &mut serving => bail!("the server ended by itself: {:?}", served?),
     };
     telemetry::take_terminal_back();
-    // A warning, so that it is logged at each level that is usual.
+    // A warning, so that every usual level logs it.
     tracing::warn!(reason, deadline_seconds = config.drain.as_secs_f64(), "stopping");
     tokio::select! {
         stopped = drain(services, &stop, serving, config.drain) => {
@@ -149,13 +149,13 @@ async fn run(config: Config, process: Process) -> anyhow::Result<ExitCode> {
         }
         () = asked.interrupted() => {
             tracing::warn!("a second Ctrl-C: connections are cut; everything acknowledged is on disk");
-            // Not by returning, which would wait for what is being cut off.
+            // Returning would wait for the calls being cut off.
             std::process::exit(INTERRUPTED)
         }
     }
 }
 
-/// Opens the services one after the other.
+/// Opens the services in order.
 async fn open(chosen: Vec<Box<dyn Choice>>, mut host: Host<'_>) -> anyhow::Result<Vec<Box<dyn Service>>> {
     let mut services = Vec::new();
     for service in chosen {
@@ -164,7 +164,7 @@ async fn open(chosen: Vec<Box<dyn Choice>>, mut host: Host<'_>) -> anyhow::Resul
     Ok(services)
 }
 
-/// As the error is, with what caused it.
+/// Converts the error, keeping its cause.
 fn plain(error: Error) -> anyhow::Error {
     anyhow::Error::from_boxed(error)
 }
@@ -185,11 +185,11 @@ fn files(services: &Services, certificate: Option<Arc<Certificate>>, doors: Door
     files
 }
 
-/// Waits for a signal, the console, or a service; the reason why.
+/// Waits for a stop request from a signal, the console or a service; returns its reason.
 async fn told_to_stop(services: &Services, signals: &mut Stop) -> &'static str {
     let console = console::start(services);
     let left = async {
-        // A console that ended without a word (the end of a pipe) leaves the server running.
+        // A console that ended without a stop command (the end of a pipe) leaves the server running.
         if console.await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -202,12 +202,12 @@ async fn told_to_stop(services: &Services, signals: &mut Stop) -> &'static str {
     }
 }
 
-/// The part of the drain in which calls may go on.
+/// Part of the drain in which calls may continue.
 fn answering(drain: Duration) -> Duration {
     drain.saturating_sub(CLOSING.min(drain / 2))
 }
 
-/// Stops accepting, answers what is in flight, and closes the services, within the deadline.
+/// Stops accepting, finishes calls in flight, and closes the services, within the deadline.
 async fn drain(
     services: Services,
     stop: &watch::Sender<bool>,

@@ -1,9 +1,9 @@
-//! The services of this server, in the order in which they are opened: what only takes ports or reads files comes before
-//! what makes files, so that a server that cannot start changes nothing.
+//! The services in opening order: those that only bind ports or read files come before those that create files, so that
+//! a failed start changes nothing.
 
 use hosting::{Entry, entry};
 
-/// One line a service.
+/// One entry per service.
 pub(crate) const SERVICES: &[Entry] = &[
     entry::<tasks::TasksService>(),
     entry::<rpcgame::RpcGameService>(),

@@ -1,10 +1,10 @@
-//! The signals that a server handles. Must not know what it does then.
+//! Signals handled by a server.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Once this exists, none of these signals ends the process by itself.
+/// Handlers; once installed, none of these signals ends the process by itself.
 pub(crate) struct Signals {
     pub stop: Stop,
     /// SIGHUP: read files again.
@@ -18,7 +18,7 @@ pub(crate) struct Stop {
 }
 
 impl Signals {
-    /// A signal that comes before the server waits for it is not lost.
+    /// Installs the handlers; a signal that comes before the server waits is not lost.
     pub(crate) fn install() -> io::Result<Self> {
         let stop = Stop { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? };
         Ok(Self { stop, reload: signal(SignalKind::hangup())? })

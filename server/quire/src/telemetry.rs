@@ -1,4 +1,4 @@
-//! Logs on standard error. Must not know what is logged.
+//! Logs on standard error.
 
 mod lines;
 mod repeats;
@@ -14,7 +14,7 @@ pub(crate) use self::{
     repeats::{UNBOUNDED, show_left_out, show_left_out_now},
 };
 
-/// What is logged and how it looks.
+/// Log filter and format.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub filter: String,
@@ -23,12 +23,12 @@ pub(crate) struct Log {
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// What a filter must be; it completes "it must be".
+/// Valid filters; completes "it must be".
 const WANT: &str = "error, warn, info, debug, trace or off, or a filter such as info,kv=debug";
 
-/// Whether [`init`] can read a filter; the error is what would be right.
+/// Checks that [`init`] can parse a filter; the error names valid ones.
 ///
-/// The reader of filters takes a word that is no level for the name of a module, and then logs that one alone.
+/// The filter parser takes a word that is no level for a module name, and then logs only that module.
 pub(crate) fn check(filter: &str) -> Result<(), &'static str> {
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
     let mut parts = filter.split(',');
@@ -45,7 +45,7 @@ pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
     let filter: Targets = log.filter.parse().with_context(|| format!("log.level must be {WANT}"))?;
     let is_json = log.json;
     let writer = move || Lines { is_json };
-    // A line that cannot be written is lost: to say so on the same standard error would panic.
+    // A line that cannot be written is lost: reporting it on standard error would panic.
     let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     if is_json {
         tracing_subscriber::registry().with(lines.json()).with(filter).with(repeats::Bounded).init();

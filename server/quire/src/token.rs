@@ -1,4 +1,4 @@
-//! `quire token`: makes credentials. A token is printed once and kept nowhere.
+//! `quire token`: creates credentials. A token is printed once and not stored.
 
 use std::{
     io::{self, Write as _},
@@ -12,7 +12,7 @@ use rand_core::{OsRng, RngCore as _};
 
 use crate::cli::TokenArgs;
 
-/// 256 bits, which no one guesses.
+/// 256 bits, which cannot be guessed.
 const BYTES: usize = 32;
 
 /// `quire token new`.

@@ -1,8 +1,4 @@
-//! Puts a server together: services, limits, what else it speaks, and the runtimes it runs on.
-//!
-//! Must not know how a connection is served.
-//!
-//! Implements: no specification.
+//! Builder of a server: services, limits, other protocols and runtimes.
 
 use std::fmt;
 use std::future::Future;
@@ -62,7 +58,7 @@ impl Server {
 /// Whether an interceptor is for a method.
 type IsFor = Box<dyn Fn(&str) -> bool + Send>;
 
-/// Puts a server together.
+/// Builder of a [`Server`].
 #[must_use]
 pub struct Builder {
     routes: Routes,
@@ -98,12 +94,12 @@ impl Builder {
         self
     }
 
-    /// The contracts of the services, those added later too.
+    /// Contracts of the services, including those added later.
     pub(crate) fn contracts(&self) -> Contracts {
         self.routes.contracts.clone()
     }
 
-    /// The contracts of the services added so far, each an encoded `FileDescriptorSet` with comments.
+    /// Contracts of the services added so far, each an encoded `FileDescriptorSet` with comments.
     pub fn descriptors(&self) -> Vec<&'static [u8]> {
         self.routes.contracts.sets()
     }
@@ -118,13 +114,13 @@ impl Builder {
         self.routes.table.iter().map(|route| route.path.as_str())
     }
 
-    /// What the server allows.
+    /// Sets the limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets what is told of connections, calls and refusals.
+    /// Sets the observer of connections, calls and refusals.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
@@ -150,7 +146,7 @@ impl Builder {
         self
     }
 
-    /// Has every call, of any service and in any protocol, pass an interceptor before its handler; several in turn.
+    /// Passes every call, of any service and protocol, through an interceptor before its handler; several run in order.
     pub fn interceptor(self, interceptor: impl Interceptor) -> Self {
         self.interceptor_for(|_| true, interceptor)
     }
@@ -166,10 +162,10 @@ impl Builder {
         self
     }
 
-    /// Has every call pass a tower layer before interceptors and handler, in the form of an HTTP request whose body is not
+    /// Passes every call through a tower layer before interceptors and handler, as an HTTP request whose body is not
     /// read yet; of several, the first is outermost. A layer that fails with a [`Status`](crate::Status) fails the call
-    /// with it, and any other failure is `UNKNOWN`. Such calls go without the engine's shortest path, so servers that
-    /// count every microsecond take an interceptor or an [`Observer`].
+    /// with it; any other failure is `UNKNOWN`. Such calls bypass the engine's fastest path, so servers that count
+    /// every microsecond use an interceptor or an [`Observer`].
     #[cfg(feature = "tower")]
     pub fn layer<L, B>(mut self, layer: L) -> Self
     where
@@ -184,15 +180,15 @@ impl Builder {
         self
     }
 
-    /// Answers requests for this path, a method's or another, on connections beyond `connections_max` and
-    /// while memory is full, too: a check of the server's health must not take a full server for a broken one.
+    /// Answers requests for this path, a method's or another, even on connections beyond `connections_max` and while
+    /// memory is full: a health check must not take a full server for a broken one.
     pub fn always_answer(mut self, path: impl Into<String>) -> Self {
         self.always.push(path.into());
         self
     }
 
-    /// Callers have credentials, which an interceptor checks: a quarter of `calls_max` is kept for calls whose
-    /// [`Client`](super::Client) has one, and on a full server idle connections on which none was shown make room.
+    /// Declares that an interceptor checks callers' credentials: a quarter of `calls_max` is reserved for calls whose
+    /// [`Client`](super::Client) has one, and a full server closes idle connections that never showed one.
     pub fn ask_callers(mut self) -> Self {
         self.asks_callers = true;
         self
@@ -205,33 +201,33 @@ impl Builder {
         self
     }
 
-    /// Refuses requests that name a host for which `is_ours` is false: 421. gRPC's own are let pass, because no browser
-    /// sends them and their clients name what they like; without this any host is.
+    /// Refuses requests to a host for which `is_ours` is false with 421. gRPC calls are exempt: no browser sends them,
+    /// and their clients name any host. By default every host is accepted.
     pub fn hosts(mut self, is_ours: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.hosts = Hosts::new(is_ours);
         self
     }
 
-    /// Lets web pages of other origins call, by gRPC-Web and Connect; none may by default.
+    /// Allows web pages of other origins to call by gRPC-Web and Connect; none by default.
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
         self
     }
 
-    /// Speaks TLS only. ALPN is set to what is served if the configuration names nothing.
+    /// Serves TLS only. ALPN is set to the served protocols if the configuration has none.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: Arc<ServerConfig>) -> Self {
         self.tls = Some(config);
         self
     }
 
-    /// Runtimes to share the connections out to, in turn; without any, the one that calls [`Server::serve`] has all.
+    /// Runtimes that get the connections in turn; without any, the one that calls [`Server::serve`] gets all.
     pub fn workers(mut self, workers: Vec<Handle>) -> Self {
         self.workers = workers;
         self
     }
 
-    /// The server, ready to serve.
+    /// Builds the server.
     pub fn build(mut self) -> Server {
         self.bound();
         let Limits { calls_max, connections_max, refusals_max, .. } = self.limits;
@@ -264,7 +260,7 @@ impl Builder {
         Server::new(shared, self.workers.into())
     }
 
-    /// Gives the methods their places that strangers may call, or that no one needs often.
+    /// Gives the methods that strangers may call, or that are rarely needed, their own call permits.
     fn bound(&mut self) {
         let watches = Shares::new(self.limits.health_watches_max);
         self.routes.bound(&["/grpc.health.v1.Health/Watch"], Refusal::HealthWatches, &watches);

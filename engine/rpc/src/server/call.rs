@@ -1,8 +1,4 @@
-//! A call as a method of bytes gets it: [`Call`], and what becomes of it: [`Answer`].
-//!
-//! Must not know how a handler is found or polled.
-//!
-//! Implements: no specification.
+//! Call of a method of bytes: [`Call`], and its result: [`Answer`].
 
 use std::cell::OnceCell;
 use std::future::Future;
@@ -17,24 +13,24 @@ use crate::envelope::{Request, Response};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// A unary call whose request is `Req`, still in its bytes. It is answered at once, into the connection's output, or
-/// later by a future.
+/// A unary call whose request `Req` is not decoded yet. It is answered at once, into the connection's output, or later
+/// by a future.
 #[derive(Debug)]
 pub struct Call<'a, Req> {
     origin: &'a Origin<'a>,
-    /// Made when something asks for it.
+    /// Built on first use.
     request: OnceCell<Request<()>>,
     payload: &'a Payload<'a>,
     reply: Reply<'a>,
     message: PhantomData<fn() -> Req>,
 }
 
-/// What a method of bytes does with a [`Call`].
+/// A bytes method's result for a [`Call`].
 #[derive(Debug)]
 pub enum Answer<F> {
     /// The call is answered.
     Done(Answered),
-    /// The future will have the answer.
+    /// The future yields the answer.
     Later(F),
 }
 
@@ -42,7 +38,7 @@ pub enum Answer<F> {
 #[derive(Debug)]
 pub struct Answered(());
 
-/// A future that has the answer to a [`Call`].
+/// A future that yields the answer to a [`Call`].
 pub trait Later: Future<Output = Result<Response<Encoded>, Status>> + Send + 'static {}
 
 impl<F: Future<Output = Result<Response<Encoded>, Status>> + Send + 'static> Later for F {}
@@ -66,13 +62,13 @@ impl<'a, Req> Call<'a, Req> {
         self.request.get_or_init(|| self.origin.request(()))
     }
 
-    /// The message's bytes, where they lie.
+    /// The message's bytes, borrowed.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.payload.as_slice()
     }
 
-    /// The message's bytes, to be kept or sent on: copied if they came in one frame, shared if they came in several.
+    /// The message's bytes, owned: copied if they came in one frame, shared if they came in several.
     pub fn to_bytes(&self) -> Bytes {
         self.payload.again().into_bytes()
     }
@@ -86,7 +82,7 @@ impl<'a, Req> Call<'a, Req> {
         Req::decode(self.payload.again())
     }
 
-    /// Where the answer's bytes are to be appended, for [`Call::answer`]. What stands there already is the engine's.
+    /// Buffer to append the answer's bytes to, for [`Call::answer`]. Bytes already in it belong to the engine.
     #[inline]
     pub fn out(&mut self) -> &mut Vec<u8> {
         self.reply.message_out()
@@ -99,7 +95,7 @@ impl<'a, Req> Call<'a, Req> {
         Answer::Done(Answered(()))
     }
 
-    /// Answers with a message. One that is made while it is sent is made now.
+    /// Answers with a message. A message produced while it is sent is produced now.
     #[inline]
     pub fn send<F>(mut self, message: impl Encode) -> Answer<F> {
         let none = Metadata::new();
@@ -118,7 +114,7 @@ impl<'a, Req> Call<'a, Req> {
         Answer::Done(Answered(()))
     }
 
-    /// Leaves the answer to a future made of the decoded request. A request that cannot be decoded is refused.
+    /// Leaves the answer to a future of the decoded request. A request that cannot be decoded is refused.
     #[inline]
     pub fn later<F>(self, start: impl FnOnce(Request<Req>) -> F) -> Answer<F>
     where

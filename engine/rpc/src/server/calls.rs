@@ -1,7 +1,7 @@
 //! The calls of one connection: events in, handlers polled, answers out.
 //!
-//! A handler is polled at once, inside the read that completed its request; only if it waits does it get a slot of its
-//! own. Must not know the transport: bytes come in by `take_in` and leave through the connection's output.
+//! A handler is polled at once, inside the read that completed its request; it gets its own slot only if it waits.
+//! Independent of the transport: bytes come in by `take_in` and leave through the connection's output.
 //!
 //! Implements: gRPC over HTTP/2, "Requests", the server's side.
 
@@ -36,7 +36,7 @@ use crate::protocol::{Dialect, PLAIN};
 use crate::status::{Code, Status};
 use crate::wake::WakeSet;
 
-/// Payload of the PING behind the end of requests that were answered before it, one for all of a read.
+/// Payload of the PING sent after requests that ended behind their answer; one per read.
 const NUDGE: [u8; 8] = *b"answered";
 
 pub(crate) struct Calls {
@@ -48,20 +48,20 @@ pub(crate) struct Calls {
     pub(super) templates: Templates,
     pub(super) wakes: Arc<WakeSet>,
     pub(super) wakers: Vec<Waker>,
-    /// Calls that have more to say than there is room.
+    /// Calls whose output waits for room.
     pub(super) blocked: Vec<StreamKey>,
-    /// Answered calls whose request went on for too long, while the answer waits for windows.
+    /// Answered calls whose request exceeded the discard limit while the answer waits for windows.
     pub(super) closing: Vec<StreamKey>,
     pub(super) gathered_bytes: usize,
     epoch: Instant,
     pub(super) now: Instant,
     pub(super) earliest_deadline: Option<Instant>,
-    /// Answered, and not yet reported.
+    /// Ended calls not yet reported.
     pub(super) ended: Vec<Ended>,
     pub(super) pong_seen: bool,
     /// A request ended behind its answer.
     pub(super) nudge_due: bool,
-    /// The connection is one too many: every call is refused, and then it is drained.
+    /// Excess connection: every call is refused, then it is drained.
     pub(super) refusing: bool,
     pub(super) pace: Pace,
     pub(super) caller: Caller,
@@ -110,7 +110,7 @@ impl Calls {
         u64::try_from(self.now.duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Handles the whole frames of `input` until the connection's turn is over, and leaves the rest there.
+    /// Handles complete frames of `input` until the connection's turn is over; the rest stays in it.
     pub(super) fn take_in(&mut self, input: &mut &[u8]) -> Result<(), ConnectionError> {
         let now_ms = self.elapsed_ms();
         self.pace.is_interrupted = false;
@@ -138,7 +138,7 @@ impl Calls {
             self.connection.ping(NUDGE);
         }
         if self.refusing && !self.slots.is_empty() {
-            // It has its answer; the next one waits for its place.
+            // It is answered; the next connection waits for its permit.
             self.connection.drain();
         }
         Ok(())
@@ -155,13 +155,13 @@ impl Calls {
         }
     }
 
-    /// Gives a stream that begins its slot.
+    /// Gives a new stream its slot.
     #[inline]
     pub(super) fn take_slot(&mut self, stream: StreamKey) {
         let index = stream.index();
         while self.slots.len() <= index {
             self.wakers.push(self.wakes.waker(self.slots.len()));
-            // An idle connection keeps room for as many calls as it ever had, and not for four.
+            // Doubles from one, not from four: an idle connection keeps this room.
             if self.slots.len() == self.slots.capacity() {
                 self.slots.reserve_exact(self.slots.len().max(1));
             }
@@ -173,7 +173,7 @@ impl Calls {
         slot.free();
     }
 
-    /// What is to be done with a request of this head.
+    /// Plan for a request with this head.
     #[inline]
     pub(super) fn plan<'a>(&self, head: &'a Head) -> Option<&'a Plan> {
         head.memo(|| Plan::read(head, &self.shared.routes))
@@ -220,7 +220,7 @@ impl Calls {
         }
     }
 
-    /// Layers come first. They take the call as HTTP, and answer it so.
+    /// Hands the call to the layers, which see and answer it as HTTP.
     #[cold]
     fn begin_layered(&mut self, stream: StreamKey, dialect: Dialect, head: &Arc<Head>, end: bool) {
         let Some(service) = self.shared.layered.clone() else { return };
@@ -253,7 +253,7 @@ impl Calls {
         let expires_at = self.now.checked_add(allowed).unwrap_or(self.now);
         let deadline = self.deadline(stream, &plan);
         let origin = Origin::new(plan.accepted(), head, deadline, &self.peer);
-        // Before the body: a caller that is not let in may not have one kept.
+        // Before the body, so that none is buffered for a rejected caller.
         let request = match self.shared.intercepted(&plan, &origin) {
             Ok(request) => request,
             Err(status) => return self.refuse_head(stream, &plan, head, &status),
@@ -261,10 +261,10 @@ impl Calls {
         let gathering = Gathering { plan, head: Arc::clone(head), request, assembler, message: None, expires_at };
         self.slots[stream.index()].phase = Phase::Gathering(gathering);
         if end {
-            // Nothing is a message too: one whose fields all have their defaults.
+            // An empty body is a message with default fields.
             return self.start_whole(stream, Payload::Borrowed(&[]));
         }
-        // Not only when data comes: a caller may send its head and never another byte.
+        // Now, not when data comes: a caller may send nothing after its head.
         self.note_deadline(Some(expires_at));
     }
 
@@ -298,7 +298,7 @@ impl Calls {
         counted: Option<Counted>,
     ) {
         self.caller.set(None);
-        // A page may cost a hundred times what a call does.
+        // A page may cost a hundred times as much as a call.
         self.pace.look_soon();
         let inbox = Inbox::new(self.wakers[stream.index()].clone(), self.shared.limits.unread_bytes_max);
         if end {
@@ -315,13 +315,13 @@ impl Calls {
         self.activate(stream, None, running, reply, Feed::Chunks(inbox), None);
     }
 
-    /// The limit that keeps a caller, of whom only the address is known, from another call.
+    /// Limit that refuses another call of a caller known only by address.
     fn calls_limit(&mut self) -> Option<Refusal> {
         self.caller.set(None);
         self.shared.calls_limit(&mut self.caller, None)
     }
 
-    /// Which limit of memory keeps the connection from new work.
+    /// Memory limit that refuses new work on the connection.
     #[inline]
     fn memory_limit(&self, head: &Head) -> Option<Refusal> {
         let limits = &self.shared.limits;
@@ -387,7 +387,7 @@ impl Calls {
         queued + self.gathered_bytes + self.unread.count(&self.slots, moved, !self.blocked.is_empty())
     }
 
-    /// Drops what the slot holds; returns the method that was called.
+    /// Clears the slot; returns the method that was called.
     pub(super) fn forget(&mut self, stream: StreamKey) -> Option<usize> {
         let slot = self.slots.get_mut(stream.index()).filter(|slot| slot.stream == stream)?;
         match std::mem::take(&mut slot.phase) {
@@ -404,7 +404,7 @@ impl Calls {
         }
     }
 
-    /// Gives the stream's window back, unless its reader has enough unread.
+    /// Reopens the stream's window, unless its reader has enough unread.
     pub(super) fn release(&mut self, stream: StreamKey) {
         let Some(slot) = self.slots.get_mut(stream.index()) else { return };
         let Phase::Active(active) = &mut slot.phase else { return };
@@ -413,7 +413,7 @@ impl Calls {
         }
     }
 
-    /// Ends the streams of which nothing was taken since this time, in milliseconds of the connection.
+    /// Resets the streams whose peer has accepted nothing since this time, in milliseconds of the connection.
     pub(super) fn reset_stalled(&mut self, since_ms: u64) {
         let stalled: Vec<StreamKey> = self.connection.stalled(since_ms).collect();
         for stream in stalled {
@@ -422,14 +422,14 @@ impl Calls {
         }
     }
 
-    /// The connection has failed, and all its streams with it.
+    /// Cancels all streams of a failed connection.
     pub(super) fn cancel_all(&mut self) {
         for index in 0..self.slots.len() {
             self.cancel(self.slots[index].stream);
         }
     }
 
-    /// The peer reset the stream, or broke a rule on it.
+    /// Cancels a stream that the peer reset or violated the protocol on.
     fn cancel(&mut self, stream: StreamKey) {
         let Some(slot) = self.slots.get(stream.index()).filter(|slot| slot.stream == stream) else { return };
         let method = match &slot.phase {

@@ -1,13 +1,9 @@
 //! The contracts of a server's services, for reflection and JSON.
-//!
-//! Must not know what is done with them.
-//!
-//! Implements: no specification.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The contracts of a builder's services, each an encoded `FileDescriptorSet`. Shared, so that a service can know those
-/// of services that are added after it.
+/// Contracts of a builder's services, each an encoded `FileDescriptorSet`. Shared, so that a service also sees the
+/// contracts of services added after it.
 #[derive(Clone, Default)]
 pub(crate) struct Contracts(Arc<Mutex<Vec<&'static [u8]>>>);
 
@@ -19,7 +15,7 @@ impl Contracts {
         }
     }
 
-    /// Those added so far, each once.
+    /// Contracts added so far, without duplicates.
     pub(crate) fn sets(&self) -> Vec<&'static [u8]> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,6 +1,4 @@
-//! Which web pages may call from a browser.
-//!
-//! Must not know calls.
+//! Allowlist of web page origins, and its CORS headers.
 //!
 //! Implements: the Fetch standard, "CORS protocol", without credentials.
 
@@ -8,7 +6,7 @@ use quire_http2::{Field, Head, Indexing};
 
 use crate::protocol::Put;
 
-/// How long a browser keeps the answer to a preflight, in seconds; Chromium's bound.
+/// Seconds for which a browser caches a preflight answer; Chromium's maximum.
 const MAX_AGE: &[u8] = b"7200";
 
 /// The origins whose pages may call the server; none by default.
@@ -18,12 +16,12 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// Pages of these origins, as `https://shop.example`; `*` stands for any.
+    /// Allows pages of these origins, as `https://shop.example`; `*` is any.
     pub fn origins(origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { origins: origins.into_iter().map(Into::into).collect() }
     }
 
-    /// The request's origin, if its pages may call.
+    /// The request's origin, if allowed.
     #[inline]
     pub(super) fn allowed<'a>(&self, head: &'a Head) -> Option<&'a Field> {
         if self.origins.is_empty() { None } else { self.find(head) }
@@ -36,19 +34,19 @@ impl Cors {
     }
 }
 
-/// Whether the request asks if another may be sent.
+/// True for a preflight request.
 pub(super) fn is_preflight(head: &Head) -> bool {
     head.method() == b"OPTIONS" && head.get(b"access-control-request-method").is_some()
 }
 
-/// Puts what lets a page read an answer.
+/// Writes the headers that let a page read the answer.
 pub(super) fn put_allowed(origin: &Field, put: Put<'_>) {
     put(b"access-control-allow-origin", origin.value(), Indexing::Insert);
     put(b"access-control-expose-headers", b"*", Indexing::Insert);
     put(b"vary", b"origin", Indexing::Insert);
 }
 
-/// Puts what lets a browser send the request that it asks for.
+/// Writes the headers that permit the preflighted request.
 pub(super) fn put_preflight(origin: &Field, head: &Head, put: Put<'_>) {
     put_allowed(origin, put);
     put(b"access-control-allow-methods", b"GET, POST", Indexing::Insert);

@@ -1,8 +1,4 @@
-//! An answer in any dialect but plain gRPC: JSON, bodies that are one message, ends that stand in the body.
-//!
-//! Must not know handlers, nor what a protocol's words are.
-//!
-//! Implements: no specification; `protocol` does.
+//! Answers in dialects other than plain gRPC: JSON, single-message bodies, trailers in the body.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +14,7 @@ use crate::protocol::{Ending, Put, put_metadata, put_status};
 use crate::status::Status;
 
 impl Reply<'_> {
-    /// Answers a browser that asks whether a page may call.
+    /// Answers a CORS preflight.
     pub(super) fn preflight(&mut self, head: &Head, cors: &Cors) {
         self.state.is_over = true;
         let Some(origin) = cors.allowed(head) else {
@@ -36,7 +32,7 @@ impl Reply<'_> {
         });
     }
 
-    /// Sends the head; that of a body which is one message waits for the message, whose compression it tells.
+    /// Sends the head; for a single-message body it waits for the message, whose compression it names.
     pub(super) fn dialect_head(&mut self, metadata: &Metadata) {
         if self.state.head_sent {
             return;
@@ -49,7 +45,7 @@ impl Reply<'_> {
         self.put_head(encoding, false, metadata.is_empty(), |put| put_metadata(metadata, put));
     }
 
-    /// `is_usual`: `more` puts nothing.
+    /// `is_usual`: `more` adds no fields.
     fn put_head(&mut self, encoding: Option<Encoding>, end: bool, is_usual: bool, more: impl FnOnce(Put<'_>)) {
         self.state.head_sent = true;
         let (dialect, origin) = (self.state.dialect, self.state.origin.take());
@@ -70,7 +66,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends the message that was begun as all of the answer.
+    /// Sends the begun message as the whole answer.
     pub(super) fn dialect_answer(&mut self, trailers: &Metadata) {
         if self.state.is_over || !self.write_json() || trailers.is_empty() && self.has_answered_at_once() {
             return;
@@ -80,7 +76,7 @@ impl Reply<'_> {
         self.dialect_end(Ok(trailers));
     }
 
-    /// Sends the usual head, the message and the end in one piece, if nothing else belongs to the answer.
+    /// Sends head, message and end in one piece, if the answer has nothing else.
     fn has_answered_at_once(&mut self) -> bool {
         let Reply { sink, templates, state, .. } = self;
         let is_usual = !state.head_sent && state.compression.is_none() && state.origin.is_none();
@@ -105,7 +101,7 @@ impl Reply<'_> {
         sent
     }
 
-    /// Writes the message that was begun as JSON, if the call is in JSON. One that cannot be written ends the answer.
+    /// Writes the begun message as JSON in a JSON call. One that cannot be written ends the answer.
     fn write_json(&mut self) -> bool {
         let Some(json) = &self.state.json else { return true };
         let mut text = std::mem::take(&mut self.templates.text);
@@ -119,7 +115,7 @@ impl Reply<'_> {
         written.is_ok()
     }
 
-    /// Sends the message that was begun, unless it waits for the end.
+    /// Sends the begun message, unless it waits for the end.
     pub(super) fn dialect_message(&mut self) {
         if !self.state.is_over && self.write_json() {
             self.send_written();
@@ -177,7 +173,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends head, message and end of an answer that is one message.
+    /// Sends head, message and end of a single-message answer.
     fn send_whole(&mut self, trailers: &Metadata) {
         let compressed = self.templates.scratch[0] == 1;
         let encoding = self.state.compression.map(|(encoding, _)| encoding).filter(|_| compressed);

@@ -1,10 +1,9 @@
-//! What a request still brings after its answer: taken and dropped, so that the client can finish and read the answer.
+//! Discarding of request data after the answer, so that the client can finish sending and read it.
 //!
-//! A reset behind the answer would be legal at once, and some clients then report the reset in place of the answer.
-//! So it waits for as many bytes and as much time as the limits allow. Until then the connection checks the rest of
-//! the request as it checks any other.
+//! A reset right after the answer would be legal, but some clients then report the reset instead of the answer. So it
+//! waits until the limits on bytes and time are reached. Until then the rest of the request is checked as usual.
 //!
-//! curl 7 sees that such a stream is closed only when the connection brings something more: a PING is that.
+//! curl 7 notices that such a stream is closed only when the connection brings more data: hence the PING.
 //!
 //! Implements: RFC 9113 section 8.1, a response before the end of its request.
 
@@ -17,12 +16,12 @@ use super::plan::CallPlan;
 use super::slot::{Phase, Rest};
 use crate::status::Status;
 
-/// What is taken of a request whose head was refused, and for how long: no more than is under way anyhow.
+/// Bytes, and below the time, for discarding after a refused head: no more than is in flight anyhow.
 pub(super) const REFUSED_BYTES_MAX: usize = 16 * 1024;
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Calls {
-    /// Refuses a request for what its head says, and takes little of what may follow.
+    /// Refuses a request by its head, and discards little of the rest.
     #[cold]
     pub(super) fn refuse_head(&mut self, stream: StreamKey, plan: &CallPlan, head: &Head, status: &Status) {
         self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), status);

@@ -1,7 +1,7 @@
-//! The task of one connection: read, handle, write, and the clock.
+//! The task of one connection: reads, handles, writes, and timers.
 //!
-//! One round reads what there is, handles every frame of it, polls the handlers that became ready, and writes all
-//! answers at once. Must not know what a call is.
+//! One round reads available bytes, handles every frame, polls the handlers that became ready, and writes all answers
+//! at once.
 //!
 //! Implements: RFC 9113 sections 6.7 (PING, for keepalive) and 6.8 (GOAWAY, for the drain).
 
@@ -24,17 +24,17 @@ use super::turn;
 use crate::envelope::Peer;
 use crate::io::{Inlet, give_back, lend, poll_write, read_failed};
 
-/// After our last byte the peer has so long to close, so that it can read what we said.
+/// Time for the peer to read our last bytes and close.
 const LINGER: Duration = Duration::from_secs(1);
-/// Time for a peer without calls to acknowledge the first GOAWAY of a drain. A process that is busy elsewhere does not read; the
-/// second GOAWAY lists later which of its calls were not begun.
+/// Time for a peer without calls to acknowledge the first GOAWAY of a drain. A process that is busy elsewhere does not
+/// read; the second GOAWAY lists later which of its calls were not begun.
 const DRAIN_ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Payload of our keepalive PING.
 const KEEPALIVE: [u8; 8] = *b"alive\0\0\0";
 
 enum Stage {
     Open,
-    /// Everything is written; the peer is given time to close.
+    /// Everything is written; the peer has until then to close.
     Lingering(Instant),
 }
 
@@ -52,13 +52,13 @@ pub(super) struct Driver<T> {
     read_at: Instant,
     busy_at: Instant,
     ping_sent_at: Option<Instant>,
-    /// Since when output waits without any of it being taken.
+    /// Start of the time in which the peer accepted no output.
     stuck_since: Option<Instant>,
-    /// When a drain's time is up.
+    /// Deadline of the drain.
     cut_at: Option<Instant>,
-    /// When a drain ends for a peer that has no calls and has not answered.
+    /// End of the drain for a peer without calls that has not answered.
     unanswered_at: Option<Instant>,
-    /// When streams that are stuck are looked for.
+    /// Next check for stalled streams.
     stall_check_at: Instant,
     charge: Charge,
     /// Bytes read and written so far.
@@ -92,7 +92,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         })
     }
 
-    /// Runs the connection to its end; the answer is the reason, for a log.
+    /// Runs the connection to its end; returns the reason, for a log.
     pub(super) async fn run(mut self: Box<Self>) -> String {
         let driver = &mut *self;
         let first = driver.inlet.begin(|input| driver.calls.take_in(input));
@@ -147,11 +147,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         self.poll_clock(cx)
     }
 
-    /// Returns whether anything happened.
+    /// Runs one round; true if anything happened.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
         let mut progress = self.read(cx)?;
         if self.failure.is_some() {
-            // No window holds a handler back that answers a stream that is gone.
+            // A handler that answers a closed stream would face no backpressure.
             self.calls.cancel_all();
         }
         progress |= self.calls.poll_woken();
@@ -160,7 +160,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
-        // A peer that does not read our answers is not asked for more questions.
+        // Backpressure: nothing is read from a peer that does not read our answers.
         if self.calls.connection.output().len() >= self.limits.output_bytes_max {
             return Ok(false);
         }
@@ -171,7 +171,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
                 *input = &[];
                 return Ok(());
             }
-            // Later rounds of a poll, and the read itself, would else count as time of the calls it brought.
+            // Excludes earlier rounds of the poll, and the read itself, from the calls' time.
             calls.now = Instant::now();
             calls.take_in(input)
         };
@@ -236,7 +236,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         }
     }
 
-    /// Does what time asks for, and sleeps until the next time it may.
+    /// Handles due timers, and arms the next.
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         loop {
             if let Err(reason) = self.clock().and_then(|()| self.write(cx)) {
@@ -294,7 +294,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         Ok(())
     }
 
-    /// Resets the streams whose peer takes nothing of what waits for it, though it may take other streams' bytes.
+    /// Resets streams whose peer accepts nothing of their pending data, even if it accepts other streams' data.
     fn reset_stalled(&mut self) {
         let now = self.calls.now;
         if self.calls.connection.queued_bytes_total() == 0 || now < self.stall_check_at {
@@ -335,7 +335,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         ];
         let far = self.calls.now + Duration::from_hours(1);
         let soonest = times.into_iter().flatten().min().unwrap_or(far);
-        // An idle time that lies behind us is looked at again when the calls may have ended.
+        // A past idle time is checked again once the calls may have ended.
         soonest.max(self.calls.now + Duration::from_millis(1))
     }
 

@@ -1,6 +1,4 @@
-//! An answer's message that is encoded already, in one piece, in parts, or made while it is sent.
-//!
-//! Must not know handlers.
+//! Answer messages already encoded: in one piece, in parts, or produced while being sent.
 //!
 //! Implements: gRPC over HTTP/2, "Responses".
 
@@ -15,7 +13,7 @@ use crate::message;
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// Chunks that an answer may send in one poll, before they are written and other calls have their turn.
+/// Chunks an answer may send in one poll, before the write and other calls get their turn.
 const CHUNKS_PER_POLL_MAX: usize = 4;
 
 impl Reply<'_> {
@@ -24,7 +22,7 @@ impl Reply<'_> {
         if packs || encoded.length <= COPY_BYTES_MAX || !self.state.dialect.is_plain {
             return self.plain(encoded);
         }
-        // Small parts gather until a large one comes, so that frames are not cut into crumbs.
+        // Small parts are joined until a large one comes, to avoid tiny frames.
         let mut small = message::prefix(encoded.length, false).to_vec();
         let mut send = |part: Bytes| {
             if part.len() <= COPY_BYTES_MAX {
@@ -46,7 +44,7 @@ impl Reply<'_> {
     pub(super) fn only_encoded(&mut self, metadata: &Metadata, encoded: Encoded) -> Option<Source> {
         let Encoded { length, encoding, chunks } = encoded;
         if !self.state.dialect.is_plain {
-            // Callers in other dialects are not said to accept any encoding.
+            // In other dialects no encoding counts as accepted.
             if encoding.is_some() {
                 self.finish(&Status::internal("the answer is compressed, and the caller does not accept that"));
                 return None;
@@ -61,7 +59,7 @@ impl Reply<'_> {
             self.encoded(Encoded { length, encoding, chunks });
             return None;
         }
-        // No other compression than the one it has.
+        // Keeps the compression it has.
         self.state.compression = encoding.map(|encoding| (encoding, usize::MAX));
         self.head(metadata);
         self.sink.send_slice(&message::prefix(length, encoding.is_some()), false);
@@ -73,7 +71,7 @@ impl Reply<'_> {
         Some(Source { left_bytes: length, chunks })
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as there is room for.
     pub(crate) fn go_on(&mut self, source: &mut Source, cx: &Context<'_>) -> Poll<Result<(), Status>> {
         for _ in 0..CHUNKS_PER_POLL_MAX {
             if !self.has_room() {
@@ -92,7 +90,7 @@ impl Reply<'_> {
         Poll::Pending
     }
 
-    /// Sends all at once, whether there is room or not.
+    /// Sends everything at once, regardless of room.
     pub(crate) fn send_all(&mut self, source: Source) -> Result<(), Status> {
         let Source { mut left_bytes, chunks } = source;
         for chunk in chunks {

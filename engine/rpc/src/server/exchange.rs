@@ -1,9 +1,7 @@
-//! One call as a request and an answer of the `http` crate, on a connection that others keep: hyper's HTTP/1.1, or the
-//! server around a tower service.
+//! One call as request and response of the `http` crate, on a connection managed elsewhere: by hyper's HTTP/1.1, or by
+//! the server around a tower service.
 //!
-//! Does for one call what `Calls` does for all of a connection. Must not know sockets.
-//!
-//! Implements: no specification; `protocol` does.
+//! Counterpart of `Calls` for a single call.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,24 +37,24 @@ use crate::status::{Code, Status};
 use crate::transcode::Reading;
 use crate::wake::WakeSet;
 
-/// How long an answer waits for the end of its request.
+/// Longest time an answer waits for the end of its request.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What a request gets without a handler.
+/// Answer to a request that reaches no handler.
 pub(super) enum Refused {
     Call(Status),
     Http(Unserved),
     Preflight,
 }
 
-/// What is to be done with a request that is a call, or nearly one.
+/// Plan for a request that is a call, or a refused one.
 pub(super) struct Task {
     pub(super) dialect: Dialect,
-    /// The call, and its message if that came in the head.
+    /// The call, and its message if it came in the head.
     pub(super) call: Result<(CallPlan, Option<Bytes>), Refused>,
 }
 
-/// How far the request has come.
+/// State of the request.
 pub(super) enum Stage {
     /// The handler needs the whole message.
     Gathering(Assembler, Option<Framed<Bytes>>),
@@ -64,7 +62,7 @@ pub(super) enum Stage {
     Over,
 }
 
-/// A call, from its head to its end; the body of its own response.
+/// A call from head to end; also the body of its response.
 pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
     peer: Arc<Peer>,
@@ -72,19 +70,19 @@ pub(super) struct Exchange {
     /// What the head holds.
     pub(super) head_bytes: usize,
     extensions: Extensions,
-    /// The request around nothing, once the interceptors have let it pass.
+    /// The request without its message, once the interceptors have accepted it.
     request: Option<Box<Request<()>>>,
     pub(super) plan: Option<CallPlan>,
     pub(super) stage: Stage,
     pub(super) body: Body,
     pub(super) body_is_over: bool,
-    /// How much of the request may still be dropped behind the answer, so that the client can finish.
+    /// Request bytes that may still be discarded after the answer, so that the client can finish.
     pub(super) discard_bytes: usize,
-    /// What the handler of a stream wakes; polls say which task that is.
+    /// Woken by a stream's handler; each poll sets the task.
     pub(super) wakes: Option<Arc<WakeSet>>,
-    /// What the call holds of its request, in the account of memory.
+    /// Request bytes held by the call, in the memory account.
     pub(super) charge: Charge,
-    /// A connection counts the call already.
+    /// The connection already counts the call.
     is_counted: bool,
     places: Option<CallPlaces>,
     pub(super) state: ReplyState,
@@ -98,7 +96,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Begins the call that a request makes. `head` is the request's.
+    /// Begins the call of a request with this `head`.
     pub(super) fn begin(
         shared: &Arc<Shared>,
         peer: &Arc<Peer>,
@@ -124,7 +122,7 @@ impl Exchange {
             stage: Stage::Over,
             body,
             body_is_over: false,
-            // A client of HTTP/1.1 that is still sending may not read an answer, and take the end for a reset.
+            // An HTTP/1.1 client that is still sending may not read the answer, and take the close for a reset.
             discard_bytes: if parts.version < http::Version::HTTP_2 { shared.limits.discarded_bytes_max } else { 0 },
             wakes: None,
             charge: shared.limits.memory.charge(peer.address),
@@ -157,14 +155,14 @@ impl Exchange {
         exchange
     }
 
-    /// The call is one that a connection counts.
+    /// Marks the call as counted by its connection.
     #[cfg(feature = "tower")]
     pub(super) fn counted(mut self: Box<Self>) -> Box<Self> {
         self.is_counted = true;
         self
     }
 
-    /// Ends the call with a failure, however far it is; another has reported it if `is_reported`.
+    /// Ends the call with a failure in any state; `is_reported` if that was reported elsewhere.
     #[cfg(feature = "tower")]
     pub(super) fn refused(mut self: Box<Self>, status: &Status, is_reported: bool) -> Box<Self> {
         self.is_reported |= is_reported;
@@ -172,7 +170,7 @@ impl Exchange {
         self
     }
 
-    /// Goes on until the outbox has something; pending if there is nothing to do.
+    /// Runs until the outbox has something; pending if there is nothing to do.
     pub(super) fn poll_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(wakes) = &self.wakes {
             wakes.register(cx.waker());
@@ -223,7 +221,7 @@ impl Exchange {
         plan.terms.timeout.and_then(|timeout| self.started_at.checked_add(timeout))
     }
 
-    /// Has the interceptors look at the head, before any of the body is read; returns whether they have let it pass.
+    /// Runs the interceptors on the head, before the body is read; true if they accept it.
     pub(super) fn is_let_in(&mut self) -> bool {
         let Some(plan) = self.plan else { return false };
         if self.request.is_some() {
@@ -235,7 +233,7 @@ impl Exchange {
         match self.shared.intercept(&plan, request) {
             Ok(request) => self.request = Some(Box::new(request)),
             Err(status) => {
-                // To read the body would have a client send it that asked first.
+                // Reading the body would make a client that sent `Expect` send it.
                 let asks = self.head.get(b"expect").is_some();
                 self.discard_bytes = self.discard_bytes.min(if asks { 0 } else { REFUSED_BYTES_MAX });
                 self.refuse(&status);
@@ -303,7 +301,7 @@ impl Exchange {
         }
     }
 
-    /// Ends what was no call.
+    /// Ends a request that is no call.
     fn end_uncalled(&mut self) {
         self.is_reported = true;
         self.end();

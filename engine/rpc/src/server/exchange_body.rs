@@ -1,8 +1,4 @@
-//! The answer of an exchange: its head, and the rest as a body.
-//!
-//! Must not know calls.
-//!
-//! Implements: no specification.
+//! The answer of an exchange: its head, then a body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,13 +11,13 @@ use super::sink::Outbox;
 use crate::body::{Body, BoxError};
 
 impl Exchange {
-    /// The answer: the head as soon as there is one, and the rest as its body.
+    /// The answer: the head as soon as it is known, and the rest as body.
     pub(super) async fn answer(self: Box<Self>) -> http::Response<Body> {
         let mut exchange = Some(self);
         std::future::poll_fn(|cx| Self::poll_response(&mut exchange, cx)).await.map(Body::any)
     }
 
-    /// Polls until there is a head, and answers with it and the rest.
+    /// Polls until there is a head; returns it with the rest as body.
     fn poll_response(exchange: &mut Option<Box<Self>>, cx: &mut Context<'_>) -> Poll<http::Response<Box<Self>>> {
         let Some(this) = exchange else { return Poll::Pending };
         let head = loop {
@@ -39,12 +35,12 @@ impl Exchange {
         }
     }
 
-    /// Whether the answer waits no more for the end of its request.
+    /// True if the answer no longer waits for the end of its request.
     fn is_discarded(&self) -> bool {
         self.body_is_over || self.discard_bytes == 0
     }
 
-    /// Drops what the request still brings when its answer is whole, within the limits.
+    /// Discards the rest of the request after the answer, within the limits.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_discarded() && self.timer.as_mut().poll(cx).is_pending() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {

@@ -1,9 +1,5 @@
-//! The request of an exchange: its body is read for the handler, gathered where that needs the whole message, and charged to
-//! the account of memory.
-//!
-//! Must not know answers.
-//!
-//! Implements: no specification.
+//! The request of an exchange: its body is read for the handler, gathered where that needs the whole message, and
+//! charged to the account of memory.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +20,7 @@ use crate::status::{Code, Status};
 use crate::wake::WakeSet;
 
 impl Exchange {
-    /// Reads the body for a handler that wants more; returns whether any came.
+    /// Reads the body for a handler that wants more; true if any came.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
         // The message of a GET came in its head.
@@ -62,7 +58,7 @@ impl Exchange {
         }
     }
 
-    /// Takes what came of the body, or its end.
+    /// Handles body data, or the body's end.
     fn take(&mut self, data: Option<&[u8]>) {
         self.body_is_over = data.is_none();
         let message_bytes_max = self.shared.limits.message_bytes_max;
@@ -98,7 +94,7 @@ impl Exchange {
         }
     }
 
-    /// The request is whole.
+    /// Starts the call once its request is complete.
     fn gathered(&mut self, cx: &mut Context<'_>) {
         let Stage::Gathering(mut assembler, message) = std::mem::replace(&mut self.stage, Stage::Over) else { return };
         let compressed = self.plan.is_some_and(|plan| plan.terms.encoding.is_some());
@@ -122,7 +118,7 @@ impl Exchange {
         self.start(cx, Intake::Stream(&inbox), feed);
     }
 
-    /// Charges what the call holds; one that is cut is refused.
+    /// Charges the bytes the call holds; refuses the call if it was cut.
     pub(super) fn account(&mut self, cx: &Context<'_>) {
         let held = match &self.stage {
             Stage::Gathering(assembler, message) => {

@@ -1,4 +1,4 @@
-//! Which protocol a connection speaks, told by its first bytes.
+//! Detects a connection's protocol by its first bytes.
 //!
 //! Implements: RFC 9113 sections 3.3 and 3.4 (prior knowledge, preface), RFC 9112 section 3 (request line).
 
@@ -20,7 +20,7 @@ use super::shared::Shared;
 use crate::envelope::Peer;
 use crate::io::read_failed;
 
-/// A peer that is hung up on has so long, and so many reads, to do the same.
+/// Time limit, and below the read limit, for the peer to close after we did.
 const LINGER: Duration = Duration::from_secs(1);
 const HANG_UP_READS_MAX: usize = 64;
 
@@ -31,20 +31,20 @@ const NO_TLS: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 44\r\n\r\n\
     this port does not speak TLS: write http://\n";
 
-/// Serves a connection of any protocol to its end; the answer is the reason, for a log.
+/// Serves a connection of any protocol to its end; returns the reason, for a log.
 pub(super) async fn serve<T>(mut io: T, shared: Arc<Shared>, peer: Arc<Peer>, mut stay: Stay) -> String
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut first = Vec::with_capacity(PREFACE.len());
     let look = tokio::time::timeout(shared.limits.handshake_timeout, look(&mut io, &mut first));
-    // A peer that has sent nothing has nothing to finish.
+    // A peer that has sent nothing can be closed at once.
     let Some(looked) = before(Box::pin(look), &mut stay.draining).await else { return "drained".to_owned() };
     match looked {
         Err(_) => "no first bytes in time".to_owned(),
         Ok(Err(error)) => read_failed(&error),
         Ok(Ok(true)) => {
-            // Each way behind a box, so that a connection's task has no room for what its own way does not need.
+            // Boxed, so that a connection's task holds only its own protocol's state.
             Driver::boxed(io, first, shared, peer, stay).run().await
         }
         Ok(Ok(false)) if first.is_empty() => "closed by the peer".to_owned(),
@@ -59,7 +59,7 @@ where
     }
 }
 
-/// What a future yields, unless the drain begins first.
+/// The future's result, unless the drain begins first.
 pub(super) async fn before<F: Future>(future: F, mut draining: impl Future<Output = ()> + Unpin) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -69,7 +69,7 @@ pub(super) async fn before<F: Future>(future: F, mut draining: impl Future<Outpu
     .await
 }
 
-/// Reads until the bytes are the preface of HTTP/2 or cannot become it.
+/// Reads until the bytes are the HTTP/2 preface or cannot become it.
 async fn look<T: AsyncRead + Unpin>(io: &mut T, first: &mut Vec<u8>) -> io::Result<bool> {
     while first.len() < PREFACE.len() {
         let mut buffer = [0; 24];
@@ -95,7 +95,8 @@ async fn hang_up<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T, answer: &[u8]) {
     }
 }
 
-/// A request line has a method, a blank and a target (RFC 9112 section 3); what cannot be one is not answered.
+/// False for bytes that cannot begin a request line, method, space and target (RFC 9112 section 3); those are not
+/// answered.
 fn may_be_http1(first: &[u8]) -> bool {
     match first.iter().position(|byte| *byte == b' ') {
         Some(0) => false,

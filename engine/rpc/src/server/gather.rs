@@ -1,6 +1,4 @@
-//! Requests that a handler needs whole: gathered until their end, within the connection's limits.
-//!
-//! Must not know handlers.
+//! Buffering of requests for handlers that need the whole message, within the connection's limits.
 //!
 //! Implements: gRPC over HTTP/2, "Length-Prefixed-Message".
 
@@ -69,7 +67,7 @@ impl Calls {
         }
     }
 
-    /// The request's end came apart from its message.
+    /// Starts a call whose request ended after its message.
     fn gathered(&mut self, stream: StreamKey) {
         let slot = &mut self.slots[stream.index()];
         let Phase::Gathering(mut gathering) = std::mem::take(&mut slot.phase) else { return };
@@ -99,10 +97,10 @@ impl Calls {
         }
     }
 
-    /// Starts a call whose body is its message.
+    /// Starts a call whose whole body is its message.
     pub(super) fn start_whole(&mut self, stream: StreamKey, body: Payload<'_>) {
         let Phase::Gathering(gathering) = std::mem::take(&mut self.slots[stream.index()].phase) else { return };
-        // An empty body is not compressed, with a name of a compression in the head or without.
+        // An empty body is not compressed, even if the head names an encoding.
         let compressed = gathering.plan.terms.encoding.is_some() && !body.as_slice().is_empty();
         let framed = Framed { compressed, bytes: body };
         self.start(stream, &gathering.plan, &gathering.head, gathering.request, Intake::Message(&framed), Feed::None);

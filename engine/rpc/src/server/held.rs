@@ -1,9 +1,5 @@
-//! A service, held by its calls without a count that all threads write: with one, two threads that only answer cost each
-//! other a quarter of a call.
-//!
-//! Must not know calls.
-//!
-//! Implements: no specification.
+//! Per-thread reference counts of a service; with one shared count, two threads that only answer each lose a quarter of
+//! a call.
 
 use std::cell::Cell;
 use std::iter::repeat_n;
@@ -12,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-/// What one thread writes lies apart from what others read: in two lines of a cache, because processors fetch them in pairs.
+/// Padding against false sharing: two cache lines, because processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Apart<T>(pub(super) T);
 
-/// A call's hold on its service.
+/// A call's reference to its service.
 #[derive(Debug)]
 pub struct Held<S>(Arc<Apart<Arc<S>>>);
 
@@ -29,7 +25,7 @@ impl<S> Deref for Held<S> {
     }
 }
 
-/// A service, with as many counts as threads can run at once.
+/// A service with a reference count per hardware thread, rounded up to a power of two.
 pub(super) struct Holds<S>(Box<[Arc<Apart<Arc<S>>>]>);
 
 impl<S> Holds<S> {
@@ -40,12 +36,12 @@ impl<S> Holds<S> {
 
     #[inline]
     pub(super) fn hold(&self) -> Held<S> {
-        // There is a power of two of them.
+        // The length is a power of two.
         Held(Arc::clone(&self.0[thread_number() & (self.0.len() - 1)]))
     }
 }
 
-/// The number of this thread among those that have called this.
+/// This thread's number, assigned in the order of first calls.
 #[inline]
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -70,7 +66,7 @@ mod tests {
         let (here, again) = (holds.hold(), holds.hold());
         assert!(Arc::ptr_eq(&here.0, &again.0));
         assert_eq!((*here, Arc::strong_count(&here.0)), (7, 3));
-        // Other tests number threads meanwhile, so a few threads may count where this one does, but not all.
+        // Other tests number threads too, so a few threads may share this one's count, but not all.
         let hold_elsewhere = |_| std::thread::scope(|scope| scope.spawn(|| holds.hold()).join().unwrap());
         let apart = (0..64).map(hold_elsewhere).any(|there| !Arc::ptr_eq(&here.0, &there.0));
         assert_eq!(apart, holds.0.len() > 1);

@@ -1,7 +1,5 @@
-//! By which names a server may be asked: a page whose own name leads to this server (DNS rebinding) would else read all
-//! that the browser's machine can.
-//!
-//! Must not know calls.
+//! Host allowlist against DNS rebinding: otherwise a page whose own name resolves to this server could read all that
+//! the browser's machine can.
 //!
 //! Implements: RFC 9110 section 7.4 (rejecting misdirected requests), RFC 9112 section 3.2 (Host).
 
@@ -11,10 +9,10 @@ use quire_http2::Head;
 
 use super::http_calls::Unserved;
 
-/// Whether the server goes by a name or address, given without its port.
+/// True if the server has this name or address, given without port.
 type IsOurs = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// The hosts that requests may name; any, if there is no check.
+/// Accepted hosts; all, if there is no check.
 #[derive(Clone, Default)]
 pub(super) struct Hosts(Option<IsOurs>);
 
@@ -28,13 +26,13 @@ impl Hosts {
         std::str::from_utf8(authority).is_ok_and(|authority| is_ours(host(authority)))
     }
 
-    /// Whether a request over HTTP/2 names another host. One that names none is no browser's.
+    /// True if an HTTP/2 request names another host. A request without one is not from a browser.
     pub(super) fn refuse(&self, head: &Head) -> bool {
         let named = [head.authority(), head.get(b"host").unwrap_or_default()];
         self.0.is_some() && !named.into_iter().all(|named| named.is_empty() || self.is_ours(named))
     }
 
-    /// Why a request over HTTP/1.1 is not served: it names no host, two, or another.
+    /// Error for an HTTP/1.1 request with no host, two, or another one.
     #[cfg(feature = "http1")]
     pub(super) fn check<B>(&self, request: &http::Request<B>) -> Result<(), Unserved> {
         let mut named = request.headers().get_all(http::header::HOST).iter();
@@ -49,7 +47,7 @@ impl Hosts {
     }
 }
 
-/// An authority without its port.
+/// The authority without its port.
 fn host(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,

@@ -1,4 +1,4 @@
-//! HTTP/1.1, which is handed to hyper: calls and what the HTTP service answers.
+//! HTTP/1.1 by hyper: calls and requests to the HTTP service.
 //!
 //! Implements: RFC 9112, by hyper.
 
@@ -30,14 +30,14 @@ use crate::wake::WakeSet;
 /// The longest that a connection with nothing under way stays when it has to leave.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
-/// Serves a connection that began with `first` to its end; the answer is the reason, for a log.
+/// Serves a connection that began with `first` to its end; returns the reason, for a log.
 pub(super) async fn serve<T>(first: Vec<u8>, io: T, shared: Arc<Shared>, peer: Arc<Peer>, stay: Stay) -> String
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (limits, peer_address) = (Arc::clone(&shared.limits), peer.address);
     let Stay { draining, refusing, standing } = stay;
-    // One more reference to it for each request that is not answered to its end.
+    // Each request in progress holds a reference to it.
     let busy = Arc::new(());
     let in_flight = Arc::downgrade(&busy);
     let buffer_bytes_max = limits.http1_head_bytes_max.max(8 * 1024);
@@ -87,7 +87,7 @@ where
     builder.timer(TokioTimer::new()).header_read_timeout(limits.handshake_timeout).max_buf_size(buffer_bytes_max);
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let mut draining = Some(draining);
-    // hyper wakes itself after some requests of a poll, and a task that does so keeps tokio from its sockets.
+    // hyper wakes itself after some requests in one poll, and such a task keeps tokio from its sockets.
     let wakes = WakeSet::new(1);
     let waker = wakes.waker(0);
     let mut idle = Idle { allowed: limits.connection_idle_max, timer: None };
@@ -133,7 +133,7 @@ where
     ended.await
 }
 
-/// A last answer that says why.
+/// A refusal that closes the connection.
 fn refusal(why: Unserved) -> http::Response<Body> {
     let (code, words) = why.answer();
     let mut response = bare(http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::BAD_REQUEST));
@@ -143,14 +143,14 @@ fn refusal(why: Unserved) -> http::Response<Body> {
     response
 }
 
-/// How long a connection has had no request.
+/// Idle timer of a connection.
 struct Idle {
     allowed: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Idle {
-    /// Ready once, when the connection has been idle for as long as it may.
+    /// Ready once, when the idle limit is reached.
     fn poll(&mut self, is_busy: bool, cx: &mut Context<'_>) -> Poll<()> {
         let Some(allowed) = self.allowed else { return Poll::Pending };
         if is_busy {
@@ -204,7 +204,7 @@ impl http_body::Body for Taken {
     }
 }
 
-/// The body of an answer, which keeps its connection busy.
+/// Answer body that marks its connection busy.
 struct Busy {
     body: Body,
     _busy: Arc<()>,

@@ -1,9 +1,5 @@
-//! The transport of an HTTP/1.1 connection, as hyper sees it: first the bytes that were read already, counted both ways,
-//! and failed when the peer takes nothing for too long.
-//!
-//! Must not know requests.
-//!
-//! Implements: no specification.
+//! Transport of an HTTP/1.1 connection for hyper: replays the bytes already read, counts both directions, and fails if
+//! the peer accepts nothing for too long.
 
 use std::future::Future;
 use std::io;
@@ -20,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 /// of the connection alone changes it.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Bytes of answers that have begun, and not written.
+    /// Bytes of begun answers not yet written.
     unsent: AtomicUsize,
     /// Bytes that were read and are no request yet; hyper holds no more than `waiting_max`.
     waiting: AtomicUsize,
@@ -58,7 +54,7 @@ impl Held {
         self.waiting.store(self.waiting.load(Relaxed).saturating_sub(bytes), Relaxed);
     }
 
-    /// An answer of so many bytes begins.
+    /// Adds a begun answer of this size.
     pub(super) fn answer(&self, bytes: u64) {
         self.unsent.fetch_add(usize::try_from(bytes).unwrap_or(usize::MAX), Relaxed);
         self.head.store(0, Relaxed);
@@ -83,12 +79,12 @@ pub(super) struct Io<T> {
     transport: T,
     held: Arc<Held>,
     write_timeout: Duration,
-    /// Set while the peer takes nothing.
+    /// Set while the peer accepts nothing.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Io<T> {
-    /// Reads `first` before what `transport` brings.
+    /// Reads `first`, then `transport`.
     pub(super) fn new(first: Vec<u8>, transport: T, held: Arc<Held>, write_timeout: Duration) -> Self {
         Self { first, taken: 0, transport, held, write_timeout, stuck: None }
     }

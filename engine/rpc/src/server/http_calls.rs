@@ -1,6 +1,4 @@
-//! HTTP/2 requests that are not gRPC (RFC 9113 section 8), handed to the HTTP service and back.
-//!
-//! Must not know what the service is: a tower service erased to a function.
+//! HTTP/2 requests that are not gRPC (RFC 9113 section 8), forwarded to the HTTP service.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -19,10 +17,10 @@ use crate::envelope::Peer;
 use crate::http_service::Answering;
 use crate::inbox::Inbox;
 
-/// Chunks a body may send in one poll before other calls have their turn.
+/// Chunks a body may send in one poll before other calls get their turn.
 const CHUNKS_PER_POLL_MAX: usize = 32;
 
-/// The request as the `http` crate has it; `None` if it cannot be one.
+/// Converts the request to the `http` crate's; `None` if it has no such form.
 pub(super) fn request(head: &Head, inbox: Arc<Inbox>, peer: &Arc<Peer>) -> Option<http::Request<Body>> {
     let mut uri = http::Uri::builder().path_and_query(head.path());
     if !head.authority().is_empty() {
@@ -47,13 +45,13 @@ fn put_status(code: u16, put: Put<'_>) {
     put(b":status", code.to_string().as_bytes(), Indexing::Insert);
 }
 
-/// Why a request gets no further than the connection.
+/// Reason why a request is refused by the connection.
 #[derive(Clone, Copy)]
 pub(super) enum Unserved {
-    /// It has no URI, or fields that the `http` crate does not take.
+    /// No URI, or fields that the `http` crate rejects.
     Malformed,
     Unsupported,
-    /// Another verb than those that the method answers: POST, and GET if it may be called so.
+    /// Wrong HTTP verb: neither POST nor, if `get`, GET.
     NotAllowed {
         get: bool,
     },
@@ -61,7 +59,7 @@ pub(super) enum Unserved {
     /// No host, or more than one.
     #[cfg_attr(not(feature = "http1"), expect(dead_code, reason = "HTTP/2 has `:authority`"))]
     Host,
-    /// A host that the server does not go by.
+    /// A host that is not this server's.
     Misdirected,
     Failed,
     TooMany,
@@ -105,7 +103,7 @@ pub(super) fn refuse(reply: &mut Reply<'_>, why: Unserved) {
     reply.sink.send_slice(words.as_bytes(), true);
 }
 
-/// An HTTP request in the hands of the service.
+/// An HTTP request that the service is answering.
 pub(super) struct HttpRunning {
     answering: Option<Answering>,
     body: Option<Body>,
@@ -117,7 +115,7 @@ impl HttpRunning {
         Self { answering: Some(answering), body: None, limits }
     }
 
-    /// Whether a large answer finds memory short, though there was enough when its request came.
+    /// True if memory is short for a large answer, though it sufficed when the request came.
     fn is_too_much(&self, body: &Body, reply: &Reply<'_>) -> bool {
         let held = reply.sink.queued_bytes_total();
         body.size_hint().lower() >= LARGE_BYTES
@@ -125,16 +123,16 @@ impl HttpRunning {
     }
 }
 
-/// Smaller answers are sent while memory is short, too: what they answer may have been done.
+/// Smaller answers are sent even while memory is short, since their requests may have had effects.
 pub(super) const LARGE_BYTES: u64 = 64 * 1024;
 
-/// Fields that belong to a connection of HTTP/1.1 (RFC 9113 section 8.2.2).
+/// True for hop-by-hop fields of HTTP/1.1 (RFC 9113 section 8.2.2).
 fn is_hop_by_hop(name: &http::HeaderName) -> bool {
     matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade")
 }
 
 fn send_head(reply: &mut Reply<'_>, head: &http::response::Parts, end: bool) {
-    // curl 7 reads no more once it has as many bytes as were announced, not even the windows that its upload waits for.
+    // curl 7 stops reading after `content-length` bytes, even the window updates that its upload waits for.
     let is_early = !reply.sink.is_receive_closed();
     let is_left_out = |name| is_hop_by_hop(name) || (is_early && *name == http::header::CONTENT_LENGTH);
     reply.sink.send_head(end, |put| {
@@ -205,7 +203,7 @@ impl Running for HttpRunning {
     }
 }
 
-/// Returns whether that was the last.
+/// Sends a body frame; true if it was the last.
 fn send_frame(reply: &mut Reply<'_>, frame: http_body::Frame<Bytes>, last: bool) -> bool {
     match frame.into_data() {
         Ok(data) => {

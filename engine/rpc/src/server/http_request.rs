@@ -1,8 +1,4 @@
-//! What becomes of a request of the `http` crate: a call, or the HTTP service's.
-//!
-//! Must not know connections.
-//!
-//! Implements: no specification; `plan` and `exchange` do.
+//! Dispatch of an `http` crate request: to a call or to the HTTP service.
 
 use std::sync::Arc;
 
@@ -16,16 +12,16 @@ use crate::envelope::Peer;
 use crate::http_service;
 use crate::protocol::PLAIN;
 
-/// How a request is answered.
+/// An answer in progress.
 pub(super) enum Answering {
     Call(Box<Exchange>),
     Http(http_service::Answering),
-    /// There is nothing at the path.
+    /// The path does not exist.
     NotFound,
 }
 
 impl Answering {
-    /// Begins the answer; layers, if the server has any, come first.
+    /// Begins the answer, through the server's layers if any.
     pub(super) fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, mut request: http::Request<Body>) -> Self {
         if let Some(layered) = shared.layered.as_ref().filter(|_| may_be_call(shared, &request)) {
             request.extensions_mut().insert(Arc::clone(peer));
@@ -50,7 +46,7 @@ impl Answering {
     }
 }
 
-/// A last answer without a body.
+/// A response without body that closes the connection.
 pub(super) fn bare(status: http::StatusCode) -> http::Response<Body> {
     let mut response = http::Response::new(Body::default());
     *response.status_mut() = status;
@@ -66,7 +62,7 @@ fn may_be_call(shared: &Shared, request: &http::Request<Body>) -> bool {
     shared.routes.may_be_call(request.uri().path(), content_type)
 }
 
-/// Begins the call that a request makes; gives back a request that makes none.
+/// Begins the call of a request; returns the request if it is no call.
 #[expect(clippy::result_large_err, reason = "the request is taken apart at once; a box would cost every request one")]
 pub(super) fn begin_call(
     shared: &Arc<Shared>,

@@ -1,8 +1,4 @@
-//! What requests with the same head have in common.
-//!
-//! Must not know what is done with them.
-//!
-//! Implements: no specification.
+//! State shared by requests with the same head.
 
 use std::sync::Arc;
 
@@ -10,9 +6,9 @@ use quire_http2::Head;
 
 use super::plan::CallPlan;
 
-/// Requests with the same head.
+/// State shared by requests with the same head.
 pub(super) struct Kind {
     pub(super) head: Arc<Head>,
-    /// The call that each of them is, if that may begin as soon as its message is there.
+    /// The call, if it may begin as soon as its message is complete.
     pub(super) direct: Option<CallPlan>,
 }

@@ -8,7 +8,7 @@ use super::memory::Memory;
 use super::observer::Refusal;
 use crate::status::Status;
 
-/// What a server allows. A field's unit is last in its name; times are [`Duration`]s.
+/// Limits of a server. A field's unit is last in its name; times are [`Duration`]s.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Limits of each connection's HTTP/2.
@@ -18,54 +18,54 @@ pub struct Limits {
     pub connections_max: usize,
     /// Connections at once that are only being refused, or are making room, at least 1; further ones wait to be accepted.
     pub refusals_max: usize,
-    /// Calls at once, over all connections, that wait for something; further ones get `RESOURCE_EXHAUSTED`. Clients have
+    /// Waiting calls at once, over all connections; further ones get `RESOURCE_EXHAUSTED`. Clients have
     /// [`Shares`](super::Shares) of them.
     pub calls_max: usize,
-    /// Of them, watches of health, which callers without a credential may make; further ones get `RESOURCE_EXHAUSTED`.
+    /// Of those calls, health watches, which need no credential; further ones get `RESOURCE_EXHAUSTED`.
     pub health_watches_max: usize,
-    /// Of them, streams of reflection; further ones get `RESOURCE_EXHAUSTED`.
+    /// Of those calls, reflection streams; further ones get `RESOURCE_EXHAUSTED`.
     pub reflection_streams_max: usize,
-    /// A received message, after decompression too.
+    /// Size of a received message, also after decompression.
     pub message_bytes_max: usize,
-    /// Unfinished messages of a connection together; a call that would exceed it gets `RESOURCE_EXHAUSTED`.
+    /// Incomplete messages of a connection together; a call that would exceed it gets `RESOURCE_EXHAUSTED`.
     pub gathered_bytes_max: usize,
-    /// Messages of a stream that its handler has not read; beyond, the stream's window stays closed.
+    /// Messages of a stream not yet read by its handler; beyond, the stream's window stays closed.
     pub unread_bytes_max: usize,
-    /// Answers that wait for the peer's windows; while there are more, further calls get `RESOURCE_EXHAUSTED`.
+    /// Answers waiting for the peer's windows; while there are more, further calls get `RESOURCE_EXHAUSTED`.
     pub unsent_bytes_max: usize,
     /// What the connections of every server with this account hold together, and what the application adds. While
     /// they hold too much, the client that holds most loses its largest connection; while the application does, new calls
     /// get `RESOURCE_EXHAUSTED`.
     pub memory: Memory,
-    /// A stream whose peer takes none of what waits for it is reset after this long.
+    /// A stream whose peer accepts none of its pending data for this long is reset.
     pub stream_stall_timeout: Duration,
-    /// Output of a connection above which nothing more is read from it.
+    /// Pending output of a connection above which nothing is read from it.
     pub output_bytes_max: usize,
-    /// TLS and the first bytes of a protocol.
+    /// Time for the TLS handshake and the protocol's first bytes.
     pub handshake_timeout: Duration,
-    /// A call whose handler needs the whole request must have it by then.
+    /// Time for a request to arrive if its handler needs it whole.
     pub request_timeout: Duration,
-    /// What is taken of a request after its answer, and dropped, so that the client can finish; beyond, its stream is
-    /// reset with `NO_ERROR`.
+    /// Request bytes discarded after the answer, so that the client can finish; beyond, the stream is reset with
+    /// `NO_ERROR`.
     pub discarded_bytes_max: usize,
-    /// How long that is done, from the answer on.
+    /// Time limit of that, from the answer on.
     pub discard_timeout: Duration,
-    /// A peer that takes none of our bytes for so long is gone.
+    /// A connection that accepts no bytes for this long is closed.
     pub write_timeout: Duration,
-    /// Silence after which a connection is pinged; none: never.
+    /// Silence after which a connection is pinged; `None`: never.
     pub keepalive_interval: Option<Duration>,
-    /// How long the answer to that ping may take.
+    /// Time limit for the answer to that ping.
     pub keepalive_timeout: Duration,
-    /// A connection without calls is drained after this long; none: never.
+    /// A connection without calls is drained after this long; `None`: never.
     pub connection_idle_max: Option<Duration>,
-    /// A connection is drained at this age; none: never.
+    /// A connection is drained at this age; `None`: never.
     pub connection_age_max: Option<Duration>,
-    /// What calls have to finish in a drain, before they are cut off.
+    /// Time for calls to finish in a drain, before they are cut off.
     pub drain_timeout: Duration,
-    /// The head of an HTTP/1.1 request.
+    /// Size of an HTTP/1.1 request head.
     pub http1_head_bytes_max: usize,
-    /// Whether each message of a stream leaves in a DATA frame of its own. Messages that are ready together share one
-    /// otherwise, which costs both sides less.
+    /// Sends each message of a stream in its own DATA frame. Otherwise messages that are ready together share one,
+    /// which costs both sides less.
     pub is_message_per_frame: bool,
 }
 
@@ -102,7 +102,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a caller is told of a limit that it ran into.
+    /// Status for a caller refused by this limit.
     pub(super) fn refusal(&self, limit: Refusal) -> Status {
         let (at, advice) = match limit {
             Refusal::Connections => (self.connections_max, "close idle connections or share one, and try again later"),

@@ -1,6 +1,6 @@
-//! The server: the loop that accepts connections, and what becomes of each.
+//! The server: accepts connections and starts their tasks.
 //!
-//! Listener, runtime and the signal to stop come from the caller. Must not know what the services do.
+//! Listener, runtime and shutdown signal come from the caller.
 //!
 //! Implements: RFC 9113 section 3 (starting HTTP/2) and 9.1 (connection management).
 
@@ -26,9 +26,9 @@ use super::shares::Client;
 use super::tower::HttpCalls;
 use crate::envelope::Peer;
 
-/// When `accept` fails for want of descriptors, trying again at once would only spin.
+/// Pause after `accept` fails for lack of descriptors; an immediate retry would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The longest that a connection too many lives.
+/// Time limit of an excess connection.
 const REFUSAL_MAX: Duration = Duration::from_secs(3);
 
 /// A gRPC server; clones share limits and counters.
@@ -44,7 +44,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Ends with the server: tells the connections to drain, and is told when they are gone.
+/// Signals connections to drain; the senders' drop reports their end.
 struct Stop {
     draining: watch::Receiver<bool>,
     alive: mpsc::Sender<()>,
@@ -55,8 +55,8 @@ impl Server {
         Self { shared, workers }
     }
 
-    /// The server as a tower service, for axum or hyper to answer its calls on connections that they keep. Limits of
-    /// connections do not apply there.
+    /// The server as a tower service, to answer calls on connections that axum or hyper manage. Connection limits do
+    /// not apply there.
     #[cfg(feature = "tower")]
     pub fn into_service(self) -> HttpCalls {
         HttpCalls::new(self.shared)
@@ -72,7 +72,7 @@ impl Server {
         self.shared.places.taken()
     }
 
-    /// Calls that wait for something now.
+    /// Calls waiting now.
     pub fn calls(&self) -> usize {
         self.shared.calls.taken()
     }
@@ -118,7 +118,7 @@ impl Server {
             tokio::spawn(async move { server.connection(stream, address, place, draining, alive).await });
             return;
         }
-        // A stream belongs to the reactor of the runtime it was made on, so it is made again over there.
+        // A stream is bound to its runtime's reactor, so it is recreated on the other runtime.
         let Ok(stream) = stream.into_std() else { return };
         self.workers[turn % self.workers.len()].spawn(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
@@ -143,7 +143,7 @@ impl Server {
         drop(alive);
     }
 
-    /// Serves one connection that the caller has accepted, until it ends; `draining` asks it to end.
+    /// Serves one accepted connection until it ends; `draining` asks it to end.
     pub async fn serve_connection<T>(&self, io: T, peer: Peer, draining: impl Future<Output = ()> + Send + 'static)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -182,7 +182,7 @@ impl Server {
         let shared = Arc::clone(&self.shared);
         #[cfg(feature = "tls")]
         if let Some(tls) = shared.tls.clone() {
-            // In a box: a connection in clear has no room for TLS.
+            // Boxed, so that plaintext connections hold no TLS state.
             return Box::pin(run_tls(tls, io, shared, peer, stay)).await;
         }
         first_bytes::serve(io, shared, Arc::new(peer), stay).await

@@ -1,5 +1,5 @@
-//! One account of the memory that peers make servers hold: answers that wait for their reader, unfinished messages,
-//! and all else that the process takes.
+//! Account of the memory that peers make servers hold: answers waiting for their reader, incomplete messages, and the
+//! rest of the process.
 //!
 //! A connection charges what it holds after each of its turns, in steps, so that one whose answers leave at once never
 //! touches the account. Large bytes that several answers share are counted once. When the buffers are full, the client
@@ -32,7 +32,7 @@ const TIMES_FREE: usize = 3;
 /// Connections that hold less are not cut because of what else the process takes.
 const LARGE_BYTES: usize = 1024 * 1024;
 
-/// What a connection ends with when it is cut.
+/// Reason with which a cut connection ends.
 pub(super) const CUT: &str = "cut: limits.buffer_bytes or limits.memory_bytes was reached, and its client held most";
 
 /// An account of memory. Clones are the same account, which several servers may share.
@@ -70,7 +70,7 @@ struct Held {
 }
 
 impl Memory {
-    /// An account that is full when the buffers of connections come to `buffers_max` bytes, or all of it to `bytes_max`.
+    /// An account that is full when connection buffers reach `buffers_max` bytes, or the whole `bytes_max`.
     pub fn new(buffers_max: usize, bytes_max: usize) -> Self {
         Self(Arc::new(Account {
             buffers_max,
@@ -94,7 +94,7 @@ impl Memory {
         self.0.buffers_max
     }
 
-    /// All of the account: what the process took when it was last measured, and how the buffers have changed since.
+    /// Total: the process's memory at the last measurement, plus the change of the buffers since.
     #[inline]
     pub fn total(&self) -> usize {
         self.buffers().saturating_add_signed(self.0.others.load(Relaxed))
@@ -105,7 +105,7 @@ impl Memory {
         self.0.bytes_max
     }
 
-    /// Says what the whole process takes now, the buffers included. Until it is said, they are all that counts.
+    /// Sets the measured memory of the process, buffers included. Before the first call only buffers count.
     pub fn set_measured(&self, bytes: usize) {
         let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
         self.0.others.store(signed(bytes) - signed(self.0.buffers.load(Relaxed)), Relaxed);
@@ -206,7 +206,7 @@ struct Part {
     holders: Vec<(usize, Arc<Holder>)>,
 }
 
-/// A connection's part of an account, given back when it is dropped.
+/// A connection's part of an account, released on drop.
 pub(super) struct Charge {
     memory: Memory,
     /// As they were charged.
@@ -295,7 +295,7 @@ impl Charge {
         }
     }
 
-    /// Whether the connection must end.
+    /// True if the connection must end.
     #[inline]
     pub(super) fn is_cut(&self) -> bool {
         self.holder.is_cut.load(Relaxed)

@@ -1,6 +1,4 @@
-//! A method as the connection sees it: its shape, and how a request becomes something to poll.
-//!
-//! Must not know how an answer is framed or sent.
+//! Methods as a connection uses them: their kind, and how a request becomes something to poll.
 //!
 //! Implements: gRPC over HTTP/2, "Path", and the four kinds of method of gRPC's "Core concepts".
 
@@ -24,23 +22,23 @@ use crate::status::Status;
 use crate::streaming::Streaming;
 use crate::transcode::Reading;
 
-/// A request's messages, not yet decoded.
+/// Undecoded messages of a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Intake<'a> {
     Message(&'a Framed<Payload<'a>>),
     Stream(&'a Arc<Inbox>),
 }
 
-/// A call's request as the connection has it.
+/// A call's request from the connection.
 pub(crate) struct Incoming<'a> {
     pub(crate) origin: Origin<'a>,
-    /// The request around nothing, if it was made already.
+    /// The request without its message, if already built.
     pub(crate) request: Option<Request<()>>,
     pub(crate) intake: Intake<'a>,
     pub(crate) reading: Reading,
 }
 
-/// A stream of answers of any type that can be written as a message's bytes.
+/// A stream of answers of any encodable type.
 pub trait AnswerStream: Stream<Item = Result<<Self as AnswerStream>::Message, Status>> + Send + 'static {
     /// One answer.
     type Message: Encode + 'static;
@@ -54,20 +52,20 @@ where
     type Message = Res;
 }
 
-/// What starting a call led to.
+/// Result of starting a call.
 pub(crate) enum Started {
-    /// Polled, and not over.
+    /// Polled once and pending.
     Running(Box<dyn Running>),
-    /// Answered already; the box, if there is one, comes back.
+    /// Answered; returns the box for reuse, if any.
     Done(Option<Box<dyn Running>>),
 }
 
 pub(crate) trait Handler: Send + Sync {
-    /// Whether the handler reads a stream, rather than one message.
+    /// True if the handler reads a stream.
     fn is_streaming_in(&self) -> bool;
-    /// Whether the handler answers with a stream, rather than one message.
+    /// True if the handler answers with a stream.
     fn is_streaming_out(&self) -> bool;
-    /// Begins a call, in a box an earlier one left if there is any.
+    /// Begins a call, in the box of an earlier one if there is any.
     fn start(
         &self,
         spare: Option<Box<dyn Running>>,
@@ -91,7 +89,7 @@ impl std::fmt::Debug for Method {
 }
 
 impl Method {
-    /// Says that a call changes nothing, so that it may be made as a GET; in a contract, `idempotency_level = NO_SIDE_EFFECTS`.
+    /// Marks the method as side-effect free, allowing GET; in a contract, `idempotency_level = NO_SIDE_EFFECTS`.
     #[must_use]
     pub fn without_side_effects(self) -> Self {
         Self { has_side_effects: false, ..self }
@@ -102,7 +100,7 @@ impl Method {
         self.name
     }
 
-    /// Whether a call may change something; true unless the contract says otherwise.
+    /// True unless the contract excludes side effects.
     pub fn has_side_effects(&self) -> bool {
         self.has_side_effects
     }
@@ -123,7 +121,7 @@ impl Method {
         Self::whole::<Req, One<Fut>>(name, move |incoming| incoming.later(|request| call(service.hold(), request)))
     }
 
-    /// One message in, one out, both in their bytes.
+    /// One message in, one out, both as bytes.
     pub fn bytes<S, Req, Fut>(
         name: &'static str,
         service: Arc<S>,
@@ -213,19 +211,19 @@ impl Method {
     }
 }
 
-/// A handler that takes its request whole.
+/// A handler of a complete request.
 struct Whole<B, Req, R> {
     begin: B,
     types: PhantomData<fn(Req) -> R>,
 }
 
-/// A handler that takes a stream.
+/// A handler of a request stream.
 struct Streamed<B, Req, R> {
     begin: B,
     types: PhantomData<fn(Req) -> R>,
 }
 
-/// Polls a call for the first time, where it will stay.
+/// Polls a call for the first time, in its final place.
 fn begin_in<R: Drive>(
     spare: Option<Box<dyn Running>>,
     future: R::Future,

@@ -1,8 +1,4 @@
-//! The server: services behind a listener, and what else speaks HTTP there.
-//!
-//! Must not know any service of the application.
-//!
-//! Implements: no specification; its modules do.
+//! The server: services behind a listener, and an HTTP service beside them.
 
 mod builder;
 mod call;

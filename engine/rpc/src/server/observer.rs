@@ -1,8 +1,4 @@
-//! What a server tells the program that embeds it, for metrics and logs.
-//!
-//! Must not know how anything is counted or written: every hook does nothing unless it is replaced.
-//!
-//! Implements: no specification; it reports what the others do.
+//! Server events for the embedding program's metrics and logs.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +6,7 @@ use std::time::Duration;
 use super::shares::Client;
 use crate::status::Code;
 
-/// Which limit refused something.
+/// A limit that refused something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -51,7 +47,7 @@ impl Refusal {
         Self::BufferBytes,
     ];
 
-    /// The limit's name for callers and metrics.
+    /// Name of the limit for callers and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connections => "limits.connections",
@@ -72,15 +68,14 @@ impl Refusal {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CallReport<'a> {
-    /// The method's place in [`Builder::paths`](super::Builder::paths); `None` for a method that does not exist.
+    /// The method's index in [`Builder::paths`](super::Builder::paths); `None` for an unknown method.
     pub method: Option<usize>,
-    /// `/package.Service/Method`; `unknown` for a method that does not exist, so that strangers cannot fill a table.
+    /// `/package.Service/Method`; `unknown` for an unknown method, so that strangers cannot fill a table.
     pub path: &'a str,
     /// Its outcome.
     pub code: Code,
-    /// From the end of the read that brought its head until the answers of its batch were about to be written, so a
-    /// call waits for those that were answered in the same batch. Neither the write nor what the bytes waited for
-    /// before they were read is in it.
+    /// Time from the end of the read that brought its head until its batch of answers was about to be written; it
+    /// includes waiting for the batch's other calls, but neither the write nor the time before the read.
     pub elapsed: Duration,
 }
 
@@ -88,13 +83,13 @@ pub struct CallReport<'a> {
 pub trait Observer: Send + Sync {
     /// A connection was accepted.
     fn connection_opened(&self, _peer: Option<SocketAddr>) {}
-    /// It is gone; the reason is for a log.
+    /// A connection was closed; the reason is for a log.
     fn connection_closed(&self, _peer: Option<SocketAddr>, _reason: &str) {}
-    /// A gRPC call ended, well or not.
+    /// A gRPC call ended, successfully or not.
     fn call_finished(&self, _call: &CallReport<'_>) {}
     /// A limit was reached.
     fn refused(&self, _limit: Refusal) {}
-    /// A limit was reached by this client, which has its share, or because all is taken.
+    /// A limit refused this client: its share, or everything, is taken.
     fn refused_client(&self, limit: Refusal, _client: &Client) {
         self.refused(limit);
     }

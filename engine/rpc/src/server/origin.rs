@@ -1,9 +1,4 @@
-//! What a call's request is made of, all but its message, until something asks for the request: most methods of bytes never
-//! do.
-//!
-//! Must not know how a request is handled.
-//!
-//! Implements: no specification.
+//! The parts of a call's request except its message, assembled on demand: most bytes methods never ask.
 
 use std::sync::Arc;
 
@@ -29,7 +24,7 @@ impl<'a> Origin<'a> {
         Self { head, peer, deadline, accepted }
     }
 
-    /// The request around a message.
+    /// The request with this message.
     #[inline]
     pub(super) fn request<T>(&self, message: T) -> Request<T> {
         let metadata = Metadata::received(Arc::clone(self.head));

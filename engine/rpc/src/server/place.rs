@@ -15,7 +15,7 @@ use super::places::{Place, Standing};
 use super::shared::Shared;
 use super::shares::Client;
 
-/// What a connection that is being refused has until it hears that the server ends it.
+/// Least and greatest time before the server ends an excess connection.
 const REFUSAL_TIME_MIN: Duration = Duration::from_millis(100);
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ pub(super) type Draining = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Stay {
     /// Ready when the connection is to end once its calls have.
     pub(super) draining: Draining,
-    /// The connection is one too many: it only hears that.
+    /// Excess connection: it is only refused.
     pub(super) refusing: bool,
     pub(super) standing: Arc<Standing>,
 }
@@ -67,11 +67,11 @@ pub(super) async fn take(shared: &Arc<Shared>, client: &Client) -> Place {
     }
 }
 
-/// Completes when a connection that is being refused has had its time: a client speaks at once, so one that is silent
-/// makes room as soon as another waits.
+/// Completes when an excess connection's time is over: clients send at once, so a silent one is closed as soon as
+/// another connection waits.
 async fn refusal_time(shared: Arc<Shared>) {
     tokio::time::sleep(REFUSAL_TIME_MIN).await;
     let longest = shared.limits.handshake_timeout.min(REFUSAL_TIME_MAX);
-    // Either is the end.
+    // Either ends the wait.
     let _ = tokio::time::timeout(longest, shared.places.crowded().notified()).await;
 }

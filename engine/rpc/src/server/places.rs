@@ -32,9 +32,9 @@ struct Port {
     asks_callers: bool,
     opened_at: Instant,
     table: Mutex<Table>,
-    /// A place was given back.
+    /// A permit was released.
     freed: Notify,
-    /// A connection waits for a place.
+    /// A connection waits for a permit.
     crowded: Notify,
 }
 

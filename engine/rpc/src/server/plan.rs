@@ -1,8 +1,4 @@
-//! What is to be done with a request, read off its head, once per distinct head.
-//!
-//! Must not know how it is done.
-//!
-//! Implements: no specification; `protocol` reads what each protocol says.
+//! Plan for a request, derived from its head, once per distinct head.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -22,14 +18,14 @@ use crate::status::Status;
 use crate::transcode::{self, Json};
 use quire_json::{MessageId, Schema};
 
-/// A method at its place in the table.
+/// A method's entry in the table.
 pub(crate) struct Route {
     pub(crate) path: String,
     pub(crate) handler: Arc<dyn Handler>,
     /// What its calls pass before the handler.
     pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(crate) is_streaming_in: bool,
-    /// The places of its own that its calls need, and which limit those are.
+    /// The method's own call permits, and the limit's name.
     pub(crate) places: Option<(Refusal, Shares)>,
     is_streaming_out: bool,
     has_side_effects: bool,
@@ -45,23 +41,23 @@ impl Route {
     }
 }
 
-/// The types of all methods, for calls in JSON.
+/// Message types of all methods, for JSON calls.
 struct Types {
     schema: Arc<Schema>,
-    /// Request and answer, at the method's number; `None` for a method that no contract has.
+    /// Request and answer types by method number; `None` for a method without contract.
     methods: Vec<Option<(MessageId, MessageId)>>,
 }
 
-/// All methods of a server; a method's number is its place.
+/// All methods of a server; a method's number is its index.
 #[derive(Default)]
 pub(crate) struct Routes {
     pub(crate) table: Vec<Route>,
     numbers: HashMap<String, usize>,
     services: Vec<String>,
-    /// Answers what no service has.
+    /// Method for paths of no service.
     fallback: Option<usize>,
     pub(crate) contracts: Contracts,
-    /// Made when the first call in JSON comes.
+    /// Built at the first JSON call.
     types: OnceLock<Option<Types>>,
 }
 
@@ -88,7 +84,7 @@ impl Routes {
         self.table.len() - 1
     }
 
-    /// Has the calls of these methods, as far as they exist, share places of their own.
+    /// Gives these methods, if they exist, their own shared call permits.
     pub(crate) fn bound(&mut self, paths: &[&str], limit: Refusal, places: &Shares) {
         for number in paths.iter().filter_map(|path| self.numbers.get(*path)) {
             self.table[*number].places = Some((limit, places.clone()));
@@ -99,7 +95,7 @@ impl Routes {
         &self.services
     }
 
-    /// Whether a request may be a call; if not, its head need not be looked at.
+    /// False if a request is surely no call; then its head need not be parsed.
     pub(crate) fn may_be_call(&self, path: &str, content_type: &[u8]) -> bool {
         self.numbers.contains_key(path) || !matches!(recognise(content_type), Recognised::Other | Recognised::Unary(_))
     }
@@ -119,7 +115,7 @@ impl Routes {
         })
     }
 
-    /// How a method's requests are read from JSON, and its answers written.
+    /// JSON codecs of a method's request and answer.
     pub(crate) fn json(&self, method: usize) -> Result<(Json, Json), Status> {
         let types = self.types.get_or_init(|| self.read_types()).as_ref();
         let found = types.and_then(|types| Some((types, types.methods[method]?)));
@@ -144,7 +140,7 @@ impl Routes {
     }
 }
 
-/// A call, as its head describes it.
+/// A call as described by its head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallPlan {
     pub(crate) method: usize,
@@ -154,24 +150,24 @@ pub(crate) struct CallPlan {
 
 pub(crate) enum Plan {
     Call(CallPlan),
-    /// A call whose message came in the head.
+    /// A call whose message is in the head.
     Get(CallPlan, Bytes),
-    /// A call that fails before its messages are looked at.
+    /// A call that fails before its messages are read.
     Fail(Dialect, Status),
-    /// No call.
+    /// Not a call.
     Http,
-    /// A call in a codec, or of a kind of stream, that is not served: HTTP 415, as the protocols ask.
+    /// Unsupported codec or kind of stream: HTTP 415, as the protocols require.
     Unsupported,
-    /// A browser asks whether a page may call.
+    /// A CORS preflight.
     Preflight,
-    /// Another verb than POST, or than GET of a method that may be called so: HTTP 405.
+    /// A verb other than POST, or GET where the method allows it: HTTP 405.
     NotAllowed {
         get: bool,
     },
 }
 
 impl Plan {
-    /// Whether it is a call of gRPC itself, which no browser makes.
+    /// True for plain gRPC, which browsers cannot send.
     pub(crate) fn is_grpc(&self) -> bool {
         matches!(self, Self::Call(CallPlan { dialect, .. }) | Self::Fail(dialect, _) if dialect.needs_trailers())
     }
@@ -223,13 +219,13 @@ impl Plan {
 }
 
 impl CallPlan {
-    /// The compressions of answers that a handler may pass on: only plain gRPC has any.
+    /// Encodings of precompressed answers that the caller accepts; plain gRPC only.
     #[inline]
     pub(super) fn accepted(&self) -> Accepted {
         if self.dialect.is_plain { self.terms.accepted } else { Accepted::default() }
     }
 
-    /// How the request's messages are read and the answer's written, if not in protobuf.
+    /// JSON codecs of request and answer; `None` in protobuf.
     pub(crate) fn json(&self, routes: &Routes) -> Result<Option<(Json, Json)>, Status> {
         match self.dialect.codec {
             Codec::Proto => Ok(None),

@@ -1,7 +1,6 @@
-//! A call's answer on its way out: head, messages, end.
+//! Writes a call's answer: head, messages, end.
 //!
-//! The plain success, which is nearly every answer, is copied from blocks encoded before; the others go through `dialect`.
-//! Must not know handlers.
+//! A plain success, nearly every answer, is copied from pre-encoded blocks; others go through `dialect`.
 //!
 //! Implements: gRPC over HTTP/2, "Responses".
 
@@ -21,22 +20,22 @@ use crate::transcode::Json;
 /// Messages up to this size are copied into the connection's output; larger ones go there by reference.
 pub(super) const COPY_BYTES_MAX: usize = 8 * 1024;
 
-/// What all answers of a connection share.
+/// Buffers and cached blocks shared by all answers of a connection.
 #[derive(Default)]
 pub(crate) struct Templates {
     head: CachedBlock,
-    /// The same of the dialect that was last spoken besides plain gRPC.
+    /// Cached head of the last used dialect besides plain gRPC.
     pub(super) dialect_head: Option<(Dialect, CachedBlock)>,
     trailers: CachedBlock,
-    /// The message that is being written, behind room for its prefix.
+    /// The message being written, after space for its prefix.
     pub(super) scratch: Vec<u8>,
-    /// Messages of a stream that were ready together, each behind its prefix.
+    /// Messages of a stream that are ready together, each with its prefix.
     batch: Vec<u8>,
-    /// Every message of a stream leaves in a DATA frame of its own.
+    /// Each message of a stream gets its own DATA frame.
     is_message_per_frame: bool,
-    /// The same message in the other codec.
+    /// The message in JSON.
     pub(super) text: Vec<u8>,
-    /// The head of an answer that is sent in one piece.
+    /// Metadata of an answer that is sent in one piece.
     pub(super) held: Metadata,
 }
 
@@ -46,7 +45,7 @@ impl Templates {
     }
 }
 
-/// What one answer has to remember between polls.
+/// State of one answer between polls.
 #[derive(Debug)]
 pub(crate) struct ReplyState {
     pub(crate) dialect: Dialect,
@@ -72,13 +71,13 @@ impl ReplyState {
         Self { dialect, json, compression, origin, code: Code::Ok, head_sent: false, is_over: false }
     }
 
-    /// Of an answer that has no messages, and that no page need read.
+    /// State of an answer without messages or CORS.
     pub(crate) fn bare(dialect: Dialect) -> Self {
         Self::new(dialect, None, None, None)
     }
 }
 
-/// An answer in the making.
+/// An answer being written.
 pub(crate) struct Reply<'a> {
     pub(crate) sink: Sink<'a>,
     pub(crate) templates: &'a mut Templates,
@@ -96,7 +95,7 @@ fn put_success(put: crate::protocol::Put<'_>) {
 }
 
 impl Reply<'_> {
-    /// The same answer, for a shorter time.
+    /// Reborrows the answer.
     #[inline]
     pub(crate) fn reborrow(&mut self) -> Reply<'_> {
         Reply {
@@ -107,7 +106,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Whether another message should be made now, or would only wait.
+    /// True if another message would not just wait.
     pub(crate) fn has_room(&mut self) -> bool {
         self.sink.has_room(self.output_bytes_max)
     }
@@ -146,13 +145,13 @@ impl Reply<'_> {
         self.templates.scratch.extend_from_slice(&[0; PREFIX_BYTES]);
     }
 
-    /// Where the bytes of the message that was begun are appended.
+    /// Buffer to append the begun message's bytes to.
     #[inline]
     pub(crate) fn message_out(&mut self) -> &mut Vec<u8> {
         &mut self.templates.scratch
     }
 
-    /// Sends the message that was begun.
+    /// Sends the begun message.
     #[inline]
     pub(crate) fn send_message(&mut self) {
         if !self.state.dialect.is_plain {
@@ -162,7 +161,7 @@ impl Reply<'_> {
         self.send_scratch(false);
     }
 
-    /// Sends the message that was begun as all of the answer.
+    /// Sends the begun message as the whole answer.
     #[inline]
     pub(crate) fn answer(&mut self, trailers: &Metadata) {
         if !self.state.dialect.is_plain {
@@ -201,8 +200,8 @@ impl Reply<'_> {
         }
     }
 
-    /// Sends a message of a stream, together with those that are ready with it; see [`Reply::flush`]. Returns how many
-    /// bytes went out, often none.
+    /// Batches a message of a stream with others that are ready; see [`Reply::flush`]. Returns the bytes sent, often
+    /// zero.
     #[inline]
     pub(crate) fn batched<T: Encode>(&mut self, message: T) -> usize {
         let length = message.encoded_len() + PREFIX_BYTES;
@@ -237,8 +236,7 @@ impl Reply<'_> {
         self.flush()
     }
 
-    /// Sends what was batched, and returns how many bytes that are. Must come before the stream is left, since other
-    /// answers share the batch.
+    /// Sends the batch; returns its bytes. Must be called before leaving the stream, since answers share the batch.
     #[inline]
     pub(crate) fn flush(&mut self) -> usize {
         let bytes = self.templates.batch.len();
@@ -253,7 +251,7 @@ impl Reply<'_> {
     pub(super) fn plain<T: Encode>(&mut self, message: T) {
         let length = message.encoded_len() + PREFIX_BYTES;
         if length > COPY_BYTES_MAX && self.state.dialect.is_plain {
-            // What the connection keeps for small messages stays small.
+            // A separate buffer, so that the connection's own stays small.
             let mut framed = Vec::with_capacity(length);
             message::encode(message, self.state.compression, &mut framed);
             self.sink.send_bytes(Bytes::from(framed), false);
@@ -264,7 +262,7 @@ impl Reply<'_> {
         self.send_message();
     }
 
-    /// Sends an answer of one message. What comes back is to be sent with [`Reply::go_on`], and the trailers behind it.
+    /// Sends a single-message answer. Send the returned rest with [`Reply::go_on`], then the trailers.
     #[inline]
     pub(crate) fn only_message<T: Encode>(
         &mut self,
@@ -294,7 +292,7 @@ impl Reply<'_> {
         None
     }
 
-    /// Ends the answer well.
+    /// Ends the answer successfully.
     #[inline]
     pub(crate) fn finish_ok(&mut self, trailers: &Metadata) {
         if !self.state.dialect.is_plain {
@@ -309,7 +307,7 @@ impl Reply<'_> {
         self.sink.send_head_cached(&mut self.templates.trailers, true, put_success);
     }
 
-    /// Ends the answer, with trailers only if nothing was sent yet.
+    /// Ends the answer; trailers-only if nothing was sent yet.
     pub(crate) fn finish(&mut self, status: &Status) {
         if !self.state.dialect.is_plain {
             return self.dialect_end(Err(status));

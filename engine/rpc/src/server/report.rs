@@ -1,8 +1,4 @@
-//! Tells the observer which calls ended, a batch at a time, so that one look at the clock times them all.
-//!
-//! Must not know what the observer does with it.
-//!
-//! Implements: no specification.
+//! Reports ended calls to the observer in batches, so that one clock reading times them all.
 
 use quire_http2::StreamKey;
 use tokio::time::Instant;
@@ -12,7 +8,7 @@ use super::observer::CallReport;
 use super::slot::Ended;
 use crate::status::Code;
 
-/// Kinds of ended calls that wait to be reported together.
+/// Greatest number of entries in a batch.
 const ENDED_MAX: usize = 256;
 
 impl Calls {
@@ -33,7 +29,7 @@ impl Calls {
         self.ended.push(Ended { method, code, started_at, calls: 1 });
     }
 
-    /// Comes before every write, so that a client that has its answer finds it counted.
+    /// Called before every write, so that a client finds its answered call counted.
     pub(super) fn report(&mut self) {
         if self.ended.is_empty() {
             return;

@@ -1,12 +1,10 @@
-//! The head of a request of the `http` crate, in the form that one of our HTTP/2 has.
-//!
-//! Must not know calls.
+//! Conversion of an `http` crate request head to this HTTP/2's.
 //!
 //! Implements: RFC 9113 section 8.2.2 (fields of a connection) and 8.3.1 (request pseudo-header fields).
 
 use quire_http2::{Field, Head};
 
-/// The request's head as HTTP/2 has it; `None` if it cannot be a call's.
+/// The request's head in HTTP/2 form; `None` if it cannot be a call's.
 pub(super) fn of<B>(request: &http::Request<B>) -> Option<Head> {
     let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let host = || request.headers().get(http::header::HOST).map_or(&b""[..], http::HeaderValue::as_bytes);

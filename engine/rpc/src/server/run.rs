@@ -1,4 +1,4 @@
-//! Calls under way: started, polled, timed out, finished.
+//! Calls in flight: started, polled, timed out, finished.
 //!
 //! A handler that panics fails its own call with `INTERNAL`; the connection and its other calls go on.
 //!
@@ -24,7 +24,7 @@ use crate::interceptor::Ending;
 use crate::status::{Code, Status};
 use crate::transcode::Reading;
 
-/// Boxes kept per method for the next calls.
+/// Boxes kept per method for reuse.
 const SPARES_MAX: usize = 128;
 
 /// Whether a call is ended from outside; if not, it is woken when it is.
@@ -34,13 +34,13 @@ fn poll_ending(ending: &mut Option<Ending>, waker: &Waker) -> Poll<Status> {
 }
 
 impl Calls {
-    /// When a call's time is up, if its caller says.
+    /// The call's deadline, if its caller set one.
     #[inline]
     pub(super) fn deadline(&self, stream: StreamKey, plan: &CallPlan) -> Option<Instant> {
         plan.terms.timeout.and_then(|timeout| self.slots[stream.index()].started_at.checked_add(timeout))
     }
 
-    /// Begins a call whose message, or stream of messages, is there. `request` has passed the interceptors.
+    /// Begins a call whose message, or message stream, is available. `request` has passed the interceptors.
     #[inline]
     pub(super) fn start(
         &mut self,
@@ -79,7 +79,7 @@ impl Calls {
             return self.refuse(stream, self.shared.bare(plan.dialect, head), Some(plan.method), &status);
         }
         if matches!(intake, Intake::Message(message) if message.compressed) {
-            // No one knows how much there is in it.
+            // Its cost is unknown.
             self.pace.look_soon();
         }
         let mut incoming = Incoming {
@@ -153,14 +153,14 @@ impl Calls {
         }
     }
 
-    /// Gives a call that waits its slot.
+    /// Stores a waiting call in its slot.
     fn keep(&mut self, stream: StreamKey, active: Active) {
         self.active += 1;
         self.note_deadline(active.deadline);
         self.slots[stream.index()].phase = Phase::Active(active);
     }
 
-    /// Notes that a call waits for room, if it does.
+    /// Adds the call to those that wait for room, unless it has room.
     fn note_blocked(&mut self, stream: StreamKey, has_room: bool) {
         if !has_room && !self.blocked.contains(&stream) {
             self.blocked.push(stream);
@@ -191,7 +191,7 @@ impl Calls {
         }
     }
 
-    /// Polls the calls whose wakers were called since the last time; returns whether there were any.
+    /// Polls the calls woken since the last time; true if there were any.
     pub(super) fn poll_woken(&mut self) -> bool {
         let wakes = Arc::clone(&self.wakes);
         let mut any = false;
@@ -233,7 +233,7 @@ impl Calls {
 
     /// Keeps a box for the next call of its method.
     pub(super) fn retire(&mut self, method: Option<usize>, mut running: Box<dyn Running>) {
-        // What a future holds may panic when it is dropped, too.
+        // A future's fields may panic on drop.
         if catch_unwind(AssertUnwindSafe(|| running.clear())).is_err() {
             return;
         }
@@ -244,7 +244,7 @@ impl Calls {
         }
     }
 
-    /// The answer is given. What the request still brings is dropped.
+    /// Ends an answered call; discards the rest of its request.
     #[inline]
     pub(super) fn finish(&mut self, stream: StreamKey, method: Option<usize>, code: Code) {
         if !self.connection.is_receive_closed(stream) {
@@ -255,7 +255,7 @@ impl Calls {
         }
     }
 
-    /// Answers without a handler; there may be no such method.
+    /// Answers without a handler; the method may not exist.
     pub(super) fn refuse(&mut self, stream: StreamKey, mut state: ReplyState, method: Option<usize>, status: &Status) {
         self.reply_with(stream, &mut state).finish(status);
         self.slots[stream.index()].phase = Phase::Free;
@@ -274,7 +274,7 @@ impl Calls {
         }
     }
 
-    /// Goes on with what waited for room; call it when output was written or windows grew.
+    /// Polls the calls that waited for room; call it when output was written or windows grew.
     pub(super) fn poll_unblocked(&mut self) -> bool {
         let mut any = false;
         for position in (0..self.blocked.len()).rev() {
@@ -304,7 +304,7 @@ impl Calls {
         }
     }
 
-    /// Ends the calls whose time is up.
+    /// Ends the calls past their deadline.
     pub(super) fn expire(&mut self) {
         if self.earliest_deadline.is_none_or(|deadline| deadline > self.now) {
             return;
@@ -354,7 +354,7 @@ impl Calls {
         self.active > 0 || self.connection.queued_bytes_total() > 0
     }
 
-    /// Calls that have not been answered yet.
+    /// True if no call is unanswered.
     pub(super) fn is_idle(&self) -> bool {
         self.connection.live_streams() == 0
     }

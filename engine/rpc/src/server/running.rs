@@ -1,9 +1,6 @@
-//! Calls under way: a handler's future, and what it yields on its way out.
+//! Calls in flight: a handler's future, and the sending of its result.
 //!
-//! What is polled is kept when the call is over and filled with the next one, so that a call allocates nothing. Must not
-//! know how an answer is framed.
-//!
-//! Implements: no specification.
+//! The polled box is kept after the call and reused, so that a call allocates nothing.
 
 use std::any::Any;
 use std::future::Future;
@@ -20,27 +17,27 @@ use crate::envelope::{Response, ResponseParts};
 use crate::metadata::Metadata;
 use crate::status::Status;
 
-/// Bytes that a stream may send in one poll before other calls have their turn.
+/// Bytes a stream may send in one poll before other calls get their turn.
 const BYTES_PER_POLL: usize = 32 * 1024;
-/// Messages of a stream between two looks at the clock.
+/// Messages of a stream between two checks of the clock.
 const LOOK_MESSAGES: usize = 64;
 
-/// A call under way; polled until it has sent its trailers.
+/// A call in flight; polled until it has sent its trailers.
 pub(crate) trait Running: Send {
     fn poll(&mut self, cx: &mut Context<'_>, reply: &mut Reply<'_>) -> Poll<()>;
-    /// Drops what the call holds; the box stays.
+    /// Drops the call's contents; the box stays.
     fn clear(&mut self);
-    /// Bytes of an answer that wait for room.
+    /// Answer bytes waiting for room.
     fn held_bytes(&self) -> usize {
         0
     }
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// Something to poll that a future can be put into.
+/// A reusable box for a call's future.
 pub(super) trait Drive: Running + Sized + 'static {
     type Future;
-    /// Whether it yields a stream.
+    /// True if it yields a stream.
     const STREAMS: bool;
     fn new(future: Self::Future) -> Self;
     fn refill(&mut self, future: Self::Future);
@@ -49,7 +46,7 @@ pub(super) trait Drive: Running + Sized + 'static {
 /// A future that yields the one answer.
 pub(super) struct One<Fut> {
     future: Pin<Box<Option<Fut>>>,
-    /// What it yielded, while that is being sent, and the trailers behind it.
+    /// Its message while being sent, and the trailers after it.
     sending: Option<(Source, Metadata)>,
 }
 
@@ -86,7 +83,7 @@ where
                 }
             };
             let Some(source) = reply.only_message(&metadata, message, &trailers) else { return Poll::Ready(()) };
-            // The future has done its work, and what it holds is needed no more.
+            // Frees the finished future's contents.
             self.future.set(None);
             self.sending = Some((source, trailers));
         }
@@ -155,13 +152,13 @@ where
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(()) };
         let mut sent_bytes = 0;
-        // A message that could not be written has ended the answer.
+        // A message that cannot be encoded ends the answer.
         while !reply.state.is_over {
             if !reply.has_room() {
                 reply.flush();
                 return Poll::Pending;
             }
-            // There is as much room as before until something is sent.
+            // The room is unchanged until something is sent.
             for _ in 0..LOOK_MESSAGES {
                 match stream.as_mut().poll_next(cx) {
                     Poll::Pending => {

@@ -1,8 +1,4 @@
-//! A service as a server takes it: its name and its methods.
-//!
-//! Must not know how they are called.
-//!
-//! Implements: no specification.
+//! The service trait of a server: name and methods.
 
 use std::sync::Arc;
 
@@ -15,23 +11,23 @@ pub trait Service {
     fn name(&self) -> &'static str;
     /// Its methods.
     fn methods(self) -> Vec<Method>;
-    /// Its contract and all files that it imports: an encoded `FileDescriptorSet`. Empty if there is none; reflection and
-    /// JSON then do not know the service.
+    /// Its contract and all imported files: an encoded `FileDescriptorSet`. Empty if there is none; the service is then
+    /// missing from reflection and JSON.
     fn descriptors(&self) -> &'static [u8] {
         &[]
     }
 }
 
-/// A service that cannot serve: every call of it fails with the same status.
+/// An unavailable service: every call fails with the same status.
 #[derive(Clone, Debug)]
 pub struct RefusedService {
     /// `package.Service`.
     pub name: &'static str,
     /// The paths of its methods.
     pub methods: &'static [&'static str],
-    /// Its contract, as [`Service::descriptors`] has it.
+    /// Its contract, as in [`Service::descriptors`].
     pub descriptors: &'static [u8],
-    /// What every caller is told.
+    /// Status of every call.
     pub status: Status,
 }
 

@@ -1,8 +1,4 @@
-//! What all connections of a server share.
-//!
-//! Must not know what a connection does with it.
-//!
-//! Implements: no specification.
+//! State shared by all connections of a server.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,13 +23,13 @@ use crate::interceptor::{Ending, Until};
 use crate::protocol::Dialect;
 use crate::status::Status;
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 pub(super) struct Shared {
     pub(super) routes: Routes,
     pub(super) limits: Arc<Limits>,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) http: Option<Arc<dyn HttpService>>,
-    /// What calls go through before they begin, if there are layers.
+    /// The layers around calls, if any.
     pub(super) layered: Option<Arc<dyn HttpService>>,
     pub(super) compression: Option<(Encoding, usize)>,
     pub(super) cors: Cors,
@@ -41,16 +37,16 @@ pub(super) struct Shared {
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) places: Places,
     pub(super) hosts: Hosts,
-    /// Paths that are answered on a connection too many, as health is.
+    /// Paths answered even on excess connections, such as health.
     pub(super) always: Vec<String>,
     /// Paths of calls that free memory.
     pub(super) freeing: Vec<String>,
-    /// Calls that wait for something, over all connections.
+    /// Permits of waiting calls, over all connections.
     pub(super) calls: Shares,
 }
 
 impl Shared {
-    /// Whether this path is answered even on a connection too many.
+    /// True for paths answered even on excess connections.
     pub(super) fn is_always_answered(&self, path: &[u8]) -> bool {
         self.always.iter().any(|always| always.as_bytes() == path)
     }
@@ -60,12 +56,12 @@ impl Shared {
         self.is_always_answered(path) || self.freeing.iter().any(|freeing| freeing.as_bytes() == path)
     }
 
-    /// An answer that has no messages.
+    /// State of an answer without messages.
     pub(super) fn bare(&self, dialect: Dialect, head: &Head) -> ReplyState {
         ReplyState::new(dialect, None, None, self.cors.allowed(head))
     }
 
-    /// A request around nothing, as the interceptors let it pass; `None` if there are none.
+    /// The request without its message, after the interceptors; `None` if there are none.
     #[inline]
     pub(super) fn intercepted(&self, plan: &CallPlan, origin: &Origin<'_>) -> Result<Option<Box<Request<()>>>, Status> {
         if self.routes.table[plan.method].interceptors.is_empty() {
@@ -82,7 +78,7 @@ impl Shared {
         asked.unwrap_or_else(|_| Err(Status::internal("an interceptor panicked"))).map(|()| request)
     }
 
-    /// Which limit keeps a caller from another call of the method, or of none that has a number.
+    /// Limit that refuses the caller another call of the method, if any.
     #[inline]
     pub(super) fn calls_limit(&self, caller: &mut Caller, method: Option<usize>) -> Option<Refusal> {
         let own = method.and_then(|method| self.routes.table[method].places.as_ref());
@@ -95,7 +91,7 @@ impl Shared {
         Some(limit)
     }
 
-    /// Takes the places of a call that waits.
+    /// Takes the permits of a waiting call.
     pub(super) fn call_places(&self, caller: &mut Caller, method: Option<usize>) -> CallPlaces {
         let own = method.and_then(|method| self.routes.table[method].places.as_ref());
         caller.take(&self.calls, own.map(|(_, places)| places))
@@ -108,7 +104,7 @@ impl Shared {
         request.extensions().get::<Until>().map(Until::begin)
     }
 
-    /// How the answer to a call is compressed, and from how many bytes on.
+    /// The answer's encoding, and the least size to compress.
     pub(super) fn compression_for(&self, plan: &CallPlan) -> Option<(Encoding, usize)> {
         let (encoding, bytes_min) = self.compression?;
         plan.terms.accepted.has(encoding).then_some((encoding, bytes_min))

@@ -1,11 +1,9 @@
-//! Places that clients hold for long, shared fairly: a client that holds many leaves places for those that hold fewer.
+//! Fairly shared permits: a client that holds many leaves some for those that hold fewer.
 //!
-//! The rule is that of dynamic thresholds for shared buffers (Choudhury and Hahne, 1998): a client may take a place while
-//! it holds fewer than [`TIMES_FREE`] times the places that are free. One client alone gets three quarters; the next gets
-//! three quarters of the rest. So a newcomer finds a place without anyone being put out, and a place that no one else
-//! wants is used. Must not know what a place is for.
-//!
-//! Implements: no specification.
+//! The rule is that of dynamic thresholds for shared buffers (Choudhury and Hahne, 1998): a client may take a permit
+//! while it holds fewer than [`TIMES_FREE`] times the free ones. One client alone gets three quarters; the next gets
+//! three quarters of the rest. So a newcomer gets a permit without preemption, and permits that no one else wants are
+//! used.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,18 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::held::Apart;
 use crate::envelope::Request;
 
-/// A client may take a place while it holds fewer than so many times the free ones.
+/// A client may take a permit while it holds fewer than this many times the free ones.
 const TIMES_FREE: usize = 3;
 
-/// Calls and connections of one client count together.
+/// The party whose calls and connections count together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Client {
-    /// Neither a credential nor an address is known, as on a Unix socket.
+    /// Neither credential nor address is known, as on a Unix socket.
     #[default]
     Unknown,
-    /// All addresses of an IPv6 network of 64 bits are one.
+    /// An address; those of an IPv6 /64 network are one.
     Address(IpAddr),
-    /// The name of its credential, wherever it calls from.
+    /// The name of its credential, regardless of address.
     Credential(Arc<str>),
 }
 
@@ -37,7 +35,7 @@ impl Client {
         address.map_or(Self::Unknown, |address| Self::Address(Self::network(address)))
     }
 
-    /// What an address is counted under: one client may have all addresses of an IPv6 network.
+    /// The address to count under: one client may have a whole IPv6 network.
     pub fn network(address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -45,7 +43,7 @@ impl Client {
         }
     }
 
-    /// The client that makes a call: the one that an interceptor has put into the extensions, or else its address.
+    /// The caller: the client that an interceptor put into the extensions, else its address.
     pub fn of<T>(request: &Request<T>) -> Self {
         let named = request.extensions().get::<Self>().cloned();
         named.unwrap_or_else(|| Self::at(request.remote_addr().map(|address| address.ip())))
@@ -68,7 +66,7 @@ impl fmt::Display for Client {
 
 struct Places {
     total: usize,
-    /// Those of them that callers without a credential may hold together.
+    /// Permits that callers without a credential may hold together.
     open: usize,
     taken: Apart<AtomicUsize>,
     open_taken: AtomicUsize,
@@ -81,39 +79,39 @@ impl Places {
     }
 }
 
-/// Places that clients share; clones share them, too.
+/// Permits shared by clients; clones share them, too.
 #[derive(Clone)]
 pub struct Shares(Arc<Places>);
 
 impl Shares {
-    /// So many places.
+    /// Creates `total` permits.
     pub fn new(total: usize) -> Self {
         Self::with_open(total, total)
     }
 
-    /// So many places, of which clients without a credential may hold `open` together.
+    /// Creates `total` permits, of which clients without a credential may hold `open` together.
     pub fn with_open(total: usize, open: usize) -> Self {
         let (taken, open_taken) = (Apart(AtomicUsize::new(0)), AtomicUsize::new(0));
         Self(Arc::new(Places { total, open: open.min(total), taken, open_taken, holders: Mutex::default() }))
     }
 
-    /// A place; `None` if all are taken, or if the client holds its share already.
+    /// Takes a permit; `None` if all are taken, or if the client holds its share already.
     pub fn take(&self, client: Client) -> Option<Share> {
         self.holder(client).take()
     }
 
-    /// Places that are taken.
+    /// Permits in use.
     pub fn taken(&self) -> usize {
         self.0.taken.0.load(Relaxed)
     }
 
-    /// Whether any client may take a place, however many it holds.
+    /// True if any client may take a permit, however many it holds.
     #[inline]
     pub(super) fn has_plenty(&self) -> bool {
         self.taken() < self.0.open / (TIMES_FREE + 1) * TIMES_FREE
     }
 
-    /// The client's part. One who asks often keeps it.
+    /// The client's holder; frequent callers should keep it.
     pub(super) fn holder(&self, client: Client) -> Arc<Holder> {
         let mut holders = self.0.lock();
         if let Some(known) = holders.get(&client).and_then(Weak::upgrade) {
@@ -132,7 +130,7 @@ impl fmt::Debug for Shares {
     }
 }
 
-/// A client's part in shared places.
+/// One client's permits.
 pub(super) struct Holder {
     places: Arc<Places>,
     client: Client,
@@ -140,7 +138,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Whether the client may take a place, if so many are taken.
+    /// True if the client may take a permit when `taken` are in use.
     fn may_take(&self, taken: usize) -> bool {
         let places = &*self.places;
         let free = places.total.saturating_sub(taken);
@@ -152,7 +150,7 @@ impl Holder {
         self.held.load(Relaxed) < free.saturating_mul(TIMES_FREE)
     }
 
-    /// Whether a place could be taken.
+    /// True if a permit is available.
     pub(super) fn has_room(&self) -> bool {
         self.may_take(self.places.taken.0.load(Relaxed))
     }
@@ -163,7 +161,7 @@ impl Holder {
         Some(self.counted())
     }
 
-    /// A place, though there may be none.
+    /// Takes a permit even beyond the limit.
     pub(super) fn take_anyway(self: &Arc<Self>) -> Share {
         self.places.taken.0.fetch_add(1, Relaxed);
         self.counted()
@@ -178,11 +176,10 @@ impl Holder {
     }
 }
 
-/// The places of a call that waits: among all, and among those of its method; given back when they are dropped.
+/// Permits of a waiting call: among all, and among those of its method; released on drop.
 pub(super) type CallPlaces = (Share, Option<Share>);
 
-/// Who made the last call of a connection, with the client's part in the places for calls: one connection mostly has one
-/// caller.
+/// Caller of the connection's last call, with its holder of call permits: a connection mostly has one caller.
 pub(super) struct Caller {
     address: Client,
     client: Client,
@@ -190,12 +187,12 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// A caller at an address, of whom no more is known.
+    /// A caller known only by address.
     pub(super) fn new(address: Client) -> Self {
         Self { client: address.clone(), address, holder: None }
     }
 
-    /// The next call is made by this client, or by whoever is at the address.
+    /// Sets the next call's client: this one, or the one at the address.
     #[inline]
     pub(super) fn set(&mut self, named: Option<&Client>) {
         let client = named.unwrap_or(&self.address);
@@ -209,19 +206,19 @@ impl Caller {
         &self.client
     }
 
-    /// The client's part in the places for all calls, which are the same ones each time.
+    /// The client's holder in the permits for all calls; `all` must be the same each time.
     fn part(&mut self, all: &Shares) -> &Arc<Holder> {
         self.holder.get_or_insert_with(|| all.holder(self.client.clone()))
     }
 
-    /// Whether there is a place for a call among all, and among those of its method if that has its own.
+    /// True for an available permit among all, and among the method's own if any.
     #[inline]
     pub(super) fn has_room(&mut self, all: &Shares, own: Option<&Shares>) -> [bool; 2] {
         let in_all = all.has_plenty() || self.part(all).has_room();
         [in_all, own.is_none_or(|own| own.holder(self.client.clone()).has_room())]
     }
 
-    /// Takes the places of a call that waits.
+    /// Takes the permits of a waiting call.
     pub(super) fn take(&mut self, all: &Shares, own: Option<&Shares>) -> CallPlaces {
         let own = own.map(|own| own.holder(self.client.clone()).take_anyway());
         (self.part(all).take_anyway(), own)
@@ -231,14 +228,14 @@ impl Caller {
 impl Drop for Holder {
     fn drop(&mut self) {
         let mut holders = self.places.lock();
-        // The client may have come again meanwhile.
+        // The client may have a new holder meanwhile.
         if holders.get(&self.client).is_some_and(|known| known.strong_count() == 0) {
             holders.remove(&self.client);
         }
     }
 }
 
-/// A place; given back when it is dropped.
+/// A permit, released on drop.
 pub struct Share(Arc<Holder>);
 
 impl Drop for Share {

@@ -1,8 +1,4 @@
-//! Where an answer goes: a stream of our HTTP/2, or the outbox of an exchange on a connection that others keep.
-//!
-//! Must not know protocols above HTTP.
-//!
-//! Implements: no specification.
+//! Output of an answer: a stream of our HTTP/2, or the outbox of an exchange on a connection managed elsewhere.
 
 use std::collections::VecDeque;
 
@@ -12,19 +8,19 @@ use quire_http2::{CachedBlock, Connection, ErrorCode, Indexing, StreamKey};
 use super::memory::{Lender, SHARED_BYTES_MIN};
 use crate::protocol::Put;
 
-/// What an answer has ready to be sent.
+/// The parts of an answer ready to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     /// The head, until it is taken.
     pub(crate) head: Option<http::response::Parts>,
     has_head: bool,
     pub(crate) body: VecDeque<Bytes>,
-    /// What comes behind the body.
+    /// The trailers after the body.
     pub(crate) trailers: Option<http::HeaderMap>,
     pub(crate) is_ended: bool,
 }
 
-/// Where an answer goes.
+/// Output of an answer.
 #[derive(Debug)]
 pub(crate) enum Sink<'a> {
     Http2(&'a mut Connection, StreamKey, &'a Lender),
@@ -40,7 +36,7 @@ impl Sink<'_> {
         }
     }
 
-    /// What waits for the peer's windows, of all streams of the connection.
+    /// Bytes waiting for the peer's windows, over all streams of the connection.
     pub(crate) fn queued_bytes_total(&self) -> usize {
         match self {
             Self::Http2(connection, ..) => connection.queued_bytes_total(),
@@ -48,7 +44,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Whether another message should be made now, or would only wait.
+    /// True if another message would not just wait.
     #[inline]
     pub(crate) fn has_room(&mut self, output_bytes_max: usize) -> bool {
         match self {
@@ -59,9 +55,9 @@ impl Sink<'_> {
         }
     }
 
-    // Each fails only if the stream is gone; an event of its own tells that.
+    // Each fails only on a closed stream, which has its own event.
 
-    /// Sends a head, or trailers, from a cache that belongs to those with these very fields.
+    /// Sends a head or trailers from the cache for exactly these fields.
     #[inline]
     pub(crate) fn send_head_cached(&mut self, cache: &mut CachedBlock, end: bool, fields: impl FnOnce(Put<'_>)) {
         match self {
@@ -72,7 +68,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Sends an answer in one piece if it can be. The end is trailers, or the body's if there are none.
+    /// Sends an answer in one piece if possible. It ends with the trailers, or with the body if there are none.
     #[inline]
     pub(crate) fn answer(&mut self, head: &CachedBlock, body: &[u8], trailers: Option<&CachedBlock>) -> bool {
         match self {
@@ -95,7 +91,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Breaks the answer off.
+    /// Aborts the answer.
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Http2(connection, stream, _) => connection.reset(*stream, ErrorCode::INTERNAL_ERROR),
@@ -103,7 +99,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Whether the peer has sent all of its request.
+    /// True if the request is complete.
     pub(crate) fn is_receive_closed(&self) -> bool {
         match self {
             Self::Http2(connection, stream, _) => connection.is_receive_closed(*stream),
@@ -125,7 +121,7 @@ impl Sink<'_> {
 }
 
 impl Outbox {
-    /// Takes the head, and after it the trailers.
+    /// Stores the head, or after it the trailers.
     fn send_head(&mut self, end: bool, fields: impl FnOnce(Put<'_>)) {
         self.is_ended |= end;
         let (mut head, ()) = http::Response::new(()).into_parts();

@@ -1,8 +1,4 @@
-//! What a connection keeps of each call, from its head to its end.
-//!
-//! Must not know what is done with it.
-//!
-//! Implements: no specification.
+//! A connection's state of each call, from head to end.
 
 use std::sync::Arc;
 
@@ -21,20 +17,20 @@ use crate::message::{Assembler, Framed};
 use crate::metadata::Metadata;
 use crate::status::{Code, Status};
 
-/// A request that the handler needs whole, still coming.
+/// An incomplete request that its handler needs whole.
 pub(super) struct Gathering {
     pub(super) plan: CallPlan,
     pub(super) head: Arc<Head>,
-    /// The request around nothing, as the interceptors let it pass; `None` if there are none.
+    /// The request without its message, after the interceptors; `None` if there are none.
     pub(super) request: Option<Box<Request<()>>>,
     pub(super) assembler: Assembler,
     pub(super) message: Option<Framed<Bytes>>,
     pub(super) expires_at: Instant,
 }
 
-/// How the rest of a request reaches its handler while that runs.
+/// Path of the rest of a request to its running handler.
 pub(super) enum Feed {
-    /// Not at all: the handler had it whole.
+    /// None: the handler got the whole request.
     None,
     Messages(Arc<Inbox>, Assembler),
     Chunks(Arc<Inbox>),
@@ -46,7 +42,7 @@ pub(super) struct Active {
     pub(super) running: Box<dyn Running>,
     pub(super) reply: ReplyState,
     pub(super) feed: Feed,
-    /// Received, and not yet given back to the stream's window.
+    /// Bytes received and not yet returned to the stream's window.
     pub(super) unreleased: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) _places: CallPlaces,
@@ -60,7 +56,7 @@ pub(super) enum Phase {
     Free,
     Gathering(Gathering),
     Active(Active),
-    /// Answered, while the peer still sends.
+    /// Answered while the peer is still sending.
     Discarding(Rest),
 }
 
@@ -71,7 +67,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Drops what the slot holds; it holds nothing most of the time.
+    /// Clears the slot, which is mostly empty.
     #[inline]
     pub(super) fn free(&mut self) {
         if !matches!(self.phase, Phase::Free) {
@@ -80,13 +76,13 @@ impl Slot {
     }
 }
 
-/// What may still come of a request after its answer.
+/// Limits on request data after the answer.
 pub(super) struct Rest {
     pub(super) left_bytes: usize,
     pub(super) expires_at: Instant,
 }
 
-/// Answered calls that are not reported yet, all alike.
+/// Equal answered calls that are not reported yet.
 pub(super) struct Ended {
     /// `None` for a method that does not exist.
     pub(super) method: Option<usize>,
@@ -102,7 +98,7 @@ impl Gathering {
 }
 
 impl Feed {
-    /// Hands body bytes on; returns whether the call itself is to be polled.
+    /// Passes on body bytes; true if the call itself must be polled.
     pub(super) fn push(&mut self, mut data: &[u8], end: bool, message_bytes_max: usize) -> bool {
         match self {
             Self::None => false,
@@ -145,7 +141,7 @@ impl Feed {
         }
     }
 
-    /// What the handler has not read.
+    /// Bytes the handler has not read.
     pub(super) fn unread_bytes(&self) -> usize {
         match self {
             Self::None => 0,
@@ -154,7 +150,7 @@ impl Feed {
         }
     }
 
-    /// Whether the handler has so much unread that no more should be read for it.
+    /// True if the handler has too much unread to read more.
     pub(super) fn is_stalled(&self) -> bool {
         match self {
             Self::None => false,

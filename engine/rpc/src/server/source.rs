@@ -1,12 +1,8 @@
-//! A message that is made while it is sent.
-//!
-//! Must not know where it goes.
-//!
-//! Implements: no specification.
+//! A message produced while it is sent.
 
 use bytes::Bytes;
 
-/// A message that is made while it is sent.
+/// A message produced while it is sent.
 pub(crate) struct Source {
     pub(super) left_bytes: usize,
     pub(super) chunks: Box<dyn Iterator<Item = Bytes> + Send>,

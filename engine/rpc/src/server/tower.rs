@@ -1,8 +1,4 @@
-//! The server and the tower ecosystem: layers around calls, and the server as a service of axum or hyper.
-//!
-//! Must not know connections, nor what a layer does.
-//!
-//! Implements: no specification.
+//! Tower integration: layers around calls, and the server as a service of axum or hyper.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -26,9 +22,9 @@ use crate::status::Status;
 /// A server as a tower service, for axum's `fallback_service` and `route_service` or hyper's servers; clones share the
 /// server's limits and counters.
 ///
-/// Calls of every protocol are answered; gRPC's need a connection of HTTP/2 below, since its answers end in trailers.
-/// What is no call goes to the service of [`Builder::http`](super::Builder::http). An `Arc<`[`Peer`]`>` among a request's
-/// extensions tells handlers who calls, and all extensions reach them.
+/// Answers calls of every protocol; gRPC's need HTTP/2, since its answers end in trailers. Other requests go to the
+/// service of [`Builder::http`](super::Builder::http). An `Arc<`[`Peer`]`>` in a request's extensions identifies the
+/// caller, and all extensions reach the handlers.
 #[derive(Clone)]
 pub struct HttpCalls(Arc<dyn HttpService>);
 
@@ -67,7 +63,7 @@ fn peer_of(request: &http::Request<Body>) -> Arc<Peer> {
     request.extensions().get::<Arc<Peer>>().cloned().unwrap_or_default()
 }
 
-/// The whole server: layers, calls, and the service for what is no call.
+/// The whole server: layers, calls, and the HTTP service.
 struct Whole(Arc<Shared>);
 
 impl HttpService for Whole {
@@ -77,11 +73,11 @@ impl HttpService for Whole {
     }
 }
 
-/// Among a request's extensions: set once the call has come through the layers, and reports its own end.
+/// Request extension: set once the call has passed the layers and reports its own end.
 #[derive(Clone, Default)]
 struct Begun(Arc<AtomicBool>);
 
-/// The calls, inside all layers. They belong to the server, which holds the layers: so the server is not held here.
+/// The calls, inside all layers. Weak, because the server owns the layers.
 struct Innermost(Weak<Shared>);
 
 impl HttpService for Innermost {
@@ -104,7 +100,7 @@ impl HttpService for Innermost {
     }
 }
 
-/// A layer around calls. Its failures become the calls'.
+/// Layer adapter that turns its failures into the calls'.
 struct Recovering<S> {
     service: S,
     shared: Weak<Shared>,
@@ -113,7 +109,7 @@ struct Recovering<S> {
 impl<S: HttpService> HttpService for Recovering<S> {
     fn call(&self, mut request: http::Request<Body>) -> http_service::Answering {
         let begun = request.extensions_mut().get_or_insert_default::<Begun>().clone();
-        // What says in which protocol, and to which page, a failure is told.
+        // Keeps the headers that name the protocol and origin for a failure.
         let mut same = http::Request::new(Body::default());
         *same.method_mut() = request.method().clone();
         *same.uri_mut() = request.uri().clone();
@@ -138,7 +134,7 @@ impl<S: HttpService> HttpService for Recovering<S> {
     }
 }
 
-/// A layer on its way to the server that it is for.
+/// A layer not yet bound to its server.
 pub(super) type Wrap = Box<dyn FnOnce(HttpCalls, Weak<Shared>) -> HttpCalls + Send>;
 
 pub(super) fn wrap<L, B>(layer: L) -> Wrap
@@ -153,7 +149,7 @@ where
     Box::new(move |inner, shared| HttpCalls(Arc::new(Recovering { service: Erased(layer.layer(inner)), shared })))
 }
 
-/// The calls of a server inside its layers, the first outermost; `None` without any.
+/// A server's calls wrapped in its layers, the first outermost; `None` without any.
 pub(super) fn layered(layers: Vec<Wrap>, shared: &Weak<Shared>) -> Option<Arc<dyn HttpService>> {
     if layers.is_empty() {
         return None;

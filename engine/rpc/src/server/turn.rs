@@ -1,7 +1,7 @@
-//! How long a connection may work before the other tasks of its thread have their turn.
+//! Time slices: a connection yields to the other tasks of its thread.
 //!
-//! Time is measured and not estimated from bytes or frames: 142 compressed bytes may hold four megabytes, and only a clock
-//! knows what a handler cost. Must not know what the work is.
+//! Time is measured, not estimated from bytes or frames: 142 compressed bytes may hold four megabytes, and a handler's
+//! cost is unknown.
 //!
 //! Implements: RFC 9113 section 10.5 (denial-of-service considerations).
 
@@ -11,35 +11,35 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Longer than all calls of a read take, unless they cost far more than their bytes; short enough that a caller beside
-/// many such connections hardly waits.
+/// Longer than all calls of a read usually take, and short enough that callers beside many such connections hardly
+/// wait.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Events between two looks at the clock.
+/// Events between two checks of the clock.
 const LOOK_EVENTS: u32 = 8;
 
 thread_local! {
-    /// When the turn of the task that is polled now ends.
+    /// End of the current task's time slice.
     static ENDS_AT: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Begins the turn of a connection, at each poll of its task.
+/// Begins a connection's time slice, at each poll of its task.
 pub(super) fn begin() {
     ENDS_AT.set(Instant::now().checked_add(TURN));
 }
 
-/// Whether the task should yield.
+/// True if the task should yield.
 pub(super) fn is_over() -> bool {
     ENDS_AT.get().is_some_and(|ends_at| Instant::now() >= ends_at)
 }
 
-/// Has the task polled again when the thread's other tasks were, those included whose sockets became readable meanwhile.
-/// A task that wakes itself would run up to sixty times before tokio looks at the sockets.
+/// Polls the task again after the thread's other tasks, including those whose sockets became readable meanwhile. A task
+/// that wakes itself would run up to sixty times before tokio checks the sockets.
 pub(super) fn give_way(cx: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
-/// Waits for the next turn if this one is over, however often the task looks in this one.
+/// Yields until the next time slice if this one is used up; may be called any number of times.
 pub(super) fn poll_next(cx: &mut Context<'_>) -> Poll<()> {
     if !is_over() {
         return Poll::Ready(());
@@ -48,17 +48,17 @@ pub(super) fn poll_next(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// A loop over a connection's events, which looks at the clock now and then.
+/// Clock check in a loop over a connection's events.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Since the last look.
+    /// Events since the last check.
     events: u32,
-    /// Frames that were read wait for the connection's next turn.
+    /// Frames already read wait for the next time slice.
     pub(super) is_interrupted: bool,
 }
 
 impl Pace {
-    /// Counts an event, and tells whether the turn is seen to be over.
+    /// Counts an event; true if the time slice is found to be over.
     #[inline]
     pub(super) fn is_turn_over(&mut self) -> bool {
         self.events += 1;
@@ -69,7 +69,7 @@ impl Pace {
         is_over()
     }
 
-    /// The event that is handled now may cost far more than its bytes.
+    /// Checks the clock soon: the current event may cost far more than its bytes.
     pub(super) fn look_soon(&mut self) {
         self.events = LOOK_EVENTS;
     }

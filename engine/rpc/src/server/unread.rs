@@ -1,15 +1,11 @@
-//! What the streams of a connection hold, for the account of memory: bytes that wait for their reader, on either side.
-//!
-//! Must not know the connection, nor the account.
-//!
-//! Implements: no specification.
+//! Buffered bytes of a connection's streams, in either direction; feeds the memory account.
 
 use super::slot::{Phase, Slot};
 
-/// Bytes that a connection moves between two counts of its streams.
+/// Bytes a connection moves between two counts.
 const MOVED_BYTES: u64 = 256 * 1024;
 
-/// What the streams held when they were last counted.
+/// The last count of the streams' bytes.
 #[derive(Default)]
 pub(super) struct Unread {
     bytes: usize,
@@ -17,8 +13,8 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Bytes held by the calls in `slots`. They are counted again when the connection has moved enough bytes since, of all
-    /// that it has read and written, and when one of them waits.
+    /// Bytes held by the calls in `slots`. Recounted when the connection has moved enough bytes since, while any are
+    /// held, or when one is blocked.
     pub(super) fn count(&mut self, slots: &[Slot], moved: u64, is_blocked: bool) -> usize {
         let is_due = moved.saturating_sub(self.moved_before) >= MOVED_BYTES;
         if is_due || self.bytes > 0 || is_blocked {

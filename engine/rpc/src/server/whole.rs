@@ -1,8 +1,4 @@
-//! Requests that come whole: their calls begin without waiting for anything, and mostly end so.
-//!
-//! Must not know handlers.
-//!
-//! Implements: no specification.
+//! Requests that arrive complete: their calls begin at once, and mostly end so.
 
 use std::sync::Arc;
 
@@ -17,7 +13,7 @@ use crate::codec::Payload;
 use crate::message::{self, Framed, Framing, PREFIX_BYTES};
 
 impl Calls {
-    /// A request in one piece, whose handler runs at once unless something else has a say first.
+    /// Handles a complete request; its handler runs at once unless a limit or an interceptor prevents it.
     #[inline]
     pub(super) fn whole(&mut self, stream: StreamKey, kind: &Kind, body: &[u8]) {
         if let Some(plan) = &kind.direct
@@ -31,7 +27,7 @@ impl Calls {
         }
     }
 
-    /// The message that a whole body is, if there is room for a call.
+    /// The message in a complete body, if a call is admitted.
     #[inline]
     fn whole_message<'a>(&self, plan: &CallPlan, body: &'a [u8]) -> Option<Framed<Payload<'a>>> {
         let limits = &self.shared.limits;
@@ -45,14 +41,14 @@ impl Calls {
             }
             (false, message)
         } else {
-            // An empty body is not compressed, with a name of a compression in the head or without.
+            // An empty body is not compressed, even if the head names an encoding.
             (plan.terms.encoding.is_some() && !body.is_empty(), body)
         };
         let fits = message.len() <= limits.message_bytes_max;
         fits.then_some(Framed { compressed, bytes: Payload::Borrowed(message) })
     }
 
-    /// What is done with requests of this head that come whole.
+    /// State for complete requests with this head.
     pub(super) fn kind(&self, head: Arc<Head>) -> Kind {
         let shared = &*self.shared;
         let direct = match self.plan(&head) {

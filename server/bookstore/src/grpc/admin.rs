@@ -1,4 +1,4 @@
-//! `bookstore.Admin`: what operators call, with a credential where others could reach it.
+//! `bookstore.Admin`: calls for operators, with a credential where others could reach it.
 
 use std::pin::Pin;
 
@@ -20,14 +20,14 @@ use crate::{
     store::Page,
 };
 
-/// Serves a store's operators.
+/// The service for a store's operators.
 #[derive(Clone, Debug)]
 pub struct AdminService {
     store: Bookstore,
 }
 
 impl AdminService {
-    /// Serves `store`; who may call is the server's to know.
+    /// Serves `store`; the server authorizes callers.
     pub fn new(store: Bookstore) -> Self {
         Self { store }
     }

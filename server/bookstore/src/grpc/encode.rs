@@ -1,5 +1,5 @@
-//! Books written straight from the catalogue into a message's bytes, without copies of their titles in between.
-//! Must agree to the byte with what prost makes of the same message.
+//! Encodes books directly from the catalogue, without intermediate copies of titles. Must equal prost's encoding of the
+//! same message byte for byte.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use quire_rpc::wire;
 
 use crate::{catalogue::Book, money::Cents};
 
-/// A book with its stock and price at one moment, so that its length does not change while it is written.
+/// A book with fixed stock and price, so that its length does not change during encoding.
 struct Snapshot<'b> {
     book: &'b Book,
     stock: u64,
@@ -34,7 +34,7 @@ impl<'b> Snapshot<'b> {
         price + texts.iter().chain(&numbers).sum::<usize>()
     }
 
-    /// As field 3 of the message around it.
+    /// Encodes it as field 3 of its message.
     fn put(&self, out: &mut Vec<u8>) {
         wire::put_length(3, self.len(), out);
         wire::put_number(1, self.id(), out);
@@ -54,8 +54,8 @@ pub(super) fn book_info(book: &Book, out: &mut Vec<u8>) {
     Snapshot::of(book).put(out);
 }
 
-/// A `BookListReply` with success and no message, appended to `out`: the first of `books` that fit into `room` bytes, and
-/// at least `least`. Returns how many.
+/// Appends a `BookListReply` with success and no message to `out`: the first of `books` that fit into `room` bytes, and
+/// at least `least`. Returns their number.
 pub(super) fn book_list(books: &[Arc<Book>], room: usize, least: usize, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     wire::put_number(1, 1, out);
@@ -70,12 +70,12 @@ pub(super) fn book_list(books: &[Arc<Book>], room: usize, least: usize, out: &mu
     books.len()
 }
 
-/// The rest of a `BookListReply` without books.
+/// Text of a `BookListReply` without books.
 pub(super) fn message(text: &str, out: &mut Vec<u8>) {
     wire::put_bytes(2, text.as_bytes(), out);
 }
 
-/// The rest of a `BookListReply` whose books another page follows.
+/// Token of a `BookListReply` with a next page.
 pub(super) fn next_page_token(token: &str, out: &mut Vec<u8>) {
     wire::put_bytes(4, token.as_bytes(), out);
 }

@@ -1,5 +1,4 @@
-//! The bookstore over gRPC: wire messages in, domain calls, wire messages out. No rule, no SQL and no limit
-//! lives here.
+//! The bookstore over gRPC: converts between wire messages and domain calls. No rule, SQL or limit lives here.
 
 mod admin;
 mod encode;
@@ -39,7 +38,7 @@ impl From<&catalogue::Book> for wire::Book {
             id: book.id().get(),
             title: book.title().to_owned(),
             topic: book.topic().to_owned(),
-            // The store keeps no stock above what fits; see `domain::STOCK_MAX`.
+            // Stock always fits; see `domain::STOCK_MAX`.
             stock: book.stock().cast_signed(),
             price: price.as_f64(),
             price_cents: price.get(),

@@ -1,4 +1,4 @@
-//! `bookstore.BookStore`: what shoppers call.
+//! `bookstore.BookStore`: calls for shoppers.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     search::Topic,
 };
 
-/// Serves a store.
+/// The service of a store.
 #[derive(Clone, Debug)]
 pub struct ShopService {
     store: Bookstore,
@@ -38,12 +38,12 @@ impl ShopService {
         Self { store }
     }
 
-    /// Bytes that the books of an answer may take, so that the rest of it fits as well.
+    /// Most bytes of an answer's books, so that the rest of it fits as well.
     fn room(&self) -> usize {
         self.store.message_bytes() - AROUND_BYTES
     }
 
-    /// Appends the answer to a search: the whole topic, or the page of it that is asked for.
+    /// Appends the answer to a search: the whole topic, or the requested page.
     fn put_topic(&self, request: &BookTopicRequest, books: &[Arc<Book>], out: &mut Vec<u8>) -> Result<(), Status> {
         let Some(Start { after, size }) = Start::of(request)? else {
             return self.put_books(request, books, None, out);
@@ -53,7 +53,7 @@ impl ShopService {
         self.put_books(request, page, Some(page.len() < books.len()), out)
     }
 
-    /// Appends a topic's books, or a page of them if `more` says whether others follow.
+    /// Appends a topic's books, or a page of them if `more` is given: true if others follow.
     fn put_books(
         &self,
         request: &BookTopicRequest,
@@ -66,7 +66,7 @@ impl ShopService {
         if cut && more.is_none() {
             return Err(self.too_large());
         }
-        // That a topic ends is no news; that there is none is.
+        // An empty first page means that the topic does not exist.
         if books.is_empty() && request.page_token.is_empty() {
             encode::message(&no_such_topic(&request.topic), out);
         }
@@ -99,17 +99,17 @@ impl ShopService {
         )))
     }
 
-    /// Refuses a whole topic that does not fit into one message. A part would look like the whole to clients that know no
-    /// pages, and this is the code that most libraries have for a message too large.
+    /// Refuses a whole topic that exceeds one message. Clients without paging would take a part for the whole, and most
+    /// libraries use this code for a message that is too large.
     fn too_large(&self) -> Status {
         let mut status = Status::from(self.store.answer_too_large());
-        // The next attempt would end in the same way.
+        // A retry would fail in the same way.
         let _ = status.metadata_mut().insert("grpc-retry-pushback-ms", "-1");
         status
     }
 }
 
-/// Where a page starts, and the most items it may have; 0 means the server's default.
+/// Start and size limit of a page; 0 is the server's default.
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
     after: Option<BookId>,
@@ -117,7 +117,7 @@ struct Start {
 }
 
 impl Start {
-    /// `None` for a request that asks for the whole topic.
+    /// `None` for a request of the whole topic.
     fn of(request: &BookTopicRequest) -> Result<Option<Self>, Fault> {
         if request.page_size == 0 && request.page_token.is_empty() {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Start {
 /// Bytes of an answer beside its books: success and the token of the next page.
 const AROUND_BYTES: usize = 2 + 2 + token::BOOK_BYTES;
 
-/// Bytes of a streamed message: enough that a message costs little, and little for a slow reader to hold.
+/// Size of a streamed message: large enough to amortize its cost, small enough for a slow reader.
 const STREAMED_BYTES: usize = 256 << 10;
 
 /// The first of `items` that fit into `room` bytes as a repeated field, and at least `least`.
@@ -211,7 +211,7 @@ impl BookStore for ShopService {
             name: topic.name.as_ref().to_owned(),
             books: i64::try_from(topic.books).unwrap_or(i64::MAX),
         };
-        // The token holds a topic as well.
+        // The token contains a topic as well.
         let topics = fitting(found.iter().map(topic), self.room() / 2, 1);
         let cut = topics.len() < found.len() && request.near.is_empty();
         let next = if cut { found[..topics.len()].last().map(|topic| Arc::clone(&topic.name)) } else { next };
@@ -243,7 +243,7 @@ impl BookStore for ShopService {
         let key = IdempotencyKey::from_wire(&request.idempotency_key)?.map(|key| key.of(owner));
         let quantity = request.quantity.unwrap_or(1);
         let Some(id) = BookId::new(request.id) else {
-            // No catalogue can have it, so a retry gets the same answer without an entry in the log.
+            // Such an id cannot exist, so retries get the same answer without a log entry.
             self.store.quantity(quantity)?;
             return Ok(Response::new(BuyBookReply {
                 message: no_such_book(request.id),

@@ -1,5 +1,5 @@
-//! Page tokens of searches: where the next page starts, and a sum that tells a token of ours, for the same question,
-//! from any other text. No secret: it keeps mistakes out, not attackers.
+//! Page tokens of searches: the next page's start, and a checksum that ties it to the same query. Not secret: it
+//! detects mistakes, not attacks.
 
 use std::hash::Hasher as _;
 
@@ -10,12 +10,12 @@ use crate::{domain::BookId, fault::Fault};
 /// Bytes of a [`for_book`] token.
 pub(super) const BOOK_BYTES: usize = 16;
 
-/// The token of a page of `topic` behind the book `id`.
+/// Token of the page of `topic` after the book `id`.
 pub(super) fn for_book(topic: &str, id: BookId) -> String {
     format!("{:08x}{:08x}", sum(topic, &id.get().to_be_bytes()), id.get())
 }
 
-/// Reads [`for_book`]; nothing for the first page.
+/// Parses [`for_book`]; `None` for the first page.
 pub(super) fn book(topic: &str, token: &str) -> Result<Option<BookId>, Fault> {
     if token.is_empty() {
         return Ok(None);
@@ -27,12 +27,12 @@ pub(super) fn book(topic: &str, token: &str) -> Result<Option<BookId>, Fault> {
     }
 }
 
-/// The token of the page of topics behind the one called `name`.
+/// Token of the page of topics after `name`.
 pub(super) fn for_topic(name: &str) -> String {
     format!("{:08x}{name}", sum("", name.as_bytes()))
 }
 
-/// Reads [`for_topic`]; nothing for the first page.
+/// Parses [`for_topic`]; `None` for the first page.
 pub(super) fn topic(token: &str) -> Result<Option<&str>, Fault> {
     if token.is_empty() {
         return Ok(None);
@@ -43,7 +43,7 @@ pub(super) fn topic(token: &str) -> Result<Option<&str>, Fault> {
     }
 }
 
-/// A token that is none of ours.
+/// Error for an invalid token.
 pub(super) fn bad(token: &str, want: &str) -> Fault {
     Fault::invalid("page_token", token, want)
 }
@@ -51,14 +51,14 @@ pub(super) fn bad(token: &str, want: &str) -> Fault {
 fn sum(question: &str, place: &[u8]) -> u32 {
     let mut hasher = SipHasher13::new();
     hasher.write(question.as_bytes());
-    // No text has this byte, so that the question's end is certain.
+    // A separator that no text contains.
     hasher.write(&[0xff]);
     hasher.write(place);
     let [a, b, c, d, ..] = hasher.finish().to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The size of a page as a request has it; 0 for the default.
+/// A request's page size; 0 is the default.
 pub(super) fn page_size(size: i32) -> Result<usize, Fault> {
     usize::try_from(size).map_err(|_| Fault::invalid("page_size", size, "0 for the default, or a positive number"))
 }

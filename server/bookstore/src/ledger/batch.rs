@@ -1,6 +1,6 @@
-//! The rules of one transaction: what each job does to books and to the log, given all jobs before it.
+//! The rules of one transaction: each job's effect on books and log, after all jobs before it.
 //!
-//! A [`Batch`] only decides; nothing here begins, commits or publishes.
+//! A [`Batch`] only decides; it does not begin, commit or publish.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use crate::{
     store::{BookChange, Changes, Facts, Failure},
 };
 
-/// What a transaction is about to write.
+/// Pending writes of a transaction.
 pub(super) struct Batch<'f> {
     facts: &'f mut dyn Facts,
     time_ms: i64,
@@ -25,7 +25,7 @@ pub(super) struct Batch<'f> {
     repeats: bool,
 }
 
-/// A book as it will be after the transaction.
+/// A book's state after the transaction.
 struct Draft {
     before: (u32, Cents),
     stock: u32,
@@ -33,7 +33,7 @@ struct Draft {
 }
 
 impl<'f> Batch<'f> {
-    /// Decides on these facts.
+    /// A batch that decides on these facts.
     pub(super) fn new(facts: &'f mut dyn Facts) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
@@ -99,7 +99,7 @@ impl<'f> Batch<'f> {
         Ok(Ok(Receipt { verdict, number: Some(number), stock_left, replayed: false }))
     }
 
-    /// `None` when there is no such book.
+    /// Sets a price; `None` if the book does not exist.
     pub(super) fn set_price(&mut self, id: BookId, price: Cents) -> Option<PriceChange> {
         let draft = self.draft(id)?;
         let before = draft.price;
@@ -108,7 +108,7 @@ impl<'f> Batch<'f> {
         Some(PriceChange { number: entry.number, before, after: price })
     }
 
-    /// Whether the book had fewer copies than `amount`.
+    /// Raises a book's stock; true if it had fewer copies than `amount`.
     fn raise_stock(&mut self, id: BookId, amount: u32) -> bool {
         let Some(draft) = self.draft(id).filter(|draft| draft.stock < amount) else { return false };
         let before = draft.stock;
@@ -117,15 +117,15 @@ impl<'f> Batch<'f> {
         true
     }
 
-    /// Raises those of the wanted books that have fewer copies than `amount`; how many there were, and where to go on if
-    /// there may be more of them.
+    /// Raises the wanted books with fewer copies than `amount`; returns their number, and the continuation if there may
+    /// be more.
     pub(super) fn raise_wanted(&mut self, amount: u32) -> (usize, Option<BookId>) {
         let (books, after) = self.facts.below();
         let raised = books.into_iter().filter(|id| self.raise_stock(*id, amount)).count();
         (raised, after)
     }
 
-    /// What was decided.
+    /// The decided changes.
     pub(super) fn into_changes(self) -> Changes {
         let books = self.drafts.into_iter().filter_map(|(id, draft)| Some((id, draft?)));
         let changed = books.filter(|(_, draft)| (draft.stock, draft.price) != draft.before);
@@ -143,7 +143,7 @@ fn is_repeated(earlier: &Entry, wish: &Purchase) -> bool {
     earlier.book == wish.book && earlier.quantity == Some(wish.quantity)
 }
 
-/// The first answer again, if the request is the same.
+/// Repeats the first answer, if the request is the same.
 fn replay(earlier: &Entry, wish: &Purchase) -> Result<Receipt, Fault> {
     if is_repeated(earlier, wish) {
         return Ok(earlier.receipt());

@@ -1,4 +1,4 @@
-//! What callers ask of the ledger, and what they get. Must not know how it is done.
+//! Jobs of the ledger and their answers.
 
 use commit::Pending;
 
@@ -8,11 +8,11 @@ use crate::{
     money::Cents,
 };
 
-/// Something to do in a transaction.
+/// Work for a transaction.
 pub(super) enum Job {
     Purchase(Purchase),
     SetPrice(BookId, Cents),
-    /// Runs in transactions of its own.
+    /// Runs in separate transactions.
     Restock(u32),
 }
 
@@ -27,7 +27,7 @@ impl Job {
     }
 }
 
-/// What became of a job.
+/// Result of a job.
 pub(super) enum Decision {
     Purchase(Receipt),
     Price(Option<PriceChange>),
@@ -36,6 +36,6 @@ pub(super) enum Decision {
 
 pub(super) type Answer = Result<Decision, Fault>;
 
-/// A job with the caller that waits for it.
+/// A job with its waiting caller.
 pub(super) type Request = Pending<Job, Answer>;
 pub(super) type Answers = commit::Answers<Answer>;

@@ -1,7 +1,7 @@
-//! The ledger: sells, restocks and prices, and acknowledges what is on disk.
+//! The ledger: decides sales, restocks and prices, and acknowledges them once on disk.
 //!
-//! The jobs that wait are committed together in one transaction ([`commit`]). With [`Commit::Each`] several workers take
-//! one job at a time. All of this runs on the workers' threads; a caller only awaits the answer.
+//! Waiting jobs are committed together in one transaction ([`commit`]). With [`Commit::Each`] several workers take one
+//! job at a time. All of this runs on the workers' threads; a caller only awaits the answer.
 
 mod batch;
 mod blocked;
@@ -30,7 +30,7 @@ use crate::{
     store::Store,
 };
 
-/// The handle; closing or dropping it ends the workers after what is queued.
+/// Handle; closing or dropping it ends the workers after the queued jobs.
 pub struct Ledger {
     shared: Arc<Shared>,
     group: Group<Worker>,
@@ -60,7 +60,7 @@ impl Ledger {
         Ok(Self { group: Group::start("ledger", limits, stores)?, shared })
     }
 
-    /// Buys; the answer means that it is on disk.
+    /// Buys; the answered purchase is on disk.
     pub async fn purchase(&self, purchase: Purchase) -> Result<Receipt, Fault> {
         match self.commit(Job::Purchase(purchase)).await? {
             Decision::Purchase(receipt) => Ok(receipt),
@@ -68,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// Sets a book's price; `None` when there is no such book.
+    /// Sets a book's price; `None` if the book does not exist.
     pub async fn set_price(&self, book: BookId, price: Cents) -> Result<Option<PriceChange>, Fault> {
         match self.commit(Job::SetPrice(book, price)).await? {
             Decision::Price(change) => Ok(change),
@@ -76,8 +76,8 @@ impl Ledger {
         }
     }
 
-    /// Raises every book with less to `amount`, some books a transaction: a crash in the middle leaves some
-    /// raised and each of them logged, and doing it again does the rest.
+    /// Raises every book with fewer copies to `amount`, a slice of books per transaction: after a crash in between some
+    /// are raised and logged, and a retry does the rest.
     pub async fn restock(&self, amount: u32) -> Result<Restocked, Fault> {
         match self.commit(Job::Restock(amount)).await? {
             Decision::Restocked(done) => Ok(done),
@@ -108,12 +108,12 @@ impl Ledger {
         }
     }
 
-    /// The number of the newest committed entry that no earlier one can follow, and a way to wait for newer ones.
+    /// The newest entry number below which the log is final, to watch for newer ones.
     pub fn watch(&self) -> watch::Receiver<i64> {
         self.shared.store.newest()
     }
 
-    /// Whether purchases are taken: false from a failure until the store has been read back.
+    /// True while purchases are accepted: false from a failure until the store has been read back.
     pub fn healthy(&self) -> watch::Receiver<bool> {
         self.group.healthy()
     }
@@ -123,13 +123,13 @@ impl Ledger {
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Jobs that wait.
+    /// Number of waiting jobs.
     pub fn queued(&self) -> usize {
         self.group.queued()
     }
 
-    /// Commits what is queued and closes the store. False when that took longer than
-    /// `timeout`; everything acknowledged is on disk even then. Blocks.
+    /// Commits queued jobs and closes the store. False if that takes longer than `timeout`; everything acknowledged is
+    /// on disk even then. Blocks.
     pub fn close(&self, timeout: Duration) -> bool {
         self.group.close(timeout)
     }

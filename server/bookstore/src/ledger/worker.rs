@@ -1,5 +1,4 @@
-//! Batches of jobs as transactions of a store, and restocks slice by slice between them. Must not know what a job does to
-//! a book; [`super::batch`] does.
+//! Runs batches of jobs as transactions of a store, and slices of restocks between them.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -23,10 +22,10 @@ use crate::{
     store::{Attempt, Broken, Changes, Facts, Failure, Session, Store, Wanted, Work},
 };
 
-/// How long the callers of a batch wait until it is known whether it was committed.
+/// Longest time a batch's callers wait for its outcome after a failed COMMIT.
 const SETTLE: Duration = Duration::from_secs(15);
 
-/// What the workers share.
+/// State shared by the workers.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     pub(super) settings: Settings,
@@ -48,7 +47,7 @@ struct Outage {
     failures: u32,
 }
 
-/// A batch of which no one knows yet whether it was committed.
+/// A batch whose commit is in doubt.
 struct Unsettled {
     attempt: Attempt,
     since: Instant,
@@ -86,9 +85,9 @@ impl commit::Store for Worker {
     }
 
     fn failed(&mut self, Broken(reason): &Broken, failures: u32) {
-        // Their callers learn that no one knows.
+        // Their callers get an unknown outcome.
         drop(self.unsettled.take_if(|unsettled| unsettled.since.elapsed() > SETTLE));
-        // A store that stays away is not a new failure each time that it is looked for.
+        // Failed reconnections do not count as new failures.
         *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
         let store = self.shared.store.name();
         if failures == 1 {
@@ -124,12 +123,12 @@ struct OpenStore<'a> {
     /// Requests for books that are not locked have come since the last [`Opened::tend`].
     is_busy: bool,
     unsettled: &'a mut Option<Unsettled>,
-    /// Answers that are known and not sent yet.
+    /// Known answers not yet sent.
     settled: Vec<(Request, Answer)>,
     outage: &'a Outage,
 }
 
-/// A restock under way.
+/// A restock in progress.
 struct Restock {
     request: Request,
     amount: u32,
@@ -199,8 +198,8 @@ impl Work for Orders<'_> {
 
     fn more(&mut self) -> Option<Wanted> {
         let before = self.requests.len();
-        // While another server held a book, requests have come up: with half as many transactions for them all, each server
-        // waits half as often for the others. A trip for fewer would not pay.
+        // While another server held a book, requests have arrived: taking them into this transaction halves the number
+        // of transactions and of waits for others. For fewer, another round trip would not pay.
         if self.queued.len() < before {
             return None;
         }
@@ -225,7 +224,7 @@ struct Slice {
     after: Option<BookId>,
     most: usize,
     raised: usize,
-    /// Where to go on.
+    /// The continuation.
     next: Option<BookId>,
 }
 
@@ -314,7 +313,7 @@ impl OpenStore<'_> {
         done
     }
 
-    /// Finds out what became of the batch whose COMMIT failed.
+    /// Determines the outcome of the batch whose COMMIT failed.
     fn settle(&mut self) -> Result<(), Broken> {
         let Some(Unsettled { attempt, .. }) = self.unsettled else { return Ok(()) };
         let is_done = self.session.settle(attempt)?;
@@ -331,7 +330,7 @@ impl OpenStore<'_> {
         Ok(())
     }
 
-    /// One slice of the oldest restock.
+    /// Runs one slice of the oldest restock.
     fn continue_restock(&mut self, answers: &mut Answers) -> Result<(), Broken> {
         let Some(mut restock) = self.restocks.pop_front() else { return Ok(()) };
         let most = self.shared.settings.restock_slice.max(1);
@@ -365,7 +364,7 @@ impl OpenStore<'_> {
     }
 }
 
-/// The facts that these requests are decided on.
+/// The facts needed to decide these requests.
 fn wanted(requests: &[Request], waits: bool) -> Wanted {
     let (mut books, mut keys) = (BTreeSet::new(), Vec::new());
     for request in requests {
@@ -383,7 +382,7 @@ fn wanted(requests: &[Request], waits: bool) -> Wanted {
     Wanted::Named { books, keys, entries: requests.len(), waits }
 }
 
-/// `None` if the caller gave up while the worker waited for the store's lock.
+/// Decides a request; `None` if the caller gave up while the worker waited for the store's lock.
 fn decide(batch: &mut Batch<'_>, request: &Request) -> Result<Option<Answer>, Failure> {
     if request.is_abandoned() {
         return Ok(None);
@@ -395,7 +394,7 @@ fn decide(batch: &mut Batch<'_>, request: &Request) -> Result<Option<Answer>, Fa
     })
 }
 
-/// Tells callers what is known after a failure; fails if the connection is broken.
+/// Answers callers after a failure; fails if the connection is broken.
 fn answer_failure(
     failure: Failure,
     requests: impl IntoIterator<Item = Request>,
@@ -405,7 +404,7 @@ fn answer_failure(
     let (fault, broken) = match failure {
         Failure::Refused(fault) => (fault, Ok(())),
         Failure::Undone(fault, broken) => (fault, Err(broken)),
-        // A request that is dropped has an unknown outcome.
+        // A dropped request has an unknown outcome.
         Failure::Unknown(broken, _) => return Err(broken),
     };
     for request in requests {

@@ -1,4 +1,4 @@
-//! The codes of the log's kinds, the same in every database. Must not know any.
+//! Codes of the log's kinds, the same in every database.
 
 use crate::domain::EntryKind;
 

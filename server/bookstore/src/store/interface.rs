@@ -1,5 +1,5 @@
-//! What the ledger and the readers need of a store, and what a store needs of the ledger: the facts that a batch is
-//! decided on, the changes that it leads to, and how a transaction can fail. Must not know any database.
+//! Interface of the ledger and the readers with a store: the facts that a batch is decided on, the resulting changes,
+//! and the failures of a transaction.
 
 use std::{collections::BTreeSet, fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     money::Cents,
 };
 
-/// An answer that may have to wait for the database.
+/// An answer that may wait for the database.
 pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
-/// What [`Store::write`] lends its session to.
+/// Callback that [`Store::write`] lends its session to.
 pub(crate) type Serve<'s> = dyn FnMut(&mut dyn Session) -> Result<(), Broken> + 's;
 
 /// A part of the log.
@@ -27,18 +27,18 @@ pub enum Page {
     After(i64),
 }
 
-/// Where books and their log are kept. Opening one shows its catalogue to readers.
+/// Storage of books and their log. Opening one publishes its catalogue.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
-    /// Opens a connection that writes, lends it to `serve`, and closes it. Called again after each failure.
+    /// Opens a writing connection, lends it to `serve`, and closes it. Called again after each failure.
     fn write(&self, serve: &mut Serve<'_>) -> Result<(), Broken>;
 
-    /// The number of the newest log entry that no earlier one can follow, and a way to wait for newer ones.
+    /// The newest entry number below which the log is final, to watch for newer ones.
     fn newest(&self) -> watch::Receiver<i64>;
 
     /// Its name in messages to operators; without a password.
     fn name(&self) -> String;
 
-    /// What callers are told from a failure until the store is back.
+    /// Error for callers from a failure until the store is back.
     fn while_failed(&self) -> Unavailable;
 
     /// How soon it is looked for again while it is away; `None` means later after each failure.
@@ -46,7 +46,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// How old what readers see may be, if the store can be out of reach while they read.
+    /// Greatest age of the readers' data, if the store can be unreachable while they read.
     fn age(&self) -> Option<Duration> {
         None
     }
@@ -54,41 +54,42 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Up to `count` log entries.
     fn log(&self, page: Page, count: usize) -> Later<'_, Vec<Entry>>;
 
-    /// One book, as the database has it.
+    /// One book from the database.
     fn book(&self, id: BookId) -> Later<'_, Option<Arc<Book>>>;
 
-    /// Up to `count` books with ids above `after`, as the database has them; of this topic alone if there is one.
+    /// Up to `count` books with ids above `after` from the database; only of this topic, if given.
     fn books(&self, topic: Option<String>, after: Option<BookId>, count: usize) -> Later<'_, Books>;
 }
 
-/// A connection that writes.
+/// A writing connection.
 pub(crate) trait Session {
-    /// Lets `work` see the newest facts that it wants, writes and commits what it decides, and shows that to readers.
-    /// It may be asked several times; what it decided last holds. Nothing is changed between what it sees and the commit.
+    /// Gives `work` the newest facts that it wants, commits its changes and publishes them. May call it several times;
+    /// the last decision holds. Nothing changes between the facts and the commit.
     fn transact(&mut self, work: &mut dyn Work) -> Result<(), Failure>;
 
-    /// After a failure: makes sure that the store can be written, and finds out what it holds.
+    /// After a failure: checks that the store is writable, and reads its state.
     fn read_back(&mut self) -> Result<(), Broken>;
 
-    /// Whether a transaction whose COMMIT failed in an earlier session was done. Afterwards that no longer changes.
+    /// True if a transaction whose COMMIT failed in an earlier session was committed. The result is final.
     fn settle(&mut self, attempt: &Attempt) -> Result<bool, Broken>;
 
-    /// What the store does beside transactions; called after each batch, and when none came for a while.
+    /// Maintenance besides transactions; called after each batch, and when none came for a while.
     fn tend(&mut self, is_idle: bool) -> Result<(), Broken>;
 }
 
-/// What is done in a transaction.
+/// Work of a transaction.
 pub(crate) trait Work {
-    /// The facts that it needs.
+    /// The facts it needs.
     fn wanted(&self) -> Wanted;
 
-    /// Takes on what has come up while the store read what was wanted, if that is worth another trip, and returns the further
-    /// facts for it. Of those, a store may leave out books that others hold; one that never waits for others need not ask.
+    /// Adds work that has arrived while the store read the facts, if worth another round trip, and returns the further
+    /// facts needed. A store may leave out books of these that are locked elsewhere; one that never waits for locks
+    /// need not call this.
     fn more(&mut self) -> Option<Wanted> {
         None
     }
 
-    /// The ledger's rules, applied to these facts.
+    /// Applies the ledger's rules to these facts.
     fn decide(&mut self, facts: &mut dyn Facts) -> Result<Changes, Failure>;
 }
 
@@ -97,19 +98,19 @@ pub(crate) trait Work {
 pub(crate) enum Wanted {
     /// Of these books and keys.
     Named {
-        /// In order.
+        /// Sorted.
         books: BTreeSet<BookId>,
         keys: Vec<IdempotencyKey>,
-        /// The most log entries that it may lead to.
+        /// Most log entries that may result.
         entries: usize,
         /// Whether books that others have locked are waited for before they are left out.
         waits: bool,
     },
-    /// Of books that have fewer copies than `amount`, with ids above `after`, at most `most`.
+    /// Of at most `most` books with fewer copies than `amount` and ids above `after`.
     Below { amount: u32, after: Option<BookId>, most: usize },
 }
 
-/// What the store holds, inside a transaction.
+/// The store's state inside a transaction.
 pub(crate) trait Facts {
     /// Whether a book of [`Work::more`] was left out, so that nothing can be decided about it.
     fn is_left_out(&self, _id: BookId) -> bool {
@@ -121,20 +122,20 @@ pub(crate) trait Facts {
         false
     }
 
-    /// A book's stock and price; `None` if there is no such book.
+    /// A book's stock and price; `None` if it does not exist.
     fn book(&mut self, id: BookId) -> Option<(u32, Cents)>;
 
     /// The entry that has this key; if there is none, the one that has it in the common space.
     fn earlier(&mut self, key: &IdempotencyKey) -> Result<Option<Entry>, Failure>;
 
-    /// The books that [`Wanted::Below`] asks for, in order, and where to go on if there may be more of them.
+    /// The books of [`Wanted::Below`], in order, and the continuation if there may be more.
     fn below(&mut self) -> (Vec<BookId>, Option<BookId>);
 
     /// A number for a log entry of this book, above those of all its earlier entries.
     fn next_number(&mut self, id: BookId) -> i64;
 }
 
-/// New stock and price of a book, with what they were.
+/// Old and new stock and price of a book.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BookChange {
     pub id: BookId,
@@ -142,33 +143,33 @@ pub(crate) struct BookChange {
     pub price_cents: (i64, i64),
 }
 
-/// What a transaction writes.
+/// Writes of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// In the order of ids.
+    /// By id.
     pub books: Vec<BookChange>,
-    /// Those of each book in the order of numbers.
+    /// Each book's in the order of numbers.
     pub entries: Vec<Entry>,
-    /// An answer repeats what an earlier transaction did, and must not be given before that one is as durable as this.
+    /// An answer repeats the result of an earlier transaction, and must wait until that is as durable as this one.
     pub repeats: bool,
 }
 
-/// A connection cannot be used any more, and this is why.
+/// Reason why a connection is unusable.
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) String);
 
-/// A transaction that did not happen, or of which no one knows.
+/// A transaction that rolled back, or whose commit is in doubt.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nothing was done.
     Refused(Fault),
-    /// Nothing was done, and the connection is given up, which also rolls back.
+    /// Nothing was done, and the connection is dropped, which also rolls back.
     Undone(Fault, Broken),
-    /// COMMIT failed: no one knows whether it was done, until it is settled if it can be.
+    /// COMMIT failed: the outcome is unknown until settled, if that is possible.
     Unknown(Broken, Option<Attempt>),
 }
 
-/// A transaction of a session, by which another session finds out what became of it.
+/// Identifies a session's transaction, so that another session can determine its outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub session: i64,

@@ -1,5 +1,5 @@
-//! Copies a file of `SQLite` into a database of `PostgreSQL`: books, the log with its numbers, and with the log the keys.
-//! All of it is one transaction, so that a copy that ends early leaves nothing. Must not know how progress is shown.
+//! Copies a file of `SQLite` into a database of `PostgreSQL`: books, and the log with its numbers and keys. One
+//! transaction, so that an aborted copy leaves nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,19 @@ use super::{
 };
 use crate::settings::Settings;
 
-/// What a migration did.
+/// Result of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migrated {
-    /// The database was empty and holds this now.
+    /// The database was empty and now holds this.
     Copied(Sums),
     /// The database held this already.
     There(Sums),
 }
 
-/// Why nothing was copied.
+/// Reason why nothing was copied.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// There is no file, or it is no store.
+    /// The file does not exist or is no store.
     #[error(transparent)]
     Source(#[from] CopyError),
     /// The file is no store.
@@ -36,13 +36,13 @@ pub enum MigrateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// The database refused it.
+    /// The database refused the write.
     #[error("cannot write the database: {0}; nothing was copied")]
     Write(String),
     /// The database has other contents.
@@ -53,7 +53,7 @@ pub enum MigrateError {
         /// In the file.
         here: Sums,
     },
-    /// The copy is not what the file is.
+    /// The copy differs from the file.
     #[error("the database would hold {there}, and the file holds {here}; nothing was copied")]
     Differs {
         /// In the database.

@@ -1,7 +1,7 @@
-//! Where books and their log are kept: the only part that knows SQL. Must not know why something is written.
+//! Storage of books and their log: the only part that knows SQL.
 //!
-//! A [`Store`] is one of two: a file of `SQLite` ([`sqlite`]), or a database of `PostgreSQL` that several servers
-//! share ([`postgres`]). The ledger decides on what a [`Session`] shows it, in the same way for both.
+//! A [`Store`] is either a file of `SQLite` ([`sqlite`]), or a database of `PostgreSQL` shared by several servers
+//! ([`postgres`]). The ledger decides on the facts of a [`Session`], in the same way for both.
 
 mod code;
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a shared database needs all of it"))]

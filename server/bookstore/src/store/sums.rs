@@ -1,15 +1,15 @@
-//! What a store holds, to compare a copy by. Must not know how it is asked for.
+//! Counts and sums of a store, for comparison with a copy.
 
 /// Counts and sums over a whole store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     /// Books.
     pub books: i64,
-    /// Of all books, not sold yet.
+    /// Unsold copies of all books.
     pub copies: i64,
-    /// Of all books' prices.
+    /// Sum of all books' prices.
     pub cents: i64,
-    /// In the log.
+    /// Entries in the log.
     pub entries: i64,
     /// The newest entry.
     pub last_number: i64,

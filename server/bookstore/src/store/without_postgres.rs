@@ -1,4 +1,4 @@
-//! Stands in for [`postgres`](super) in a build without the feature `postgres`: every use of a shared database is refused.
+//! Replaces [`postgres`](super) in a build without the feature `postgres`: every use of a shared database is refused.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     settings::Settings,
 };
 
-/// A database is named, and this build has no driver for one.
+/// This build has no driver for the configured database.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this build has no PostgreSQL: `make run` leaves it out to start sooner. \
@@ -27,7 +27,7 @@ pub(crate) fn open_shared(
     Err(DatabaseError)
 }
 
-/// A connection of a command; there is none.
+/// A command's connection; never exists.
 pub(crate) struct Importer(Infallible);
 
 impl Importer {
@@ -48,10 +48,10 @@ impl Importer {
     }
 }
 
-/// A transaction that fills the tables; there is none.
+/// A transaction that fills the tables; never exists.
 pub(super) struct Copier(Infallible);
 
-/// Rows on their way into a table; there are none.
+/// Writer of rows into a table; never exists.
 pub(super) struct Rows(Infallible);
 
 impl Copier {

@@ -1,5 +1,5 @@
-//! The database is killed, and its connections are, while servers sell: every purchase that was acknowledged is there
-//! once, no key bought twice, and the stock is what the log says.
+//! Servers sell while the database or its connections are killed: every acknowledged purchase exists once, no key
+//! bought twice, and the stock matches the log.
 
 use std::{
     collections::HashMap,
@@ -16,16 +16,16 @@ use super::{Shop, close, id, key};
 const CLIENTS: usize = 8;
 const BOOKS: [i32; 4] = [12365, 12498, 53477, 53573];
 
-/// What clients were told.
+/// Results of the clients.
 #[derive(Debug, Default)]
 struct Told {
     receipts: HashMap<String, Receipt>,
-    /// Keys whose purchase has an unknown outcome.
+    /// Keys with an unknown outcome.
     unknown: Vec<String>,
     refused: usize,
 }
 
-/// Buys with one key after the other until `stop`; keys without an answer are tried again at the end.
+/// Buys with one key after the other until `stop`; unanswered keys are retried at the end.
 async fn shop_on(client: usize, stores: Vec<Bookstore>, stop: &AtomicBool, sold: &AtomicUsize) -> Told {
     let mut told = Told::default();
     for number in 0.. {
@@ -51,7 +51,7 @@ async fn shop_on(client: usize, stores: Vec<Bookstore>, stop: &AtomicBool, sold:
     told
 }
 
-/// Sells while `disturb` does its worst, and then audits the log.
+/// Sells during `disturb`, and then audits the log.
 fn sell_through(server: &mut Server, stores: usize, disturb: impl FnOnce(&mut Server, &dyn Fn(usize))) {
     let shop = Shop::at(Some(server.database()));
     let settings = Settings { database_timeout: Duration::from_secs(3), ..Settings::default() };
@@ -120,7 +120,7 @@ fn audit(shop: &Shop, stores: &[Bookstore], told: &[Told]) {
     }
 }
 
-/// Readers see what the database has.
+/// Waits until readers see the database's state.
 fn until_shown(shop: &Shop, store: &Bookstore, book: i32) {
     let last = || {
         let log = shop.log(store);

@@ -1,5 +1,5 @@
-//! Several servers share a database of `PostgreSQL`: what one commits the others show, the log misses nothing, and a lost
-//! primary stops purchases alone.
+//! Several servers share a database of `PostgreSQL`: each shows the others' commits, the log misses nothing, and a lost
+//! primary stops only purchases.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use postgres_testing::{Psql, Server, database_of, shared};
 
 use super::{Kind, Shop, close, id, key};
 
-/// Far above what is promised, because a test machine may be busy; the wait itself is reported.
+/// Far above the promised time, because a test machine may be busy; the wait itself is reported.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn until(shop: &Shop, what: &str, mut holds: impl FnMut() -> bool) {
@@ -59,7 +59,7 @@ fn a_book_that_a_server_sells_before_it_has_heard_of_it_is_shown() {
     close(&store);
 }
 
-/// What a server does that ends between its COMMIT and telling others of it.
+/// A sale by a server that ends between COMMIT and notification.
 const SALE_OF_A_SERVER_THAT_DIED: &str = "BEGIN; SET LOCAL quire.ledger = 'on'; \
     UPDATE book SET stock = 998 WHERE id = 53477; \
     INSERT INTO entry (book_id, time_ms, kind, quantity, \"before\", \"after\") VALUES (53477, 1, 2, 2, 1000, 998); COMMIT";
@@ -89,7 +89,7 @@ fn only_who_may_read_the_tables_can_tell_of_a_sale() {
     };
     tell("'quire_book'", newest + 2000, 5);
     tell("(SELECT news_channel FROM quire_schema)", newest + 1000, 7);
-    // If the first had been believed, this would be old.
+    // Had the first been accepted, this one would be outdated.
     until(&shop, "news", || stock(&shop, &store, 53477) == 7);
     close(&store);
 }
@@ -97,7 +97,7 @@ fn only_who_may_read_the_tables_can_tell_of_a_sale() {
 #[test]
 fn stock_that_a_server_has_not_heard_of_is_never_oversold() {
     let shop = Shop::of(Kind::Database);
-    // A server that does not hear of others for an hour.
+    // A server that polls the others only once an hour.
     let store = shop.open(&Settings { follow_interval: Duration::from_hours(1), ..Settings::default() });
     shop.other_program("SET quire.ledger = 'on'; UPDATE book SET stock = 1 WHERE id = 53477");
     let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");
@@ -112,7 +112,7 @@ fn a_tail_misses_no_entry_that_is_committed_late_with_an_earlier_number() {
     let newest = shop.log(&store).last().expect("the sample catalogue").number;
     let mut slow = psql(&shop);
     let before = stock(&shop, &store, 12365);
-    // Its rows have the id of the savepoint, which is later than the transaction's.
+    // Its rows have the savepoint's id, which is later than the transaction's.
     slow.run("BEGIN; SAVEPOINT part; UPDATE book SET stock = stock + 1 WHERE id = 12365; RELEASE part;");
     let mut tail = store.tail(Some(newest), Client::at(None)).expect("a place");
     let sold: Vec<i64> = (0..5)
@@ -212,7 +212,7 @@ fn what_comes_while_a_book_is_waited_for_is_sold_in_the_same_transaction_but_for
 fn a_database_of_the_first_release_is_taken_over_and_no_number_of_its_log_comes_twice() {
     let shop = Shop::of(Kind::Database);
     close(&shop.open(&Settings::default()));
-    // As the first release left it: each value of the sequence was one number, and the last one was used.
+    // As in the first release: each value of the sequence was one number, and the last one was used.
     shop.other_program(
         "ALTER SEQUENCE entry_number INCREMENT 1; ALTER TABLE quire_schema DROP news_channel; \
          ALTER TABLE entry DROP key_owner; \
@@ -246,7 +246,7 @@ fn two_servers_that_get_the_same_keys_in_opposite_orders_agree() {
             for place in 0..100 {
                 for (side, store) in stores.iter().enumerate() {
                     let (store, number) = (store.clone(), if side == 0 { place } else { 99 - place });
-                    // The two servers hold different books, so that only the keys bring them together.
+                    // The two servers lock different books, so that only the keys collide.
                     let book = [53477, 12365][side];
                     running.spawn(async move {
                         let bought = store.buy(id(book), 1, Some(key(&format!("{round}/{number}"))), None).await;

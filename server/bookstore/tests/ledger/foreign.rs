@@ -1,4 +1,4 @@
-//! Other programs write the same file: what they did is seen, logged and never sold past.
+//! Other programs write the same file: their changes are seen, logged and never oversold.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::{Kind, Shop, both, close, id, key};
 
 both!(readers_see_what_another_program_changed_adds_renames_and_removes);
 
-/// Far above the 50 ms promised, because a test machine may be busy; the wait itself is reported.
+/// Far above the promised 50 ms, because a test machine may be busy; the wait itself is reported.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn seen(shop: &Shop, store: &Bookstore, what: &str, holds: impl Fn(&Bookstore) -> bool) {
@@ -44,7 +44,7 @@ fn readers_see_what_another_program_changed_adds_renames_and_removes(kind: Kind)
     let college = shop.runtime.block_on(store.search("college life")).unwrap();
     assert_eq!(college.iter().map(|book| book.id()).collect::<Vec<_>>(), [id(12365)]);
     let mut kinds: Vec<EntryKind> = shop.log(&store).iter().skip(4).map(|entry| entry.kind).collect();
-    // One statement changed stock and price, and SQLite runs triggers in no order it promises.
+    // One statement changed stock and price, and SQLite does not define the order of triggers.
     kinds[..2].sort_unstable_by_key(|kind| kind.name());
     let wanted = [EntryKind::Adjusted, EntryKind::Price, EntryKind::Added, EntryKind::Edited, EntryKind::Removed];
     assert_eq!(kinds, wanted, "the file logs what other programs do");
@@ -56,7 +56,7 @@ fn stock_changed_behind_the_log_is_never_oversold() {
     let shop = Shop::new();
     let store = shop.open(&Settings::default());
     let shell = Connection::open(shop.path()).unwrap();
-    // Without triggers there is no log entry, so that only the comparison in the UPDATE can notice.
+    // Without triggers there is no log entry, so only the comparison in the UPDATE can notice.
     shell.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
     shell.execute("UPDATE book SET stock = 1 WHERE id = 53477", ()).unwrap();
     let buy = || shop.runtime.block_on(store.buy(id(53477), 1, None, None)).expect("no fault");

@@ -1,4 +1,4 @@
-//! A key buys once, for as long as the purchase is kept and wherever its index entry is at the moment.
+//! A key buys once, wherever its index entry currently is.
 
 use bookstore::{Bookstore, Fault, Receipt, Settings, Verdict, domain::KeyOwner};
 use rusqlite::Connection;
@@ -52,7 +52,7 @@ fn a_key_belongs_to_the_name_of_the_credential(kind: Kind) {
 fn every_key_is_found_after_restarts_wherever_it_is(kind: Kind) {
     let shop = Shop::of(kind);
     shop.import("7,Title,topic,100000,1.00\n");
-    // Moves begin after a hundred keys, so that all stages are passed many times.
+    // Moves begin after a hundred keys, so that all stages occur many times.
     let settings = Settings { keys_in_memory: 100, ..Settings::default() };
     let mut first = Vec::new();
     let mut store = shop.open(&settings);
@@ -96,7 +96,7 @@ fn a_move_that_restarts_interrupt_goes_on_where_it_was() {
         Connection::open(shop.path()).and_then(|file| file.query_row(sql, (), |row| row.try_into())).expect("a row")
     };
     assert_eq!(indexed(), (0, 0), "no move has begun");
-    // Each start moves a slice of some seventy keys; a move that starts over would never end.
+    // Each start moves a slice of about seventy keys; a move that restarted would never end.
     for restart in 0..8 {
         close(&store);
         store = shop.open(&settings);

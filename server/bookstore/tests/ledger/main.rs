@@ -1,5 +1,5 @@
-//! What the ledger promises, put to it through its public face: never oversold, exactly once, nothing hidden
-//! from other processes' eyes.
+//! Tests of the ledger's guarantees through its public interface: never oversold, exactly once, and all changes visible
+//! to other processes.
 
 #[cfg(feature = "postgres")]
 mod crashes;
@@ -28,7 +28,7 @@ use bookstore::{
 };
 use tokio::runtime::Runtime;
 
-/// What keeps a store.
+/// Kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A file of `SQLite`.
@@ -38,7 +38,7 @@ enum Kind {
     Database,
 }
 
-/// Makes a test of each of these functions for both kinds of store.
+/// Defines a test of each function for both kinds of store.
 macro_rules! both {
     ($($behaviour:ident),+ $(,)?) => {
         mod file {
@@ -52,7 +52,7 @@ macro_rules! both {
 }
 use both;
 
-/// A store in a fresh folder on the disk that holds the build, or in a fresh database.
+/// A store in a new folder on the build's disk, or in a new database.
 struct Shop {
     folder: tempfile::TempDir,
     url: Option<String>,
@@ -110,7 +110,7 @@ impl Shop {
         exchange::import(&self.path(), csv.as_bytes(), &settings, options).expect("an import");
     }
 
-    /// The whole log, oldest first, as soon as it is final.
+    /// The whole log, oldest first, once it is final.
     fn log(&self, store: &Bookstore) -> Vec<Entry> {
         let newest = self.runtime.block_on(store.log(Page::Before(i64::MAX), 1)).expect("a page").items;
         let begun = Instant::now();

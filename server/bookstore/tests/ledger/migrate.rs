@@ -1,4 +1,4 @@
-//! A file moves into a database with all that it holds: books, the log with its numbers, and every key.
+//! Migration of a file into a database: books, the log with its numbers, and every key.
 
 use bookstore::{
     Receipt, Settings, Verdict,

@@ -1,5 +1,5 @@
-//! Random purchases, restocks and price changes at once, in every mode, on one store or two over one file. The
-//! log is the order in which they happened; a model that replays it must agree with every answer.
+//! Concurrent random purchases, restocks and price changes, in every mode, on one store or two over one file. The log
+//! is their order; a model that replays it must agree with every answer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -133,7 +133,7 @@ fn check(kind: Kind, settings: &[Settings], actions: &[Action]) {
     let (stock, price) = replay(kind, &log);
     check_receipts(&log, &answers);
     stores.iter().for_each(close);
-    // What a fresh start reads is what the log says.
+    // A restart reads the state of the log.
     let store = shop.open(&settings[0]);
     let books = shop.runtime.block_on(store.list(None, 0)).expect("books").items;
     let read: BTreeMap<i32, i64> = books.iter().map(|book| (book.id().get(), i64::from(book.stock()))).collect();
@@ -146,7 +146,7 @@ fn check(kind: Kind, settings: &[Settings], actions: &[Action]) {
 }
 
 fn group() -> Settings {
-    // Small bounds, so that a short run crosses them.
+    // Small limits, so that a short run reaches them.
     Settings { batch_max: 7, keys_in_memory: 3, restock_slice: 2, ..Settings::default() }
 }
 

@@ -1,5 +1,5 @@
-//! The credentials that callers may have: a file of tokens and certificates, and the token of `admin.token`. No secret is
-//! kept: tokens are long random numbers, of which the file and the server hold SHA-256 sums. Must not know ports.
+//! Credentials of callers: a file of tokens and certificates, and the token of `admin.token`. No secret is stored:
+//! tokens are long random numbers, of which the file and the server hold SHA-256 sums.
 
 use std::{
     collections::HashMap,
@@ -24,23 +24,23 @@ use crate::files;
 /// The most bytes of a file of credentials.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
-/// A file of credentials that cannot be used. The text is for the operator.
+/// An invalid file of credentials. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TokensError(String);
 
-/// Why a caller is not admitted.
+/// Reason why a caller is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// It sent no credential.
     Missing,
-    /// Its token or certificate is not known.
+    /// Its token or certificate is unknown.
     Wrong,
     /// Its token is not known, like too many that its address has sent of late.
     Guessing,
-    /// The credential of this name is for something else.
+    /// The credential of this name lacks the scope.
     Scope(Arc<str>),
-    /// No credential could admit anyone.
+    /// There is no credential that could admit anyone.
     Off,
 }
 
@@ -82,10 +82,9 @@ type Sum = [u8; 32];
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the sum of the token: to find one, a caller must have the token itself, so that the time of a look-up tells
-    /// nothing.
+    /// By the token's sum: the look-up time reveals nothing, because finding an entry requires the token itself.
     tokens: HashMap<Sum, Arc<Holder>>,
-    /// By a name in the certificate (subject alternative name).
+    /// By a subject alternative name of the certificate.
     certificates: HashMap<String, Arc<Holder>>,
 }
 
@@ -110,7 +109,7 @@ fn succeed<P: Eq + Hash>(now: &mut HashMap<P, Arc<Holder>>, before: HashMap<P, A
     }
 }
 
-/// What callers may show.
+/// The accepted credentials.
 #[derive(Debug, Default)]
 pub struct Credentials {
     file: Option<PathBuf>,
@@ -143,12 +142,12 @@ impl Credentials {
         }
     }
 
-    /// Whether there is a file.
+    /// True if there is a file.
     pub(super) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Whether `admin.token` is set.
+    /// True if `admin.token` is set.
     pub(super) fn has_operator(&self) -> bool {
         self.operator.is_some()
     }
@@ -207,15 +206,15 @@ fn sum(token: &[u8]) -> Sum {
     Sha256::digest(token).into()
 }
 
-/// Every byte is compared, so that the time taken does not tell how many are right.
+/// Compares in constant time, so that the time does not reveal how many bytes match.
 fn is_equal(one: &Sum, other: &Sum) -> bool {
     one.iter().zip(other).fold(0, |seen, (one, other)| seen | (one ^ other)) == 0
 }
 
-/// What stands in the file for a token.
+/// The file's form of a token.
 pub fn hashed(token: &str) -> String {
     sum(token.as_bytes()).iter().fold("sha256:".to_owned(), |mut written, byte| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(written, "{byte:02x}");
         written
     })

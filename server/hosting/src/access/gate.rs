@@ -1,4 +1,4 @@
-//! What each port asks its callers for. Must not know how they send it.
+//! Credentials that each port requires.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::{
     scope::Scope,
 };
 
-/// The credentials, and the parts of the server that need none.
+/// The credentials, and the scopes that need none.
 #[derive(Clone, Debug, Default)]
 pub struct Doors {
     credentials: Arc<Credentials>,
@@ -17,12 +17,12 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// `open` needs no credential anywhere.
+    /// `open` are the scopes that need no credential anywhere.
     pub fn new(credentials: Arc<Credentials>, open: Vec<Scope>) -> Self {
         Self { credentials, open: open.into() }
     }
 
-    /// What callers of a port need for `scope`, or for something that has none.
+    /// The gate of a port for `scope`, or for a part without a scope.
     pub fn gate(&self, scope: Option<Scope>, address: SocketAddr) -> Gate {
         let is_open = scope.is_some_and(|scope| self.open.contains(&scope));
         let has_operator = scope == Some(Scope::Admin) && self.credentials.has_operator();
@@ -36,7 +36,7 @@ impl Doors {
     }
 }
 
-/// Lets callers in, or not.
+/// Admits or denies callers.
 #[derive(Clone, Debug)]
 pub struct Gate {
     credentials: Arc<Credentials>,
@@ -45,12 +45,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Whether callers need a credential.
+    /// True if callers need a credential.
     pub fn asks(&self) -> bool {
         self.asks
     }
 
-    /// What it is for.
+    /// The scope they need.
     pub fn scope(&self) -> Option<Scope> {
         self.scope
     }
@@ -65,7 +65,7 @@ impl Gate {
         self.credentials.admit(self.scope, token, certificate, address).map(Some)
     }
 
-    /// What a caller that was denied is told.
+    /// Error text for a denied caller.
     pub fn told(&self, denied: &Denied) -> String {
         let scope = self.scope.map_or("any", Scope::name);
         match denied {

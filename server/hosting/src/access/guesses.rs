@@ -9,11 +9,11 @@ use std::{
 
 use quire_rpc::server::Client;
 
-/// Wrong tokens at once; then one for each [`PAUSE`].
+/// Wrong tokens at once; then one per [`PAUSE`].
 const BURST: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Addresses that are remembered; all further ones count together.
+/// Addresses with their own count; all further ones share one.
 const ADDRESSES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ impl Bucket {
     }
 }
 
-/// The wrong tokens of late, by address.
+/// Token buckets by address.
 #[derive(Debug, Default)]
 pub(super) struct Guesses(Mutex<HashMap<Option<IpAddr>, Bucket>>);
 
@@ -55,7 +55,7 @@ impl Guesses {
     }
 }
 
-/// What an address is counted under.
+/// Key that an address is counted under.
 fn known(buckets: &HashMap<Option<IpAddr>, Bucket>, address: Option<IpAddr>) -> Option<IpAddr> {
     let key = address.map(Client::network);
     if buckets.contains_key(&key) || buckets.len() < ADDRESSES_MAX { key } else { None }

@@ -1,5 +1,4 @@
-//! Which callers may do what: scopes, the credentials that hold them, and what each port asks for. Must not know any
-//! service, nor how a credential is sent.
+//! Access control: scopes, credentials, and requirements of each port.
 
 mod credentials;
 mod gate;

@@ -1,4 +1,4 @@
-//! What a credential may be for. Must not know who holds one.
+//! Scopes of credentials.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Scope {
     Tasks,
     /// The page `/metrics`.
     Metrics,
-    /// What operators do, in every service.
+    /// Operator actions of every service.
     Admin,
 }
 
@@ -39,7 +39,7 @@ impl Scope {
         }
     }
 
-    /// The setting that lets everyone in; `None` if nothing does.
+    /// The setting that opens the scope to everyone; `None` if it cannot be opened.
     pub const fn open_setting(self) -> Option<&'static str> {
         match self {
             Self::Shop => Some("shop.open"),
@@ -52,7 +52,7 @@ impl Scope {
         }
     }
 
-    /// Reads names with commas between; the error is the name that is none.
+    /// Parses names separated by commas; the error is the unknown name.
     pub fn list(text: &str) -> Result<Vec<Self>, &str> {
         let named = |name: &str| Self::ALL.into_iter().find(|scope| scope.name() == name);
         text.split(',').map(str::trim).map(|name| named(name).ok_or(name)).collect()

@@ -1,4 +1,4 @@
-//! `io.grpc.KeyAdminService`: what operators call, if the server lets them.
+//! `io.grpc.KeyAdminService`: calls for operators, if the server permits them.
 
 use std::{num::NonZeroU64, pin::Pin};
 
@@ -12,14 +12,14 @@ use crate::{
     snapshot::{Restore, RestoreError, Snapshot},
 };
 
-/// Serves a store's operators.
+/// The service for a store's operators.
 #[derive(Clone, Debug)]
 pub struct AdminService {
     store: KeyValue,
 }
 
 impl AdminService {
-    /// Serves `store`; who may call is the server's to know.
+    /// Serves `store`; the server authorizes callers.
     pub fn new(store: KeyValue) -> Self {
         Self { store }
     }
@@ -33,7 +33,7 @@ impl KeyAdminService for AdminService {
     }
 }
 
-/// Each chunk is read when the client has room for it.
+/// Stream of chunks, each read when the client has room.
 fn chunks(snapshot: Snapshot) -> impl Stream<Item = Result<SnapshotChunk, Status>> {
     stream::unfold(Some(snapshot), |snapshot| async move {
         let mut snapshot = snapshot?;

@@ -1,5 +1,5 @@
-//! Answers with values, written straight from the map: a small value into the answer's bytes, a large one as a part that
-//! is not copied. Must agree to the byte with what prost makes of the same message.
+//! Answers with values, encoded directly from the map: a small value into the answer's bytes, a large one as a part
+//! without a copy. Must equal prost's encoding of the same message byte for byte.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use quire_rpc::{
 
 use crate::entry::Entry;
 
-/// Values from this size on are sent from where they lie.
+/// Values from this size on are sent without a copy.
 pub(super) const APART_BYTES: usize = 8 << 10;
 
-/// The largest message that clients take if no one tells them otherwise.
+/// Clients' default limit of a message.
 const USUAL_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Whether a value of so many bytes fits the usual message, with its key in it twice, a version, and what is around them.
+/// True if a value of this size fits the default limit, with its key twice, a version and the overhead.
 pub(super) fn fits_usual_message(key_bytes: usize, value_bytes: usize) -> bool {
-    /// Two lengths and a field's key for each field and for the entry, and two numbers of at most 10 bytes.
+    /// Two lengths and a tag for each field and for the entry, and two numbers of at most 10 bytes.
     const AROUND_BYTES: usize = 64;
     2 * key_bytes + value_bytes + AROUND_BYTES <= USUAL_MESSAGE_BYTES
 }
 
-/// What is left of an entry's life: `None` if it does not end, else at least a millisecond, because it is not over.
+/// Remaining time to live: `None` without an expiry, else at least a millisecond, because it has not expired.
 fn time_to_live_ms(entry: &Entry, now_ms: impl FnOnce() -> u64) -> Option<u64> {
     entry.expires_at_ms.map(|at| at.get().saturating_sub(now_ms()).max(1))
 }
 
-/// The bytes of an answer: those at hand, and large values between them.
+/// An answer's bytes: a buffer, with large values in between.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     done: Vec<Bytes>,
@@ -83,18 +83,18 @@ impl Parts {
 fn retrieved_details(entry: &Entry, details_at_ms: Option<u64>, out: &mut Vec<u8>) {
     let Some(now_ms) = details_at_ms else { return };
     wire::put_number(2, entry.version.0, out);
-    // A time to live that is given is at least 1, so the field is never left out.
+    // Always at least 1 here, so the field is never omitted.
     wire::put_number(3, time_to_live_ms(entry, || now_ms).unwrap_or(0), out);
 }
 
-/// `RetrieveResponse` with a small value; with its details as they are at a time, if they are wanted.
+/// `RetrieveResponse` with a small value; with details as of this time, if requested.
 #[inline]
 pub(super) fn retrieved(entry: &Entry, details_at_ms: Option<u64>, out: &mut Vec<u8>) {
     wire::put_bytes(1, entry.value.bytes(), out);
     retrieved_details(entry, details_at_ms, out);
 }
 
-/// The key of a `RetrieveRequest`, and whether its details are wanted; `None` is for the decoder to refuse.
+/// Key of a `RetrieveRequest`, and true if it requests details; `None` is left to the decoder.
 #[inline]
 pub(super) fn requested_key(message: &[u8]) -> Option<(&[u8], bool)> {
     let (mut key, mut want_details) = (&[][..], false);
@@ -109,7 +109,7 @@ pub(super) fn requested_key(message: &[u8]) -> Option<(&[u8], bool)> {
     Some((key, want_details))
 }
 
-/// The key and the value of an `UpdateRequest` that asks for nothing else.
+/// Key and value of an `UpdateRequest` without other fields.
 #[inline]
 pub(super) fn requested_pair(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut key, mut value) = (&[][..], &[][..]);
@@ -123,7 +123,7 @@ pub(super) fn requested_pair(message: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((key, value))
 }
 
-/// A time to live as messages have it, where 0 is none.
+/// A message's time to live, where 0 is none.
 pub(super) fn time_to_live(ms: u64) -> Option<Duration> {
     (ms > 0).then(|| Duration::from_millis(ms))
 }

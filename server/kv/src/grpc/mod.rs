@@ -1,4 +1,4 @@
-//! The key-value service over gRPC: wire messages in, domain calls, wire messages out. No rule and no limit lives here.
+//! The key-value service over gRPC: converts between wire messages and domain calls. No rule or limit lives here.
 
 mod admin;
 mod encode;
@@ -13,13 +13,13 @@ pub use range::RangeService;
 
 use crate::fault::Fault;
 
-/// Tells the client when another try is worth it.
+/// Metadata with the delay before a retry.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         match &fault {
-            // The contract wants these two without a word.
+            // The contract requires these two without text.
             Fault::Exists => Self::already_exists(""),
             Fault::Missing => Self::not_found(""),
             Fault::Conflict(_) => Self::aborted(fault.to_string()),

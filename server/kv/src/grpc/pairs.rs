@@ -1,4 +1,4 @@
-//! `io.grpc.KeyValueService`: the four calls on one key.
+//! `io.grpc.KeyValueService`: the four single-key calls.
 
 use quire_rpc::{
     Encoded, Request, Response, Status,
@@ -17,7 +17,7 @@ use crate::{
     key_value::KeyValue,
 };
 
-/// Serves a store.
+/// The service of a store.
 #[derive(Clone, Debug)]
 pub struct PairsService {
     store: KeyValue,
@@ -66,7 +66,7 @@ impl KeyValueService for PairsService {
     fn update(&self, call: Call<'_, UpdateRequest>) -> Answer<impl Later + use<>> {
         let updated = encode::requested_pair(call.bytes()).and_then(|(key, value)| self.store.update_now(key, value));
         match updated {
-            // The version is not wanted, and without it the answer is empty.
+            // Without the version the answer is empty.
             Some(_) => call.answer(),
             None => call.later(|request| update_later(self.store.until(request.deadline().map(Into::into)), request)),
         }

@@ -23,7 +23,7 @@ use crate::{
     watch::{Event, EventKind, Watch},
 };
 
-/// Serves a store.
+/// The service of a store.
 #[derive(Clone, Debug)]
 pub struct RangeService {
     store: KeyValue,

@@ -1,5 +1,5 @@
-//! The store on disk, and the only module that knows fjall: an append-only log of batches, and sorted tables that the log
-//! is written out to. A batch is there whole or not at all.
+//! The store on disk, and the only module that uses fjall: an append-only log of batches, and sorted tables made from
+//! it. Batches are atomic.
 //!
 //! ```text
 //! 'k' key   ->  version (8 bytes, little-endian), expiry in ms since 1970 or 0 (8 bytes), value
@@ -28,24 +28,24 @@ const ENTRY_TAG: u8 = b'k';
 const VERSION_KEY: [u8; 1] = [b'v'];
 const NUMBER_BYTES: usize = 8;
 
-/// Blocks are read at a start, and seldom later.
+/// Small, since blocks are seldom read after the start.
 const CACHE_BYTES: u64 = 4 << 20;
-/// The most bytes of the log, and so the most that a start reads beside the tables.
+/// Size limit of the log, and so of the data a start reads beside the tables.
 const LOG_BYTES_MAX: u64 = 128 << 20;
-/// Entries held in memory until they are written out as a table.
+/// Size of the memory table before it is written to disk.
 const TABLE_BYTES: u64 = 16 << 20;
-/// Values from this size on are written once, and not copied when tables are merged.
+/// Values from this size on are stored apart, and not copied in merges.
 const VALUE_APART_BYTES: u32 = 4 << 10;
 
-/// Locked while fjall has the store open, and while the files are checked before.
+/// Lock file, held while the files are checked and fjall has the store open.
 const LOCK_FILE: &str = "lock";
 /// Exists once the store is complete.
 const VERSION_FILE: &str = "version";
 const TABLES_FOLDER: &str = "keyspaces";
-/// How often to check whether the tables are written.
+/// Interval of checks for written tables.
 const TABLES_PAUSE: Duration = Duration::from_millis(1);
 
-/// Why the store cannot be opened.
+/// Reason why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiskError {
     #[error(transparent)]
@@ -77,8 +77,8 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Opens the store with an empty log. The log's contents first go to tables, which are flushed: after a failed flush of
-    /// the log the kernel may show what the disk does not hold, and reports that only once.
+    /// Opens the store with an empty log. The log's contents are first flushed to tables: after a failed flush of the
+    /// log, the kernel may show data that is not on disk, and reports that only once.
     pub(crate) fn open(folder: &Path) -> Result<Self, DiskError> {
         if folder.join(LOCK_FILE).exists() {
             Self::prepare(folder)?;
@@ -86,7 +86,7 @@ impl Disk {
         Ok(Self::opened(folder)?)
     }
 
-    /// Leaves a log of one empty file.
+    /// Reduces the log to one empty file.
     fn prepare(folder: &Path) -> Result<(), DiskError> {
         let locked = lock(folder)?;
         let mut log = Log::repair(folder)?;
@@ -135,7 +135,7 @@ impl Disk {
         Ok(Version(found.and_then(|bytes| number(&bytes)).unwrap_or(0)))
     }
 
-    /// Shows every entry.
+    /// Visits every entry.
     pub(super) fn each(&self, mut visit: impl FnMut(Key, Entry)) -> Result<(), fjall::Error> {
         for item in self.entries.prefix([ENTRY_TAG]) {
             let (key, bytes) = item.into_inner()?;
@@ -150,8 +150,8 @@ impl Disk {
         Ok(self.entries.get(stored_key(key))?.and_then(|bytes| entry_from(&bytes)))
     }
 
-    /// Writes a batch, which is on disk when this returns. After an error no one knows whether it is, and the disk must be
-    /// opened again.
+    /// Writes a batch, which is on disk when this returns. After an error its outcome is unknown, and the disk must be
+    /// reopened.
     pub(crate) fn commit<'a>(
         &self,
         records: impl Iterator<Item = Record<'a>>,
@@ -188,16 +188,16 @@ impl Files {
     }
 }
 
-/// The disk as it was at one moment.
+/// A consistent view of the disk.
 pub(super) struct Moment(fjall::Snapshot);
 
 impl Disk {
-    /// The present moment: it has every batch that is committed, and no later one.
+    /// A snapshot of now: every committed batch, and no later one.
     pub(super) fn moment(&self) -> Moment {
         Moment(self.database.snapshot())
     }
 
-    /// Shows the entries of a moment after a key, in the order of their keys, until `visit` returns false.
+    /// Visits a snapshot's entries after a key, in key order, until `visit` returns false.
     pub(super) fn visit(
         &self,
         moment: &Moment,
@@ -217,7 +217,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The greatest version used up to a moment.
+    /// The greatest version in a snapshot.
     pub(super) fn version_at(&self, moment: &Moment) -> Result<Version, fjall::Error> {
         let found = moment.0.get(&self.entries, VERSION_KEY)?;
         Ok(Version(found.and_then(|bytes| number(&bytes)).unwrap_or(0)))
@@ -236,7 +236,7 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Whether the store was ever complete. If a crash came while it was created, it holds nothing, and a remnant that would
+/// True if the store was ever complete. After a crash during its creation it holds nothing, and a remnant that would
 /// block another attempt is removed.
 fn is_complete(folder: &Path) -> Result<bool, DiskError> {
     let (version, tables) = (folder.join(VERSION_FILE), folder.join(TABLES_FOLDER));
@@ -249,7 +249,7 @@ fn is_complete(folder: &Path) -> Result<bool, DiskError> {
     if tables.exists() && fs::read_dir(tables)?.next().is_some() { Err(DiskError::Incomplete) } else { Ok(false) }
 }
 
-/// Keeps other processes out until it is dropped.
+/// Locks out other processes until dropped.
 fn lock(folder: &Path) -> Result<File, fjall::Error> {
     let file = File::options().read(true).write(true).open(folder.join(LOCK_FILE))?;
     match file.try_lock() {

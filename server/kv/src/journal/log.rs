@@ -1,7 +1,7 @@
-//! Checks the files of fjall's log before fjall opens them. A batch that a crash or a power cut tore was never
-//! acknowledged and is cut off; fjall would refuse some of these batches, and with them the whole store. A damaged batch
-//! with others behind it was acknowledged, because each batch is flushed before the next one is written; fjall would drop
-//! it and all that follow, so the store is not opened.
+//! Checks fjall's log files before fjall opens them. A batch torn by a crash or power cut was never acknowledged and is
+//! cut off; fjall would refuse some of these batches, and with them the whole store. A damaged batch followed by others
+//! was acknowledged, because each batch is flushed before the next is written; fjall would drop it and all later ones,
+//! so the store is not opened.
 //!
 //! A write may fail after a part of it has reached the file. fjall then takes no further batch, and writes what it still has
 //! in memory once more when it is closed: the beginning of a batch, and behind it the whole batch, which was not acknowledged
@@ -32,10 +32,10 @@ const CLEAR: u8 = 4;
 const END_MAGIC: [u8; 4] = *b"FJL\x03";
 const EXTENSION: &str = "jnl";
 
-/// More than any batch of the journal has.
+/// More than in any batch of the journal.
 const BATCH_ITEMS_MAX: u32 = 1 << 16;
 
-/// The most places in a torn batch that look like a batch's head. More would take long to check, and are no accident.
+/// Most positions in a torn batch that resemble a batch's head. More would take long to check, and are no accident.
 const CANDIDATES_MAX: usize = 10_000;
 
 /// More than what fjall has in memory of a batch, and so the most that it writes once more.
@@ -45,7 +45,7 @@ const WRITTEN_AGAIN_BYTES_MAX: u64 = 64 << 10;
 const WINDOW_BYTES: usize = 64 << 10;
 static ZEROS: [u8; WINDOW_BYTES] = [0; WINDOW_BYTES];
 
-/// A log that cannot be read to its end.
+/// The log is unreadable before its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     #[error(transparent)]
@@ -105,7 +105,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether it holds no batch.
+    /// True if it holds no batch.
     pub(super) fn is_empty(&self) -> io::Result<bool> {
         for (_, path) in &self.files {
             if read_batch(&mut BufReader::new(File::open(path)?))?.is_some() {
@@ -115,7 +115,7 @@ impl Log {
         Ok(true)
     }
 
-    /// Adds an empty file for new batches. Nothing is added to the older files: if a flush failed, their contents may be
+    /// Adds an empty file for new batches. Older files are not appended to: if a flush failed, their contents may exist
     /// only in the kernel's memory.
     pub(super) fn begin_file(&mut self) -> io::Result<()> {
         if let Some((_, newest)) = self.files.last()
@@ -187,9 +187,9 @@ fn path_of(folder: &Path, number: u64) -> PathBuf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scanned {
     batches: usize,
-    /// Up to the end of the last whole batch.
+    /// Bytes up to the end of the last complete batch.
     whole_bytes: u64,
-    /// After that, without zeros at the end.
+    /// Bytes after that, without trailing zeros.
     torn_bytes: u64,
 }
 
@@ -198,7 +198,7 @@ fn scan(path: &Path) -> Result<Scanned, LogError> {
     let (mut batches, mut whole_bytes, mut newest, mut last) = (0, 0, 0, 0);
     let damaged = |offset| LogError::Damaged { file: path.to_path_buf(), offset };
     while let Some(batch) = read_batch(&mut input)? {
-        // The number is not in the batch's hash.
+        // The batch's hash does not cover the number.
         if batches > 0 && batch.number <= newest {
             if batch.number == newest && is_written_again(&mut input, last..whole_bytes, batch, &[])? {
                 break;
@@ -247,13 +247,13 @@ fn is_written_again(input: &mut BufReader<File>, begun: Range<u64>, batch: Batch
     Ok(true)
 }
 
-/// Collects the places after `from` where a batch newer than `newest` may begin; returns how many bytes there are up to
-/// the last one that is not zero.
+/// Collects positions after `from` where a batch newer than `newest` may begin; returns the length up to the last byte
+/// that is not zero.
 fn look_for_heads(path: &Path, from: u64, candidates: &mut Vec<u64>, newest: u64) -> io::Result<u64> {
     let mut input = BufReader::with_capacity(WINDOW_BYTES, File::open(path)?);
     input.seek(SeekFrom::Start(from))?;
     let (mut position, mut not_zero) = (0, 0);
-    // The bytes before the window, in which a head may begin.
+    // The bytes before the window, where a head may begin.
     let mut head = [0; HEAD_BYTES];
     loop {
         let window = input.fill_buf()?;
@@ -274,7 +274,7 @@ fn look_for_heads(path: &Path, from: u64, candidates: &mut Vec<u64>, newest: u64
             if *byte != 0 {
                 not_zero = position;
             }
-            // The first batch after `from` is the one that could not be read.
+            // The batch at `from` itself is the unreadable one.
             let is_candidate = head[0] == START && position > HEAD_BYTES as u64 && is_head(&head, newest);
             if is_candidate && candidates.len() <= CANDIDATES_MAX {
                 candidates.push(from + position - HEAD_BYTES as u64);
@@ -295,14 +295,14 @@ fn is_head(head: &[u8; HEAD_BYTES], newest: u64) -> bool {
     (1..=BATCH_ITEMS_MAX).contains(&items) && is_newer && matches!(head[13], ITEM | CLEAR)
 }
 
-/// A whole batch.
+/// A complete batch.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     number: u64,
     bytes: u64,
 }
 
-/// Reads a batch; `None` if there is no whole one here.
+/// Reads a batch; `None` if there is no complete one here.
 fn read_batch(input: &mut impl BufRead) -> io::Result<Option<Batch>> {
     let parser = Parser { input, hash: XxHash3_64::new(), bytes: 0 };
     match parser.batch() {
@@ -325,7 +325,7 @@ impl<R: BufRead> Parser<'_, R> {
         Ok(bytes)
     }
 
-    /// As [`Parser::array`], and adds the bytes to the items' hash.
+    /// Like [`Parser::array`], adding the bytes to the items' hash.
     fn hashed<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let bytes = self.array()?;
         self.hash.write(&bytes);

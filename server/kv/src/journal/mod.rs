@@ -1,7 +1,5 @@
-//! Durable writes: one thread decides the writes that wait in order, commits them to disk as one batch ([`commit`]), and
-//! only then shows them to readers and acknowledges them.
-//!
-//! Must not know transports; [`disk`] alone knows files.
+//! Durable writes: one thread decides queued writes in order, commits them to disk as one batch ([`commit`]), and only
+//! then publishes and acknowledges them.
 
 mod disk;
 mod failures;
@@ -38,7 +36,7 @@ use crate::{
     write::{Action, Outcome},
 };
 
-/// Bytes at which a batch takes no further write.
+/// Size at which a batch is closed.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// The store on disk could not be opened.
@@ -47,10 +45,10 @@ pub enum OpenError {
     /// Another process has it open.
     #[error("the key-value store in {} is in use by another server; end it or choose another folder", .0.display())]
     InUse(PathBuf),
-    /// The system refuses to read or to write it.
+    /// Reading or writing fails.
     #[error("the key-value store in {} cannot be opened ({reason}); check the disk and the folder's permissions, then start the server again", path.display())]
     Unusable {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// The system's reason.
         reason: io::Error,
@@ -58,9 +56,9 @@ pub enum OpenError {
     /// Its contents are damaged.
     #[error("the key-value store in {} is damaged ({reason}); nothing was removed from it: keep a copy of the folder, and restore a backup", path.display())]
     Damaged {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         reason: String,
     },
 }
@@ -86,7 +84,7 @@ impl OpenError {
 /// How often the files are looked for while no write comes.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The callers' end.
+/// The callers' handle.
 #[derive(Debug)]
 pub(crate) struct Journal {
     group: Group<Writer>,
@@ -96,7 +94,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the folder, reads back what it holds, and starts the thread.
+    /// Opens the folder, loads its entries, and starts the thread.
     pub(crate) fn open(folder: &Path, table: Arc<Table>, limits: &Limits) -> Result<Self, OpenError> {
         let refused = |error| OpenError::new(folder, error);
         let disk = Disk::open(folder).map_err(refused)?;
@@ -123,7 +121,7 @@ impl Journal {
         Ok(Self { group, failures, shown, writes_queued_max: limits.writes_queued })
     }
 
-    /// Writes; the answer comes when the write is on disk. The caller gives up at `deadline`.
+    /// Writes; returns when the write is on disk. The caller gives up at `deadline`.
     pub(crate) async fn write(&self, key: Key, action: Action, deadline: Option<Instant>) -> Result<Outcome, Fault> {
         self.group.commit(Write { key, action, deadline }).await.unwrap_or_else(|failure| {
             Err(match failure {
@@ -137,7 +135,7 @@ impl Journal {
         })
     }
 
-    /// What is on disk at this moment.
+    /// A view of the disk's current contents.
     pub(crate) fn view(&self) -> Result<View, Fault> {
         View::of(&self.shown)
     }
@@ -155,12 +153,12 @@ impl Journal {
         self.failures.reason()
     }
 
-    /// Whether writes are taken: false from a failure until the disk has been read back.
+    /// True while writes are accepted: false from a failure until the disk has been read back.
     pub(crate) fn healthy(&self) -> watch::Receiver<bool> {
         self.group.healthy()
     }
 
-    /// Takes no more writes, and waits until those taken are on disk; false if that takes longer than `timeout`.
+    /// Stops accepting writes, and waits until those accepted are on disk; false if that takes longer than `timeout`.
     pub(crate) fn close(&self, timeout: Duration) -> bool {
         self.group.close(timeout)
     }

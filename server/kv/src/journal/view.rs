@@ -1,5 +1,5 @@
-//! Views of the disk as it was at one moment, read while writes go on. A view holds no file: it reads through the disk
-//! that the journal has open, so a journal that failed can close its files however many views there are.
+//! Snapshots of the disk, read while writes continue. A view holds no file: it reads through the journal's open disk,
+//! so a failed journal can close its files regardless of views.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -12,10 +12,10 @@ use crate::{
     fault::Fault,
 };
 
-/// The most views at once. What a view shows is not removed from disk, so views cost disk space.
+/// Most views at once. Data in a view is not removed from disk, so views cost disk space.
 const VIEWS_MAX: usize = 4;
 
-/// The disk that the journal has open.
+/// The journal's open disk.
 #[derive(Debug, Default)]
 pub(super) struct OpenDisk {
     state: Mutex<State>,
@@ -25,7 +25,7 @@ pub(super) struct OpenDisk {
 #[derive(Debug, Default)]
 struct State {
     disk: Option<Disk>,
-    /// The number of the opening, to tell one from the next.
+    /// Number of the opening, to distinguish reopenings.
     number: u64,
 }
 
@@ -34,7 +34,7 @@ impl OpenDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the disk; returns when no view reads through the one before.
+    /// Replaces the disk; returns when no view is reading the old one.
     pub(super) fn set(&self, disk: Option<Disk>) {
         let mut state = self.lock();
         state.number += 1;
@@ -42,7 +42,7 @@ impl OpenDisk {
     }
 }
 
-/// The disk as it was at one moment.
+/// A snapshot of the disk.
 #[derive(Debug)]
 pub(crate) struct View {
     opened: Arc<OpenDisk>,
@@ -60,12 +60,12 @@ impl View {
         Ok(Self { opened: Arc::clone(opened), number: state.number, moment: disk.moment() })
     }
 
-    /// Shows the entries after a key, in the order of their keys, until `visit` returns false.
+    /// Visits the entries after a key, in key order, until `visit` returns false.
     pub(crate) fn visit(&self, after: Option<&[u8]>, visit: impl FnMut(Key, Entry) -> bool) -> Result<(), Fault> {
         self.read(|disk| disk.visit(&self.moment, after, visit))
     }
 
-    /// The greatest version used up to the moment.
+    /// The greatest version in the snapshot.
     pub(crate) fn last_version(&self) -> Result<Version, Fault> {
         self.read(|disk| disk.version_at(&self.moment))
     }

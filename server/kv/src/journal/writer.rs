@@ -1,5 +1,5 @@
-//! The store behind the group commit. Only its thread writes to the table, so its decisions still hold when they are shown.
-//! Must not know who asked.
+//! The store behind the group commit. Only its thread writes to the table, so its decisions still hold when they are
+//! published.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,7 +23,7 @@ use crate::{
     write::{Action, Effect, Outcome, Present},
 };
 
-/// A write that a caller wants.
+/// A caller's write.
 pub(super) struct Write {
     pub(super) key: Key,
     pub(super) action: Action,
@@ -40,25 +40,25 @@ enum Change {
 struct Decided {
     changes: Vec<(Key, Change)>,
     outcomes: Vec<Result<Outcome, Fault>>,
-    /// The state of keys once the batch is shown, with the memory of their entries.
+    /// State of keys once the batch is published, with the memory of their entries.
     after: HashMap<Key, (Present, Option<usize>)>,
-    /// Room that was taken; it is freed if the batch fails.
+    /// Reserved memory, freed if the batch fails.
     taken: Vec<(Option<usize>, usize)>,
 }
 
 pub(super) struct Writer {
     folder: PathBuf,
     table: Arc<Table>,
-    /// Shows the disk to views while it is open.
+    /// Gives views access to the open disk.
     shown: Arc<OpenDisk>,
     failures: Arc<Failures>,
     /// Those of the disk that was opened last.
     files: Files,
-    /// The disk that the start has opened and read.
+    /// The disk opened and read at the start.
     first: Option<Disk>,
     /// Keys whose last write may or may not be on disk.
     doubtful: HashSet<Key>,
-    /// Whether anything was written since the start.
+    /// True if anything was written since the start.
     wrote: bool,
 }
 
@@ -92,7 +92,7 @@ impl Store for Writer {
         };
         let mut open = OpenWriter { writer: self, disk: &disk };
         let served = session.serve(&mut open).and_then(|()| open.close());
-        // The disk's files must be closed before they are opened again.
+        // The disk's files must be closed before they are reopened.
         self.shown.set(None);
         served
     }
@@ -123,7 +123,7 @@ struct OpenWriter<'a> {
 }
 
 impl Opened<Writer> for OpenWriter<'_> {
-    /// Makes sure that the disk can be written, and reads the keys in doubt.
+    /// Checks that the disk is writable, and reads the keys in doubt.
     fn read_back(&mut self) -> Result<(), DiskError> {
         let Writer { table, doubtful, .. } = self.writer;
         self.disk.commit(std::iter::empty(), table.version())?;
@@ -152,7 +152,8 @@ impl Opened<Writer> for OpenWriter<'_> {
             let outcome = self.decide(&mut decided, &pending.job);
             decided.outcomes.push(outcome);
         }
-        // If the batch fails, the refused writes have no answer either: what they were refused for may not be on disk.
+        // If the batch fails, refused writes have no answer either: the entry that caused the refusal may not be on
+        // disk.
         let outcomes = self.write(decided)?;
         for (pending, outcome) in batch.into_iter().zip(outcomes) {
             answers.add(pending, outcome);
@@ -194,7 +195,7 @@ impl OpenWriter<'_> {
         }
     }
 
-    /// Writes the decisions to disk and shows them to readers.
+    /// Writes the decisions to disk and publishes them to readers.
     fn write(&mut self, decided: Decided) -> Result<Vec<Result<Outcome, Fault>>, DiskError> {
         let Writer { table, doubtful, wrote, files, .. } = self.writer;
         let records = decided.changes.iter().map(|(key, change)| match change {
@@ -219,7 +220,7 @@ impl OpenWriter<'_> {
         Ok(decided.outcomes)
     }
 
-    /// Adds an empty batch behind the last write, so that damage to that write is not taken for a torn end.
+    /// Appends an empty batch after the last write, so that damage to that write is not mistaken for a torn end.
     fn close(&mut self) -> Result<(), DiskError> {
         self.writer.files.check()?;
         if self.writer.wrote {

@@ -1,4 +1,4 @@
-//! Every limit, reached: refused by its name, and nothing done.
+//! Every limit reached: refused by name, without effect.
 
 use std::ops::ControlFlow;
 
@@ -106,7 +106,7 @@ async fn pages_end_at_their_entries_and_at_their_bytes() {
 async fn writes_beyond_the_queue_are_refused() {
     let limits = Limits { writes_queued: 1, ..Limits::default() };
     let store = Store::open((StoreKind::Concurrent, Durability::Log), limits);
-    // On one thread all of them ask before anybody can be answered, and the journal cannot keep up with that.
+    // On one thread all requests come before any answer, and the journal cannot keep up.
     let writes = join_all((0..5000u32).map(|number| {
         let kv = &store.kv;
         async move { kv.create(&number.to_be_bytes(), value(&[7; 4096]), None).await }

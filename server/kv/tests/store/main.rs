@@ -20,7 +20,7 @@ use std::{
 use kv::{Clock, Durability, KeyValue, Limits, Settings, StoreKind, Value};
 use tempfile::TempDir;
 
-/// Every way the service can work.
+/// Every combination of store and durability.
 const KINDS: [(StoreKind, Durability); 4] = [
     (StoreKind::Mutex, Durability::Memory),
     (StoreKind::Mutex, Durability::Log),
@@ -28,7 +28,7 @@ const KINDS: [(StoreKind, Durability); 4] = [
     (StoreKind::Concurrent, Durability::Log),
 ];
 
-/// A service with a clock that stands still until it is told to go on.
+/// A service with a manual clock.
 struct Store {
     kv: KeyValue,
     now_ms: Arc<AtomicU64>,
@@ -49,7 +49,7 @@ impl Store {
         KeyValue::open(folder.path(), settings.clone(), Clock::Manual(Arc::clone(now_ms))).expect("a store")
     }
 
-    /// Closes the store and opens it again, as the next process would.
+    /// Closes and reopens the store, as the next process would.
     fn reopen(&mut self) {
         assert!(self.kv.close(Duration::from_secs(30)));
         self.kv = Self::opened(&self.folder, &self.settings, &self.now_ms);

@@ -1,5 +1,5 @@
-//! Random calls from several tasks at once against a model. Each task has keys of its own, so that a map tells it what
-//! every call must answer, while the tasks meet in the store's tables, limits and journal.
+//! Random concurrent calls from several tasks against a model. Each task has its own keys, so that a map predicts every
+//! answer, while the tasks share the store's tables, limits and journal.
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
@@ -14,7 +14,7 @@ enum Step {
     Create(u8, u16),
     Retrieve(u8),
     Update(u8, u16),
-    /// With the version that the model knows, or one that it does not.
+    /// With the model's version, or with a wrong one.
     Compare(u8, u16, bool),
     Put(u8, u16),
     Delete(u8),
@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Takes the steps of one task and checks every answer.
+/// Runs the steps of one task and checks every answer.
 async fn run(kv: KeyValue, task: u8, steps: Vec<Step>) -> Model {
     let mut model = Model::new();
     let name = |key: u8| vec![key; usize::from(key) * 3].into_iter().chain([b'-', task]).collect::<Vec<u8>>();
@@ -138,7 +138,7 @@ proptest! {
     }
 }
 
-/// All tasks want the same keys: each of them is created once, and each increment counts once.
+/// All tasks use the same keys: each is created once, and each increment counts once.
 #[test]
 fn of_callers_who_want_the_same_key_one_wins_and_no_increment_is_lost() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

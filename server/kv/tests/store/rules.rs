@@ -183,7 +183,7 @@ async fn what_was_acknowledged_is_there_after_a_restart_with_its_version_and_its
         assert_eq!((entry.version, entry.value.bytes().len()), (kept, 100_000));
         assert_eq!(store.value(b"gone").await, None);
         assert!(store.expiry(b"short").await.is_some());
-        // The deletion had the greatest version there was.
+        // The deletion had the greatest version.
         assert!(store.kv.create(b"next", value(b""), None).await.unwrap() > Version(kept.0 + 3));
         store.pass(1000);
         assert_eq!((store.value(b"short").await, store.kv.sweep().await), (None, 1));
@@ -209,7 +209,7 @@ async fn a_closed_journal_takes_no_more_and_reads_go_on() {
     assert_eq!(store.value(b"k").await.unwrap(), b"1");
 }
 
-/// Simulated work of a call that never ends.
+/// Simulated work that never ends.
 const FOR_EVER: Duration = Duration::from_hours(1);
 
 async fn slow(store: StoreKind) -> (KeyValue, tokio::task::JoinHandle<()>) {

@@ -1,4 +1,4 @@
-//! A snapshot has every entry, and a folder that is filled from it is the same store.
+//! A snapshot has every entry, and a folder restored from it is the same store.
 
 use std::num::NonZeroU64;
 
@@ -22,7 +22,7 @@ fn entries(snapshot: &mut Snapshot) -> Vec<Seen> {
     seen
 }
 
-/// Many entries, large and small, one that expires and one that is deleted.
+/// Many entries, large and small, one expiring and one deleted.
 async fn filled(kv: &KeyValue) -> Vec<Seen> {
     let mut made = Vec::new();
     for number in 0..300u32 {
@@ -110,7 +110,7 @@ async fn a_snapshot_ends_with_the_store_and_more_than_a_few_at_once_are_refused(
     assert!(refused.contains("try again later"), "{refused}");
     drop(held.pop());
     held.push(store.kv.snapshot().expect("there is room again"));
-    // The files are closed although snapshots of them are held.
+    // The files close although snapshots are held.
     store.reopen();
     held[0].next_page().expect_err("the disk it was of is closed");
 }

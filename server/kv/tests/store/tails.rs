@@ -1,5 +1,5 @@
-//! What a start makes of a log whose end a crash tore, or whose middle is damaged. The logs are real ones: copies of the
-//! files of a store that is open, as a killed process leaves them.
+//! Starts with a log whose end a crash tore, or whose middle is damaged. The logs are copies of the files of an open
+//! store, as a killed process leaves them.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use super::{Store, value};
 /// Zeros.
 const BLOCK: [u8; 4096] = [0; 4096];
 
-/// A store's files, and where each of its batches ends in its log.
+/// A store's files, and the end of each batch in its log.
 struct Crashed {
     store: Store,
     ends: Vec<usize>,
@@ -24,11 +24,11 @@ struct Crashed {
 
 const LARGE_BYTES: usize = 20_000;
 
-/// Where a batch has its number.
+/// Position of the number in a batch.
 const NUMBER: std::ops::Range<usize> = 5..13;
 
 impl Crashed {
-    /// Keys `0` to `4`; the last one has a large value, or a small one.
+    /// Keys `0` to `4`; the last one has a large or a small value.
     async fn new(last_is_large: bool) -> Self {
         let store = Store::open((StoreKind::Concurrent, Durability::Log), Limits::default());
         let mut crashed = Self { store, ends: Vec::new() };
@@ -47,17 +47,17 @@ impl Crashed {
         logs.into_iter().next().expect("a log")
     }
 
-    /// What is in the log, without the zeros at its end.
+    /// The log without trailing zeros.
     fn log(&self) -> Vec<u8> {
         let mut log = fs::read(self.path()).expect("the log");
-        // Whole blocks first: byte by byte takes seconds in a build without optimisation.
+        // Whole blocks first, since byte by byte takes seconds in a debug build.
         let blocks = log.rchunks(BLOCK.len()).take_while(|block| **block == BLOCK[..block.len()]).count();
         log.truncate(log.len().saturating_sub(blocks * BLOCK.len()));
         log.truncate(log.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
         log
     }
 
-    /// The same store with another log, in a folder of its own.
+    /// The same store with another log, in a new folder.
     fn with_log(&self, log: &[u8]) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         copy(self.store.folder.path(), folder.path());
@@ -66,7 +66,7 @@ impl Crashed {
         (folder, path)
     }
 
-    /// The store opens, has the first keys and not the others, and lasts from then on.
+    /// Asserts that the store opens, has only the first keys, and stays usable.
     async fn has_first(&self, keys: u8, log: &[u8], what: &str) {
         let (folder, _) = self.with_log(log);
         for life in 0..2u8 {
@@ -86,7 +86,7 @@ impl Crashed {
         }
     }
 
-    /// The store does not open, says where the batch that is damaged begins, and leaves the log as it is.
+    /// Asserts that the store does not open, names the damaged batch's offset, and leaves the log unchanged.
     fn is_damaged_at(&self, offset: usize, log: &[u8], what: &str) {
         let (folder, path) = self.with_log(log);
         let Err(refused) = open(folder.path()) else { panic!("{what}: opened") };
@@ -198,7 +198,7 @@ async fn a_bit_that_turned_in_a_batch_with_others_behind_it_is_told_and_nothing_
         if !NUMBER.contains(&(place - batch)) {
             crashed.is_damaged_at(batch, &damaged, &what);
         } else if let Ok(kv) = open(crashed.with_log(&damaged).0.path()) {
-            // No hash guards the number; one that is still between its neighbours does no harm.
+            // No hash covers the number; one still between its neighbours is harmless.
             assert_eq!(kv.levels().entries, 5, "{what}");
         }
     }

@@ -1,4 +1,4 @@
-//! Watchers: told of everything in order, and cut off rather than waited for.
+//! Watchers get every change in order, and are cut off rather than waited for.
 
 use std::time::Duration;
 

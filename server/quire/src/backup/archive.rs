@@ -1,5 +1,4 @@
-//! The file of a backup: a tar whose first part says what it holds and whose last part is what `sha256sum --check`
-//! takes. Must not know what the parts between mean.
+//! The backup file: a tar whose first part is a manifest and whose last part is input for `sha256sum --check`.
 
 use std::{
     fmt::{self, Write as _},
@@ -14,26 +13,26 @@ use sha2::{Digest as _, Sha256};
 
 use crate::data::Progress;
 
-/// The form of the file that this program writes, and the latest that it reads.
+/// The format version that this program writes, and the latest that it reads.
 pub(super) const FORMAT: u32 = 1;
 
 /// The store's file.
 pub(super) const BOOKSTORE: &str = "bookstore.db";
-/// Key-value entries: chunks of a snapshot, each with its length before it.
+/// Key-value entries: chunks of a snapshot, each prefixed with its length.
 pub(super) const ENTRIES: &str = "kv.snapshot";
 const MANIFEST: &str = "manifest.json";
 const SUMS: &str = "SHA256SUMS";
 
-/// Bytes of a manifest or of the sums; they have some hundred.
+/// Size limit of the manifest and of the sums; they have some hundred bytes.
 const WORDS_BYTES_MAX: u64 = 1 << 20;
 
-/// What a backup says of itself.
+/// Description of a backup.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Manifest {
     pub format: u32,
-    /// The release that made it.
+    /// The release that wrote it.
     pub quire: String,
-    /// All that was acknowledged before this time is in it.
+    /// The backup has everything acknowledged before this time.
     pub began: String,
     pub books: Books,
     /// Absent if the data folder has no key-value entries.
@@ -78,7 +77,7 @@ impl fmt::Display for Entries {
     }
 }
 
-/// Writes a whole file.
+/// Writes a complete backup file.
 pub(super) fn write(
     into: &File,
     manifest: &Manifest,
@@ -110,8 +109,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads a whole file, shows each part to `take`, and returns what the file holds if every part is as it was written.
-/// Until then nothing that was taken can be trusted.
+/// Reads a whole file, passes each part to `take`, and returns the manifest if every checksum matches. Until then no
+/// part can be trusted.
 pub(super) fn read(
     file: &File,
     progress: &Progress,
@@ -130,7 +129,7 @@ pub(super) fn read(
             _ if manifest.is_none() => bail!(NO_BACKUP),
             _ => bail!("damaged: there is a part '{}' where none should be", name.escape_debug()),
         }
-        // A part that was not wanted is read all the same, for its sum.
+        // An unused part is still read for its checksum.
         io::copy(&mut summing, &mut io::sink())?;
         done = summing.done;
         if name != SUMS {
@@ -150,14 +149,14 @@ pub(super) fn read(
 const NO_BACKUP: &str = "this is no file that `quire backup` made";
 const DAMAGED: &str = "damaged: its end cannot be read; use another backup";
 
-/// A short part, as text.
+/// Reads a short part as text.
 fn words(part: &mut impl Read) -> anyhow::Result<String> {
     let mut text = String::new();
     part.take(WORDS_BYTES_MAX).read_to_string(&mut text).context(NO_BACKUP)?;
     Ok(text)
 }
 
-/// A manifest of a form that this program knows.
+/// Parses a manifest of a supported format.
 fn known(words: &str) -> anyhow::Result<Manifest> {
     #[derive(Deserialize)]
     struct Form {
@@ -168,7 +167,7 @@ fn known(words: &str) -> anyhow::Result<Manifest> {
     serde_json::from_str(words).context("damaged: its manifest cannot be read")
 }
 
-/// Sums what is read through it.
+/// Reader that computes the checksum of its data.
 struct Summing<'a, R: ?Sized> {
     part: &'a mut R,
     sum: Sha256,

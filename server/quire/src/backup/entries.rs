@@ -1,5 +1,5 @@
-//! Key-value entries of a backup: taken from the server that has them open, or from the folder if none has, and put
-//! into a new folder. In the file they are chunks of a snapshot, each with its length before it.
+//! Key-value entries of a backup: read from the running server, or from the folder without one, and restored to a new
+//! folder. The file has chunks of a snapshot, each prefixed with its length.
 
 use std::{
     fs::{self, File},
@@ -30,7 +30,7 @@ use crate::{
     transport::tls,
 };
 
-/// For the server to take the connection, and for the store to close.
+/// Time for connecting to the server, and for closing the store.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An entry with a value of 1 GiB, the largest that a server can be set to keep, and what is around it.
@@ -62,7 +62,7 @@ pub(super) fn take(config: &Config, args: &BackupArgs, into: &Path) -> anyhow::R
     }
 }
 
-/// The service's settings for entries on disk, as those in the folder are, whatever `kv.durability` is now.
+/// Settings for durable entries, like those in the folder, regardless of the current `kv.durability`.
 fn settings(config: &Config) -> ::kv::Settings {
     ::kv::Settings { durability: ::kv::Durability::Log, ..config.settings_of::<KvService>() }
 }
@@ -117,7 +117,7 @@ fn told(status: &quire_rpc::Status) -> anyhow::Error {
     anyhow::anyhow!("{:?}, {}", status.code(), status.message())
 }
 
-/// Chunks on their way into a file.
+/// Writer of chunks to a file.
 struct Writing<'a> {
     path: &'a Path,
     file: BufWriter<File>,
@@ -149,7 +149,7 @@ fn count(chunk: &SnapshotChunk, found: &mut Entries) {
     found.last_version = chunk.last_version.unwrap_or(found.last_version);
 }
 
-/// Puts the entries of the file `saved` into the new folder `folder`.
+/// Restores the entries of the file `saved` to the new folder `folder`.
 pub(super) fn put(saved: &Path, folder: &Path, config: &Config) -> anyhow::Result<Entries> {
     let mut file = BufReader::new(File::open(saved)?);
     let (mut restore, mut found) = (Restore::begin(folder)?, Entries::default());
@@ -158,11 +158,11 @@ pub(super) fn put(saved: &Path, folder: &Path, config: &Config) -> anyhow::Resul
         restore.chunk(chunk)?;
     }
     restore.finish()?;
-    // As a server would: what cannot be opened is told before anything is in place.
+    // Opens them as a server would, so that errors come before anything is in place.
     let store = KeyValue::open(folder, settings(config), Clock::Wall)?;
     let levels = store.levels();
     store.close(TIMEOUT);
-    // Those whose time is over are left out.
+    // Expired entries are left out.
     ensure!(u64::try_from(levels.entries)? <= found.entries, "the entries read back are others than those written");
     Ok(found)
 }

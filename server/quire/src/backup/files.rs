@@ -1,4 +1,4 @@
-//! New files and folders of a backup. Must not know what is in them.
+//! New files and folders of a backup.
 
 use std::{
     fs::{self, File},
@@ -9,12 +9,12 @@ use std::{
 use anyhow::Context as _;
 use tempfile::{Builder, TempDir};
 
-/// The folder that a file or a folder is in.
+/// The parent folder.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removed when it is dropped, unless it was renamed.
+/// A temporary folder, removed on drop unless renamed.
 pub(super) fn temporary_in(folder: &Path) -> anyhow::Result<TempDir> {
     let made = Builder::new().prefix(".quire-").tempdir_in(folder);
     made.with_context(|| format!("cannot write into the folder {}", folder.display()))

@@ -1,5 +1,4 @@
-//! `quire backup` and `quire restore`: all that the data folder holds as one file, and back. Must not know the formats of
-//! the store and the key-value service.
+//! `quire backup` and `quire restore`: the data folder's contents to one file, and back.
 
 mod archive;
 mod entries;
@@ -80,7 +79,7 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
 /// `quire restore`.
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let config = Config::of_tool(&args.config)?;
-    // A link to a folder is followed: what it points to is replaced.
+    // A link is followed: its target is replaced.
     let data = fs::canonicalize(&config.data).unwrap_or_else(|_| config.data.clone());
     let file = File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     refuse_filled(&data)?;
@@ -90,13 +89,13 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let progress = Progress::default();
     let unpacked = unpack(&file, workshop.path(), &config, &progress).with_context(|| args.file.display().to_string());
     let manifest = unpacked?;
-    // What the rename shows is on disk before it.
+    // Synced before the rename makes it visible.
     for entry in fs::read_dir(workshop.path())? {
         File::open(entry?.path())?.sync_all()?;
     }
     File::open(workshop.path())?.sync_all()?;
     refuse_filled(&data)?;
-    // An empty folder is replaced; one that got something meanwhile is not.
+    // Replaces an empty folder; fails if it was filled meanwhile.
     fs::rename(workshop.path(), &data).with_context(|| {
         format!("cannot put the folder {} in place; nothing was restored, name another one with --data", data.display())
     })?;
@@ -106,7 +105,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fills `folder` and checks that all is as it was.
+/// Fills `folder` and verifies it.
 fn unpack(file: &File, folder: &Path, config: &Config, progress: &Progress) -> anyhow::Result<Manifest> {
     progress.begin("reading the backup");
     let manifest = archive::read(file, progress, |name, part| {

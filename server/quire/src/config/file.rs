@@ -1,4 +1,4 @@
-//! The configuration file: its values by name, and what is wrong with a name in it. Must not know what any one means.
+//! The configuration file: values by name, and errors for unknown names.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -9,7 +9,7 @@ use hosting::{
 };
 use toml::{Table, Value};
 
-/// The file read when none is named.
+/// The default file.
 const DEFAULT_FILE: &str = "quire.toml";
 
 /// The values of the file, if there is one.
@@ -47,7 +47,7 @@ pub(super) fn read(named: Option<&Path>, known: &[&str]) -> anyhow::Result<Layer
     Ok(layers)
 }
 
-/// A value as a setting reads it.
+/// Converts a TOML value for a setting.
 fn given(value: &Value, source: &str) -> Given {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -61,7 +61,7 @@ fn given(value: &Value, source: &str) -> Given {
     Given { text, is_text: value.is_str(), source: source.to_owned() }
 }
 
-/// Says that `key` is no setting, and which one may have been meant.
+/// Error text for the unknown setting `key`, with the likely intended one.
 pub(super) fn unknown(key: &str, source: Option<&str>, known: &[&str]) -> String {
     let source = source.map_or(String::new(), |source| format!(", from {source}"));
     let meant = did_you_mean(&nearest(key, '.', known.iter().copied()));
@@ -75,7 +75,7 @@ fn names(section: &str, known: &[&str]) -> String {
     keys.filter(|(name, _)| *name == section).map(|(_, key)| key).collect::<Vec<_>>().join(", ")
 }
 
-/// A name outside every section, or of a section that does not exist.
+/// Error for a name outside every section, or of an unknown section.
 fn no_section(name: &str, source: &str, known: &[&str]) -> String {
     if known.iter().any(|key| key.ends_with(&format!(".{name}"))) {
         return unknown(name, Some(source), known);
@@ -87,7 +87,7 @@ fn no_section(name: &str, source: &str, known: &[&str]) -> String {
     format!("there is no setting {name}, from {source}; {meant}the sections are {}", sections.join(", "))
 }
 
-/// The TOML reader draws a picture of several lines.
+/// Shortens the TOML parser's multi-line message.
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('|'));
     lines.collect::<Vec<_>>().join("; ")

@@ -1,4 +1,4 @@
-//! The setting `server.hosts`, and which hosts a request may name. Must not know what is done with others.
+//! The setting `server.hosts`, and the host allowlist of a port.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use hosting::{Reader, Refused};
 
 const KEY: &str = "server.hosts";
 
-/// What an entry must be.
+/// Expected form, for errors.
 const WANT: &str = "names without scheme or port, as `shop.example, quire.local`, with commas between";
 
 /// The names, in lower case.
@@ -22,7 +22,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
-/// The hosts by which the server of a port goes, for requests that a browser could send.
+/// Host allowlist of a port, for requests that a browser could send.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     address: IpAddr,
@@ -30,13 +30,13 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Those of a port that only programs of this machine can reach, among them its browsers, which load pages from
-    /// everywhere. `None` for another port: who asks there needs a credential, which a page does not have.
+    /// The allowlist of a loopback port, which this machine's browsers can reach with pages from anywhere. `None` for
+    /// another port: it requires a credential, which pages do not have.
     pub(crate) fn of(address: SocketAddr, names: &[String]) -> Option<Self> {
         address.ip().is_loopback().then(|| Self { address: address.ip(), names: names.to_vec() })
     }
 
-    /// Whether `host` is one of them; it comes without a port.
+    /// True if `host`, given without port, is allowed.
     pub(crate) fn has(&self, host: &str) -> bool {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = bare.parse::<IpAddr>() {

@@ -1,5 +1,4 @@
-//! The configuration: values from a file, variables and flags, in rising order, read once into valid settings. Must not
-//! know what the values are used for, nor any service.
+//! The configuration: values from a file, variables and flags, in rising order, read once into valid settings.
 
 mod file;
 mod hosts;
@@ -20,37 +19,37 @@ use crate::{
     telemetry::{self, Log},
 };
 
-/// The usual main port.
+/// The default main port.
 pub(crate) const PORT: u16 = 10086;
 
-/// What `serve` works with; every value is valid.
+/// Validated settings of `serve`.
 pub(crate) struct Config {
     pub listen: SocketAddr,
     pub data: PathBuf,
-    /// From the signal to stop to the end of the process, at the most.
+    /// Longest time from the stop signal to the end of the process.
     pub drain: Duration,
     /// Threads that serve connections.
     pub threads: usize,
-    /// What callers may hold open.
+    /// Limits on callers.
     pub limits: Limits,
-    /// The settings that bound connections.
+    /// The connection limits, as configured.
     pub connections: Wanted,
-    /// Those of them that are no defaults.
+    /// Those of them that differ from the defaults.
     pub connections_set: Wanted,
     pub tls: Option<Tls>,
-    /// Names by which a server on loopback goes.
+    /// Host names accepted on loopback.
     pub hosts: Vec<String>,
-    /// Origins whose web pages may call; `*` stands for all.
+    /// Origins whose web pages may call; `*` is any.
     pub cors_origins: Vec<String>,
-    /// How answers are compressed for clients that accept it.
+    /// Compression of answers for clients that accept it.
     pub compression: Option<Encoding>,
     /// The file of credentials.
     pub tokens: Option<PathBuf>,
-    /// What needs no credential.
+    /// Scopes that need no credential.
     pub open: Vec<Scope>,
     pub admin_token: Option<Arc<str>>,
     pub log: Log,
-    /// The services that are on.
+    /// The enabled services.
     pub services: Vec<Box<dyn Choice>>,
 }
 
@@ -59,12 +58,12 @@ pub(crate) struct Config {
 pub(crate) struct Tls {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Set if clients must show a certificate of this authority.
+    /// Authority of the certificates that clients must present; `None` if they need none.
     pub client_ca: Option<PathBuf>,
 }
 
 impl Config {
-    /// What `serve` works with, and a line for each thing given that has no effect.
+    /// Settings of `serve`, and a warning for each given value without effect.
     pub(crate) fn of_server(args: &ServeArgs) -> anyhow::Result<(Self, Vec<String>)> {
         let Sources { layers, warnings } = load(&args.config, args.settings())?;
         let mut reader = Reader::new(&layers);
@@ -72,7 +71,7 @@ impl Config {
         Ok((config, [warnings, reader.warnings()].concat()))
     }
 
-    /// What a command that uses the data folder works with: the same settings that `serve` would have.
+    /// Settings of a command that uses the data folder: the same as of `serve`.
     pub(crate) fn of_tool(args: &ConfigArgs) -> anyhow::Result<Self> {
         let Sources { layers, warnings } = load(args, Vec::new())?;
         let config = read_all(&mut Reader::new(&layers))?;
@@ -83,7 +82,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Every value and where it came from, as TOML with comments, and a line for each thing given that has no effect.
+    /// Every value with its source, as TOML with comments, and a warning for each given value without effect.
     pub(crate) fn explain(args: &ServeArgs) -> anyhow::Result<(String, Vec<String>)> {
         let Sources { layers, warnings } = load(&args.config, args.settings())?;
         let mut reader = Reader::new(&layers);
@@ -178,7 +177,7 @@ fn read_all(from: &mut Reader<'_>) -> Result<Config, Refused> {
     })
 }
 
-/// The account of memory: what waits in connections, within all that the server may hold.
+/// The memory account: connection buffers within the server's total.
 fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
     let all = match from.bytes("limits.memory_bytes", 0, 0..=1 << 46)? {
         0 => memory::usual(),
@@ -189,9 +188,9 @@ fn account(from: &mut Reader<'_>) -> Result<Memory, Refused> {
     Ok(Memory::new(buffers, all))
 }
 
-/// A certificate and its key, or neither.
+/// Certificate and key, or neither.
 fn tls(from: &mut Reader<'_>) -> Result<Option<Tls>, Refused> {
-    // An empty path is none: a variable can be set to nothing but not always be unset.
+    // An empty path counts as unset, since not every variable can be unset.
     let mut path = |key| Ok(from.path(key)?.filter(|path| !path.as_os_str().is_empty()));
     let paths = (path("tls.certificate")?, path("tls.key")?, path("tls.client_ca")?);
     let missing = |key, given| Err(from.refuse(key, "", format!("the path of a PEM file, because {given} is set")));
@@ -204,7 +203,7 @@ fn tls(from: &mut Reader<'_>) -> Result<Option<Tls>, Refused> {
     }
 }
 
-/// Every value and where it came from, as TOML with comments.
+/// Every value with its source, as TOML with comments.
 fn print(reader: &Reader<'_>) -> String {
     let (mut lines, mut last) = (Vec::new(), "");
     for (key, value) in reader.values() {

@@ -1,15 +1,15 @@
-//! The setting `server.cors_origins`: which web pages of other origins may call. Must not know how they are let in.
+//! The setting `server.cors_origins`: web pages of other origins that may call.
 
 use axum::http::Uri;
 use hosting::{Reader, Refused};
 
 const KEY: &str = "server.cors_origins";
 
-/// What an entry must be.
+/// Expected form, for errors.
 const WANT: &str = "`*` for every origin, or origins as a browser sends them, https://shop.example or http://localhost:5173, \
                     with commas between";
 
-/// The origins; empty if no other page may call.
+/// Reads the origins; empty if no other page may call.
 pub(super) fn read(from: &mut Reader<'_>) -> Result<Vec<String>, Refused> {
     let origins = from.list(KEY)?;
     match origins.iter().find(|origin| *origin != "*" && !is_origin(origin)) {
@@ -18,7 +18,7 @@ pub(super) fn read(from: &mut Reader<'_>) -> Result<Vec<String>, Refused> {
     }
 }
 
-/// Whether a browser could send this: a scheme and a host in lower case, a port unless it is the scheme's own, no path.
+/// True for a browser's `Origin`: scheme and host in lower case, a port unless it is the default one, no path.
 fn is_origin(text: &str) -> bool {
     let Ok(uri) = text.parse::<Uri>() else { return false };
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return false };

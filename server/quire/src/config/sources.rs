@@ -1,4 +1,4 @@
-//! Where settings come from, from weak to strong: a file, variables, flags. Must not know what any one means.
+//! Sources of settings by rising precedence: file, variables, flags.
 
 use anyhow::{Context as _, bail};
 use hosting::{
@@ -12,14 +12,14 @@ use crate::cli::{ConfigArgs, Flag};
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "QUIRE_CONFIG";
 
-/// All that was given.
+/// All given values.
 pub(super) struct Sources {
     pub layers: Layers,
-    /// A line for each thing given that has no effect.
+    /// One for each given value without effect.
     pub warnings: Vec<String>,
 }
 
-/// Reads the file and the variables, and puts the flags over them. `known` are the names of all settings.
+/// Reads file, variables and flags. `known` are the names of all settings.
 pub(super) fn read(args: &ConfigArgs, flags: Vec<Flag>, known: &[&str]) -> anyhow::Result<Sources> {
     let mut layers = file::read(args.config.as_deref(), known)?;
     let mut warnings = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn read(args: &ConfigArgs, flags: Vec<Flag>, known: &[&str]) -> anyho
     Ok(Sources { layers, warnings })
 }
 
-/// A value of a variable or a flag, which may be quoted as in the file.
+/// Value of a variable or flag, which may be quoted as in the file.
 fn given(text: &str, source: String) -> Given {
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     Given { text: bare.to_owned(), is_text: true, source }
@@ -64,9 +64,9 @@ fn variable(key: &str) -> String {
     format!("QUIRE_{}", key.replace('.', "_").to_uppercase())
 }
 
-/// Variables of that form may belong to others: Kubernetes sets some for a service named quire.
+/// Warning for an unknown variable; it may be another program's: Kubernetes sets some for a service named quire.
 pub(super) fn ignored(name: &str, known: &[&str]) -> String {
-    // Compared without what all begin with.
+    // Compared without the common prefix.
     let names: Vec<String> = known.iter().map(|key| variable(key).replacen("QUIRE_", "", 1)).collect();
     let bare = name.to_ascii_uppercase().replacen("QUIRE_", "", 1);
     let meant = nearest(&bare, '_', names.iter().map(String::as_str));

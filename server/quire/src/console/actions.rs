@@ -1,4 +1,4 @@
-//! What each command of the console does.
+//! The commands of the console.
 
 use std::{
     io::Write,
@@ -32,16 +32,16 @@ pub(super) const COMMANDS: [shell::Help; 7] = [
     ("exit", "", "drains and stops the server; quit as well"),
 ];
 
-/// Entries that `log` shows.
+/// Number of entries that `log` shows.
 const RECENT: usize = 20;
 
-/// Whether the console goes on.
+/// Outcome of a command: the console continues or ends.
 pub(super) enum Done {
     Next,
     Exit,
 }
 
-/// Runs the command in one line.
+/// Runs the command of one line.
 pub(super) async fn run(store: &Bookstore, words: &[&str], out: &mut impl Write) -> anyhow::Result<Done> {
     match *words {
         [] => {}
@@ -160,11 +160,11 @@ fn timestamp(time_ms: i64) -> String {
     UNIX_EPOCH.checked_add(since).map_or_else(String::new, |time| humantime::format_rfc3339_millis(time).to_string())
 }
 
-/// Ids that begin with what was typed, for completion.
+/// Ids with the typed prefix, for completion.
 pub(super) async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut first = if typed.is_empty() { Some(1) } else { typed.parse::<i32>().ok().filter(|first| *first > 0) };
-    // Ids with this beginning lie together for each number of digits.
+    // For each number of digits, ids with this prefix are contiguous.
     while let Some(id) = first.filter(|_| found.len() < CANDIDATES_MAX) {
         let Ok(page) = store.list(BookId::new(id - 1), 0).await else { break };
         found.extend(page.items.iter().map(|book| book.id().to_string()).take_while(|id| id.starts_with(typed)));
@@ -173,7 +173,7 @@ pub(super) async fn ids(store: &Bookstore, typed: &str) -> Vec<String> {
     found
 }
 
-/// As [`ids`], topics.
+/// Topics with the typed prefix, for completion.
 pub(super) async fn topics_beginning(store: &Bookstore, typed: &str) -> Vec<String> {
     let found = match typed {
         "" => store.topics(None, 0).map(|page| page.items),

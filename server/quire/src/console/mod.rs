@@ -19,8 +19,8 @@ use tokio::{runtime::Handle, sync::oneshot};
 use self::actions::{COMMANDS, Done};
 use crate::{http::Services, telemetry};
 
-/// Starts the console. The answer comes when the operator wants the server to stop; none comes when the console
-/// ends otherwise.
+/// Starts the console. The receiver gets a message when the operator stops the server, and none if the console ends
+/// otherwise.
 pub(crate) fn start(services: &Services) -> oneshot::Receiver<()> {
     let (leave, left) = oneshot::channel();
     let bookstore = services.iter().find_map(|service| (&**service as &dyn Any).downcast_ref::<BookstoreService>());
@@ -37,7 +37,7 @@ pub(crate) fn start(services: &Services) -> oneshot::Receiver<()> {
     left
 }
 
-/// True when the operator wants to stop the server.
+/// Runs the console; true if the operator stops the server.
 fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
     let (books, waiting) = (store.clone(), runtime.clone());
     let complete = move |command: &str, typed: &str| match command {
@@ -72,7 +72,7 @@ fn talk(store: &Bookstore, runtime: &Handle) -> anyhow::Result<bool> {
     }
 }
 
-/// The operator has left the pager.
+/// True if the operator left the pager.
 fn has_stopped_reading(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

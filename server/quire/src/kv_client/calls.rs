@@ -1,4 +1,4 @@
-//! The calls behind `quire kv`, and how their answers are printed: for people on a terminal, as they are elsewhere.
+//! The calls of `quire kv`, and their output: readable on a terminal, raw elsewhere.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -20,12 +20,12 @@ pub(super) struct Calls<'a> {
     form: Form,
 }
 
-/// Why a command did not do what it was for.
+/// Reason why a command had no effect.
 enum Failure {
     Fault(Error),
     Exists,
     NoSuchKey,
-    /// In the server's words.
+    /// The server's message.
     AnotherVersion(String),
 }
 
@@ -38,7 +38,7 @@ impl From<Error> for Failure {
 type Done = Result<(), Failure>;
 
 impl<'a> Calls<'a> {
-    /// Connects with the first call. Needs a runtime around it.
+    /// Connects with the first call. Must run within a runtime.
     pub(super) fn new(args: &'a KvArgs, address: &'a str) -> anyhow::Result<Self> {
         let connection = Connection::from(&args.connection);
         Ok(Self { client: connection.client(address)?, connection, args, address, form: Form::new(args) })
@@ -69,7 +69,7 @@ impl<'a> Calls<'a> {
             (json["version"], json["time_to_live_ms"]) = (found.version.into(), time_left_ms(&found));
             say(&screen::json(&json));
         } else if self.form == Form::Text && !io::stdout().is_terminal() {
-            // A reader that has gone does not want the rest.
+            // A closed output is no error.
             let _ = io::stdout().write_all(&found.value).and_then(|()| io::stdout().flush());
         } else {
             say(&self.form.show(&found.value));
@@ -160,10 +160,10 @@ impl<'a> Calls<'a> {
         let mut events = self.client.watch(prefix).await?;
         loop {
             match events.try_next().await {
-                // A reader that has gone ends the watch.
+                // A closed output ends the watch.
                 Ok(Some(event)) if say(&self.event(&event)) => {}
                 Ok(_) => return Ok(()),
-                // That is how long it was to last.
+                // The requested duration is over.
                 Err(error) if is_over(&error) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -232,7 +232,7 @@ impl<'a> Calls<'a> {
         exit
     }
 
-    /// The command line that reads the key.
+    /// Command line that reads the key.
     fn command_again(&self, key: &[u8]) -> String {
         let flags = self.connection.flags();
         let key = match (self.form, std::str::from_utf8(key)) {
@@ -248,7 +248,7 @@ fn time_left_ms(found: &Found) -> Value {
     json!(found.time_left.map(|left| left.as_millis()))
 }
 
-/// Whether someone reads it.
+/// Prints a line; false if the output is closed.
 fn say(line: &str) -> bool {
     let mut out = io::stdout();
     writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()

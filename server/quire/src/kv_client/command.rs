@@ -1,4 +1,4 @@
-//! What can be asked of the key-value service.
+//! Commands of the key-value service.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use super::text::Form;
 use crate::cli::KvArgs;
 
-/// The commands and what follows them.
+/// The commands and their arguments.
 const COMMANDS: [(&str, &str); 7] = [
     ("get", "KEY"),
     ("put", "KEY [VALUE]"),
@@ -22,7 +22,7 @@ const COMMANDS: [(&str, &str); 7] = [
     ("watch", "[PREFIX]"),
 ];
 
-/// Bytes of a value that is read from a file; a server's own limit is far lower.
+/// Size limit of a value from a file; a server's own limit is far lower.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) fn is_command(word: &str) -> bool {
     COMMANDS.iter().any(|(name, _)| *name == word)
 }
 
-/// The command and its key or prefix. A value that is not among the words is read.
+/// Parses the command and its key or prefix. A value missing from the words is read from the input.
 pub(super) fn parse(words: &[&str], args: &KvArgs) -> anyhow::Result<(Command, Vec<u8>)> {
     let form = Form::new(args);
     let value = |given: Option<&&str>| match (given, &args.file) {
@@ -66,7 +66,7 @@ pub(super) fn parse(words: &[&str], args: &KvArgs) -> anyhow::Result<(Command, V
     Ok((command, form.read(key)?))
 }
 
-/// The flags that the command has no use for.
+/// Rejects flags that the command does not use.
 pub(super) fn check(command: &Command, args: &KvArgs) -> anyhow::Result<()> {
     let is_put = matches!(command, Command::Put(_) | Command::Create(_) | Command::Update(_));
     let is_scan = *command == Command::Scan;

@@ -22,7 +22,7 @@ pub(crate) fn command(args: &KvArgs) -> ExitCode {
     exit.into()
 }
 
-/// An error is one of usage.
+/// Errors are usage errors.
 fn run(args: &KvArgs) -> anyhow::Result<Exit> {
     let (address, words) = split(&args.words, command::is_command);
     let (command, key) = command::parse(&words, args)?;

@@ -1,5 +1,4 @@
-//! Keys and values as people give and read them: text, hexadecimal or base64. What is not text is never sent to a
-//! terminal as it is.
+//! Keys and values as text, hexadecimal or base64. Bytes that are not text are never sent to a terminal unescaped.
 
 use std::fmt::Write as _;
 
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::KvArgs;
 
-/// How bytes are written.
+/// Notation of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
@@ -27,7 +26,7 @@ impl Form {
         }
     }
 
-    /// The flag that chooses it.
+    /// The flag that selects it.
     pub(super) fn flag(self) -> Option<&'static str> {
         match self {
             Self::Text => None,
@@ -36,7 +35,7 @@ impl Form {
         }
     }
 
-    /// Reads an argument.
+    /// Parses an argument.
     pub(super) fn read(self, text: &str) -> anyhow::Result<Vec<u8>> {
         let shown = screen::line(text);
         match self {
@@ -63,7 +62,7 @@ impl Form {
         out
     }
 
-    /// Adds bytes to a JSON object: as text where they are text, otherwise under a name that says what they are in.
+    /// Adds bytes to a JSON object: as text if possible, otherwise under a name with the encoding.
     pub(super) fn put(self, json: &mut Value, name: &str, bytes: &[u8]) {
         match (self, std::str::from_utf8(bytes)) {
             (Self::Text, Ok(text)) => json[name] = text.into(),

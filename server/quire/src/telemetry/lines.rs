@@ -1,5 +1,5 @@
-//! Log lines on standard error, or above the prompt where the console has one. Nothing in them acts on a terminal but
-//! their own colours.
+//! Log lines on standard error, or above the console's prompt. Terminal control characters are escaped, except the
+//! lines' own colours.
 
 use std::{
     fmt,
@@ -14,13 +14,13 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tracing::field::Field;
 use tracing_subscriber::fmt::format::Writer;
 
-/// Lines that wait to be shown above the prompt; further ones are written at once.
+/// Lines waiting to be shown above the prompt; further ones are written at once.
 const LINES_MAX: usize = 1024;
 
-/// Time to show the lines that wait, when the prompt goes.
+/// Time to show waiting lines when the prompt ends.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// A field as text. Its value may come from a caller, so that nothing in it may act on a terminal.
+/// Writes a field as escaped text, since its value may come from a caller.
 pub(super) fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let value = format!("{value:?}");
     let value = screen::line(&value);
@@ -31,7 +31,7 @@ pub(super) fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug)
     }
 }
 
-/// Where lines go; each comes in one write.
+/// Writer of log lines; each arrives in one write.
 pub(super) struct Lines {
     pub is_json: bool,
 }
@@ -40,7 +40,7 @@ impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let line = text.strip_suffix('\n').unwrap_or(&text);
-        // As text it is escaped already, but for the colours, which are meant.
+        // Text is already escaped, except the colours, which are wanted.
         let line = if self.is_json { screen::json_text(line) } else { line.into() };
         let line = format!("{line}\n");
         let unsent = match &*prompt() {
@@ -58,12 +58,12 @@ impl Write for Lines {
     }
 }
 
-/// A terminal that has a prompt and takes log lines.
+/// A terminal with a prompt, shared with log lines.
 struct Shared {
     lines: mpsc::SyncSender<String>,
     /// Disconnected once all lines are shown.
     ended: mpsc::Receiver<()>,
-    /// As the terminal was before the prompt.
+    /// Terminal modes before the prompt.
     modes: Option<Termios>,
 }
 
@@ -73,8 +73,8 @@ fn prompt() -> MutexGuard<'static, Option<Shared>> {
     PROMPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on lines appear above the prompt, if standard error is a terminal. The printer may wait for the prompt, so
-/// it has a separate thread.
+/// Shows lines above the prompt from now on, if standard error is a terminal. The printer may wait for the prompt, so
+/// it has its own thread.
 pub(crate) fn share_terminal(mut printer: impl ExternalPrinter + Send + 'static) {
     if !io::stderr().is_terminal() {
         return;
@@ -94,14 +94,14 @@ pub(crate) fn share_terminal(mut printer: impl ExternalPrinter + Send + 'static)
     }
 }
 
-/// Ends that: shows what waits, and leaves the terminal as it was, even if the prompt still has it.
+/// Ends that: shows waiting lines, and restores the terminal, even if the prompt still has it.
 pub(crate) fn take_terminal_back() {
     let Some(Shared { lines, ended, modes }) = prompt().take() else { return };
     drop(lines);
     let _ = ended.recv_timeout(LAST_LINES);
     if let Some(modes) = modes {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
-        // The next line begins where the prompt stands.
+        // The next line replaces the prompt.
         let _ = io::stderr().write_all(b"\r\x1b[K");
     }
 }

@@ -1,5 +1,4 @@
-//! The server's own certificate: read, checked, shown to clients, and read again on request. Must not know what is
-//! served over TLS.
+//! The server's certificate: loading, checks and reload.
 
 use std::{
     path::Path,
@@ -38,14 +37,14 @@ pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'st
     Ok(found)
 }
 
-/// A certificate with its key, and until when it holds.
+/// A certificate with its key and expiry.
 #[derive(Debug)]
 struct Shown {
     key: Arc<CertifiedKey>,
     expires_at: i64,
 }
 
-/// The certificate that clients are shown; connections that are open keep theirs when it changes.
+/// The presented certificate; open connections keep theirs when it changes.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     files: Tls,
@@ -102,7 +101,7 @@ fn read(tls: &Tls, provider: &CryptoProvider) -> anyhow::Result<Shown> {
     Ok(Shown { key: Arc::new(key), expires_at })
 }
 
-/// The end of the certificate's time, which must have begun and not be over.
+/// The certificate's expiry; it must be valid now.
 fn check_dates(chain: &[CertificateDer<'_>], path: &Path, now: i64) -> anyhow::Result<i64> {
     let own = chain.first().map(|own| x509_cert::Certificate::from_der(own));
     let Some(Ok(own)) = own else { bail!("{} holds a certificate that cannot be read", path.display()) };
@@ -127,7 +126,7 @@ fn seconds(time: Time) -> i64 {
     whole(time.to_unix_duration())
 }
 
-/// A time as RFC 3339 writes it.
+/// A time in RFC 3339.
 fn date(seconds: i64) -> String {
     let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     DateTime::from_unix_duration(since).map_or_else(|_| format!("{seconds} s after 1970"), |time| time.to_string())

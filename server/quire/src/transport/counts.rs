@@ -1,4 +1,4 @@
-//! Calls counted by method, status and time, and how they are shown. Must not know any service, nor what reports calls.
+//! Counters of calls by method, status and time, and their metrics.
 
 use std::{
     cell::RefCell,
@@ -18,7 +18,7 @@ use prometheus_client::{
 };
 use quire_rpc::Code;
 
-/// What calls of methods that do not exist are counted as.
+/// Label for calls of unknown methods.
 const OTHER: &str = "other";
 
 /// gRPC's status codes run from 0 to 16.
@@ -40,8 +40,8 @@ const BOUNDS_NS: [u64; 22] = {
 /// The last bucket has no bound.
 const BUCKETS: usize = BOUNDS_NS.len() + 1;
 
-/// A number that one thread adds to and all may read: an addition needs no locked instruction, which costs some
-/// twenty times as much, contended or not.
+/// A counter with one writing thread and any readers: adding needs no locked instruction, which costs about twenty
+/// times as much, contended or not.
 #[derive(Debug, Default)]
 struct Tally(AtomicU64);
 
@@ -63,7 +63,7 @@ struct Calls {
     nanos: Tally,
 }
 
-/// What one thread has counted, by method; no other thread writes there, nor to the cache lines beside it.
+/// One thread's counts by method; no other thread writes to it, nor to adjacent cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard(Box<[Calls]>);
@@ -72,16 +72,16 @@ struct Shard(Box<[Calls]>);
 struct Shared {
     /// `/package.Service/Method`, and [`OTHER`] last.
     methods: Vec<String>,
-    /// One for each thread that ever ended a call: a server's threads are started once.
+    /// One for each thread that ever ended a call; a server starts its threads once.
     shards: Mutex<Vec<Arc<Shard>>>,
 }
 
 thread_local! {
-    /// This thread's shard, and whose it is.
+    /// This thread's shard, and its owner.
     static OWN: RefCell<Option<(Arc<Shared>, Arc<Shard>)>> = const { RefCell::new(None) };
 }
 
-/// Calls by method, status and time; clones count together.
+/// Counters by method, status and time; clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Counts(Arc<Shared>);
 
@@ -127,11 +127,11 @@ impl Counts {
     }
 }
 
-/// Counts the calls of one server by the numbers that it has for its methods.
+/// Counts one server's calls by its method numbers.
 #[derive(Debug)]
 pub(super) struct MethodCounts {
     counts: Counts,
-    /// Where each method of the server is counted.
+    /// Index of each method's counter.
     places: Vec<usize>,
     other: usize,
 }
@@ -143,7 +143,7 @@ impl MethodCounts {
     }
 }
 
-/// A call that took as long as a bound is below it, as the text format has it.
+/// Bucket of a duration; bounds are inclusive, as in the text format.
 fn bucket(nanos: u64) -> usize {
     BOUNDS_NS.partition_point(|bound| *bound < nanos)
 }

@@ -1,5 +1,4 @@
-//! Asks callers over HTTP for what they need: each method and path for the scope of its service. Must not know any
-//! service; it is told what each declares.
+//! Authenticates callers over HTTP: each method and path requires the scope of its service.
 
 use std::{
     collections::HashMap,
@@ -25,7 +24,7 @@ use quire_rpc::{Peer, Request, Status, Until, server::Builder};
 
 use crate::telemetry::UNBOUNDED;
 
-/// What any caller may ask for.
+/// Paths that need no credential.
 const OPEN: [&str; 2] = ["/healthz", super::health::CHECK];
 
 /// The scopes of gRPC services and of paths.
@@ -36,7 +35,7 @@ pub(super) struct Scopes {
 }
 
 impl Scopes {
-    /// The gRPC services `names` belong to a service that declares this.
+    /// Adds the gRPC services `names` of a service with this declaration.
     pub(super) fn add_services(&mut self, names: &[String], declared: &Declared) {
         for name in names {
             let scope = if declared.operators.contains(&name.as_str()) { Scope::Admin } else { declared.scope };
@@ -49,7 +48,7 @@ impl Scopes {
     }
 }
 
-/// The scopes of one port, and what it asks for each.
+/// The scopes of one port, and the gate of each.
 #[derive(Debug)]
 struct Port {
     scopes: Scopes,
@@ -124,7 +123,7 @@ fn check(port: &Port, method: &str, request: &mut Request<()>) -> Result<(), Sta
     }
 }
 
-/// What operators do is logged with who did it.
+/// Logs an operator's call with its caller.
 fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let request = id.map_or_else(|| NEXT.fetch_add(1, Relaxed).to_string(), |id| id.escape_debug().take(64).collect());
@@ -132,7 +131,7 @@ fn tell_operator(method: &str, name: Option<&str>, peer: &Peer, id: Option<&str>
     tracing::info!(target: UNBOUNDED, method, credential, peer, request, "an operator's action");
 }
 
-/// Has pages ask for credentials, if they need any.
+/// Makes pages require credentials, if any are needed.
 pub(super) fn guard_pages(router: Router, scopes: &Scopes, doors: &Doors, address: SocketAddr) -> Router {
     let port = Port::new(scopes.clone(), doors, address);
     if !port.asks() {

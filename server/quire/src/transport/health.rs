@@ -1,10 +1,10 @@
-//! Health checks over gRPC: each service's health under the names of its gRPC services. Must not know any service.
+//! Health checks over gRPC: each service's health under the names of its gRPC services.
 
 use hosting::Service;
 use quire_rpc::health::HealthReporter;
 use tokio::{sync::watch, task::JoinSet};
 
-/// The methods that tell it.
+/// The method of health checks.
 pub(super) const CHECK: &str = "/grpc.health.v1.Health/Check";
 pub(super) const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
@@ -31,7 +31,7 @@ impl Health {
         self.watches.spawn(report(self.reporter.clone(), names, service.healthy(), short));
     }
 
-    /// Says a last time that nothing serves, and ends every watch of a client.
+    /// Reports a last time that nothing serves, and ends every client's watch.
     pub(super) async fn stop(mut self) {
         self.watches.shutdown().await;
         self.reporter.shutdown();

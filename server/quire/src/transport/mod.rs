@@ -1,5 +1,5 @@
-//! Puts the services behind the engine and the engine on its threads. Must not hold a rule, nor know any service: limits
-//! come from the configuration, and what is counted goes to [`counts`].
+//! Runs the services on the engine, and the engine on its threads. Has no rules and no knowledge of services: limits
+//! come from the configuration, and counts go to [`counts`].
 
 pub(crate) mod certificate;
 mod counts;
@@ -37,36 +37,36 @@ use crate::{
     memory,
 };
 
-/// What a full server answers all the same.
+/// Paths answered even when the server is overloaded.
 const ALWAYS_ANSWERED: [&str; 3] = ["/healthz", "/metrics", health::CHECK];
-/// Shorter answers are sent as they are: compression saves them little, and costs the same start.
+/// Shorter answers are not compressed: it saves them little at the same fixed cost.
 const COMPRESSED_BYTES_MIN: usize = 1024;
 
-/// What is served, and how.
+/// Settings of the transport.
 pub(crate) struct Front {
     pub services: Vec<Box<dyn Service>>,
-    /// What callers of each service need, in the same order.
+    /// Requirements of each service, in the same order.
     pub declared: Vec<Declared>,
     pub doors: Doors,
     /// The main port's address.
     pub address: SocketAddr,
     pub limits: Limits,
-    /// Everything that is counted.
+    /// The metrics.
     pub metrics: Registry,
     pub refusals: Refusals,
-    /// Set if only TLS is spoken.
+    /// Set for TLS only.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Names by which ports on loopback go.
+    /// Host names accepted on loopback ports.
     pub hosts: Vec<String>,
-    /// Which web pages may call.
+    /// Web pages that may call.
     pub cors: Cors,
-    /// How answers are compressed for clients that accept it.
+    /// Compression of answers for clients that accept it.
     pub compression: Option<Encoding>,
     /// Threads that serve connections.
     pub threads: usize,
 }
 
-/// Everything that is served, on its threads, before the main port accepts connections.
+/// The services on their threads, before the main port accepts connections.
 pub(crate) struct Transport {
     services: Services,
     server: Server,
@@ -131,7 +131,7 @@ impl Transport {
             Some(tls) => builder.tls(tls),
         }
         .build();
-        // It is set once, here.
+        // Set only here.
         let _ = server.set(built.clone());
         Ok(Self { services, server: built, threads, health, tasks: serving.tasks, stop })
     }
@@ -144,7 +144,7 @@ impl Transport {
     pub(crate) async fn serve(self, listener: TcpListener) -> Result<(), Error> {
         let Self { server, threads, health, mut tasks, mut stop, .. } = self;
         let stopped = async {
-            // An error means that the sender is gone, and the server with it.
+            // An error means that the sender was dropped, and the server with it.
             drop(stop.wait_for(|stop| *stop).await);
             health.stop().await;
         };
@@ -157,7 +157,7 @@ impl Transport {
     }
 }
 
-/// Puts around a server what each port has: which hosts it goes by, and what its callers need.
+/// Adds a port's host allowlist and required credentials to a server.
 fn guard(scopes: Scopes, doors: Doors, names: Vec<String>) -> Guard {
     Arc::new(move |builder, address| {
         let builder = doors::guard(builder, &scopes, &doors, address);
@@ -192,7 +192,7 @@ fn observer(counts: Counts, refusals: Refusals) -> Observe {
     })
 }
 
-/// Registers what the transport counts.
+/// Registers the transport's metrics.
 fn count(
     registry: &mut Registry,
     counts: &Counts,

@@ -1,5 +1,5 @@
-//! A single-threaded runtime for each thread that serves connections: what belongs to a connection never moves
-//! from one core to another, and nothing in it needs a lock. Must not know what runs on them.
+//! A single-threaded runtime for each thread that serves connections: a connection never moves between cores and needs
+//! no lock.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ impl Threads {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let handle = runtime.handle().clone();
             let mut stopped = stop.subscribe();
-            // An error means that the sender is gone, which is the end as well.
+            // An error means that the sender was dropped, which also ends the thread.
             let serve = move || drop(runtime.block_on(stopped.wait_for(|stop| *stop)));
             Ok((handle, thread::Builder::new().name(format!("serve-{number}")).spawn(serve)?))
         };
@@ -36,11 +36,11 @@ impl Threads {
         self.running.iter().map(|(handle, _)| handle.clone()).collect()
     }
 
-    /// Drops what still runs on them.
+    /// Drops their remaining tasks.
     pub(super) fn stop(self) {
         self.stop.send_replace(true);
         for (_, thread) in self.running {
-            // A thread that panicked has said so on stderr.
+            // A panic was already reported on stderr.
             drop(thread.join());
         }
     }

@@ -1,4 +1,4 @@
-//! TLS from PEM files. Must not know what is served over it.
+//! TLS from PEM files.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,7 +21,7 @@ fn roots(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// A server's side of TLS, and the certificate that it shows. With `client_ca` clients must show a certificate of that
+/// Server TLS settings, and the presented certificate. With `client_ca`, clients must present a certificate of that
 /// authority.
 pub(crate) fn server(tls: &Tls) -> anyhow::Result<(Arc<ServerConfig>, Arc<Certificate>)> {
     let builder = ServerConfig::builder();

@@ -1,4 +1,4 @@
-//! What the engine reports: counted for the metrics, and logged if an operator may ask why. Must not know any service.
+//! Engine events: counted for metrics, and logged if useful to operators.
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ impl Observer for Watch {
         self.counts.ended(call.method, call.code, call.elapsed);
     }
 
-    /// Counted and not logged: a client causes as many as it likes.
+    /// Counted but not logged: a client could flood the log.
     fn refused(&self, limit: Refusal) {
         self.refusals.count(limit.name());
     }

@@ -1,4 +1,4 @@
-//! Reads the whole transaction log and the whole catalogue through `Admin`, and checks that they agree.
+//! Reads the whole transaction log and catalogue through `Admin`, and checks that they agree.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use bookstore::grpc::wire::{Book, BuyBookReply, ItemNumberRequest, ListRequest, 
 
 use super::process::Server;
 
-/// What a server says it holds, oldest entry first.
+/// A server's log and catalogue, oldest entry first.
 #[derive(Debug)]
 pub(crate) struct Audit {
     pub(crate) entries: Vec<LogEntry>,
@@ -14,8 +14,8 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Reads everything from a server from which no one buys meanwhile, and checks for each book that its entries
-    /// follow from each other and lead to its stock.
+    /// Reads everything from a server without purchases meanwhile, and checks for each book that its entries follow
+    /// from each other and lead to its stock.
     pub(crate) async fn of(server: &Server) -> Self {
         let admin = server.admin();
         let (mut entries, mut books) = (Vec::new(), Vec::new());
@@ -72,7 +72,7 @@ impl Audit {
         }
     }
 
-    /// Fails unless an acknowledged purchase is in the log as its buyer knows it.
+    /// Asserts that an acknowledged purchase is in the log as its buyer knows it.
     pub(crate) fn holds(&self, wish: &ItemNumberRequest, reply: &BuyBookReply) {
         let place = usize::try_from(reply.purchase_number - 1).expect("a number from 1");
         let entry = self.entries.get(place).unwrap_or_else(|| panic!("acknowledged and lost: {reply:?}"));

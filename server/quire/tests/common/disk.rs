@@ -1,17 +1,17 @@
-//! File systems that fill up or cannot be written, where the machine lets a test make them.
+//! File systems that fill up or are read-only, where the machine lets a test mount them.
 
 use std::{path::Path, process::Command};
 
 use tempfile::TempDir;
 
-/// A small file system in memory; taken away again when it is dropped.
+/// A small file system in memory; unmounted on drop.
 #[derive(Debug)]
 pub(crate) struct SmallDisk {
     folder: TempDir,
 }
 
 impl SmallDisk {
-    /// `None`, with a word on standard error, where mounting is not allowed.
+    /// `None`, with a note on standard error, where mounting is not allowed.
     pub(crate) fn mount(megabytes: u32) -> Option<Self> {
         let folder = super::store::folder();
         let options = format!("size={megabytes}m");
@@ -35,7 +35,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily, because a server may be on its way out.
+        // Lazily, because a server may still be exiting.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Page {
     pub(crate) body: String,
 }
 
-/// GET on a connection of its own; the error is the connection's.
+/// GET on a new connection; the error is the connection's.
 pub(crate) fn try_get(address: SocketAddr, path: &str) -> std::io::Result<Page> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -33,7 +33,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Page {
     try_get(address, path).unwrap_or_else(|error| panic!("GET {path}: {error}"))
 }
 
-/// The value of one counter or level on `/metrics`, written as there: `name{label="value"}`.
+/// The value of a counter or gauge on `/metrics`, given as there: `name{label="value"}`.
 pub(crate) fn metric(address: SocketAddr, series: &str) -> u64 {
     let page = get(address, "/metrics").body;
     let line = page.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
@@ -41,7 +41,7 @@ pub(crate) fn metric(address: SocketAddr, series: &str) -> u64 {
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a whole number")
 }
 
-/// How often a limit has refused something.
+/// Number of refusals by a limit.
 pub(crate) fn refused(address: SocketAddr, limit: &str) -> u64 {
     metric(address, &format!("quire_refused_total{{limit=\"limits.{limit}\"}}"))
 }

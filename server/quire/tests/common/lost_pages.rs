@@ -1,5 +1,5 @@
-//! A disk that loses what a failed fsync was to write, and power cuts: `tests/shim/lost_pages.c` loaded into the
-//! programs under test. Must not know what they keep in their files.
+//! A disk that loses the data of failed fsyncs, and power cuts: `tests/shim/lost_pages.c` loaded into the programs
+//! under test.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/shim/lost_pages.c");
 
-/// The shim, built once a process.
+/// The shim, built once per process.
 fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -28,7 +28,7 @@ fn library() -> &'static Path {
     })
 }
 
-/// Stands between the files of one folder and the disk, for the processes that are given its variables.
+/// A simulated disk below the files of one folder, for processes that have its variables.
 #[derive(Debug)]
 pub(crate) struct LostPages {
     folder: PathBuf,
@@ -36,13 +36,13 @@ pub(crate) struct LostPages {
 }
 
 impl LostPages {
-    /// What `folder` holds counts as durable; no process uses it yet.
+    /// The contents of `folder` count as durable; no process uses it yet.
     pub(crate) fn under(folder: &Path) -> Self {
         fs::create_dir_all(folder).expect("a folder");
         Self { folder: folder.to_owned(), shadow: tempfile::tempdir().expect("a folder") }
     }
 
-    /// What a process's environment holds so that it runs on this disk.
+    /// Environment of a process on this disk.
     pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
         let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
         [
@@ -53,20 +53,20 @@ impl LostPages {
     }
 
     /// Of the fsyncs of files whose path ends in `suffix`, `skip` succeed and then `count` fail; `keep` percent of
-    /// their pages are written all the same. Replaces what was asked for before.
+    /// their pages are written nevertheless. Replaces earlier calls.
     pub(crate) fn fail(&self, suffix: &str, skip: u32, count: u32, keep: u32) {
         let (rule, own) = (self.shadow.path().join("fail"), self.shadow.path().join("fail.new"));
         fs::write(&own, format!("{suffix} {skip:010} {count:010} {keep:03}\n")).expect("a rule");
         fs::rename(own, rule).expect("the rule takes its place");
     }
 
-    /// How many failures that were asked for are still to come.
+    /// Requested failures still to come.
     pub(crate) fn failures_left(&self) -> u32 {
         let rule = fs::read_to_string(self.shadow.path().join("fail")).unwrap_or_default();
         rule.split(' ').nth(2).and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
-    /// Every file gets the content that is durable. All processes on this disk must have been killed before.
+    /// Resets every file to its durable content. All processes on this disk must have been killed before.
     pub(crate) fn power_cut(&self) {
         self.cut(&self.folder);
         for file in fs::read_dir(self.shadow.path()).expect("the shadows").flatten() {
@@ -82,7 +82,7 @@ impl LostPages {
                 self.cut(&file.path());
                 continue;
             }
-            // The same on file systems that do not know when a file was made: the shim reads zeros there.
+            // Zero without a birth time in the file system, as in the shim.
             let birth = is.created().ok().and_then(|birth| birth.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
             let name = format!("{}-{}.{:09}.durable", is.ino(), birth.as_secs(), birth.subsec_nanos());
             if let Ok(durable) = fs::read(self.shadow.path().join(name)) {
@@ -92,7 +92,7 @@ impl LostPages {
     }
 }
 
-/// `dd` writes one page of `byte` at `page` and syncs the file; false when it could not.
+/// Writes one page of `byte` at `page` with `dd` and syncs the file; false on failure.
 #[cfg(test)]
 fn write_page(disk: &LostPages, file: &Path, byte: &str, page: u32) -> bool {
     let script = format!(

@@ -1,5 +1,4 @@
-//! What the system tests share: a server in a process of its own, the ways to talk to it, and an audit of what it
-//! says it did. Must not know what any one test expects.
+//! Shared code of the system tests: a server process, its clients, and an audit of its records.
 
 pub(crate) mod audit;
 pub(crate) mod disk;
@@ -15,13 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Far longer than anything here takes on a slow machine; only a failing test waits for it.
+/// Far longer than anything here takes on a slow machine; only a failing test waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a condition is looked at.
+/// Interval of checks.
 const GLANCE: Duration = Duration::from_millis(2);
 
-/// Looks until `condition` gives something.
+/// Waits until `condition` returns something.
 pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -33,7 +32,7 @@ pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) 
     }
 }
 
-/// As [`wait_for`], for conditions that take a call to know.
+/// As [`wait_for`], for asynchronous conditions.
 pub(crate) async fn poll<T, F: Future<Output = Option<T>>>(what: &str, mut condition: impl FnMut() -> F) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! The binary in a process of its own: started, asked, signalled, and ended with the test.
+//! The binary in a separate process: started, queried, signalled, and ended with the test.
 
 use std::{
     io::{BufRead as _, BufReader, Read, Write as _},
@@ -17,7 +17,7 @@ use super::{lost_pages::LostPages, wait_for};
 /// The program under test.
 const QUIRE: &str = env!("CARGO_BIN_EXE_quire");
 
-/// The program, away from this machine's own settings and files.
+/// The program, isolated from this machine's settings and files.
 pub(crate) fn quire(folder: &Path) -> Command {
     clean(Command::new(QUIRE), folder)
 }
@@ -30,7 +30,7 @@ fn clean(mut command: Command, folder: &Path) -> Command {
     command
 }
 
-/// Runs a command of the program to its end.
+/// Runs a command to its end.
 pub(crate) fn run(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut command = quire(folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -45,7 +45,7 @@ pub(crate) fn signal(process: u32, name: &str) {
     assert!(sent.success(), "no process {process} to signal");
 }
 
-/// What a process wrote so far.
+/// A process's output so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written(Arc<Mutex<String>>);
 
@@ -63,7 +63,7 @@ impl Written {
         written
     }
 
-    /// As they come, for a screen, where a prompt has no line end.
+    /// Byte by byte, for a screen, where a prompt has no line end.
     pub(crate) fn bytes(mut source: impl Read + Send + 'static) -> Self {
         let written = Self::default();
         let into = written.clone();
@@ -92,7 +92,7 @@ impl Written {
     }
 }
 
-/// How to start a server.
+/// Start options of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Start {
     settings: Vec<String>,
@@ -114,7 +114,7 @@ impl Start {
         self
     }
 
-    /// On a disk that can lose pages.
+    /// Runs it on a disk that can lose pages.
     pub(crate) fn on(self, disk: &LostPages) -> Self {
         disk.variables().iter().fold(self, |start, (name, value)| start.variable(name, value))
     }
@@ -129,7 +129,7 @@ impl Start {
         self
     }
 
-    /// Names no port but the main one.
+    /// Sets no port but the main one.
     pub(crate) fn on_default_ports(mut self) -> Self {
         self.has_default_ports = true;
         self
@@ -149,7 +149,7 @@ impl Start {
         if !self.flags.iter().any(|flag| flag.starts_with("--listen")) {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        // Many servers run at once in tests; only settings that come later can give them ports that collide.
+        // Many servers run at once in tests; a test's own later settings may still give them colliding ports.
         if !self.has_default_ports {
             if !self.flags.iter().any(|flag| flag.starts_with("--tasks-listen")) {
                 command.args(["--tasks-listen", "127.0.0.1:0"]);
@@ -183,14 +183,14 @@ impl Start {
     }
 }
 
-/// The address in the log line that says so.
+/// The address in the `listening` log line.
 fn listening(log: &str) -> Option<SocketAddr> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let mut found = lines.filter(|line| line["fields"]["message"] == "listening");
     found.next()?["fields"]["address"].as_str()?.parse().ok()
 }
 
-/// A server that runs; ended the hard way when it is dropped.
+/// A running server, killed on drop.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -200,7 +200,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With default settings.
+    /// Starts it with default settings.
     pub(crate) fn start(folder: &Path) -> Self {
         Start::default().serve(folder)
     }
@@ -209,7 +209,7 @@ impl Server {
         self.child.id().to_string()
     }
 
-    /// A connection of its own.
+    /// A new connection.
     pub(crate) fn channel(&self) -> Channel {
         let settings = Settings { message_bytes_max: 64 << 20, ..Settings::default() };
         let channel = Channel::builder(&format!("http://{}", self.address)).expect("an address");
@@ -237,7 +237,7 @@ impl Server {
         writeln!(input, "{line}").expect("the console reads");
     }
 
-    /// Types a command and returns what it wrote until `last` came.
+    /// Types a command and returns the output up to `last`.
     pub(crate) fn console(&mut self, line: &str, last: &str) -> String {
         let before = self.output.text().len();
         self.type_line(line);
@@ -256,13 +256,13 @@ impl Server {
         signal(self.child.id(), name);
     }
 
-    /// SIGSTOP, and returns when every thread has stopped: until then one may still finish what it does.
+    /// Sends SIGSTOP and waits until every thread has stopped: until then one may still finish its work.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
         let tasks = format!("/proc/{}/task", self.child.id());
         let runs = |task: std::io::Result<std::fs::DirEntry>| {
             let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat"))).unwrap_or_default();
-            // The state stands behind the name, which is in parentheses. A thread that is gone has none.
+            // The state follows the name in parentheses. An ended thread has none.
             stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('T'))
         };
         while std::fs::read_dir(&tasks).expect("the server is there").any(runs) {
@@ -270,13 +270,13 @@ impl Server {
         }
     }
 
-    /// SIGKILL: no chance to do anything more.
+    /// Sends SIGKILL: it cannot do anything more.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the server can be killed");
         self.child.wait().expect("the server ends");
     }
 
-    /// Whether it still runs.
+    /// True while it runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("the server can be asked").is_none()
     }
@@ -286,7 +286,7 @@ impl Server {
         wait_for("the server's end", || self.child.try_wait().expect("the server can be asked"))
     }
 
-    /// Stops it as an operator would.
+    /// Stops it normally.
     pub(crate) fn stop(mut self) {
         self.signal("TERM");
         let status = self.ended();

@@ -7,22 +7,22 @@ use std::{
     thread,
 };
 
-/// What becomes of a connection's answers.
+/// Fault in a connection's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Forward,
-    /// The connection begins as it should; what comes after the server's first bytes is lost.
+    /// The connection begins normally; everything after the server's first bytes is lost.
     Swallow,
 }
 
-/// Requests reach the server; answers meet their fate.
+/// Proxy that forwards requests and applies faults to answers.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Proxy {
-    /// The connections have these fates in turn, those after them the last one.
+    /// The connections get these faults in order, later ones the last.
     pub(crate) fn start(server: SocketAddr, fates: &'static [Fate]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -42,7 +42,7 @@ impl Proxy {
         Self { address, open }
     }
 
-    /// Ends every connection there is.
+    /// Ends every open connection.
     pub(crate) fn cut(&self) {
         for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // The other side may have ended it.

@@ -1,4 +1,4 @@
-//! Requests, catalogues from CSV, and the store's file as another program sees it.
+//! Requests, catalogues from CSV, and the store's file opened as another program.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use super::process;
 /// The sample catalogue's first book.
 pub(crate) const BOOK: i32 = 12365;
 
-/// The sample catalogue's books, in the order of ids.
+/// The sample catalogue's books, by id.
 pub(crate) const BOOKS: [i32; 4] = [12365, 12498, 53477, 53573];
 
 /// A request for one copy without a key.
@@ -36,7 +36,7 @@ pub(crate) fn folder_with(rows: &str) -> TempDir {
     folder
 }
 
-/// Runs `quire import` on these rows, with the right header before them.
+/// Runs `quire import` on these rows, preceded by the right header.
 pub(crate) fn import(folder: &Path, rows: &[u8], flags: &[&str]) -> std::process::Output {
     import_file(folder, &[b"id,title,topic,stock,price\n", rows].concat(), flags)
 }
@@ -52,7 +52,7 @@ pub(crate) fn database(folder: &Path) -> std::path::PathBuf {
     folder.join("data/bookstore.db")
 }
 
-/// The store as another program opens it.
+/// The store opened as by another program.
 pub(crate) fn other_program(folder: &Path) -> Connection {
     let connection = Connection::open(database(folder)).expect("the file opens");
     connection.busy_timeout(super::PATIENCE).expect("a timeout can be set");

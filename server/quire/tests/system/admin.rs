@@ -1,4 +1,4 @@
-//! `bookstore.Admin`: pages, the log as it grows, and who may call it.
+//! `bookstore.Admin`: pages, the growing log, and permissions.
 
 use bookstore::grpc::wire::{
     ListRequest, LogEntryKind, LogRequest, RestockRequest, TailLogRequest, UpdatePriceRequest,
@@ -75,7 +75,7 @@ async fn a_tail_follows_the_log_from_where_it_was_told_to() {
 
 const TOKEN: &str = "sixteen letters and more";
 
-/// The code of every operator's call with this `authorization`.
+/// The codes of all operator calls with this `authorization`.
 async fn codes(server: &Server, authorization: Option<&'static str>) -> Vec<Code> {
     fn with<T>(message: T, authorization: Option<&'static str>) -> Request<T> {
         let mut request = Request::new(message);
@@ -110,7 +110,7 @@ async fn a_server_with_a_token_admits_only_callers_that_send_it() {
     assert!(!server.log.text().contains(TOKEN), "a secret is not logged");
 }
 
-/// A server that others can reach, with services that let everyone in.
+/// A reachable server whose services are open to everyone.
 fn everyone() -> Start {
     let open = ["shop.open=true", "kv.open=true", "records.open=true", "rpcgame.open=true"];
     open.into_iter().fold(Start::default().flag("--listen=0.0.0.0:0"), Start::set)

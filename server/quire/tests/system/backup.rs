@@ -1,4 +1,4 @@
-//! `quire backup` beside a server that sells, `quire restore` into a new folder, and what they refuse.
+//! `quire backup` while a server sells, `quire restore` into a new folder, and their errors.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ fn done(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What a command that must fail says: one line.
+/// The one-line error of a command that must fail.
 fn refusal(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.lines().count() == 1, "{output:?}");
@@ -45,7 +45,7 @@ fn restore(folder: &Path, data: &str) -> Output {
     quire(folder, &["restore", "store.backup", "--data", data])
 }
 
-/// All names in a folder; what is left behind is seen here.
+/// All names in a folder, leftovers included.
 fn names(folder: &Path) -> Vec<String> {
     let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string().expect("text");
     let mut names: Vec<String> = fs::read_dir(folder).expect("a folder").map(name).collect();
@@ -73,7 +73,7 @@ async fn value(server: &Server, number: usize) -> Option<String> {
 
 type Bought = Vec<(ItemNumberRequest, BuyBookReply)>;
 
-/// Buys until it is told to stop.
+/// Buys until `stop` is set.
 async fn buyer(server: &Server, name: usize, stop: Arc<AtomicBool>) -> Bought {
     let (shop, mut bought) = (server.shop(), Bought::new());
     while !stop.load(Ordering::Relaxed) {
@@ -134,7 +134,7 @@ async fn a_backup_beside_a_server_that_sells_holds_all_that_was_acknowledged_bef
     for number in 0..100 {
         assert_eq!(value(&restored, number).await, Some(format!("value {number}")));
     }
-    // A key that was answered before the backup is answered in the same way after it.
+    // A key answered before the backup gets the same answer after it.
     let (wish, reply) = &before[7];
     let again = restored.shop().buy(wish.clone()).await.expect("an answer").into_inner();
     assert_eq!(again, BuyBookReply { replayed: true, message: again.message.clone(), ..reply.clone() });
@@ -151,7 +151,7 @@ async fn a_backup_without_a_server_holds_the_folder() {
     let said = backup(folder.path());
     assert!(said.contains("4 books with 3999 copies, 1 copies sold") && said.contains("1 key-value entries"), "{said}");
     assert_eq!(names(folder.path()), ["data", "store.backup"]);
-    // tar and sha256sum read it as well.
+    // tar and sha256sum can read it.
     let check = "tar xf ../store.backup && sha256sum --quiet --check SHA256SUMS";
     fs::create_dir(folder.path().join("by hand")).expect("a folder");
     let judged =

@@ -1,4 +1,4 @@
-//! Calls that the types let through and the store does not: each refused by name, and no other client notices.
+//! Calls with valid types that the store rejects: each error names the field, and no other client is affected.
 
 use bookstore::grpc::wire::{
     BookTopicRequest, BuyOutcome, ItemNumberRequest, ListRequest, LogRequest, RestockRequest, UpdatePriceRequest,

@@ -1,4 +1,4 @@
-//! Starts that cannot be: one line on standard error that says what was wrong and what would be right.
+//! Failing starts: one line on standard error with the error and its remedy.
 
 use std::{fs, net::TcpListener, path::Path, process::Command};
 
@@ -9,7 +9,7 @@ use crate::common::{
     store::{database, folder},
 };
 
-/// Runs to the end and returns the one line.
+/// Runs to the end and returns the line.
 #[track_caller]
 pub(super) fn one_line(command: &mut Command) -> String {
     let ended = command.output().expect("quire runs");

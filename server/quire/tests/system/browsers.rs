@@ -1,4 +1,4 @@
-//! What a web page may do to a server of the same machine without anyone's leave: nothing.
+//! Web pages without permission can do nothing to a server on the same machine.
 
 use std::{
     io::{Read as _, Write as _},
@@ -14,7 +14,7 @@ use crate::common::{
     store::{BOOK, folder, one},
 };
 
-/// The status of the answer to a request written by hand, and all of it.
+/// Status and full text of the answer to a raw request.
 fn sent(address: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -75,7 +75,7 @@ async fn only_grpc_itself_may_name_any_authority() {
     }
 }
 
-/// What changes something, and a message that would.
+/// Methods with side effects, and a message for each.
 const CHANGES: [(&str, &str); 11] = [
     ("bookstore.BookStore/Buy", r#"{"id":12365}"#),
     ("bookstore.Admin/Restock", r#"{"amount":5000}"#),

@@ -1,4 +1,4 @@
-//! Ports that another program has: one that no one named is given up with a word, one that was named stops the start.
+//! Busy ports: a default port is skipped with a log line, a configured one fails the start.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::common::{process::Start, store::folder};
 struct Beside {
     default: &'static str,
     key: &'static str,
-    /// What is logged if the port is busy.
+    /// Log line for the busy port.
     without: &'static str,
     how: &'static str,
 }
@@ -36,11 +36,11 @@ const LEAN: Beside = Beside {
 };
 const ALL: [Beside; 3] = [TASKS, GAME, LEAN];
 
-/// The default ports are there once on a machine.
+/// A machine has the default ports only once.
 static PORTS: Mutex<()> = Mutex::const_new(());
 
-/// Takes a default port. A server of another test may have it for a moment, another program for good, which does as well:
-/// then nothing.
+/// Occupies a default port. `None` if another test's server has it for a moment or another program for good, which does
+/// as well.
 fn occupy(beside: &Beside) -> Option<TcpListener> {
     let given_up = Instant::now() + Duration::from_secs(5);
     loop {

@@ -1,4 +1,4 @@
-//! The server's certificate: checked at the start, read again on SIGHUP, and its end told in time.
+//! The server's certificate: checked at the start, reloaded on SIGHUP, with its expiry announced in time.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::common::{
     store::folder,
 };
 
-/// Writes a certificate for 127.0.0.1 that holds from one year to another, and its key.
+/// Writes a certificate for 127.0.0.1, valid from one year to another, and its key.
 fn certificate(folder: &Path, years: (i32, i32)) -> CertificateDer<'static> {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
@@ -30,7 +30,7 @@ fn start() -> Start {
     Start::default().set("tls.certificate=cert.pem").set("tls.key=key.pem")
 }
 
-/// A client that trusts this certificate alone.
+/// A client that trusts only this certificate.
 fn client(server: &Server, trusted: CertificateDer<'static>) -> BookStoreClient {
     let mut roots = RootCertStore::empty();
     roots.add(trusted).expect("a root");
@@ -68,7 +68,7 @@ async fn a_new_certificate_is_shown_after_sighup_and_open_connections_stay() {
     let server = start().serve(folder.path());
     let open = client(&server, first.clone());
     open.hello(HelloRequest::default()).await.expect("an answer");
-    // What cannot be used changes nothing.
+    // An invalid certificate changes nothing.
     certificate(folder.path(), (2001, 2002));
     server.signal("HUP");
     server.log.until("the last one is still shown");

@@ -206,7 +206,7 @@ async fn a_purchase_retried_across_a_restart_is_made_once() {
     let folder = folder();
     let mut server = Server::start(folder.path());
     let address = server.address.to_string();
-    // The purchases wait for the file's lock, are sent by now, and the server dies under them.
+    // The purchases are sent and wait for the file's lock when the server dies.
     let other = store::other_program(folder.path());
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let clients: Vec<Child> = (0..8).map(|_| buy_in_background(folder.path(), &server)).collect();

@@ -1,11 +1,11 @@
-//! Settings from a file, variables and flags: in rising order, shown with their source, refused by name.
+//! Settings from a file, variables and flags: precedence, printed sources, and errors by name.
 
 use std::fs;
 
 use super::bad_starts::one_line;
 use crate::common::{process::Start, store::folder};
 
-/// What a server says that is started with this `quire.toml`.
+/// The error of a server started with this `quire.toml`.
 #[track_caller]
 fn refused(toml: &str, start: &Start) -> String {
     let folder = folder();

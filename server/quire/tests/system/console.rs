@@ -1,4 +1,4 @@
-//! The operator's console on a pipe: commands in, tables out.
+//! The operator's console on a pipe: commands and tables.
 
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ fn the_end_of_a_pipe_leaves_the_server_running() {
     let mut server = Server::start(folder.path());
     server.console("list", "53573");
     server.end_input();
-    // Long enough for a server that would stop to have stopped listening.
+    // Long enough for a stopping server to have stopped listening.
     let until = std::time::Instant::now() + Duration::from_millis(300);
     while std::time::Instant::now() < until {
         assert_eq!(http::get(server.address, "/healthz").status, 200);

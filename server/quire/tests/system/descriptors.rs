@@ -1,5 +1,5 @@
-//! Many connections and few file descriptors: the server takes what the system gives, keeps enough for its files, and
-//! tells every connection too many so.
+//! Many connections and few file descriptors: the server uses its limit, reserves some for its files, and refuses each
+//! excess connection with an answer.
 
 use std::{
     io::{Read as _, Write as _},
@@ -15,12 +15,12 @@ use crate::common::{
     store::{BOOK, folder, one},
 };
 
-/// Connections that say nothing; a place is theirs once the server counts them.
+/// Silent connections; each has a permit once the server counts it.
 fn idle(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| TcpStream::connect(address).expect("a connection")).collect()
 }
 
-/// What a request hears on a connection, to its end.
+/// The full answer to a request on a connection.
 fn asked(mut stream: &TcpStream, path: &str) -> String {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -67,7 +67,7 @@ async fn with_few_descriptors_fewer_connections_are_taken_and_each_one_too_many_
     let purchase = server.shop();
     assert!(purchase.buy(one(BOOK)).await.expect("a purchase").into_inner().success);
     let all = idle(server.address, 600);
-    // Health and files have descriptors of their own.
+    // Health and files have reserved descriptors.
     assert_eq!(http::get(server.address, "/healthz").status, 200);
     let kv = KeyValueServiceClient::new(server.channel());
     let refused = kv.create(CreateRequest::default()).await.expect_err("one connection too many");

@@ -25,11 +25,11 @@ const ROUNDS: u32 = 10;
 const BUYERS: usize = 48;
 const CONNECTIONS: usize = 4;
 
-/// What a round's buyers know when the server is gone.
+/// Results that a round's buyers have when the server is gone.
 #[derive(Debug, Default)]
 struct Told {
     answered: Vec<(ItemNumberRequest, BuyBookReply)>,
-    /// Keyed purchases of which the buyer does not know what became.
+    /// Keyed purchases without a known outcome.
     unanswered: Vec<ItemNumberRequest>,
 }
 
@@ -61,7 +61,7 @@ async fn buy(shop: BookStoreClient, count: Arc<AtomicUsize>) -> Told {
     }
 }
 
-/// Raises the stock again and again, so that some purchases are refused and most are not.
+/// Raises the stock repeatedly, so that some purchases are refused and most are not.
 async fn restock(admin: AdminClient) -> Told {
     let mut amount = 1;
     while admin.restock(RestockRequest { amount: Some(amount) }).await.is_ok() {
@@ -71,7 +71,7 @@ async fn restock(admin: AdminClient) -> Told {
     Told::default()
 }
 
-/// Loads the server, kills it at a random moment and gathers what the buyers were told.
+/// Loads the server, kills it at a random moment and collects the buyers' results.
 async fn round(server: &mut Server) -> Told {
     let count = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! A client that takes all it can get leaves places for a newcomer at another address.
+//! A greedy client leaves permits for a newcomer at another address.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -27,7 +27,7 @@ use crate::common::{
     store::folder,
 };
 
-/// The longest that a newcomer waits for an answer.
+/// Longest wait of a newcomer for an answer.
 const SOON: Duration = Duration::from_secs(1);
 
 const NEWCOMER: [u8; 4] = [127, 0, 0, 2];
@@ -51,7 +51,7 @@ async fn newcomer(server: SocketAddr) -> Channel {
     Channel::builder(&format!("http://{address}")).expect("an address").connect_lazy().expect("a channel")
 }
 
-/// Asks until the first refusal; returns what was given.
+/// Asks until the first refusal; returns the results.
 async fn take_all<T>(limit: &str, mut ask: impl AsyncFnMut(usize) -> Result<T, Status>) -> Vec<T> {
     let mut held = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! A server that is frozen in the middle of a transaction, and what its peer on the same file tells its callers.
+//! A server frozen in the middle of a transaction, and the errors of its peer on the same file.
 
 use std::{path::Path, time::Duration};
 
@@ -12,14 +12,14 @@ use crate::common::{
     store::{BOOK, database, folder, keyed, one},
 };
 
-/// Whether some process holds the file's write lock at this moment.
+/// True if any process holds the file's write lock now.
 fn locked(folder: &Path) -> bool {
     let file = Connection::open(database(folder)).expect("the file opens");
     file.busy_timeout(Duration::ZERO).expect("a timeout can be set");
     file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
 }
 
-/// Stops the server by SIGSTOP while it holds the write lock; `false` if it never did.
+/// Freezes the server by SIGSTOP while it holds the write lock; `false` if it never did.
 fn freeze(server: &Server, folder: &Path) -> bool {
     for _ in 0..1000 {
         server.freeze();
@@ -53,7 +53,7 @@ async fn the_peer_of_a_frozen_server_is_unavailable_says_when_to_come_back_and_c
     assert!(told.message().contains("locked by another program") && told.message().contains("nothing was done"));
     assert_eq!(told.metadata().get("grpc-retry-pushback-ms"), Some("1000"));
 
-    // This one waits for the lock when the frozen server goes on, and is dropped then.
+    // Waits for the lock when the frozen server resumes, and is dropped then.
     let mut dropped = Request::new(keyed(53477, "dropped"));
     dropped.set_timeout(Duration::from_millis(300));
     assert_eq!(shop.buy(dropped).await.expect_err("its deadline passed").code(), Code::DeadlineExceeded);

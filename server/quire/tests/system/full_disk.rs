@@ -1,4 +1,4 @@
-//! A disk without room: faults that say so, and purchases again once there is room.
+//! A full disk: clear errors, and purchases again once there is space.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::common::{
 
 type Bought = Vec<(ItemNumberRequest, BuyBookReply)>;
 
-/// Buys until the server cannot, and returns what it acknowledged and what it said then.
+/// Buys until the server fails; returns the request that failed, with its error.
 async fn buy_until_full(server: &Server, bought: &mut Bought) -> (ItemNumberRequest, Status) {
     let deadline = Instant::now() + PATIENCE;
     let (shop, mut number) = (server.shop(), 0);
@@ -47,7 +47,7 @@ async fn buy_until_full(server: &Server, bought: &mut Bought) -> (ItemNumberRequ
     }
 }
 
-/// Buys while there is no room, until `/healthz` says that the store is not well.
+/// Buys on the full disk until `/healthz` reports the store as unhealthy.
 async fn unwell(server: &Server) {
     let address = server.address;
     poll("a health page that says no", async || {
@@ -67,18 +67,18 @@ fn understandable(status: &Status) {
     assert!(known && advice, "{status:?}");
 }
 
-/// Fills the disk, makes room, and buys again from the same server.
+/// Fills the disk, frees space, and buys again from the same server.
 async fn recovers(server: Server, make_room: impl FnOnce()) {
     server.admin().restock(RestockRequest { amount: Some(10_000_000) }).await.expect("restocked");
     let mut bought = Bought::new();
     let (wish, fault) = buy_until_full(&server, &mut bought).await;
     understandable(&fault);
     eprintln!("full after {} purchases: {:?} {}", bought.len(), fault.code(), fault.message());
-    // Counted after its callers were told.
+    // Counted after its callers were answered.
     let failures = async || (http::metric(server.address, "quire_ledger_failures_total") >= 1).then_some(());
     poll("the failure in the metrics", failures).await;
     unwell(&server).await;
-    // Reading goes on.
+    // Reading still works.
     let book = server.shop().lookup(keyed(BOOKS[0], "")).await.expect("an answer").into_inner();
     assert!(book.success);
     make_room();

@@ -36,7 +36,7 @@ fn the_page_at_the_root_lists_what_is_served_and_not_what_is_off() {
     for line in ["bookstore.BookStore: ", "io.grpc.KeyValueService: ", "grpc.health.v1.Health: Check", "Other ports:"] {
         assert!(page.body.contains(line), "no {line} in\n{}", page.body);
     }
-    // Each path that is listed is there; those of the records ask for parameters or a file.
+    // Each listed path exists; those of the records need parameters or a file.
     let paths: Vec<&str> = page.body.lines().filter_map(|line| line.trim_start().split(' ').next()).collect();
     let paths: Vec<&str> = paths.into_iter().filter(|word| word.starts_with('/')).collect();
     assert!(paths.len() >= 5, "{}", page.body);
@@ -121,7 +121,7 @@ async fn metrics_are_open_metrics_with_one_name_each() {
     assert_eq!(value("quire_grpc_calls_total{method=\"/bookstore.BookStore/Buy\",code=\"Ok\"}"), 2);
 }
 
-/// The number at the end of the one line that begins so.
+/// The number at the end of the one line with this prefix.
 fn number(page: &str, series: &str) -> f64 {
     let mut lines = page.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let value = lines.next().unwrap_or_else(|| panic!("no {series} in\n{page}"));
@@ -145,7 +145,7 @@ async fn each_call_is_in_its_methods_histogram() {
     };
     let within = |bound: &str| series("bucket", &format!("le=\"{bound}\","));
     assert_eq!((series("count", ""), within("+Inf")), (3.0, 3.0));
-    // A purchase waits for a disk: none took no time.
+    // A purchase waits for the disk, so none took almost no time.
     assert!(series("sum", "") > 0.0 && within("0.000001") == 0.0, "{page}");
     assert!(!page.contains("_bucket{le=\"+Inf\",method=\"/bookstore.BookStore/Lookup\"}"), "{page}");
 }
@@ -237,7 +237,7 @@ async fn bytes_that_mean_nothing_disturb_no_one() {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.write_all(bytes).expect("it is taken");
         stream.shutdown(Shutdown::Write).expect("it can be said that there is no more");
-        // Whatever it answers, it ends.
+        // Whatever the answer, the connection ends.
         let _ = stream.read_to_end(&mut Vec::new());
         shop.hello(HelloRequest::default()).await.expect("an answer");
     }

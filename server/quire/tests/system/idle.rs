@@ -1,4 +1,4 @@
-//! Thousands of connections that are open and say nothing more: little memory each, and no other client notices.
+//! Thousands of idle connections: little memory each, and no other client is affected.
 
 use std::{fs, io::Write as _, net::TcpStream};
 
@@ -14,16 +14,16 @@ use crate::common::{
 
 const CONNECTIONS: usize = 2_000;
 
-/// For each connection, whatever the allocator makes of it.
+/// Memory per connection, including allocator overhead.
 const KIBIBYTES_EACH_MAX: u64 = 16;
 
 /// The connection preface and an empty SETTINGS frame (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Held by each test with so many connections: two at a time would need more files than may be open.
+/// Held by each test with so many connections: two at a time would exceed the file limit.
 pub(super) static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 
-/// How many files this process and the server it starts may open.
+/// Open-file limit of this process and the server it starts.
 pub(super) fn files_max() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Catalogues from CSV: all rows or none, and each bad one named by line, column and reason.
+//! Catalogues from CSV: all rows or none, and each bad row reported by line, column and reason.
 
 use std::process::{Output, Stdio};
 
@@ -17,7 +17,7 @@ fn said(done: &Output) -> String {
     said.trim_end().to_owned()
 }
 
-/// Each row that cannot be, with how it is named.
+/// Invalid rows with their error.
 const BAD: [(&[u8], &str); 14] = [
     (b"2,Caf\xe9,b,1,1\n", "line 3, column title: 'Caf\\xe9' is not UTF-8"),
     (b"2,A,b,1\n", "line 3, column price: missing; a row has 5 fields"),

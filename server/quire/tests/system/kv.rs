@@ -1,5 +1,5 @@
-//! The key-value service in the server: on by default, configured, counted, and durable on request. Nothing
-//! acknowledged is lost when the server is killed, and a full disk is told and survived.
+//! The key-value service in the server: on by default, configured, counted, and durable on request. No acknowledged
+//! write is lost when the server is killed, and a full disk is reported and survived.
 
 use std::{
     collections::HashMap,
@@ -57,20 +57,20 @@ fn random(below: u32) -> u32 {
     OsRng.next_u32() % below
 }
 
-/// What a write was to lead to: a value, or none.
+/// Intended result of a write: a value, or none.
 #[derive(Clone, Debug, PartialEq)]
 struct Wanted(Option<Vec<u8>>);
 
-/// What a key's only writer knows of it.
+/// A key's state as known by its only writer.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// As acknowledged; the version is 0 when it was learnt by reading.
+    /// The acknowledged value; version 0 if only read.
     acknowledged: Option<(Vec<u8>, u64)>,
-    /// A write under way when the server was killed: it may have happened.
+    /// A write in flight when the server was killed: it may have happened.
     unanswered: Option<Wanted>,
 }
 
-/// Writes to keys of its own until the server is gone.
+/// Writes to its own keys until the server is gone.
 async fn write(
     client: KeyValueServiceClient,
     mut known: HashMap<String, Known>,
@@ -115,7 +115,7 @@ async fn write(
     }
 }
 
-/// Loads the server, kills it at a random moment, and gathers what the writers know.
+/// Loads the server, kills it at a random moment, and collects the writers' knowledge.
 async fn round(server: &mut Server, known: Vec<HashMap<String, Known>>) -> (Vec<HashMap<String, Known>>, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let channels = [server.channel(), server.channel(), server.channel()];
@@ -130,7 +130,7 @@ async fn round(server: &mut Server, known: Vec<HashMap<String, Known>>) -> (Vec<
     (tasks.join_all().await, count.load(Ordering::Relaxed))
 }
 
-/// Compares what a restarted server holds with what a writer knows, and takes it over.
+/// Compares a restarted server's entries with a writer's knowledge, and adopts them.
 async fn settle(client: &KeyValueServiceClient, known: &mut HashMap<String, Known>) -> usize {
     let mut happened = 0;
     for (name, state) in known {
@@ -204,7 +204,7 @@ async fn a_full_disk_is_told_and_values_are_taken_again_once_there_is_room() {
         health.status,
         health.body
     );
-    // Reading goes on.
+    // Reading still works.
     assert!(get(&client, &kept[0].0).await.is_some());
     fs::remove_file(filler).expect("the filler can go");
     let version = poll("writes after there is room", async || {

@@ -56,7 +56,7 @@ fn every_command_does_what_it_says_with_a_journal_and_without() {
         assert_eq!(store.says(&["create", "a", "two"], 1), "the key 'a' exists; put or update replaces its value\n");
         assert_eq!(store.says(&["get", "a"], 0), "one");
         assert_eq!(store.says(&["update", "b", "two"], 1), "there is no key 'b'\n");
-        // A put does not mind.
+        // A put replaces it.
         assert!(store.says(&["put", "a", "two"], 0).starts_with("stored"));
         assert!(store.says(&["put", "b", "-3"], 0).starts_with("stored"));
         assert_eq!(store.says(&["get", "b"], 0), "-3");
@@ -124,7 +124,7 @@ fn a_watch_tells_each_change_in_a_line() {
     assert_eq!((&deleted["event"], &deleted["key"]), (&json!("deleted"), &json!("a")));
     child.kill().expect("it can be ended");
     child.wait().expect("it ends");
-    // A watch with a time ends well when it is over.
+    // A watch with a timeout ends successfully.
     assert_eq!(store.says(&["watch", "--timeout", "0.2"], 0), "started\n");
 }
 

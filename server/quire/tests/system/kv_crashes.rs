@@ -1,4 +1,4 @@
-//! What key-value files a crash, a bad disk or a lost page leaves behind, and what the whole server makes of them.
+//! Key-value files after a crash, a bad disk or a lost page, and the whole server's reaction.
 
 use std::{
     collections::HashMap,
@@ -56,7 +56,7 @@ async fn has(client: &KeyValueServiceClient, key: &str) -> bool {
     }
 }
 
-/// The newest file of the log, with what is in it but the zeros at its end.
+/// The newest log file, with its content without trailing zeros.
 fn log(folder: &Path) -> (PathBuf, Vec<u8>) {
     let files = fs::read_dir(folder.join("data/kv")).expect("the store's folder").flatten().map(|file| file.path());
     let newest = files.filter(|path| path.extension().is_some_and(|is| is == "jnl")).max().expect("a log");
@@ -65,10 +65,10 @@ fn log(folder: &Path) -> (PathBuf, Vec<u8>) {
     (newest, bytes)
 }
 
-/// What is behind the last batch, made of a log with one batch or more.
+/// Makes the bytes after the last batch from a log with at least one batch.
 type Tail = fn(&[u8]) -> Vec<u8>;
 
-/// As the server names it, whose data folder is `data`.
+/// The path as the server prints it, with data folder `data`.
 fn as_named(path: &Path) -> String {
     format!("data/kv/{}", path.file_name().expect("a name").display())
 }
@@ -174,17 +174,17 @@ const ROUNDS: u64 = 6;
 const WRITERS: u64 = 16;
 const KEYS_EACH: u64 = 4;
 
-/// What a key's only writer knows of it: numbers of its values.
+/// A key's state as known by its only writer: numbers of its values.
 #[derive(Clone, Debug, Default)]
 struct Known {
     acknowledged: u64,
-    /// Written after that, and no caller was told whether they are there.
+    /// Values written later, with unknown outcome.
     doubtful: Vec<u64>,
 }
 
 type Keys = HashMap<String, Known>;
 
-/// Writes by all writers of a round, and how many were acknowledged.
+/// Counts of all writes of a round and of those acknowledged.
 #[derive(Debug, Default)]
 struct Rush {
     over: AtomicBool,
@@ -192,14 +192,14 @@ struct Rush {
 }
 
 impl Rush {
-    /// Waits for so many writes from now on.
+    /// Waits for this many more writes.
     async fn more(&self, count: u64) {
         let goal = self.acknowledged.load(Relaxed) + count;
         poll("writes", async || (self.acknowledged.load(Relaxed) >= goal).then_some(())).await;
     }
 }
 
-/// A value with its number in front.
+/// A value that begins with its number.
 fn numbered(number: u64, bytes: usize) -> Vec<u8> {
     [&number.to_le_bytes()[..], &vec![7; bytes]].concat()
 }
@@ -211,7 +211,7 @@ async fn number_of(client: &KeyValueServiceClient, key: &str) -> u64 {
     value.first_chunk().map(|number| u64::from_le_bytes(*number)).expect("a number")
 }
 
-/// Updates keys of its own until the rush is over.
+/// Updates its own keys until the rush is over.
 async fn write(client: KeyValueServiceClient, rush: Arc<Rush>, mut keys: Keys, mut random: Xoshiro256PlusPlus) -> Keys {
     let names: Vec<String> = keys.keys().cloned().collect();
     while !rush.over.load(Relaxed) {
@@ -226,7 +226,7 @@ async fn write(client: KeyValueServiceClient, rush: Arc<Rush>, mut keys: Keys, m
                 *known = Known { acknowledged: number, doubtful: Vec::new() };
                 rush.acknowledged.fetch_add(1, Relaxed);
             }
-            // Nothing is known of a call that the server's end cut off.
+            // The outcome of a call cut off by the server's end is unknown.
             Err(status) if status.message().contains("nothing was done") => {
                 known.doubtful.pop();
             }
@@ -260,7 +260,7 @@ impl Loaded {
     }
 }
 
-/// What a reader sees is as good as acknowledged. Returns how many of the doubtful values are there.
+/// Checks the entries; a value once read counts as acknowledged. Returns how many doubtful values exist.
 async fn audit(client: &KeyValueServiceClient, keys: &mut [Keys], what: &str) -> usize {
     let mut happened = 0;
     for (name, known) in keys.iter_mut().flatten() {
@@ -298,7 +298,7 @@ async fn what_is_acknowledged_or_read_after_a_failed_fsync_survives_a_power_cut(
         loaded.rush.more(100).await;
         disk.fail(".jnl", skip, 1, keep);
         if restarts {
-            // The next process knows nothing of the failure, and the kernel shows it what the disk does not hold.
+            // The next process does not know of the failure, and the kernel shows it data that is not on disk.
             poll("the failure", async || (disk.failures_left() == 0).then_some(())).await;
             keys = loaded.kill().await;
             let server = durable().on(&disk).serve(folder.path());

@@ -1,4 +1,4 @@
-//! Each limit reached: refused at once and by name, counted, and without harm to anybody else.
+//! Each limit reached: refused at once and by name, counted, and without effect on others.
 
 use std::{
     io::{Read as _, Write as _},
@@ -140,7 +140,7 @@ fn a_peer_that_never_reads_delays_no_one() {
     let mut deaf = TcpStream::connect(server.address).expect("a connection");
     deaf.set_nonblocking(true).expect("a mode");
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(64);
-    // Until the server reads no more of it, because its answers find no room.
+    // Until the server stops reading, because its answers find no room.
     wait_for("a full pipe", || deaf.write(&request).is_err().then_some(()));
     assert_eq!(http::get(server.address, "/healthz").status, 200);
 }

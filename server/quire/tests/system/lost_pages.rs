@@ -1,5 +1,5 @@
-//! Purchases on a disk whose fsyncs fail and lose what they were to write, and whose power is then cut: every
-//! purchase that was acknowledged is there, once.
+//! Purchases on a disk whose failed fsyncs lose data, followed by a power cut: every acknowledged purchase exists
+//! exactly once.
 
 use std::{
     path::Path,
@@ -25,14 +25,14 @@ use crate::common::{
 
 const ROUNDS: u64 = 6;
 const BUYERS: u64 = 48;
-/// So many, and with titles so long, that a purchase changes a page that no other does, and that some hundred
-/// commits fill the WAL up to its next checkpoint.
+/// So many, with titles so long, that each purchase changes a page of its own, and some hundred commits fill the WAL up
+/// to its next checkpoint.
 const BOOKS: i32 = 3000;
 const TITLE: usize = 600;
 
 type Bought = Vec<(ItemNumberRequest, BuyBookReply)>;
 
-/// Purchases by all buyers of a round, and how many were acknowledged.
+/// Counts of all purchases of a round and of those acknowledged.
 #[derive(Debug, Default)]
 struct Rush {
     over: AtomicBool,
@@ -40,7 +40,7 @@ struct Rush {
 }
 
 impl Rush {
-    /// Waits for so many purchases from now on.
+    /// Waits for this many more purchases.
     async fn more(&self, count: u64) {
         let goal = self.acknowledged.load(Ordering::Relaxed) + count;
         let reached = async || (self.acknowledged.load(Ordering::Relaxed) >= goal).then_some(());
@@ -48,7 +48,7 @@ impl Rush {
     }
 }
 
-/// Buys, and sends what was not acknowledged again, until the rush is over.
+/// Buys, and retries unacknowledged purchases, until the rush is over.
 async fn buy(server: Arc<Server>, rush: Arc<Rush>, name: String, mut random: Xoshiro256PlusPlus) -> Bought {
     let (shop, mut bought) = (server.shop(), Bought::new());
     for number in 0.. {
@@ -69,7 +69,7 @@ async fn buy(server: Arc<Server>, rush: Arc<Rush>, name: String, mut random: Xos
     bought
 }
 
-/// Reads pages of the log, so that checkpoints find readers in their way.
+/// Reads pages of the log, so that readers obstruct checkpoints.
 async fn read(admin: AdminClient, rush: Arc<Rush>) -> Bought {
     while !rush.over.load(Ordering::Relaxed) {
         let _ = admin.log(LogRequest::default()).await;
@@ -77,16 +77,16 @@ async fn read(admin: AdminClient, rush: Arc<Rush>) -> Bought {
     Bought::new()
 }
 
-/// What happens in a round.
+/// Events of a round.
 #[derive(Debug)]
 struct Plan {
     suffix: &'static str,
     skip: u32,
     count: u32,
     keep: u32,
-    /// Pages of the log are read all the time; else the ledger's connection is the only one.
+    /// Log pages are read all the time; otherwise the ledger's connection is the only one.
     readers: bool,
-    /// The server is killed right after the failure, and started again before the power is cut.
+    /// The server is killed right after the failure, and restarted before the power cut.
     killed_first: bool,
 }
 
@@ -95,7 +95,7 @@ impl Plan {
         let (skip, keep) = (random.next_u32() % 40, [0, 50][(random.next_u32() % 2) as usize]);
         let log = Self { suffix: "bookstore.db-wal", skip, count: 1, keep, readers: true, killed_first: true };
         match round % 3 {
-            // The second failure is that of the checkpoint at which the ledger closes the file.
+            // The second failure hits the checkpoint at which the ledger closes the file.
             0 => Self { count: 2, readers: false, killed_first: false, ..log },
             1 => log,
             _ => Self { suffix: "bookstore.db", skip: 0, killed_first: random.next_u32().is_multiple_of(2), ..log },
@@ -119,7 +119,7 @@ fn serve(folder: &Path, disk: &LostPages, plan: &Plan, random: &mut Xoshiro256Pl
     (server, rush, tasks)
 }
 
-/// Kills the server and gathers what its buyers were told.
+/// Kills the server and collects its buyers' results.
 async fn kill((server, rush, mut tasks): Crowd) -> Bought {
     server.signal("KILL");
     rush.over.store(true, Ordering::Relaxed);
@@ -141,8 +141,8 @@ async fn round(folder: &Path, disk: &LostPages, plan: &Plan, random: &mut Xoshir
         return kill(crowd).await;
     }
     let mut bought = kill(crowd).await;
-    // Another program reads the WAL first and stays, so that no connection of the server closes the file as the last
-    // one and empties the WAL on that occasion. It may not write, so it does not do so itself.
+    // Another program keeps the WAL open, so that no connection of the server is the last to close the file, which
+    // would empty the WAL. Read-only, so it does not do so itself.
     let observer = Connection::open_with_flags(database(folder), OpenFlags::SQLITE_OPEN_READ_ONLY).expect("it opens");
     observer.query_row("SELECT count(*) FROM book", (), |_| Ok(())).expect("the books are read");
     let crowd = serve(folder, disk, plan, random);

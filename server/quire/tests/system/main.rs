@@ -1,5 +1,5 @@
-//! The server, its console and its client from outside: the binary in processes of its own, as operators and
-//! shoppers meet it. In one test binary, because each one links the whole server.
+//! System tests of the server, its console and its client, run as separate processes like operators and shoppers do.
+//! One test binary, because each one links the whole server.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! A server that answers with what a terminal would obey: escape sequences, control characters, changes of direction.
-//! The clients show them; they never pass them on.
+//! A server that sends terminal escape sequences, control characters and direction changes. Clients display them
+//! escaped, never raw.
 
 use std::{future::ready, net::SocketAddr, pin::Pin, thread};
 
@@ -19,7 +19,7 @@ use crate::common::{
     store::{self, folder},
 };
 
-/// Clears the screen, sets the title, goes up, turns the direction, and ends the line for one of its own.
+/// Clears the screen, sets the title, moves up, reverses the direction, and adds a forged line.
 const EVIL: &str = "evil\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}1A\u{202e}\u{2066}\r\nquire: all is well";
 
 struct Malicious;
@@ -40,7 +40,7 @@ impl BookStore for Malicious {
 
     type SearchStreamStream = Pin<Box<dyn Stream<Item = Result<Encoded, Status>> + Send>>;
 
-    /// As a server has it that does not know this call.
+    /// As on a server without this method.
     async fn search_stream(&self, _: Request<BookTopicRequest>) -> Result<Response<Self::SearchStreamStream>, Status> {
         Err(Status::unimplemented(EVIL))
     }
@@ -75,7 +75,7 @@ fn serve() -> SocketAddr {
     address
 }
 
-/// What a client may put on a screen of what a server sent.
+/// Asserts that displayed server text is harmless.
 #[track_caller]
 fn harmless(shown: &str) {
     assert!(shown.contains("evil"), "{shown:?}");
@@ -106,7 +106,7 @@ fn nor_does_it_at_a_prompt() {
     let Some(mut terminal) = Terminal::run(folder.path(), &line) else { return };
     terminal.screen.until("quire client> ");
     for command in ["search x", "lookup 1", "buy 1"] {
-        // What is typed is on the screen as well; the answer comes after its line.
+        // The screen also shows the typed text; the answer comes after its line.
         let shown = terminal.command(&format!("{command}\r"), "evil");
         assert!(shown.contains("evil\\u{1b}[2J"), "{shown:?}");
         assert!(!shown.contains("\u{1b}[2J") && !shown.contains('\u{202e}') && !shown.contains('\u{9b}'), "{shown:?}");

@@ -1,5 +1,4 @@
-//! What the client says of a purchase that was not answered, and how the same purchase is asked for again: a locked
-//! file, answers that are swallowed, connections that end.
+//! The client's report of an unanswered purchase, and how to retry it: a locked file, lost answers, ended connections.
 
 use std::{
     net::TcpListener,
@@ -61,7 +60,7 @@ async fn a_deadline_that_passes_while_a_purchase_waits_leaves_its_outcome_unknow
     assert_eq!((&as_json["outcome"], &as_json["success"]), (&"UNKNOWN".into(), &false.into()));
     let key = as_json["key"].as_str().expect("a key");
     assert_eq!(as_json["command"], format!("quire client --key {key} --json {address} buy 12365"));
-    // The command that was shown tells the outcome, as often as it is run, and buys nothing twice.
+    // The printed command shows the outcome, however often it is run, and buys nothing twice.
     for _ in 0..2 {
         let done = run_line(folder.path(), again);
         assert_eq!(done.status.code(), Some(0), "{done:?}");
@@ -105,7 +104,7 @@ async fn a_connection_that_ends_after_the_request_is_asked_for_again_or_unknown(
     proxy.cut();
     let bought = json(&client.wait_with_output().expect("the client ends"), 0);
     assert_eq!(bought["replayed"], true);
-    // Asked not to try again, it says what it does not know.
+    // Without retries, it reports the unknown outcome.
     let proxy = Proxy::start(server.address, &[Fate::Swallow]);
     let words = ["client", "--retries=0", "--timeout", "20", "--json", &address(&proxy), "buy", "12365"];
     let client = begin(folder.path(), &words);

@@ -1,4 +1,4 @@
-//! The load generator's probe: what it reads is what the server did.
+//! The load generator's probe: its readings match the server's work.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -53,7 +53,7 @@ pub(crate) fn certificate(folder: &Path) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(made.cert)).expect("a root");
     let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    // As one for gRPC has it.
+    // As for gRPC.
     config.alpn_protocols = vec![b"h2".to_vec()];
     Arc::new(config)
 }

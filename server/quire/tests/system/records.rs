@@ -1,4 +1,4 @@
-//! The record queries in the server: on by default, loaded at the start, counted, and loaded again at SIGHUP.
+//! The record queries in the server: on by default, loaded at the start, counted, and reloaded at SIGHUP.
 
 use std::{fs, path::Path};
 
@@ -53,7 +53,7 @@ async fn a_file_is_answered_over_grpc_streams_and_http_and_counted() {
     assert!(value("quire_records_bytes") > 100);
     assert_eq!(value("quire_records_rest_answers_total"), 1);
     assert_eq!(value("quire_records_rest_refusals_total"), 1);
-    // The same methods in the package that some clients' contract has.
+    // The same methods in the package of some clients' contract.
     let packaged = reader_service_client::ReaderServiceClient::new(server.channel());
     let again = packaged.get_record(ask("street", "Jacobs")).await.expect("an answer").into_inner();
     assert_eq!(again, answer);

@@ -27,7 +27,7 @@ pub(super) fn ports(server: &Server) -> (String, String) {
     (port("grpc"), port("lean"))
 }
 
-/// Twenty pairs, one of them without a name, and two lines that are no pairs.
+/// Twenty pairs, one without a name, and two invalid lines.
 fn write_input(folder: &Path) {
     let mut lines = String::from(",5\nno pair\n");
     for number in 0..19_u32 {
@@ -37,7 +37,8 @@ fn write_input(folder: &Path) {
     fs::write(folder.join("lines.txt"), lines).expect("a file");
 }
 
-/// By Python's xxhash over that file and 20,000 messages, with the lines in server/rpcgame/tests/game/drivers.rs.
+/// Computed by Python's xxhash over that file and 20,000 messages, with the lines in
+/// server/rpcgame/tests/game/drivers.rs.
 const CLIENT: &str = "2a2ab8ec3c2cfb40";
 const SERVER: &str = "d954f11999c38ecd";
 

@@ -1,4 +1,4 @@
-//! A topic that is too large for one message: refused in one piece, and whole by pages and as a stream.
+//! A topic too large for one message: refused as one message, complete by pages and as a stream.
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,7 @@ fn ids(reply: &BookListReply) -> impl Iterator<Item = i32> {
     reply.books.iter().map(|book| book.id)
 }
 
-/// Every page, from the first to the last, with what happens after each.
+/// Reads every page in order; `between` runs after each.
 async fn by_pages(server: &Server, size: i32, mut between: impl FnMut()) -> Vec<i32> {
     let (shop, mut found, mut token) = (server.shop(), Vec::new(), String::new());
     loop {
@@ -63,7 +63,7 @@ async fn is_whole_by_pages_and_as_a_stream(start: Start) {
     assert_eq!(http::refused(server.address, "message_bytes"), 1);
     let all: Vec<i32> = (FIRST..FIRST + BOOKS).collect();
     assert_eq!(by_pages(&server, 999, || {}).await, all);
-    // A page that is larger than a message ends earlier and says where the next one starts.
+    // A page larger than a message ends early and names the start of the next.
     assert_eq!(by_pages(&server, 1000, || {}).await, all);
     for (size, token) in [(0, String::new()), (700, String::new())] {
         let mut stream = server.shop().search_stream(page(size, &token)).await.expect("a stream").into_inner();
@@ -110,7 +110,7 @@ async fn pages_go_on_where_they_were_while_books_come_and_go() {
         crate::common::wait_for("the changes", seen);
     })
     .await;
-    // The book behind which the second page starts is gone, and one is before it: neither moves the others.
+    // The last book of the first page was deleted, and one was inserted before it: neither moves the others.
     assert_eq!(found, (FIRST..=FIRST + BOOKS).collect::<Vec<_>>());
 }
 
@@ -141,7 +141,7 @@ async fn a_stream_goes_on_from_a_token_and_shows_one_catalogue() {
 
 #[tokio::test]
 async fn a_page_that_cannot_be_is_refused_by_name() {
-    // More than a client takes in ahead.
+    // More than a client buffers.
     let folder = crowd_with(&" and on".repeat(200));
     let server = Start::default().set("limits.search_streams=1").serve(folder.path());
     let shop = server.shop();

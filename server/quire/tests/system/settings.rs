@@ -1,4 +1,4 @@
-//! What the docs say of settings, against what `--print-config` prints.
+//! Compares the settings in the docs with the output of `--print-config`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -24,7 +24,7 @@ fn defaults() -> BTreeMap<String, String> {
     settings
 }
 
-/// The rows of a page's tables: names and their defaults, however many share a row.
+/// The rows of a page's tables: names and defaults, also where several share a row.
 fn rows(page: &str) -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -41,7 +41,7 @@ fn rows(page: &str) -> Vec<(String, String)> {
     rows
 }
 
-/// A size as its bytes, a number without separators, other text as it is.
+/// Normalizes a value: a size in bytes, a number without separators, other text unchanged.
 fn plain(value: &str) -> String {
     let bare = value.replace(',', "");
     let (number, unit) = bare.split_once(' ').unwrap_or((&bare, ""));

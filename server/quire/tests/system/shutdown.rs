@@ -1,4 +1,4 @@
-//! The end of a server: what is in flight is answered, streams end, the store is left in one file.
+//! Shutdown: calls in flight are answered, streams end, the store is left in one file.
 
 use std::{
     fs,
@@ -20,16 +20,16 @@ use crate::common::{
     store::{self, BOOK, database, folder, one},
 };
 
-/// The drain's default deadline is 10 s; without anything to wait for it is over far sooner.
+/// The drain's default deadline is 10 s; without anything to wait for, it ends far sooner.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Nothing of the store is outside its file.
+/// Asserts that the store is entirely in its file.
 fn checkpointed(folder: &Path) {
     let log = fs::metadata(database(folder).with_extension("db-wal")).map_or(0, |meta| meta.len());
     assert_eq!(log, 0, "the write-ahead log was copied back");
 }
 
-/// Everything that callers can hold open.
+/// Stops a server while callers hold everything open that they can.
 async fn ends_soon(signal: &str) {
     let folder = folder();
     let mut server = Server::start(folder.path());
@@ -194,7 +194,7 @@ fn a_signal_while_the_server_loads_stops_it_in_order_and_sighup_does_not() {
         assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
         let mut command = Start::default().flag("--records-csv=records.csv").command(folder.path());
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
-        // Opening a pipe to write waits until the server opens it to read: then it loads, until the pipe is closed.
+        // Opening a pipe for writing waits until the server opens it for reading: it loads until the pipe is closed.
         let writing = fs::OpenOptions::new().write(true).open(&pipe).expect("a pipe");
         signal(&child, "HUP");
         signal(&child, stop);
@@ -221,7 +221,7 @@ fn a_log_that_no_one_reads_does_not_keep_the_server_from_stopping_in_order() {
     checkpointed(folder.path());
 }
 
-/// A prompt that waits for its user answers the server's farewell, and what is typed afterwards is not sent.
+/// A client waiting at its prompt answers the server's GOAWAY, and later input is not sent.
 #[test]
 fn a_clients_prompt_holds_up_no_drain_and_buys_nothing_after_it() {
     let folder = folder();

@@ -1,4 +1,4 @@
-//! The task server as its clients meet it: over sockets, from the binary.
+//! The task server of the binary, over sockets.
 
 use std::{
     fs,
@@ -20,10 +20,10 @@ use crate::common::{
 
 const CONNECTIONS: usize = 2_000;
 
-/// For each idle connection, whatever the allocator makes of it.
+/// Memory per idle connection, including allocator overhead.
 const KIBIBYTES_EACH_MAX: u64 = 4;
 
-/// Where the tasks of a server are served.
+/// The address of the task server.
 pub(super) fn address(server: &Server) -> SocketAddr {
     let log = server.log.until("tasks are served");
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -65,7 +65,7 @@ fn a_bad_line_is_logged_and_counted_and_earlier_replies_arrive() {
     let folder = folder();
     let server = Server::start(folder.path());
     let mut stream = connect(&server);
-    // More than the server reads at once follows the bad line, and must not cost the replies before it.
+    // More than one read follows the bad line, and must not cost the replies before it.
     stream.write_all(&[b"1:42\n0:41\nnonsense\n", b"0:1\n".repeat(10_000).as_slice()].concat()).expect("room");
     let mut replies = Vec::new();
     stream.read_to_end(&mut replies).expect("replies, and no reset");
@@ -104,7 +104,7 @@ fn chains_of_the_published_experiment_come_to_its_sum() {
 #[test]
 fn a_run_that_takes_long_says_how_far_it_is() {
     let folder = folder();
-    // Takes connections and answers nothing.
+    // Accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address").to_string();
     let mut command = quire(folder.path());
@@ -148,7 +148,7 @@ fn settings_that_cannot_be_are_named() {
     ];
     for (setting, said) in table {
         let folder = folder();
-        // The harness's own flag would come before the setting.
+        // The harness's own flag would override the setting.
         let mut command = quire(folder.path());
         let line = one_line(command.args(["serve", "--listen", "127.0.0.1:0", "--set", setting]));
         assert!(line.contains(said), "{line}");
@@ -202,7 +202,7 @@ fn thousands_of_connections_that_all_ask_hold_a_bounded_number_of_requests() {
     let waiting = 1000;
     let server = Start::default().set(&format!("tasks.waiting={waiting}")).serve(folder.path());
     let before = resident_kibibytes(&server.id());
-    // The same for all, so that everything is kept after the two seconds that the longest of them takes.
+    // The same on all connections, so that all results are cached after the two seconds of the longest.
     let asked = (0..64).fold(String::new(), |lines, seed| lines + &format!("1:{seed}\n"));
     let results: Vec<u8> = (0..64).map(|seed| tasks::task::Io::new(seed).result).collect();
     let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&server)).collect();

@@ -1,4 +1,4 @@
-//! The console and the client at a terminal, which `script` stands in for: prompt, history, completion, Ctrl-D.
+//! The console and the client at a terminal, simulated by `script`: prompt, history, completion, Ctrl-D.
 
 use std::{
     io::Write as _,
@@ -12,7 +12,7 @@ use crate::common::{
     wait_for,
 };
 
-/// A program that believes to be at a terminal.
+/// A program on a simulated terminal.
 pub(crate) struct Terminal {
     child: Child,
     keys: Option<ChildStdin>,
@@ -20,12 +20,12 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// `None`, with a word on standard error, where there is no `script`.
+    /// `None`, with a note on standard error, where there is no `script`.
     pub(crate) fn run(folder: &Path, command: &str) -> Option<Self> {
         let mut script = Command::new("script");
         script.args(["-qefc", command, "/dev/null"]).current_dir(folder).env("TERM", "xterm").env("COLUMNS", "200");
         script.env("XDG_STATE_HOME", folder.join("state")).env_remove("PAGER");
-        // The one of util-linux; others take their arguments in another way.
+        // The one of util-linux; others have different arguments.
         if !Command::new("script").arg("--version").output().is_ok_and(|asked| asked.status.success()) {
             eprintln!("left out: there is no program `script` to make a terminal");
             return None;
@@ -41,7 +41,7 @@ impl Terminal {
         input.write_all(keys.as_bytes()).and_then(|()| input.flush()).expect("the terminal takes keys");
     }
 
-    /// Presses keys and waits for something new on the screen.
+    /// Presses keys and waits for the wanted text.
     pub(crate) fn press_until(&mut self, keys: &str, wanted: &str) -> String {
         self.press_and_wait(keys, wanted, "")
     }
@@ -148,7 +148,7 @@ fn log_lines_appear_above_the_prompt_and_leave_what_is_typed() {
     let started = plain(&terminal.screen.until("quire> "));
     let address = started.split("listening address=").nth(1).and_then(|rest| rest.split_whitespace().next());
     terminal.press_until("lis", "lis");
-    // A connection that says nothing is closed, and that is logged.
+    // A silent connection is closed, and that is logged.
     let silent = std::net::TcpStream::connect(address.expect("an address")).expect("a connection");
     let logged = terminal.press_until("", "a connection was closed");
     drop(silent);
@@ -221,7 +221,7 @@ fn topics_and_ids_are_completed() {
     terminal.screen.until("quire client> ");
     terminal.command("search distributed s\t\r", "Dummies");
     terminal.command("lookup 534\t\r", "Hugs");
-    // A word that is whole ends with a blank.
+    // A completed word ends with a blank.
     terminal.command("loo\t53573\r", "Dummies");
     terminal.press(CTRL_D);
     assert_eq!(terminal.ended(), Some(0));
@@ -268,7 +268,7 @@ fn a_list_longer_than_the_screen_is_shown_in_pages() {
     let second = terminal.press_until("\r", "-- Enter: more");
     assert!(second.contains("Volume 9") && second.contains("Volume 17") && !second.contains("Volume 18"), "{second}");
     assert!(!terminal.command("q\r", "\n").contains("Volume 18"));
-    // What fits is not paged.
+    // Output that fits is not paged.
     assert!(!terminal.command("lookup 3\r", "Volume 3").contains("-- Enter"));
     terminal.press(CTRL_D);
     assert_eq!(terminal.ended(), Some(0));

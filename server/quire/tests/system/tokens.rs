@@ -1,4 +1,4 @@
-//! Doors that are closed: beyond loopback every service asks for a credential, each for its own.
+//! Authentication: beyond loopback every service requires a credential with its scope.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ pub(crate) fn tokens(folder: &Path, scopes: &[&str]) {
     fs::write(folder.join("tokens"), scopes.iter().map(line).collect::<String>()).expect("a file");
 }
 
-/// A server that other machines could reach.
+/// A server that other machines can reach.
 fn reachable() -> Start {
     Start::default().flag("--listen=0.0.0.0:0").set("server.tokens=tokens")
 }
@@ -62,7 +62,7 @@ fn code<T>(answer: Result<T, Status>) -> Code {
     answer.map_or_else(|status| status.code(), |_| Code::Ok)
 }
 
-/// The codes of a greeting, a deletion of a key and a list of operators.
+/// The codes of a greeting, a key's deletion and a list of operators.
 async fn codes(server: &Server, protocol: Protocol, token: Option<&'static str>) -> [Code; 3] {
     let channel = || channel(server, protocol, token);
     [
@@ -321,7 +321,7 @@ async fn a_file_of_tokens_that_cannot_be_read_holds_up_nothing_and_changes_nothi
     }
 }
 
-/// What the task server answers.
+/// The task server's answer.
 fn asked(address: SocketAddr, request: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -332,7 +332,7 @@ fn asked(address: SocketAddr, request: &str) -> Vec<u8> {
     answer
 }
 
-/// The port that a log line names.
+/// The port in a log line.
 fn port(server: &Server, message: &str) -> u16 {
     let log = server.log.until(message);
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());

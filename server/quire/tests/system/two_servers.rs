@@ -23,7 +23,7 @@ const COPIES: usize = 1000;
 const BUYERS: usize = 5000;
 const SCARCE: i32 = 7;
 
-/// All buyers at once, every other one at the other server.
+/// All buyers at once, alternating between the servers.
 async fn rush(
     servers: &[Server; 2],
     wish: impl Fn(usize) -> ItemNumberRequest,
@@ -36,7 +36,7 @@ async fn rush(
         tasks.spawn(async move {
             loop {
                 match shop.buy(wish.clone()).await {
-                    // On a slow machine so many at once wait too long, and some are sent away.
+                    // On a slow machine some of so many wait too long and are refused.
                     Err(status) if status.message().contains("nothing was done") => {}
                     answer => return answer.map(quire_rpc::Response::into_inner),
                 }
@@ -114,7 +114,7 @@ async fn a_key_whose_purchase_was_refused_stays_refused_at_the_other_server() {
     assert_eq!(again, BuyBookReply { replayed: true, ..refused });
 }
 
-/// How long a reader may show what was before; the goal is 50 ms, and a machine under tests is slow.
+/// Longest time a reader may show old data; the goal is 50 ms, and a machine under test is slow.
 const SEEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Waits until a reader sees what `change` did.

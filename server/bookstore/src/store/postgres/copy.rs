@@ -1,5 +1,4 @@
-//! Rows from elsewhere, with their numbers, into empty tables: by COPY, in one transaction. Must not know where they come
-//! from.
+//! Copies foreign rows with their numbers into empty tables: by COPY, in one transaction.
 
 use std::pin::Pin;
 
@@ -23,13 +22,13 @@ use crate::{
     settings::Settings,
 };
 
-/// A transaction that fills the tables; undone if it is dropped.
+/// A transaction that fills the tables; rolled back on drop.
 pub(crate) struct Copier {
     runtime: Runtime,
     link: Link,
 }
 
-/// Rows on their way into a table.
+/// Writer of rows into a table.
 pub(crate) struct Rows<'c> {
     runtime: &'c Runtime,
     into: Pin<Box<BinaryCopyInWriter>>,
@@ -40,7 +39,7 @@ fn told(error: tokio_postgres::Error) -> String {
 }
 
 impl Copier {
-    /// Sees to the tables, and locks them: no server may write to them meanwhile.
+    /// Prepares the tables, and locks them against servers' writes.
     pub(crate) fn begin(url: &str, settings: &Settings) -> Result<Self, DatabaseError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(DatabaseError::Threads)?;
         let target = Target::new(url, settings.database_ca.as_deref(), settings.database_timeout)?;
@@ -67,12 +66,12 @@ impl Copier {
         })
     }
 
-    /// Begins to fill the catalogue.
+    /// Begins the rows of the catalogue.
     pub(crate) fn books(&self) -> Result<Rows<'_>, String> {
         self.rows("book", BOOK_COLUMNS, &[Type::INT4, Type::TEXT, Type::TEXT, Type::INT4, Type::INT8])
     }
 
-    /// Begins to fill the log.
+    /// Begins the rows of the log.
     pub(crate) fn entries(&self) -> Result<Rows<'_>, String> {
         let types = [
             Type::INT8,
@@ -94,7 +93,7 @@ impl Copier {
         Ok(Rows { runtime: &self.runtime, into: Box::pin(BinaryCopyInWriter::new(sink, types)) })
     }
 
-    /// Numbers go on above `last_number`; servers are told.
+    /// Commits; new numbers continue above `last_number`, and servers are notified.
     pub(crate) fn commit(self, last_number: i64) -> Result<(), String> {
         let client = &self.link.client;
         let committed: Result<(), Trouble> = self.runtime.block_on(async {
@@ -125,7 +124,7 @@ impl Rows<'_> {
         self.write(&[&entry.number, &entry.time_ms, &kind, &book, &quantity, &entry.before, &entry.after, &key, &owner])
     }
 
-    /// All rows were added.
+    /// Ends the rows.
     pub(crate) fn finish(mut self) -> Result<(), String> {
         self.runtime.block_on(self.into.as_mut().finish()).map(drop).map_err(told)
     }

@@ -1,4 +1,4 @@
-//! The store that a database is: opened, written by the ledger, read by everyone. Must not know what is written.
+//! A database as a store: opened, written by the ledger, read by everyone.
 
 use std::{
     io, mem,
@@ -32,10 +32,10 @@ use crate::{
     settings::Settings,
 };
 
-/// How long a start waits for a primary. Twice the time that Patroni's defaults leave a primary that says nothing.
+/// Longest wait of a start for a primary. Twice the time that Patroni's defaults leave a silent primary.
 const START_WAIT: Duration = Duration::from_mins(1);
 
-/// Why a database cannot be used. Each message says what to do.
+/// Reason why a database cannot be used. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// The setting is wrong.
@@ -46,15 +46,15 @@ pub enum DatabaseError {
     Unreachable {
         /// Hosts and database.
         name: String,
-        /// What the driver or the database said.
+        /// The error of the driver or the database.
         reason: String,
     },
-    /// The primary says no.
+    /// The primary refuses the connection.
     #[error("cannot use {name}: {reason}")]
     Refused {
         /// Hosts and database.
         name: String,
-        /// What the driver or the database said.
+        /// The error of the driver or the database.
         reason: String,
     },
     /// The tables are missing or of another release.
@@ -62,16 +62,16 @@ pub enum DatabaseError {
     Schema {
         /// Hosts and database.
         name: String,
-        /// What is wrong and what to do.
+        /// The error and its remedy.
         reason: SchemaError,
     },
-    /// The system starts no thread.
+    /// The system cannot start a thread.
     #[error("cannot start a thread for the database: {0}; raise the limit on processes")]
     Threads(io::Error),
 }
 
 impl DatabaseError {
-    /// Whether it passes by itself, as a failover does.
+    /// True if it passes by itself, like a failover.
     const fn passes(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Schema { reason: SchemaError::Away(_), .. })
     }
@@ -86,7 +86,7 @@ pub(super) struct PostgresStore {
     readers: Readers,
     /// Why no connection could be opened last.
     failed_by: Mutex<Unavailable>,
-    /// Ends the thread in the background when it is dropped.
+    /// Ends the background thread on drop.
     _end: oneshot::Sender<()>,
 }
 
@@ -107,8 +107,8 @@ pub(crate) fn open_shared(
 }
 
 impl PostgresStore {
-    /// Opens the database at `url`, makes the tables with the sample catalogue if there are none, and loads the catalogue
-    /// into `shelf`. Blocks.
+    /// Opens the database at `url`, creates the tables with the sample catalogue if there are none, and loads the
+    /// catalogue into `shelf`. Blocks.
     fn open(url: &str, settings: Settings, shelf: Arc<Shelf>, metrics: Arc<Metrics>) -> Result<Self, DatabaseError> {
         let timeout = settings.database_timeout;
         let target = Arc::new(Target::new(url, settings.database_ca.as_deref(), timeout)?);
@@ -123,7 +123,7 @@ impl PostgresStore {
             runtime.block_on(async {
                 tokio::select! {
                     () = following => {}
-                    // Closed, not sent to.
+                    // Completes when the sender is dropped.
                     _ = ended => {}
                 }
             });
@@ -135,8 +135,8 @@ impl PostgresStore {
     }
 }
 
-/// Sees to the tables and shows the catalogue. A primary that is away is waited for, because a server may start during a
-/// failover; one that says no is not.
+/// Prepares the tables and publishes the catalogue. Waits for an absent primary, because a server may start during a
+/// failover, but not for one that refuses.
 async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, DatabaseError> {
     let begun = Instant::now();
     let mut is_told = false;
@@ -158,7 +158,7 @@ async fn first(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Database
     }
 }
 
-/// Connects and sees to the tables.
+/// Connects and prepares the tables.
 pub(super) async fn prepared(target: &Target, first: First) -> Result<Link, DatabaseError> {
     let mut link = connect(target).await.map_err(|trouble| refused(target, &trouble))?;
     let schema = |reason| DatabaseError::Schema { name: target.name.clone(), reason };

@@ -1,14 +1,14 @@
-//! Follows the log for readers: takes over what other servers tell, reads what no one told of, and finds out up to which
-//! number the log is final. Must not know what an entry means.
+//! Follows the log for readers: applies other servers' notifications, reads unannounced entries, and determines up to
+//! which number the log is final.
 //!
-//! Transactions draw numbers in one order and commit in another, so an entry can appear below one that was seen. A
-//! transaction has its id before it draws numbers. So the follower reads the newest number drawn and then takes an id
-//! itself: every number up to that one belongs to a transaction with a lower id. When the oldest transaction that runs
-//! has no lower id, all of them have ended: no entry up to this [`Bound`] can appear any more.
+//! Transactions draw numbers in one order and commit in another, so an entry can appear below one already seen. A
+//! transaction gets its id before it draws numbers. So the follower reads the newest number drawn and then takes an id
+//! itself: every number up to that one belongs to a transaction with a lower id. Once no running transaction has a
+//! lower id, all of them have ended: no entry up to this [`Bound`] can appear any more.
 //!
-//! A server tells of a commit right after it: the state of the books, and the numbers that the transaction drew. A number of
-//! which no one has told in time was drawn by a transaction that was rolled back, by another program, or by a server that
-//! has died. The log is read only if it has an entry with such a number.
+//! A server announces each commit right after it: the state of the books, and the numbers that the transaction drew. A
+//! number not announced in time was drawn by a transaction that was rolled back, by another program, or by a server
+//! that has died. The log is read only if it has an entry with such a number.
 
 use std::{
     collections::VecDeque,
@@ -35,22 +35,22 @@ use super::{
 };
 use crate::domain::NewBook;
 
-/// The least time between two looks, so that busy servers do not keep each other busy with news.
+/// Least time between two checks, so that busy servers do not overload each other with notifications.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// How long after numbers were seen to be drawn the log is searched for those of which no one has told. A purchase is shown
-/// within 100 ms if this and the default of `follow_interval`, after which they are seen, are less than that together.
+/// Time after numbers were seen to be drawn until the log is searched for unannounced ones. A purchase is shown within
+/// 100 ms if this plus the default of `follow_interval`, after which they are seen, is less than that.
 const TOLD_WITHIN: Duration = Duration::from_millis(40);
 
-/// While a transaction holds up the horizon, of more bounds than this every other is forgotten: one that is passed later does
-/// as well.
+/// While a transaction holds up the horizon, every other of more bounds than this is dropped: a later bound does as
+/// well.
 const BOUNDS_MAX: usize = 1000;
 
-/// How long a start waits for transactions that are under way.
+/// Longest wait of a start for running transactions.
 const START: Duration = Duration::from_secs(2);
 
-/// The newest number that was drawn, if it is above a number, and then an id for this transaction. A snapshot's own `xmax`
-/// would not do: it is the first id after those that have ended, and transactions with higher ids may run.
+/// The newest number drawn, if above a given one, and then an id for this transaction. A snapshot's own `xmax` would
+/// not do: it is the first id after those that have ended, and transactions with higher ids may run.
 const BOUND: &str = "SELECT drawn, pg_current_xact_id()::text::bigint \
     FROM (SELECT last_value + CASE WHEN is_called THEN $2::bigint - 1 ELSE -1 END AS drawn FROM entry_number) s \
     WHERE drawn > $1";
@@ -58,12 +58,12 @@ const BOUND: &str = "SELECT drawn, pg_current_xact_id()::text::bigint \
 /// All transactions with ids below this one have ended.
 const ENDED: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
 
-/// Whether one of these ranges of numbers has an entry. LIMIT has each range looked up by itself: as a join, the plan may
-/// read the whole log.
+/// True if one of these ranges of numbers has an entry. LIMIT makes each range a separate look-up: as a join, the plan
+/// may read the whole log.
 const UNTOLD: &str = "SELECT EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[]) AS gap(first, last), \
     LATERAL (SELECT FROM entry WHERE number BETWEEN first AND last LIMIT 1) found)";
 
-/// The books that entries above a number touch, as they are now.
+/// The current state of the books that entries above a number concern.
 const TOUCHED: &str = "SELECT t.number, t.book_id, b.id, b.title, b.topic, b.stock, b.price_cents \
     FROM (SELECT book_id, max(number) AS number FROM entry WHERE number > $1 GROUP BY book_id) t \
     LEFT JOIN book b ON b.id = t.book_id";
@@ -100,20 +100,20 @@ pub(super) struct Follower {
     touched: Statement,
     newest: Statement,
     teller: Teller,
-    /// In order; those above the horizon.
+    /// Those above the horizon, in order.
     bounds: VecDeque<Bound>,
-    /// All books must be read again when this is passed.
+    /// Once this is passed, all books must be reloaded.
     reload_at: Option<Bound>,
-    /// Up to where this connection has told what the newest entry is; another may have ended before it did.
+    /// Number up to which this connection has published the newest entry; another may have ended before doing so.
     told: i64,
 }
 
 impl Follower {
-    /// Shows the catalogue as it is.
+    /// Starts following and publishes the current catalogue.
     async fn start(link: Arc<Link>, shown: Arc<Shown>, target: &Target) -> Result<Self, Trouble> {
         let (pulse, timeout) = (Arc::clone(&target.pulse), target.timeout);
         let client = &link.client;
-        // It announces what others have made durable.
+        // It only announces commits that are already durable.
         client.batch_execute("SET synchronous_commit = off").await?;
         let teller = Teller::new(Arc::clone(&link), Arc::clone(&shown), timeout).await?;
         let process: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
@@ -123,7 +123,7 @@ impl Follower {
             Some(news) => hears.hear(&news),
             None => hears.set_untold(),
         };
-        // Only now can anything be heard.
+        // Notifications arrive only after this.
         let _ = link.said.hear.set(Box::new(hear));
         client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {}", teller.channel)).await?;
         let (bound, ended, untold) =
@@ -149,7 +149,7 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Reads all books, from a number on below which nothing is missing.
+    /// Reads all books, with a number below which nothing is missing.
     async fn load(&mut self) -> Result<(), Trouble> {
         let client = &self.link.client;
         let begun = Instant::now();
@@ -176,7 +176,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes over what was committed since it last looked.
+    /// Applies the commits since the last check.
     async fn look(&mut self) -> Result<(), Trouble> {
         let began = Instant::now();
         let client = &self.link.client;
@@ -199,7 +199,7 @@ impl Follower {
         let horizon = self.shown.pass(passed, if is_read { passed } else { due });
         while self.bounds.pop_front_if(|bound| bound.last <= horizon).is_some() {}
         self.shown.set_current(began);
-        // While an earlier entry may still come, no one may go on behind it.
+        // While an earlier entry may still appear, the newest number must not advance past it.
         if horizon > self.told && self.reload_at.is_none() {
             let newest = async { Ok(self.link.client.query_one(&self.newest, &[&horizon]).await?) };
             let newest: i64 = timed(self.timeout, newest).await?.try_get(0)?;
@@ -212,13 +212,13 @@ impl Follower {
         Ok(())
     }
 
-    /// The last of the first bounds for which this holds.
+    /// The last number of the leading bounds for which this holds.
     fn last_bound(&self, holds: impl Fn(&Bound) -> bool) -> i64 {
         let count = self.bounds.partition_point(holds);
         count.checked_sub(1).and_then(|place| self.bounds.get(place)).map_or(0, |bound| bound.last)
     }
 
-    /// Reads the log, if it has entries of which no one has told: announced by another program, or with numbers up to `due`.
+    /// Reads the log, if it has unannounced entries: by another program, or with numbers up to `due`.
     async fn read_untold(&self, due: i64) -> Result<bool, Trouble> {
         let (client, lacking) = (&self.link.client, self.shown.lacking(due));
         let mut is_untold = lacking.is_untold;
@@ -233,7 +233,7 @@ impl Follower {
         Ok(is_untold)
     }
 
-    /// Looks again and again, and tells, until the connection fails.
+    /// Checks repeatedly, and announces, until the connection fails.
     async fn follow(&mut self, interval: Duration) -> Trouble {
         let teller = self.teller.clone();
         select! {
@@ -273,7 +273,7 @@ fn version(row: &Row) -> Result<Version, Trouble> {
     Ok((book_id(row.try_get(1)?)?, row.try_get(0)?, state))
 }
 
-/// Follows for ever, with connections one after the other.
+/// Follows forever, with one connection after the other.
 pub(super) async fn follow(mut first: Option<Follower>, target: Arc<Target>, shown: Arc<Shown>, interval: Duration) {
     let mut is_lost = false;
     loop {
@@ -299,7 +299,7 @@ pub(super) async fn follow(mut first: Option<Follower>, target: Arc<Target>, sho
     }
 }
 
-/// Connects and shows the catalogue.
+/// Connects and publishes the catalogue.
 pub(super) async fn start(target: &Target, shown: &Arc<Shown>) -> Result<Follower, Trouble> {
     Follower::start(Arc::new(connect(target).await?), Arc::clone(shown), target).await
 }

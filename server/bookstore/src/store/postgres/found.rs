@@ -1,4 +1,4 @@
-//! The facts that a transaction read, of books that it has locked. Must not know how they were read.
+//! Facts read by a transaction, of books that it has locked.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,23 +20,23 @@ use crate::{
     money::Cents,
 };
 
-/// What was found, and locked.
+/// The locked rows and other facts.
 pub(super) struct Found {
     books: HashMap<BookId, (u32, Cents)>,
-    /// In order, with where to go on; for [`Wanted::Below`].
+    /// For [`Wanted::Below`]: in order, with the continuation.
     below: (Vec<BookId>, Option<BookId>),
     keys: HashMap<IdempotencyKey, Entry>,
     numbers: vec::IntoIter<i64>,
-    /// All numbers that belong to the transaction, used or not.
+    /// All numbers drawn by the transaction, used or not.
     drawn: Vec<RangeInclusive<i64>>,
     further: Option<Further>,
     /// Books that others have locked.
     locked: HashSet<BookId>,
 }
 
-/// What was wanted later than the rest.
+/// Facts that were wanted later.
 struct Further {
-    /// Those that had not been wanted before.
+    /// Books not wanted before.
     books: HashSet<BookId>,
     /// Drawn after these books were locked.
     numbers: vec::IntoIter<i64>,
@@ -85,7 +85,7 @@ impl Found {
         Ok(self)
     }
 
-    /// Adds what was wanted later.
+    /// Adds facts that were wanted later.
     pub(super) fn add(&mut self, first: &Wanted, more: &Wanted, found: Self) {
         self.drawn.extend(found.drawn);
         if let (Wanted::Named { books: first, .. }, Wanted::Named { books: more, .. }) = (first, more) {
@@ -96,7 +96,7 @@ impl Found {
         }
     }
 
-    /// All numbers that belong to the transaction, used or not.
+    /// All numbers drawn by the transaction, used or not.
     pub(super) fn take_drawn(&mut self) -> Vec<RangeInclusive<i64>> {
         mem::take(&mut self.drawn)
     }
@@ -129,7 +129,7 @@ impl Facts for Found {
             Some(further) => self.numbers.next().or_else(|| further.numbers.next()),
             None => self.numbers.next(),
         };
-        // As many were drawn as jobs may write entries.
+        // One was drawn for each entry that the jobs may write.
         number.unwrap_or_default()
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn only_a_book_that_was_not_wanted_at_first_is_left_out_and_its_number_is_a_later_one() {
         let mut facts = found([1], 10..12);
-        // There is no book 2, and another transaction holds book 4.
+        // Book 2 does not exist, and another transaction holds book 4.
         facts.add(&wanted([1, 2]), &wanted([1, 2, 3, 4]), found([1, 3], 20..22));
         assert_eq!([1, 2, 3, 4].map(|book| facts.is_left_out(id(book))), [false, false, false, true]);
         assert_eq!([1, 3, 2, 1].map(|book| facts.next_number(id(book))), [10, 20, 11, 21]);

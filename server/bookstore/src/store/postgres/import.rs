@@ -1,5 +1,4 @@
-//! Books that are added many at a time and in one transaction, and read in the order of ids: for commands on data. Must
-//! not know where they come from or go to.
+//! Adds books in bulk in one transaction, and reads them by id: for commands on data.
 
 use std::pin::pin;
 
@@ -16,14 +15,14 @@ use super::{
 };
 use crate::{domain::NewBook, settings::Settings};
 
-/// A connection of a command, which waits for each answer.
+/// A command's connection; each call blocks for its answer.
 pub(crate) struct Importer {
     runtime: Runtime,
     link: Link,
 }
 
 impl Importer {
-    /// Sees to the tables, with the sample catalogue in new ones if `sample`, and begins a transaction.
+    /// Prepares the tables, with the sample catalogue in new ones if `sample`, and begins a transaction.
     pub(crate) fn begin(url: &str, settings: &Settings, sample: bool) -> Result<Self, DatabaseError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(DatabaseError::Threads)?;
         let target = Target::new(url, settings.database_ca.as_deref(), settings.database_timeout)?;
@@ -37,23 +36,23 @@ impl Importer {
         Ok(Self { runtime, link })
     }
 
-    /// Adds those books whose id is not taken. Returns which were added.
+    /// Adds books with unused ids. Returns which were added.
     pub(crate) fn add(&mut self, books: &[NewBook]) -> Result<Vec<bool>, String> {
         let added = self.runtime.block_on(insert(&self.link.client, books));
         let added = added.map_err(|error| Trouble::from(error).reason())?;
         let mut free: std::collections::HashSet<i32> = added.into_iter().collect();
-        // Of two rows with one id the first was added.
+        // Of two rows with the same id the first was added.
         Ok(books.iter().map(|book| free.remove(&book.id.get())).collect())
     }
 
-    /// Commits, and tells servers.
+    /// Commits, and notifies servers.
     pub(crate) fn commit(self) -> Result<(), String> {
         let sql = format!("NOTIFY {CHANNEL}; COMMIT");
         let done = self.runtime.block_on(self.link.said.durably(self.link.client.batch_execute(&sql)));
         done.map_err(|trouble| trouble.reason())
     }
 
-    /// Shows every book in the order of ids, all as they are at one moment; first how many there are.
+    /// Visits every book by id in one snapshot; first their number.
     pub(crate) fn each_book<E: From<String>>(
         &self,
         count: impl FnOnce(u64),

@@ -1,5 +1,4 @@
-//! Connections to the primary: every host is asked at once, and the first that takes writes is used. Must not know any
-//! table.
+//! Connections to the primary: every host is tried at once, and the first that accepts writes is used.
 
 use std::{
     collections::HashSet,
@@ -30,17 +29,17 @@ const RECONNECT: Duration = Duration::from_millis(250);
 /// A timer that is late by this was held up with the whole process, not by other processes on its core.
 const STOOD_STILL: Duration = Duration::from_secs(1);
 
-/// What is done with what another session announces.
+/// Handler of other sessions' notifications.
 type Hear = Box<dyn Fn(&Notification) + Send + Sync>;
 
-/// What the server says beside its answers.
+/// The server's messages besides answers.
 #[derive(Default)]
 pub(super) struct Said {
     /// It warned since [`Said::durably`] began.
     warned: AtomicBool,
-    /// Another session announced a change, or the connection ended.
+    /// Another session sent a notification, or the connection ended.
     pub(super) changed: Notify,
-    /// The server's process, once it is known; what it announces itself is no news.
+    /// The server's process, once known; its own notifications are ignored.
     pub(super) process: AtomicI32,
     pub(super) hear: OnceLock<Hear>,
 }
@@ -55,7 +54,7 @@ impl Said {
     }
 }
 
-/// A connection, and the task that moves its bytes.
+/// A connection with its I/O task.
 pub(super) struct Link {
     pub(super) client: Client,
     pub(super) said: Arc<Said>,
@@ -64,16 +63,16 @@ pub(super) struct Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Sends no cancellation: a COMMIT that is under way goes on.
+        // Sends no cancellation: a running COMMIT continues.
         self.task.abort();
     }
 }
 
-/// What every session of ours begins with, in place of the cluster's and the user's defaults.
+/// Initial settings of every session, instead of the cluster's and the user's defaults.
 ///
-/// A timeout of the server for statements would end the wait of a COMMIT for its replicas, and the COMMIT would be
-/// reported as done; so there is none, and the client watches the time. A table that was empty when a plan was made
-/// would be read as a whole for each batch after it has grown, so plans go by indexes, in the session's own process.
+/// A server-side statement timeout would end a COMMIT's wait for its replicas, and report the COMMIT as done; so there
+/// is none, and the client watches the time. A plan made while a table was empty would scan the whole table for each
+/// batch after it has grown, so plans use indexes, in the session's own process.
 const BEGIN: &str = "\
     SET statement_timeout = 0; \
     SET default_transaction_isolation = 'read committed'; \
@@ -98,7 +97,7 @@ pub(super) async fn connect(target: &Target) -> Result<Link, Trouble> {
                 target.pulse.beat();
                 return Ok(link);
             }
-            // A host that refuses by a message says more than one that cannot be reached.
+            // A host's refusal is more informative than an unreachable host.
             Err(trouble) if worst.as_ref().is_none_or(|worst| trouble.is_refusal() && !worst.is_crowded()) => {
                 worst = Some(trouble);
             }
@@ -148,11 +147,11 @@ async fn drive<T: TlsStream + Unpin>(mut connection: Connection<Socket, T>, said
             _ => {}
         }
     }
-    // Those that wait for news find out that the connection ended.
+    // Wakes the waiters, which then notice that the connection ended.
     said.changed.notify_one();
 }
 
-/// Waits for at most `longest`. What was sent is not cancelled.
+/// Waits for at most `longest`. Does not cancel the request.
 pub(super) async fn timed<T>(
     longest: Duration,
     answer: impl Future<Output = Result<T, Trouble>>,

@@ -1,8 +1,8 @@
-//! The bookstore's tables in `PostgreSQL`, shared by any number of servers: the primary decides, and its row locks order
-//! what servers do to a book. Must not know what a purchase is.
+//! The bookstore's tables in `PostgreSQL`, shared by any number of servers: the primary decides, and its row locks
+//! order the servers' changes of a book.
 //!
-//! The ledger's [`session`] writes. On a thread in the background a [`tell`]er tells the other servers of it, and a [`follow`]er
-//! takes over what they commit.
+//! The ledger's [`session`] writes. On a background thread a [`tell`]er notifies the other servers, and a [`follow`]er
+//! applies their commits.
 
 mod copy;
 mod database;

@@ -1,5 +1,4 @@
-//! What a server tells the others of its commits, so that they need not read the log: payloads of notifications, in JSON.
-//! Must not know how they are sent, nor what becomes of them.
+//! A server's notifications of its commits, which save the others reading the log: payloads in JSON.
 
 use std::{collections::hash_map::Entry, ops::RangeInclusive};
 
@@ -12,16 +11,16 @@ use crate::{
     money::Cents,
 };
 
-/// `PostgreSQL` takes payloads of fewer than 8,000 bytes. A book takes up to 57, a range of numbers up to 42.
+/// `PostgreSQL` accepts payloads of fewer than 8,000 bytes. A book takes up to 57, a range of numbers up to 42.
 const MOST: usize = 139;
 
-/// While no one can be told, more ranges of numbers than this are left to be read in the log.
+/// While notifications cannot be sent, more ranges of numbers than this are left to readers of the log.
 pub(super) const RANGES_MAX: usize = 10_000;
 
-/// Books as entries of the log left them.
+/// State of books after log entries.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// Numbers of transactions that are told of as a whole.
+    /// Numbers of completely announced transactions.
     numbers: RangeInclusiveSet<i64>,
     /// The newest entry of each book, with stock and price after it.
     books: FxHashMap<BookId, (i64, u32, Cents)>,
@@ -30,9 +29,9 @@ pub(super) struct News {
 /// A payload.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Note {
-    /// First and last: no committed entry with a number between them is missing here and in the notes before.
+    /// First and last: every committed entry with a number between them is in this or an earlier note.
     numbers: Vec<(i64, i64)>,
-    /// Id, number of the entry, stock, price in cents.
+    /// Id, entry number, stock, price in cents.
     books: Vec<(i32, i64, u32, i64)>,
 }
 
@@ -49,7 +48,7 @@ impl News {
         }
     }
 
-    /// Adds what was committed later.
+    /// Adds later commits.
     pub(super) fn add(&mut self, later: Self) {
         self.numbers.extend(later.numbers);
         if self.numbers.len() > RANGES_MAX {
@@ -68,7 +67,7 @@ impl News {
         self.books.iter().map(|(id, state)| (*id, *state))
     }
 
-    /// To be sent in this order: numbers come after their books.
+    /// Payloads, to be sent in this order: numbers come after their books.
     pub(super) fn payloads(&self) -> Vec<String> {
         let numbers: Vec<_> = self.numbers.iter().map(|range| (*range.start(), *range.end())).collect();
         let books: Vec<_> =
@@ -78,12 +77,12 @@ impl News {
         books.chain(numbers).filter_map(|note| serde_json::to_string(&note).ok()).collect()
     }
 
-    /// `None` if it is no news of ours, but that of a trigger or of another release.
+    /// Parses a payload; `None` for one of a trigger or of another release.
     pub(super) fn read(payload: &str) -> Option<Self> {
         let note: Note = serde_json::from_str(payload).ok()?;
         let mut news = Self::default();
         for (first, last) in note.numbers {
-            // The set asks for the number after the last one.
+            // The set computes the number after the last one.
             news.add_numbers((first <= last && last < i64::MAX).then_some(first..=last));
         }
         for (id, number, stock, price) in note.books {

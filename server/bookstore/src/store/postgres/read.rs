@@ -1,5 +1,4 @@
-//! Reads from the database: the log, and the catalogue with [`Reads::Database`](crate::settings::Reads::Database). Must not
-//! know who asks.
+//! Reads from the database: the log, and the catalogue with [`Reads::Database`](crate::settings::Reads::Database).
 
 use std::{
     pin::Pin,
@@ -26,10 +25,10 @@ use crate::{
     fault::{Fault, Unavailable},
 };
 
-/// An answer of the database, under way.
+/// A pending answer of the database.
 type Asked<'c, T> = Pin<Box<dyn Future<Output = Result<T, Trouble>> + Send + 'c>>;
 
-/// A bounded pool of connections that read. They live on a runtime that callers' runtimes cannot end.
+/// A bounded pool of reading connections. They live on a runtime independent of callers'.
 #[derive(Clone)]
 pub(super) struct Readers {
     inner: Arc<Inner>,
@@ -46,13 +45,13 @@ struct Inner {
 }
 
 impl Readers {
-    /// Opens nothing yet.
+    /// Creates the pool without connections.
     pub(super) fn new(target: Arc<Target>, shown: Arc<Shown>, runtime: Handle, count: usize) -> Self {
         let (turns, idle) = (Semaphore::new(count.max(1)), Mutex::default());
         Self { inner: Arc::new(Inner { target, shown, runtime, turns, idle, failed: AtomicU64::new(0) }) }
     }
 
-    /// Up to `count` log entries; oldest first none that an earlier one can still follow.
+    /// Up to `count` log entries; oldest first only those below which the log is final.
     pub(super) async fn log(&self, page: Page, count: usize) -> Result<Vec<Entry>, Fault> {
         let shown = Arc::clone(&self.inner.shown);
         self.with(move |client| {
@@ -82,7 +81,7 @@ impl Readers {
         .await
     }
 
-    /// Up to `count` books with ids above `after`, of this topic if there is one.
+    /// Up to `count` books with ids above `after`, only of this topic if given.
     pub(super) async fn books(
         &self,
         topic: Option<String>,

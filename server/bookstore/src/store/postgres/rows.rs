@@ -1,4 +1,4 @@
-//! Rows of the tables as domain types and back. Must not know when a row is read or written.
+//! Conversion between table rows and domain types.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,8 @@ pub(super) const BOOK_COLUMNS: &str = "id, title, topic, stock, price_cents";
 pub(super) const ENTRY_COLUMNS: &str =
     "number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner";
 
-/// Log entries, many to a statement: the arrays of [`Columns`]. A function in FROM would store each array before it is read.
+/// Inserts many log entries per statement from the arrays of [`Columns`]. A function in FROM would materialize each
+/// array.
 pub(super) const APPEND: &str = "INSERT INTO entry \
     (number, time_ms, kind, book_id, quantity, \"before\", \"after\", idempotency_key, key_owner) \
     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::integer[]), \
@@ -32,7 +33,7 @@ pub(super) fn book_id(id: i32) -> Result<BookId, Trouble> {
     BookId::new(id).ok_or_else(|| wrong("a book's id", id))
 }
 
-/// Stock and price, from these two columns on.
+/// Stock and price, from two columns from `column` on.
 pub(super) fn stock_and_price(row: &Row, column: usize) -> Result<(u32, Cents), Trouble> {
     let (stock, cents): (i32, i64) = (row.try_get(column)?, row.try_get(column + 1)?);
     let stock = u32::try_from(stock).map_err(|_| wrong("a stock", stock))?;
@@ -84,7 +85,7 @@ impl<'e> Columns<'e> {
         self.times.push(entry.time_ms);
         self.kinds.push(i16::try_from(code(entry.kind)).unwrap_or_default());
         self.books.push(entry.book.get());
-        // No purchase has more copies than a book can have.
+        // Fits, because no purchase exceeds a book's largest stock.
         self.quantities.push(entry.quantity.map(u32::cast_signed));
         self.befores.push(entry.before);
         self.afters.push(entry.after);
@@ -93,8 +94,8 @@ impl<'e> Columns<'e> {
     }
 }
 
-/// Adds books and logs that, in the caller's transaction and session, whose triggers are quiet. Returns how many were
-/// added; those whose id is taken are left as they are.
+/// Adds books and logs that, in the caller's transaction and session, with triggers off. Returns the ids added; books
+/// with used ids stay unchanged.
 pub(super) async fn insert(client: &impl GenericClient, books: &[NewBook]) -> Result<Vec<i32>, tokio_postgres::Error> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let time_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);

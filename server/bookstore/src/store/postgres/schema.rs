@@ -1,8 +1,8 @@
-//! The tables, and how an older database becomes a current one. Must not know when anything is read or written.
+//! The tables, and migrations of older databases.
 //!
-//! Every row belongs to a book, its id is part of each primary key, and no statement locks anything that belongs to all
-//! books. Numbers of the log come from a sequence: a transaction draws them when it has locked its books, so they rise
-//! within each book in the order of commits; over all books a later one may be committed first, and some are never used.
+//! Every row belongs to a book, whose id is part of each primary key, and no statement locks anything shared by all
+//! books. Log numbers come from a sequence: a transaction draws them after locking its books, so they rise within each
+//! book in the order of commits; across books a later one may be committed first, and some are never used.
 
 use tokio_postgres::{Client, error::SqlState};
 
@@ -12,21 +12,20 @@ use super::{
 };
 use crate::{domain::NewBook, sample};
 
-/// Where the trigger announces that another program changed something.
+/// Channel of the trigger's notifications of other programs' changes.
 pub(super) const CHANNEL: &str = "quire_book";
 
-/// Where servers tell each other [`News`](super::news::News). Any role may notify on any channel, so its name is a secret:
-/// who may read the tables knows it.
+/// Channel of servers' [`News`](super::news::News). Any role may notify on any channel, so its name is a secret: only
+/// those who may read the tables know it.
 pub(super) const NEWS_CHANNEL: &str = "SELECT news_channel FROM quire_schema";
 
-/// Two numbers that the locks of other programs will hardly have ("Quir", and the schema).
+/// Two numbers unlikely to be used by other programs' locks ("Quir", and the schema).
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1366649202, 1)";
 
-/// A value of the sequence stands for so many numbers, it and those behind it: drawing each by itself would cost a quarter
-/// of what its row costs.
+/// Numbers per value of the sequence, from it on: drawing each separately would cost a quarter of its row's cost.
 pub(super) const NUMBERS_A_VALUE: i64 = 32;
 
-/// Each step takes a database from the version of its place to the next. A released step is never changed.
+/// Each step migrates from the version equal to its index to the next. A released step is never changed.
 const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
 /// A book's row is updated in place (HOT) by most sales, so its page has room for versions.
@@ -115,18 +114,18 @@ CREATE TRIGGER book_changed AFTER INSERT OR UPDATE OR DELETE ON book FOR EACH RO
 const TRIGGER_THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger \
     WHERE tgrelid = to_regclass('book') AND tgname = 'book_changed' AND tgenabled <> 'D')";
 
-/// Why the tables cannot be used. Each message says what to do.
+/// Reason why the tables cannot be used. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// No right to create them.
+    /// No permission to create them.
     #[error(
         "the user of ledger.url may not create tables ({reason}); let someone who may run this, and grant the user all \
          rights on the tables and the sequences:\n{sql}"
     )]
     Rights {
-        /// The database's words.
+        /// The database's message.
         reason: String,
-        /// What is to be run.
+        /// The statements to run.
         sql: String,
     },
     /// Written by a later release.
@@ -136,10 +135,10 @@ pub enum SchemaError {
     Newer {
         /// Its version.
         found: usize,
-        /// Ours.
+        /// This program's version.
         known: usize,
     },
-    /// The primary went away meanwhile; nothing was done.
+    /// The primary became unreachable; nothing was done.
     #[error("cannot prepare the tables: {0}")]
     Away(String),
     /// Anything else.
@@ -159,8 +158,8 @@ impl From<tokio_postgres::Error> for SchemaError {
     }
 }
 
-/// Brings the database to the current schema, one program at a time; `first` fills a database that held nothing, in the
-/// same transaction. True if it held nothing.
+/// Migrates the database to the current schema, one program at a time; `first` fills an empty database in the same
+/// transaction. True if it was empty.
 pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, SchemaError> {
     let transaction = client.transaction().await?;
     let found = version(&transaction).await?;
@@ -169,7 +168,7 @@ pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, S
         return Ok(false);
     }
     transaction.execute(LOCK, &[]).await?;
-    // Read again under the lock: another program may have been first.
+    // Reread under the lock: another program may have been first.
     let found = version(&transaction).await?;
     let done = found.unwrap_or(0);
     if done > MIGRATIONS.len() {
@@ -199,7 +198,7 @@ pub(super) async fn migrate(client: &mut Client, first: First) -> Result<bool, S
     Ok(is_new)
 }
 
-/// What a database without tables gets.
+/// Initial contents of a new database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum First {
     /// The sample catalogue.
@@ -208,7 +207,7 @@ pub(super) enum First {
     Nothing,
 }
 
-/// Reads the catalogue itself: what functions know of names may be older than the lock that was waited for.
+/// Reads the system catalogue itself: functions' knowledge of names may be older than the lock.
 const THERE: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class \
     WHERE relname = 'quire_schema' AND pg_catalog.pg_table_is_visible(oid))";
 

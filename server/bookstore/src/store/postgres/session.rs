@@ -1,11 +1,11 @@
-//! One transaction at a time on a connection of its own, in two round trips: the first locks books and reads facts, and
-//! after the ledger's decision the last writes and commits. Between them is another if enough work has come up while locks
-//! were waited for. Must not know what is decided, nor who asked.
+//! One transaction at a time on a separate connection, in two round trips: the first locks books and reads facts, and
+//! after the ledger's decision the last writes and commits. Another comes between them if enough work arrived during
+//! waits for locks.
 //!
-//! Under READ COMMITTED each statement sees what was committed before it began, so a book's row is read after its lock
-//! was waited for, and keys are looked up after that. Two servers cannot deadlock: rows of books are locked in the order
-//! of ids, and then keys are inserted in the order of their bytes. The guards in the last trip repeat what was read
-//! in the first; if one fails, it fails the transaction, and COMMIT undoes it.
+//! Under READ COMMITTED each statement sees all commits before its start, so a book's row is read after its lock was
+//! acquired, and keys are looked up after that. Two servers cannot deadlock: books' rows are locked in the order of
+//! ids, and then keys are inserted in byte order. The guards in the last trip repeat the reads of the first; a failing
+//! guard fails the transaction, and COMMIT rolls it back.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +33,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Tries of a transaction that others are faster than.
+/// Attempts of a transaction that loses races.
 const TRIES: usize = 8;
 
 /// How long a connection that was ended may take to be replaced without the ledger noticing.
@@ -62,7 +62,7 @@ const LOCK_BELOW: &str = "SELECT id, stock, price_cents FROM book WHERE id > $1 
 
 const DRAW: &str = "SELECT array_agg(nextval('entry_number')) FROM generate_series(1, $1::bigint)";
 
-/// Changes all books or fails by dividing by zero.
+/// Changes all books, or fails by a division by zero.
 const CHANGE: &str = "WITH changed AS (UPDATE book SET stock = c.stock, price_cents = c.price \
     FROM (SELECT unnest($1::integer[]) AS id, unnest($2::integer[]) AS stock_before, unnest($3::integer[]) AS stock, \
         unnest($4::bigint[]) AS price_before, unnest($5::bigint[]) AS price) c \
@@ -82,7 +82,7 @@ struct Statements {
     append: Statement,
 }
 
-/// A connection that writes.
+/// A writing connection.
 pub(super) struct PostgresSession<'a> {
     runtime: &'a Runtime,
     target: &'a Target,
@@ -91,15 +91,15 @@ pub(super) struct PostgresSession<'a> {
     settings: &'a Settings,
     metrics: &'a Metrics,
     shown: &'a Shown,
-    /// Its row in `ledger_session`, and the last batch that was committed.
+    /// Its row in `ledger_session`, and the last committed batch.
     id: i64,
     batch: i64,
 }
 
-/// Opens a session. Its row is a first write: a primary that waits in vain for its replicas does not pass.
+/// Opens a session. Its row is a first write: a primary that waits in vain for its replicas fails here.
 ///
-/// Its statements are planned once. A plan for the arrays of each batch would be the same, and costs a tenth of a large
-/// transaction and more than a third of a small one.
+/// Its statements are planned once. A plan per batch would be the same, and costs a tenth of a large transaction and
+/// more than a third of a small one.
 async fn begin(link: &Link, settings: &Settings) -> Result<i64, Trouble> {
     let set = format!(
         "SET plan_cache_mode = force_generic_plan; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}",
@@ -161,7 +161,7 @@ impl<'a> PostgresSession<'a> {
 
     /// Removes the session's row, before the connection is closed.
     pub(super) async fn end(self) {
-        // A row that stays does no harm.
+        // A remaining row is harmless.
         let _ = timed(self.settings.database_timeout, async {
             Ok(self.link.client.execute("DELETE FROM ledger_session WHERE id = $1", &[&self.id]).await?)
         })
@@ -220,7 +220,7 @@ impl<'a> PostgresSession<'a> {
         Ok(())
     }
 
-    /// The first trip.
+    /// The first round trip.
     async fn begin(&self, wanted: &Wanted, waits: bool) -> Result<Found, Trouble> {
         let (client, statements) = (&self.link.client, &self.statements);
         let batch = self.batch + 1;
@@ -229,7 +229,7 @@ impl<'a> PostgresSession<'a> {
             Wanted::Named { .. } => (&statements.lock_free, true),
             Wanted::Below { .. } => (&statements.lock_below, false),
         };
-        // Sent together, carried out in this order.
+        // Sent together, executed in this order.
         let trip = Box::pin(join4(
             client.batch_execute(BEGIN),
             async { client.execute(&statements.count, &[&self.id, &batch]).await },
@@ -263,7 +263,7 @@ impl<'a> PostgresSession<'a> {
         }
     }
 
-    /// What is wanted; a book is read by this statement, which locks it.
+    /// Reads the wanted facts; this statement locks and reads a book.
     async fn lock_and_read(&self, wanted: &Wanted, lock: &Statement) -> Result<Found, Trouble> {
         let (client, statements) = (&self.link.client, &self.statements);
         let (keys, entries): (Vec<&[u8]>, usize) = match wanted {
@@ -271,7 +271,7 @@ impl<'a> PostgresSession<'a> {
             Wanted::Below { most, .. } => (Vec::new(), *most),
         };
         let values = (to_i64(entries) + NUMBERS_A_VALUE - 1) / NUMBERS_A_VALUE;
-        // Sent together, carried out in this order.
+        // Sent together, executed in this order.
         let (books, earlier, numbers) = join3(
             async {
                 match wanted {
@@ -294,7 +294,7 @@ impl<'a> PostgresSession<'a> {
         Found::new(wanted, &books?, &earlier?, &numbers?)
     }
 
-    /// The last trip.
+    /// The last round trip.
     async fn write_and_commit(&self, changes: &Changes) -> Result<(), Unfinished> {
         let (client, statements) = (&self.link.client, &self.statements);
         let (mut ids, mut stocks, mut prices) = (Vec::new(), (Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
@@ -358,24 +358,25 @@ fn to_i64(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// How far a transaction came that was not committed.
+/// State of a transaction that was not committed.
 enum Unfinished {
     /// It is still open.
     Open(Trouble),
-    /// It is undone.
+    /// It was rolled back.
     Undone(Trouble),
-    /// It was committed or it was not.
+    /// Its outcome is unknown.
     Unknown(Trouble),
 }
 
 impl Unfinished {
-    /// COMMIT was sent. A refusal fails the transaction, and COMMIT then undoes it; a lost connection says nothing.
+    /// For errors after COMMIT was sent. An error reply fails the transaction, and COMMIT then rolls it back; after a
+    /// lost connection the outcome is unknown.
     fn from_writing(error: Error) -> Self {
         let trouble = Trouble::from(error);
         if trouble.is_refusal() { Self::Undone(trouble) } else { Self::Unknown(trouble) }
     }
 
-    /// Before anything was written: a connection that is lost undoes the transaction.
+    /// For errors before any write: a lost connection rolls the transaction back.
     fn from_open(trouble: Trouble) -> Self {
         if trouble.is_refusal() { Self::Open(trouble) } else { Self::Undone(trouble) }
     }
@@ -387,7 +388,7 @@ impl Session for PostgresSession<'_> {
         runtime.block_on(self.run(work))
     }
 
-    /// Each transaction reads its facts anew.
+    /// Nothing to do: each transaction reads its facts anew.
     fn read_back(&mut self) -> Result<(), Broken> {
         Ok(())
     }

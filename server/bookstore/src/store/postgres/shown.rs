@@ -1,5 +1,5 @@
-//! What readers see of the database, from three sources: the ledger's own commits, what other servers tell of theirs, and
-//! what the follower reads of the log. Must not know how any of them arrives.
+//! The readers' view of the database, from three sources: the ledger's own commits, other servers' notifications, and
+//! the follower's reads of the log.
 
 use std::{
     collections::HashSet,
@@ -26,45 +26,45 @@ use crate::{
     money::Cents,
 };
 
-/// A book as the log's entry with this number left it; `None` if it was removed.
+/// State of a book after the entry with this number; `None` if removed.
 pub(super) type Version = (BookId, i64, Option<NewBook>);
 
-/// The numbers that tell old news from new.
+/// Numbers that distinguish old from new information.
 #[derive(Debug, Default)]
 struct Known {
-    /// The newest entry shown of books that have one above the horizon.
+    /// The newest applied entry of each book that has one above the horizon.
     versions: FxHashMap<BookId, i64>,
-    /// Everything up to this entry has been shown, and no entry below it can still be committed.
+    /// Everything up to this entry was applied, and no entry below it can still be committed.
     horizon: i64,
-    /// Numbers above the horizon of transactions that were shown as a whole.
+    /// Numbers above the horizon of completely applied transactions.
     told: RangeInclusiveSet<i64>,
-    /// Something above the horizon was committed that is in no news.
+    /// Something unannounced was committed above the horizon.
     is_untold: bool,
-    /// What this server has committed and not told the others yet.
+    /// This server's commits not yet announced.
     news: News,
 }
 
-/// What is to be read of the log.
+/// Parts of the log that must be read.
 #[derive(Debug)]
 pub(super) struct Lacking {
     /// Everything up to this entry is known.
     pub(super) horizon: i64,
-    /// There are untold entries above it.
+    /// There are unannounced entries above it.
     pub(super) is_untold: bool,
-    /// Numbers of which no one has told.
+    /// Unannounced numbers.
     pub(super) gaps: Vec<RangeInclusive<i64>>,
 }
 
-/// The catalogue, with what is needed to keep it from going back in time.
+/// The catalogue, protected from going back in time.
 #[derive(Debug)]
 pub(super) struct Shown {
     shelf: Arc<Shelf>,
     known: Mutex<Known>,
     newest: watch::Sender<i64>,
-    /// The ledger has committed something that the other servers have not been told.
+    /// The ledger has commits to announce to the other servers.
     pub(super) committed: Notify,
     begun: Instant,
-    /// When what is shown was the newest, in milliseconds after `begun`.
+    /// Last time the view was current, in milliseconds after `begun`.
     current_ms: AtomicI64,
 }
 
@@ -80,7 +80,7 @@ impl Shown {
         }
     }
 
-    /// Shows a commit of this server, whose transaction drew these numbers.
+    /// Applies a commit of this server, whose transaction drew these numbers.
     pub(super) fn publish(&self, changes: &Changes, drawn: Vec<RangeInclusive<i64>>) {
         let numbers: FxHashMap<BookId, i64> = changes.entries.iter().map(|entry| (entry.book, entry.number)).collect();
         let mut news = News::default();
@@ -98,22 +98,22 @@ impl Shown {
         self.committed.notify_one();
     }
 
-    /// Shows what another server tells.
+    /// Applies another server's notification.
     pub(super) fn hear(&self, news: &News) {
         self.lock().show(news, &self.shelf);
     }
 
-    /// Something was committed that is in no news.
+    /// Notes that something unannounced was committed.
     pub(super) fn set_untold(&self) {
         self.lock().is_untold = true;
     }
 
-    /// What this server has committed since it was last asked.
+    /// Takes this server's commits since the last call.
     pub(super) fn take_news(&self) -> News {
         mem::take(&mut self.lock().news)
     }
 
-    /// What is to be read of the log, of gaps those up to `due`.
+    /// Parts of the log that must be read; only gaps up to `due`.
     pub(super) fn lacking(&self, due: i64) -> Lacking {
         let mut known = self.lock();
         let (horizon, is_untold) = (known.horizon, mem::take(&mut known.is_untold));
@@ -124,7 +124,7 @@ impl Shown {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows what the follower read of the log.
+    /// Applies the follower's reads of the log.
     pub(super) fn apply(&self, read: Vec<Version>) {
         let mut known = self.lock();
         let news: Vec<Version> = read.into_iter().filter(|(id, number, _)| known.is_news(*id, *number)).collect();
@@ -132,11 +132,11 @@ impl Shown {
         self.shelf.apply(news.into_iter().map(|(id, _, book)| (id, book)));
     }
 
-    /// No entry up to `passed` can still be committed, and once that was so, the log had none up to `read` that was not shown.
-    /// Returns the horizon, which stays below other numbers of which no one has told.
+    /// Notes that no entry up to `passed` can still be committed, and that the log had no unapplied ones up to `read`
+    /// after that. Returns the horizon, which stays below other unannounced numbers.
     pub(super) fn pass(&self, passed: i64, read: i64) -> i64 {
         let mut known = self.lock();
-        // What is still to be read may be below.
+        // Unread entries may be below.
         if !known.is_untold {
             let gap = known.gaps(read, passed).next().map(|gap| gap.start() - 1);
             known.pass(gap.unwrap_or(passed));
@@ -144,7 +144,7 @@ impl Shown {
         known.horizon
     }
 
-    /// Shows all books anew, with everything up to `horizon` in them. What came later is read next.
+    /// Replaces all books, current up to `horizon`. Later entries are read next.
     pub(super) fn replace(&self, books: Vec<NewBook>, horizon: i64) {
         let mut topics = HashSet::<Arc<str>>::new();
         let books = books.into_iter().map(|book| {
@@ -154,7 +154,7 @@ impl Shown {
         });
         let catalogue = Catalogue::from_ordered(books.collect());
         let mut known = self.lock();
-        // What was told meanwhile may be newer than what was read; and what another primary had may be lost.
+        // Notifications may be newer than these books; and another primary's commits may be lost.
         *known = Known { horizon, is_untold: true, ..Known::default() };
         self.shelf.replace(catalogue);
     }
@@ -163,18 +163,18 @@ impl Shown {
         self.lock().horizon
     }
 
-    /// The newest entry that followers of the log may see.
+    /// The newest entry for followers of the log.
     pub(super) fn newest(&self) -> &watch::Sender<i64> {
         &self.newest
     }
 
-    /// What is shown was the newest at `moment`.
+    /// Notes that the view was current at `moment`.
     pub(super) fn set_current(&self, moment: Instant) {
         let since = moment.saturating_duration_since(self.begun);
         self.current_ms.store(i64::try_from(since.as_millis()).unwrap_or(i64::MAX), Relaxed);
     }
 
-    /// How old what is shown may be.
+    /// Greatest age of the view.
     pub(super) fn age(&self) -> Duration {
         let current = Duration::from_millis(self.current_ms.load(Relaxed).unsigned_abs());
         self.begun.elapsed().saturating_sub(current)
@@ -193,7 +193,7 @@ impl Known {
                     self.versions.insert(id, number);
                     book.publish(stock, price);
                 }
-                // Another program has just added it.
+                // Another program just added it.
                 None => self.is_untold = true,
             }
         }
@@ -203,7 +203,7 @@ impl Known {
         }
     }
 
-    /// Numbers above the horizon and `after`, up to `last`, of which no one has told.
+    /// Unannounced numbers above the horizon and `after`, up to `last`.
     fn gaps(&self, after: i64, last: i64) -> impl Iterator<Item = RangeInclusive<i64>> {
         let first = after.max(self.horizon) + 1;
         let range = (first <= last).then_some(first..=last);

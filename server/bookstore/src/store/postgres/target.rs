@@ -1,5 +1,4 @@
-//! Where the database is: the hosts of a URL, each with the same user, and how their certificates are checked. Must not
-//! know what is done there.
+//! Address of the database: the hosts of a URL, each with the same user, and the check of their certificates.
 
 use std::{
     fs::File,
@@ -18,45 +17,45 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, pki_types::CertificateDe
 
 use super::pulse::Pulse;
 
-/// The forms of `sslmode` that keep what they promise; the others may fall back to plain text.
+/// The safe forms of `sslmode`; the others may fall back to plain text.
 const MODES: &str = "'disable', or 'verify-full' (which 'require' means here as well)";
 
-/// Why a URL cannot be used. Each message says what to do.
+/// Reason why a URL cannot be used. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// It is no URL of `PostgreSQL`.
+    /// Not a URL of `PostgreSQL`.
     #[error("ledger.url is not of the form postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE ({0})")]
     Form(String),
-    /// A mode of TLS that no one should rely on.
+    /// An unsafe TLS mode.
     #[error("ledger.url has sslmode={0}; it must be {MODES}")]
     Mode(String),
-    /// The certificates that vouch for the database's cannot be read.
+    /// The authorities' certificates cannot be read.
     #[error("cannot read the certificates in {path}: {reason}")]
     Roots {
         /// The file, or the system's store.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A database on one host or several, of which one takes writes.
+/// A database on one or several hosts, of which one accepts writes.
 pub(super) struct Target {
     /// One for each host.
     pub(super) hosts: Vec<Config>,
     pub(super) tls: MakeRustlsConnect,
     /// Hosts and database, for messages.
     pub(super) name: String,
-    /// For one round trip, and for opening a connection.
+    /// Timeout of a round trip and of opening a connection.
     pub(super) timeout: Duration,
     pub(super) pulse: Arc<Pulse>,
 }
 
 impl Target {
-    /// Reads a URL; `authorities` is a PEM file of certificates to trust in place of the system's.
+    /// Parses a URL; `authorities` is a PEM file of certificates to trust instead of the system's.
     pub(super) fn new(url: &str, authorities: Option<&Path>, timeout: Duration) -> Result<Self, TargetError> {
         let (plain, mode) = without_mode(url)?;
-        // The error does not repeat the URL, which may hold a password.
+        // The error omits the URL, which may contain a password.
         let whole: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             TargetError::Form(cause)
@@ -82,7 +81,7 @@ impl Target {
     }
 }
 
-/// A host's own configuration: all of them are asked at once, and one that is frozen must not hold up the others.
+/// Configuration of a single host: all are tried at once, and a frozen one must not delay the others.
 fn one(whole: &Config, host: &Host, port: u16, mode: SslMode, timeout: Duration) -> Config {
     let mut config = Config::new();
     match host {
@@ -132,7 +131,7 @@ fn without_mode(url: &str) -> Result<(String, Option<SslMode>), TargetError> {
     Ok((plain, mode))
 }
 
-/// Whether no other machine sees what is sent there.
+/// True if the traffic stays on this machine.
 fn is_here(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,
@@ -197,7 +196,7 @@ mod tests {
         ] {
             match target(url) {
                 Ok(target) => assert!(target.hosts.iter().all(|host| host.get_ssl_mode() == mode), "{url}"),
-                // A machine without certificates of authorities.
+                // A machine without authorities' certificates.
                 Err(said) => assert!(mode == SslMode::Require && said.contains("ledger.ca"), "{said}"),
             }
         }

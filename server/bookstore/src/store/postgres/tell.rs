@@ -1,4 +1,4 @@
-//! Tells the other servers what this one commits. Must not know what they do with it.
+//! Notifies the other servers of this one's commits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use super::{
     trouble::Trouble,
 };
 
-/// The least time between two notifications; what is committed meanwhile goes into one.
+/// Least time between two notifications; commits meanwhile go into one.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const TELL: &str = "SELECT pg_notify($1::text, payload) FROM unnest($2::text[]) AS payload";
 
-/// Sends what was committed, by the connection of a follower.
+/// Sends commits through a follower's connection.
 #[derive(Clone)]
 pub(super) struct Teller {
     link: Arc<Link>,
@@ -34,8 +34,8 @@ impl Teller {
         Ok(Self { link, shown, timeout, tell, channel: channel.into() })
     }
 
-    /// Until the connection fails. Each time is a transaction by itself, after the commits: NOTIFY holds a lock of the whole
-    /// database until its transaction has ended.
+    /// Runs until the connection fails. Each notification is a separate transaction after the commits: NOTIFY locks the
+    /// whole database until its transaction ends.
     pub(super) async fn run(&self) -> Trouble {
         loop {
             self.shown.committed.notified().await;

@@ -1,4 +1,4 @@
-//! How the database can fail a transaction. Must not know what it was to do.
+//! Failures of a transaction on the database.
 
 use std::{io, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio_rustls::rustls;
 use super::super::interface::{Broken, Failure};
 use crate::fault::{Fault, Unavailable};
 
-/// Why a transaction did not come to its end.
+/// Reason why a transaction failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The database refused a statement, or the connection ended.
@@ -19,7 +19,7 @@ pub(super) enum Trouble {
     Ended,
     /// It committed, and did not wait until its replicas had the commit.
     NotDurable,
-    /// What was read is not what a store holds.
+    /// The contents are not those of a store.
     Contents(String),
     /// No decision was reached.
     Decided(Failure),
@@ -39,19 +39,19 @@ impl Trouble {
         }
     }
 
-    /// Whether the same transaction may succeed at once: another one was first.
+    /// True if a retry may succeed at once: another transaction was first.
     pub(super) fn is_race(&self) -> bool {
         let races = [
             SqlState::UNIQUE_VIOLATION,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::T_R_SERIALIZATION_FAILURE,
-            // The guards divide by zero to undo the whole transaction.
+            // The guards divide by zero to roll back the whole transaction.
             SqlState::DIVISION_BY_ZERO,
         ];
         self.state().is_some_and(|state| races.contains(state))
     }
 
-    /// Whether the database itself refused a statement, so that the transaction cannot be committed any more.
+    /// True if the database itself refused a statement, so that the transaction cannot be committed.
     pub(super) fn is_refusal(&self) -> bool {
         self.state().is_some()
     }
@@ -88,7 +88,7 @@ impl Trouble {
         if self.is_crowded() { Unavailable::Crowded } else { Unavailable::Unreachable }
     }
 
-    /// For operators: what is wrong, in one line.
+    /// The problem in one line, for operators.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Postgres(error) => reason(error),
@@ -100,7 +100,7 @@ impl Trouble {
         }
     }
 
-    /// The transaction was not committed.
+    /// Converts a failure before COMMIT.
     pub(super) fn before_commit(self) -> Failure {
         let reason = self.reason();
         let is = |state: &SqlState| self.state() == Some(state);
@@ -132,7 +132,7 @@ fn is_away(state: &SqlState) -> bool {
     state.code().starts_with("57") || state.code().starts_with("08") || passing.contains(state)
 }
 
-/// A certificate that is not vouched for, or not the host's, stays so.
+/// True for an untrusted certificate or a wrong host name, which are permanent.
 fn is_distrust(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
     matches!(cause.and_then(io::Error::get_ref), Some(cause) if cause.is::<rustls::Error>())

@@ -1,5 +1,4 @@
-//! How a connection keeps the file durable: checkpoints, and the repair after a failure.
-//! Must not know what is written; see [`mend`] for what a failed fsync loses.
+//! Durability of the file: checkpoints, and repair after a failure.
 
 use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 
@@ -11,9 +10,9 @@ use super::{
     write::Writer,
 };
 
-/// When the WAL is copied back into the file.
+/// Schedule of checkpoints.
 pub(super) struct Checkpoints {
-    /// The WAL's length in pages at which it is due.
+    /// WAL length in pages at which the next is due.
     due_at: i64,
 }
 
@@ -22,7 +21,7 @@ impl Checkpoints {
         Self { due_at: mend::WAL_PAGES }
     }
 
-    /// Copies the WAL back if it has grown long enough; callers have their answers by then.
+    /// Checkpoints if the WAL is long enough; callers are already answered.
     pub(super) fn make_if_due(&mut self, shared: &Shared, writer: &mut Writer<'_>) -> rusqlite::Result<()> {
         let pages = writer.log_pages()?;
         if pages < self.due_at || shared.lost_pages.load(Relaxed) {
@@ -35,7 +34,7 @@ impl Checkpoints {
                 Err(error)
             }
             Err(error) => {
-                // Purchases go on in the WAL, for as long as there is room.
+                // Purchases continue in the WAL while there is space.
                 self.due_at = pages + mend::WAL_PAGES / 4;
                 tracing::warn!(reason = reason(&error), "the WAL was not copied back into the file");
                 Ok(())
@@ -45,8 +44,8 @@ impl Checkpoints {
     }
 }
 
-/// Before the file is closed: the WAL is as durable as the file, so emptying it only makes the next start shorter. After
-/// a checkpoint that failed the WAL stays, and the next start copies all of it.
+/// Empties the WAL before closing, only to shorten the next start, as the WAL is as durable as the file. After a failed
+/// checkpoint the WAL stays, and the next start copies all of it.
 pub(super) fn empty_log(shared: &Shared, writer: &mut Writer<'_>) {
     if !shared.lost_pages.load(Relaxed)
         && let Err(error) = writer.empty_log()
@@ -56,12 +55,12 @@ pub(super) fn empty_log(shared: &Shared, writer: &mut Writer<'_>) {
     }
 }
 
-/// After a failure: makes durable what the file shows, and finds out that it can be written.
+/// After a failure: makes the file's visible contents durable, and checks that it is writable.
 pub(super) fn repair(shared: &Shared, writer: &mut Writer<'_>) -> Result<(), Broken> {
     let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
     writer.begin()?;
     mend::rewrite_log(&shared.path).map_err(|reason| Broken(format!("its WAL cannot be written: {reason}")))?;
-    // Also ends what is left in the WAL of a transaction that failed, so that it cannot come back.
+    // Also overwrites the rest of a failed transaction in the WAL, so that it cannot come back.
     writer.probe()?;
     writer.commit()?;
     if shared.lost_pages.load(Relaxed) {
@@ -73,7 +72,7 @@ pub(super) fn repair(shared: &Shared, writer: &mut Writer<'_>) -> Result<(), Bro
     Ok(())
 }
 
-/// After a failure: finds out what the file holds.
+/// After a failure: rereads the file's state.
 pub(super) fn read_back(shared: &Shared, writer: &mut Writer<'_>) -> rusqlite::Result<()> {
     writer.begin_read()?;
     let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Copies the whole file as it was at one moment, while servers go on selling, and checks a copy.
+//! Copies a consistent snapshot of the file, while servers go on selling, and checks a copy.
 
 use std::{
     fs::OpenOptions,
@@ -19,25 +19,25 @@ use super::{
 };
 use crate::{domain::EntryKind, settings::Settings};
 
-/// Pages between two reports of the progress: 4 MiB.
+/// Pages between progress reports: 4 MiB.
 const PAGES_AT_ONCE: i32 = 1024;
 
-/// What a store holds, to compare a copy by.
+/// Counts of a store, for comparison with a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Of its tables.
+    /// Schema version.
     pub schema: i64,
-    /// In the catalogue.
+    /// Books in the catalogue.
     pub books: i64,
-    /// Of all books, not sold yet.
+    /// Unsold copies of all books.
     pub copies: i64,
-    /// In the transaction log.
+    /// Entries in the transaction log.
     pub entries: i64,
-    /// Of all purchases in the log.
+    /// Copies sold in the log.
     pub sold: i64,
 }
 
-/// Why a copy was not made, or cannot be used.
+/// Reason why a copy failed or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// There is nothing to copy.
@@ -54,25 +54,25 @@ pub enum CopyError {
         /// The system's reason.
         reason: io::Error,
     },
-    /// Copying failed half-way.
+    /// Copying failed in between.
     #[error("cannot copy the store to {path}: {reason}")]
     Copy {
         /// The copy.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The error and its remedy.
         reason: String,
     },
-    /// `SQLite` finds it broken.
+    /// `SQLite` finds it corrupt.
     #[error("{path} is damaged: {found}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         found: String,
     },
 }
 
-/// Opens a store to read it; unlike [`open`] it has an error of its own for a file that does not exist.
+/// Opens a store for reading; unlike [`open`] it has a separate error for a missing file.
 pub(crate) fn reader(path: &Path, settings: &Settings) -> Result<Connection, CopyError> {
     if !path.exists() {
         return Err(CopyError::Absent(path.to_owned()));
@@ -80,8 +80,8 @@ pub(crate) fn reader(path: &Path, settings: &Settings) -> Result<Connection, Cop
     Ok(open(path, Role::Reader, settings)?.connection)
 }
 
-/// Copies the store at `source` to the new file `target`, readable by its owner alone: everything that was committed
-/// before the call, and nothing that is committed later. `progress` gets the pages done and all pages.
+/// Copies the store at `source` to the new file `target`, readable only by its owner: everything committed before the
+/// call, and nothing later. `progress` gets the pages done and all pages.
 pub fn copy(
     source: &Path,
     target: &Path,
@@ -97,12 +97,12 @@ pub fn copy(
 }
 
 fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> rusqlite::Result<()> {
-    // A copy in steps starts over if another process commits between two steps. Inside a transaction the source does
-    // not change, however long the copy takes. Writers go on; only the WAL cannot be emptied meanwhile.
+    // A stepwise copy starts over if another process commits between steps. Inside a transaction the source does not
+    // change, however long the copy takes. Writers continue; only the WAL cannot be emptied meanwhile.
     let moment = from.unchecked_transaction()?;
     moment.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
     let mut to = Connection::open(target)?;
-    // The caller flushes the whole file once, and throws an unfinished copy away.
+    // The caller flushes the file once, and deletes an unfinished copy.
     to.pragma_update(None, "journal_mode", "OFF")?;
     to.pragma_update(None, "synchronous", "OFF")?;
     let copying = Backup::new(&moment, &mut to)?;
@@ -115,7 +115,7 @@ fn copy_pages(from: &Connection, target: &Path, progress: &mut dyn FnMut(u64, u6
     to.close().map_err(|(_, reason)| reason)
 }
 
-/// Reads a copy that no one writes to: checks that `SQLite` finds it intact, and says what it holds.
+/// Checks with `SQLite` that an unused copy is intact, and returns its counts.
 pub fn contents(path: &Path) -> Result<Contents, CopyError> {
     let damaged = |found: String| CopyError::Damaged { path: path.to_owned(), found };
     let sqlite = |error: rusqlite::Error| damaged(reason(&error));

@@ -1,4 +1,4 @@
-//! The store that a file is: opened, written by the ledger, read by everyone. Must not know what is written.
+//! A file as a store: opened, written by the ledger, read by everyone.
 
 use std::{
     path::Path,

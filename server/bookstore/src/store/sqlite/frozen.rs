@@ -1,4 +1,4 @@
-//! A file that no other program has open and that stays as it is while it is read. Must not know why it is read.
+//! Exclusive access to a file that must not change while it is read.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::domain::{Entry, NewBook};
 
-/// Why a file cannot be frozen.
+/// Reason why a file cannot be frozen.
 #[derive(Debug)]
 pub(crate) enum FreezeError {
     Absent(CopyError),
@@ -22,11 +22,11 @@ pub(crate) enum FreezeError {
     InUse,
 }
 
-/// A file that is this program's alone.
+/// A file locked for this program only.
 pub(crate) struct Frozen(Connection);
 
 impl Frozen {
-    /// Locks the file until it is dropped. Each program that has it open prevents that, also one that does nothing.
+    /// Locks the file until dropped. Fails if any program has it open, even an idle one.
     pub(crate) fn open(path: &Path) -> Result<Self, FreezeError> {
         if !path.exists() {
             return Err(FreezeError::Absent(CopyError::Absent(path.to_owned())));
@@ -37,7 +37,7 @@ impl Frozen {
         };
         let access = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, access).map_err(failed)?;
-        // Before anything is read: a connection that has the WAL open already does not ask for the whole file.
+        // Before any read: a connection that already has the WAL open does not lock the whole file.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
         connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
         check(&connection, path).map_err(FreezeError::Open)?;
@@ -65,12 +65,12 @@ impl Frozen {
         self.0.query_row(Sums::QUERY, (), read).map_err(|error| reason(&error))
     }
 
-    /// Shows books in the order of ids until `show` says false.
+    /// Visits books by id until `show` returns false.
     pub(crate) fn each_book(&self, show: impl FnMut(NewBook) -> bool) -> Result<(), String> {
         self.each(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"), book, show)
     }
 
-    /// Shows the log from the beginning until `show` says false.
+    /// Visits the log from the beginning until `show` returns false.
     pub(crate) fn each_entry(&self, show: impl FnMut(Entry) -> bool) -> Result<(), String> {
         self.each(&format!("SELECT {ENTRY_COLUMNS} FROM entry ORDER BY number"), entry, show)
     }

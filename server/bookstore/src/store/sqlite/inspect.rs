@@ -1,26 +1,26 @@
 //! Checks a file's log when a server starts: missing rows, and books that differ from the log.
 //!
-//! The server starts in any case. The books alone say what may be sold, so no sale goes wrong for a missing row, and
-//! rows can be put back from a backup while the server runs. Until then the proof of those purchases is missing, and so
-//! are their keys: a retry of one of them may be charged again.
+//! The server starts in any case. Only the books determine what may be sold, so a missing row causes no wrong sale, and
+//! rows can be restored from a backup while the server runs. Until then the proof of those purchases is missing, and so
+//! are their keys: a retry of one may be charged again.
 
 use rusqlite::Connection;
 
-/// The last number of a log entry, well before that of `SQLite`, which then begins to choose numbers at random. Below it
-/// there is room for more transactions than there will be.
+/// The last log entry number, well below `SQLite`'s, which then begins to choose numbers at random. It leaves room for
+/// more transactions than there will be.
 pub(crate) const NUMBER_MAX: i64 = i64::MAX - (1 << 32);
 
-/// The most gaps, or books, that a message names.
+/// Most gaps, or books, in a message.
 const NAMED: usize = 5;
 
-/// A number in the log that no further entry can follow.
+/// A number in the log after which no entry can follow.
 pub(super) fn impossible_numbers(file: &Connection) -> rusqlite::Result<Option<i64>> {
     let mut ends = file.prepare("SELECT min(number) FROM entry UNION ALL SELECT max(number) FROM entry")?;
     let ends: Vec<Option<i64>> = ends.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(ends.into_iter().flatten().find(|number| !(1..=NUMBER_MAX).contains(number)))
 }
 
-/// What is wrong, a sentence each; empty for an intact file. One pass over the log, and more only if something is wrong.
+/// The problems, a sentence each; empty for an intact file. One pass over the log, and more only if something is wrong.
 pub(crate) fn inspect(file: &Connection) -> rusqlite::Result<Vec<String>> {
     let sums = format!("SELECT count(*), coalesce(max(number), 0), total({STOCK_CHANGE}) FROM entry");
     let (rows, last, by_log): (i64, i64, f64) =
@@ -49,7 +49,7 @@ pub(crate) fn inspect(file: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// By how much an entry changed a book's stock; the kinds left out are prices and texts.
+/// Change of a book's stock by an entry; the kinds left out are prices and texts.
 const STOCK_CHANGE: &str = r#"CASE WHEN kind IN (5, 8) THEN 0 ELSE coalesce("after", 0) - coalesce("before", 0) END"#;
 
 fn gaps(file: &Connection) -> rusqlite::Result<String> {

@@ -1,13 +1,10 @@
-//! Finds the entry that holds an idempotency key, at a cost per key that does not grow with the batch rate.
+//! Index of idempotency keys, at a cost per key that does not grow with the batch rate.
 //!
-//! A random key inserted into a B-tree dirties a page of its own, and a dirty page is 4 KiB of WAL for each
-//! commit. So keys are durable in the log, which only grows at its end, and the index follows later: new keys
-//! collect in memory, sorted roughly by their hashes; when there are many, they are moved to the on-disk index a
-//! slice a commit, in order, so that neighbours share a page. A restart reads the log's unindexed tail back and
-//! continues the move where it was: each slice commits how far it came.
-//! This is the memtable of a log-structured merge tree (O'Neil et al., 1996) over one B-tree.
-//!
-//! Must not know what a purchase is, nor when a transaction begins or ends.
+//! A random key inserted into a B-tree dirties a page of its own, and a dirty page is 4 KiB of WAL for each commit. So
+//! keys are durable in the log, which only grows at its end, and the index lags behind: new keys collect in memory,
+//! sorted roughly by their hashes; when there are many, they are moved to the on-disk index in order, a slice per
+//! commit, so that neighbours share a page. A restart reads the log's unindexed tail and continues the move: each slice
+//! commits its progress. This is the memtable of a log-structured merge tree (O'Neil et al., 1996) over one B-tree.
 
 use std::{hash::Hasher, mem};
 
@@ -16,19 +13,19 @@ use siphasher::sip::SipHasher13;
 use super::write::Writer;
 use crate::domain::{Entry, IdempotencyKey, KeyOwner};
 
-/// A key's hash and the number of its entry. `SQLite` keeps signed integers, so the hash is one.
+/// A key's hash and its entry's number. The hash is signed, as `SQLite`'s integers are.
 type Hashed = (i64, i64);
 
-/// Keys in buckets by the upper bits of their hashes: an insert is a push, a search reads some neighbouring cache
-/// lines, and the buckets, each sorted when it is due, give all keys in order. A balanced tree of as many keys costs
-/// several times as much for its cache misses.
+/// Keys in buckets by the upper bits of their hashes: an insert is a push, a search reads a few adjacent cache lines,
+/// and the buckets, each sorted when due, yield all keys in order. A balanced tree of as many keys costs several times
+/// as much in cache misses.
 struct Table {
     buckets: Vec<Vec<Hashed>>,
     len: usize,
 }
 
 impl Table {
-    /// About how many keys a bucket has when the table is full.
+    /// Approximate keys per bucket in a full table.
     const BUCKET: usize = 32;
 
     fn for_keys(count: usize) -> Self {
@@ -36,9 +33,9 @@ impl Table {
     }
 
     fn bucket(&self, hash: i64) -> usize {
-        // `SQLite` orders signed numbers; flipping the sign bit makes that the order of the buckets.
+        // Flipping the sign bit turns `SQLite`'s signed order into that of the buckets.
         let rank = hash.cast_unsigned() ^ (1 << 63);
-        // Shifted in two steps, because one bucket means a shift by all 64 bits.
+        // In two steps, because one bucket means a shift by all 64 bits.
         let bits = self.buckets.len().ilog2();
         usize::try_from(rank >> 1 >> (63 - bits)).unwrap_or(0)
     }
@@ -64,14 +61,14 @@ pub(crate) struct Keys {
     indexed_up_to: i64,
 }
 
-/// Keys on their way to the disk; they stay findable here until all are there.
+/// Keys being moved to disk; searched here until all are there.
 struct Moving {
     keys: Table,
     buckets_done: usize,
     up_to: i64,
 }
 
-/// A slice of the move that was written in a transaction not yet committed.
+/// A slice of the move, written in an uncommitted transaction.
 #[derive(Default)]
 pub(crate) struct Slice {
     buckets_done: usize,
@@ -81,7 +78,7 @@ pub(crate) struct Slice {
 impl Keys {
     /// Reads the log's unindexed tail.
     pub(crate) fn load(writer: &mut Writer<'_>, in_memory: usize) -> rusqlite::Result<Self> {
-        // The seed is a secret of the file, so that no one can choose keys that share a hash.
+        // The seed is a secret of the file, against chosen collisions.
         let hasher = SipHasher13::new_with_key(&writer.key_hash_seed()?);
         let indexed_up_to = writer.keys_indexed_up_to()?;
         let in_memory = in_memory.max(1);
@@ -104,7 +101,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Every key of entries up to this one is on the disk.
+    /// Number up to which all entries' keys are on disk.
     pub(crate) fn indexed_up_to(&self) -> i64 {
         self.indexed_up_to
     }
@@ -118,7 +115,7 @@ impl Keys {
         hasher.finish().cast_signed()
     }
 
-    /// Takes note of a committed entry's key.
+    /// Adds a committed entry's key.
     pub(crate) fn insert(&mut self, key: &IdempotencyKey, number: i64) {
         let hash = self.hash(key);
         self.fresh.insert((hash, number));
@@ -139,7 +136,7 @@ impl Keys {
         if candidates.is_empty() {
             candidates = writer.numbers_of_key(hash)?;
         }
-        // Two keys can share a hash, so the entry decides; the first one, because its caller got that answer.
+        // Two keys can share a hash, so compare the entries; the first match, because its caller got that answer.
         candidates.sort_unstable();
         for number in candidates {
             if let Some(entry) = writer.entry(number)?.filter(|entry| entry.key == Some(*key)) {
@@ -149,8 +146,8 @@ impl Keys {
         Ok(None)
     }
 
-    /// Writes a part of the move in the open transaction; `arrivals` keys came with it. `last_number` is the
-    /// newest entry that [`Keys::insert`] has been told of.
+    /// Writes a slice of the move in the open transaction, in proportion to its `arrivals` new keys. `last_number` is
+    /// the newest entry passed to [`Keys::insert`].
     pub(crate) fn write_slice(
         &mut self,
         writer: &mut Writer<'_>,
@@ -163,7 +160,7 @@ impl Keys {
             self.moving = Some(Moving { keys, buckets_done: 0, up_to: last_number });
         }
         let Some(moving) = &mut self.moving else { return Ok(Slice::default()) };
-        // Twice the arrivals, so that a move ends before the next one is due.
+        // Twice the arrivals, so that a move ends before the next is due.
         let most = 64 + 2 * arrivals;
         let (mut slice, mut buckets_done) = (Vec::with_capacity(most + Table::BUCKET), moving.buckets_done);
         for bucket in moving.keys.buckets.iter_mut().skip(moving.buckets_done) {
@@ -184,7 +181,7 @@ impl Keys {
         Ok(Slice { buckets_done, finishes })
     }
 
-    /// The transaction of [`Keys::write_slice`] is on disk.
+    /// Notes that the transaction of [`Keys::write_slice`] is on disk.
     pub(crate) fn slice_committed(&mut self, slice: &Slice) {
         if slice.finishes {
             self.indexed_up_to = self.moving.take().map_or(self.indexed_up_to, |moving| moving.up_to);

@@ -1,15 +1,15 @@
-//! What a failed fsync may lose, and how it is repaired.
+//! Repair of losses from a failed fsync.
 //!
-//! After a failed fsync Linux counts the pages that it was to write as clean: they show what the program wrote, no
-//! later fsync writes them, and a power cut takes them away (Rebello et al., "Can Applications Recover from fsync
-//! Failures?", USENIX ATC 2020). So all that may have been lost is written once more before anything is built on it:
+//! After a failed fsync Linux marks the pages to be written as clean: they show the program's data, no later fsync
+//! writes them, and a power cut loses them (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
+//! 2020). So all possibly lost data is rewritten before anything is built on it:
 //!
 //! - the WAL byte by byte, with [`rewrite_log`], at each start and after each failure;
 //! - the database file by `VACUUM`, which puts each of its pages into the WAL, after a checkpoint whose fsync failed.
 //!   Checkpointing again is not enough: `SQLite` does not sync the pages of a checkpoint that a reader cut short,
 //!   and does not copy them again.
 //!
-//! So the ledger makes the checkpoints: `SQLite` does not report an automatic one that failed.
+//! So the ledger makes the checkpoints: `SQLite` does not report failed automatic ones.
 
 use std::{
     fs::OpenOptions,
@@ -19,7 +19,7 @@ use std::{
 
 use rusqlite::ffi;
 
-/// Pages in the WAL before a checkpoint: 16 MiB, so that a page that many commits change is copied back seldom.
+/// Pages in the WAL before a checkpoint: 16 MiB, so that a frequently changed page is copied back seldom.
 pub(crate) const WAL_PAGES: i64 = 4096;
 
 /// Bytes read and written at once.
@@ -32,7 +32,7 @@ pub(crate) fn log_path(database: &Path) -> PathBuf {
     name.into()
 }
 
-/// Writes the WAL's bytes again and syncs them. The caller holds the file's write lock, so no one else writes there;
+/// Rewrites the WAL's bytes and syncs them. The caller holds the file's write lock, so no one else writes there;
 /// `SQLite` has no locks on this file that closing it could drop.
 pub(crate) fn rewrite_log(database: &Path) -> io::Result<()> {
     let mut log = match OpenOptions::new().read(true).write(true).open(log_path(database)) {
@@ -55,7 +55,7 @@ pub(crate) fn rewrite_log(database: &Path) -> io::Result<()> {
     log.sync_all()
 }
 
-/// Whether pages may be lost for good: later fsyncs will not write them.
+/// True if pages may be lost permanently: later fsyncs will not write them.
 pub(crate) fn lost_pages(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))

@@ -1,5 +1,5 @@
-//! The bookstore's file: one `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on disk
-//! (<https://www.sqlite.org/pragma.html#pragma_synchronous>). Must not know what a purchase is.
+//! The bookstore's file: one `SQLite` database in WAL mode with `synchronous=FULL`, so that a returned COMMIT is on
+//! disk (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 
 mod checkpoints;
 mod copy;

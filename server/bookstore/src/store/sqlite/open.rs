@@ -18,14 +18,14 @@ use super::{
 };
 use crate::{domain::NewBook, sample, settings::Settings};
 
-/// What a connection is for.
+/// Role of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The first one of a process: creates or migrates the file.
+    /// The first of a process: creates or migrates the file.
     Owner,
-    /// As the owner, but a file that it creates has no books.
+    /// Like the owner, but creates a file without books.
     Importer,
-    /// The ledger's: writes its own log entries.
+    /// The ledger: writes its own log entries.
     Ledger,
     /// Changes books and lets the file's triggers log it.
     Tool,
@@ -38,11 +38,11 @@ pub(crate) enum Role {
 pub(crate) struct Opened {
     /// The connection.
     pub connection: Connection,
-    /// Whether this call created the file.
+    /// True if this call created the file.
     pub created: bool,
 }
 
-/// Why a file cannot be used. Each message says what to do.
+/// Reason why a file cannot be used. Each message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder cannot be created.
@@ -53,10 +53,10 @@ pub enum OpenError {
         /// The system's reason.
         reason: std::io::Error,
     },
-    /// It is no `SQLite` database.
+    /// Not a `SQLite` database.
     #[error("{0} is not an SQLite database; move it away or name another folder with --data")]
     NotADatabase(PathBuf),
-    /// A database of some other program.
+    /// A database of another program.
     #[error("{0} is an SQLite database of another program; name another folder with --data")]
     Foreign(PathBuf),
     /// Written by a later release.
@@ -66,13 +66,13 @@ pub enum OpenError {
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// Ours.
+        /// This program's version.
         known: i64,
     },
     /// No permission to write.
     #[error("{0} cannot be written; make the file and its folder writable or name another folder with --data")]
     ReadOnly(PathBuf),
-    /// It has the mark of a store, but not its tables.
+    /// It is marked as a store, but lacks its tables.
     #[error(
         "{0} has the mark of a store, but not its tables; restore it from a backup or name another folder with --data"
     )]
@@ -85,7 +85,7 @@ pub enum OpenError {
     Numbers {
         /// The file.
         path: PathBuf,
-        /// The number that is out of range.
+        /// The number out of range.
         number: i64,
     },
     /// The system cannot write its WAL.
@@ -101,7 +101,7 @@ pub enum OpenError {
     Other {
         /// The file.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The error and its remedy.
         reason: String,
     },
 }
@@ -118,7 +118,7 @@ impl OpenError {
     }
 }
 
-/// Whether the file cannot be opened because of its permissions, which `SQLite` does not report.
+/// True if permissions prevent opening the file, which `SQLite` does not report.
 fn not_writable(path: &Path) -> bool {
     let opened = fs::OpenOptions::new().write(true).create(!path.exists()).truncate(false).open(path);
     opened.is_err_and(|reason| {
@@ -136,7 +136,7 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
         Role::Ledger | Role::Tool => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
-    // No mutex: each connection is used by one thread at a time, which Rust checks.
+    // No mutex: one thread at a time uses each connection, which Rust checks.
     let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sqlite)?;
     connection.busy_timeout(settings.busy_timeout).map_err(sqlite)?;
     check(&connection, path)?;
@@ -157,15 +157,15 @@ pub(crate) fn open(path: &Path, role: Role, settings: &Settings) -> Result<Opene
     }
     if role == Role::Ledger {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).map_err(sqlite)?;
-        // The ledger empties the WAL before it closes, but not after a failure that it could not repair.
+        // The ledger empties the WAL before closing, except after a failure it could not repair.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
     }
     connection.set_prepared_statement_cache_capacity(64);
     Ok(Opened { connection, created })
 }
 
-/// Makes durable what the file shows, because an earlier process may have ended before it could repair a failed fsync,
-/// and brings the file to the current schema; true if the file is new.
+/// Makes the file's visible contents durable, because an earlier process may have ended before repairing a failed
+/// fsync, and migrates the file to the current schema; true if the file is new.
 fn own(connection: &mut Connection, path: &Path, first: Vec<NewBook>) -> Result<bool, OpenError> {
     let sqlite = |reason| OpenError::from_sqlite(path, &reason);
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite)?;
@@ -179,7 +179,7 @@ fn own(connection: &mut Connection, path: &Path, first: Vec<NewBook>) -> Result<
     }
 }
 
-/// Refuses what is not ours before anything is written to it.
+/// Refuses other programs' files before anything is written.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let found = schema::identity(connection).map_err(|reason| OpenError::from_sqlite(path, &reason))?;
     let untouched = found.application_id == 0 && found.version == 0 && found.empty;
@@ -205,10 +205,10 @@ fn configure(connection: &Connection, settings: &Settings) -> rusqlite::Result<(
         thread::sleep(Duration::from_millis(5));
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // Where fsync does not reach the platter (macOS), this does.
+    // On macOS fsync does not reach the disk; this does.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // The ledger makes checkpoints, because `SQLite` does not report an automatic one that failed.
+    // The ledger makes checkpoints, because `SQLite` does not report failed automatic ones.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", WAL_PAGES * 4096 * 2)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

@@ -21,7 +21,7 @@ use crate::{
     settings::Settings,
 };
 
-/// A bounded pool of reading connections, used from threads that may block.
+/// A bounded pool of reading connections, used on blocking threads.
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Opens nothing yet.
+    /// Creates the pool without connections.
     pub(super) fn new(path: PathBuf, settings: Settings) -> Self {
         let turns = Arc::new(Semaphore::new(settings.read_pool.max(1)));
         Self { path, settings, turns, idle: Mutex::default() }
@@ -95,7 +95,7 @@ impl Readers {
             Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Fault::Unavailable(Unavailable::Closing))?;
         let pool = Arc::clone(self);
         let answer = tokio::task::spawn_blocking(move || {
-            // Held until the query ends, so that a caller that goes away does not let one connection too many be opened.
+            // Held until the query ends, so that a dropped caller does not let an excess connection open.
             let _turn = turn;
             let connection = match pool.take() {
                 Some(connection) => connection,

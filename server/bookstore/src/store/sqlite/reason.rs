@@ -1,11 +1,11 @@
-//! `SQLite`'s errors for operators: what is wrong and what to do, in one line.
+//! `SQLite`'s errors for operators: the problem and its remedy, in one line.
 
 use rusqlite::{Error, ErrorCode};
 
-/// What to do about a file with wrong contents.
+/// Remedy for a file with wrong contents.
 const RESTORE: &str = "restore the file from a backup";
 
-/// One line that follows the name of the file and a colon.
+/// One line, to follow the file's name and a colon.
 pub(crate) fn reason(error: &Error) -> String {
     match error {
         Error::QueryReturnedNoRows => format!("a row that every store has is missing; {RESTORE}"),

@@ -1,4 +1,4 @@
-//! Rows of the tables as domain types and back. Must not know when a row is read or written.
+//! Conversion between table rows and domain types.
 
 use rusqlite::{Row, types::Type};
 
@@ -8,7 +8,7 @@ use crate::{
     money::Cents,
 };
 
-/// Puts books into the file in the caller's transaction; the file's own triggers log them.
+/// Inserts books in the caller's transaction; the file's own triggers log them.
 pub(crate) fn insert_books(
     connection: &rusqlite::Connection,
     books: impl IntoIterator<Item = NewBook>,
@@ -21,7 +21,7 @@ pub(crate) fn insert_books(
     Ok(())
 }
 
-/// Shows every book in the order of ids, all as they were at one moment; first how many there are.
+/// Visits every book by id in one snapshot; first their number.
 pub(crate) fn each_book<E: From<rusqlite::Error>>(
     connection: &rusqlite::Connection,
     count: impl FnOnce(u64),

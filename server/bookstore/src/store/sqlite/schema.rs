@@ -1,4 +1,4 @@
-//! The tables, and how an older file becomes a current one.
+//! The tables, and migrations of older files.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -9,7 +9,7 @@ pub(super) const APPLICATION_ID: i64 = 0x5175_6972;
 #[expect(clippy::cast_possible_wrap, reason = "there will not be 2^63 migrations")]
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Each step takes a file from the version of its place to the next. A released step is never changed.
+/// Each step migrates from the version equal to its index to the next. A released step is never changed.
 const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// `key_index` holds hashes instead of keys, because a leaf then holds ten times as many, and lags behind the
@@ -84,7 +84,7 @@ END;
 const TRIGGERS_THERE: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'book'";
 const TRIGGERS_COUNT: i64 = 6;
 
-/// What a file's header says.
+/// Identity from a file's header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub application_id: i64,
@@ -101,7 +101,7 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     })
 }
 
-/// Brings the file to [`VERSION`]; `created` fills a file that held nothing, in the same transaction.
+/// Migrates the file to [`VERSION`]; `created` fills an empty file in the same transaction.
 pub(super) fn migrate(
     connection: &mut Connection,
     created: impl FnOnce(&Connection) -> rusqlite::Result<()>,
@@ -115,7 +115,7 @@ fn run(
     created: impl FnOnce(&Connection) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<bool> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
-    // Read again under the lock: another process may have migrated the file meanwhile.
+    // Reread under the lock: another process may have migrated the file meanwhile.
     let found = identity(&transaction)?;
     let done = usize::try_from(found.version).unwrap_or(usize::MAX);
     for step in migrations.iter().skip(done) {

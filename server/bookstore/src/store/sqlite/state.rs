@@ -1,5 +1,4 @@
-//! What the connections that write share: what the file holds, as far as this process knows. Must not know why anything
-//! is written.
+//! State shared by writing connections: the file's contents as known to this process.
 
 use std::{
     collections::HashSet,
@@ -18,14 +17,14 @@ use crate::{
     settings::Settings,
 };
 
-/// What the file holds. Only the holder of the file's write lock changes it.
+/// The file's contents. Only the holder of the file's write lock changes it.
 pub(super) struct State {
     pub(super) last_number: i64,
     pub(super) keys: Keys,
 }
 
 impl State {
-    /// Reads everything and shows it to readers.
+    /// Reads everything and publishes it.
     pub(super) fn load(writer: &mut Writer<'_>, shelf: &Shelf, settings: &Settings) -> rusqlite::Result<Self> {
         let mut topics = HashSet::<Arc<str>>::new();
         let mut books = Vec::new();
@@ -35,7 +34,7 @@ impl State {
             books.push(Arc::new(Book::new(book.id, book.title, topic, book.stock, book.price)));
         })?;
         let keys = Keys::load(writer, settings.keys_in_memory)?;
-        // A number that the index points to is not used again, even if its row is missing.
+        // A number in the index is not reused, even if its row is missing.
         let last_number = writer.last_number()?.max(keys.indexed_up_to());
         shelf.replace(Catalogue::from_ordered(books));
         Ok(Self { last_number, keys })
@@ -51,10 +50,11 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) shelf: Arc<Shelf>,
     pub(super) state: Mutex<State>,
-    /// Held by the thread that has a transaction. When a thread last gave up waiting for the file's write lock.
+    /// Held by the thread with a transaction. Its value is the last time a thread gave up waiting for the file's write
+    /// lock.
     pub(super) turn: Mutex<Option<Instant>>,
-    /// Set when the database file lost pages, until all of it has been written again. No checkpoint is made meanwhile,
-    /// because `SQLite` gives up the WAL after one that succeeds.
+    /// Set when the database file lost pages, until all of it has been rewritten. No checkpoint is made meanwhile,
+    /// because `SQLite` discards the WAL after a successful one.
     pub(super) lost_pages: AtomicBool,
     pub(super) last_number: watch::Sender<i64>,
     pub(super) metrics: Arc<Metrics>,

@@ -1,5 +1,4 @@
-//! One transaction: it catches up with other processes, lets the ledger decide, writes, commits and publishes. Must not
-//! know what is decided, nor who asked.
+//! One transaction: catches up with other processes, lets the ledger decide, writes, commits and publishes.
 
 use std::{
     collections::BTreeSet,
@@ -26,10 +25,10 @@ use crate::{
     money::Cents,
 };
 
-/// Books that are read at once after another process has changed them.
+/// Books read at once after another process has changed them.
 const FOREIGN_CHUNK: usize = 1 << 16;
 
-/// Books that a slice of a restock reads for each that it may raise.
+/// Books that a slice of a restock reads per book that it may raise.
 const LOOKED_AT_PER_RAISED: usize = 16;
 
 /// A connection that makes transactions.
@@ -71,7 +70,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
         Self { shared, writer, log, version_seen: None, checkpoints: Checkpoints::new() }
     }
 
-    /// Before the connection is closed.
+    /// Ends the work before the connection is closed.
     pub(super) fn close(mut self) -> Result<(), Broken> {
         // SQLite deletes the WAL by its name, which may be that of another file now.
         self.check_places()?;
@@ -88,15 +87,15 @@ impl<'a, 'c> Transactions<'a, 'c> {
     }
 
     fn run(&mut self, work: &mut dyn Work) -> Result<(), Failure> {
-        // SQLite's own wait for the write lock is not fair: a thread could lose to the others until its timeout.
+        // SQLite's own wait for the write lock is unfair: a thread could lose to the others until its timeout.
         let asked = Instant::now();
         let mut turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if turn.is_some_and(|gave_up| gave_up > asked) {
-            // Another thread has just waited as long as this one may wait.
+            // Another thread has just waited for the full timeout.
             return Err(Failure::Refused(Fault::Unavailable(Unavailable::Locked)));
         }
         let mut reload = false;
-        // The second try is for a file that was changed without a trace in the log.
+        // The second attempt is for a file that was changed without a log entry.
         for _ in 0..2 {
             if let Err(error) = self.writer.begin() {
                 let failure = not_begun(error);
@@ -167,7 +166,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
         Ok(())
     }
 
-    /// One UPDATE a book, the log many rows to a statement.
+    /// Writes one UPDATE per book, and many log rows per statement.
     fn write(&mut self, changes: &Changes) -> Result<(), Trouble> {
         for change in &changes.books {
             if !self.writer.change_book(change)? {
@@ -177,7 +176,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
         Ok(self.writer.append(&changes.entries)?)
     }
 
-    /// Takes over what other processes committed. Inside a transaction; under the write lock it is final.
+    /// Applies other processes' commits. Call it in a transaction; under the write lock the result is final.
     fn catch_up(&mut self, state: &mut State) -> rusqlite::Result<()> {
         let version = self.writer.data_version()?;
         if self.version_seen == Some(version) {
@@ -206,7 +205,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
         Ok(())
     }
 
-    /// Shows readers what other processes have committed; for an idle worker.
+    /// Publishes other processes' commits; for an idle worker.
     fn catch_up_readers(&mut self) -> rusqlite::Result<()> {
         if self.version_seen == Some(self.writer.data_version()?) {
             return Ok(());
@@ -220,7 +219,7 @@ impl<'a, 'c> Transactions<'a, 'c> {
     }
 }
 
-/// What the file holds, under its write lock.
+/// Facts from the file, under its write lock.
 struct Held<'a, 'c> {
     catalogue: &'a Catalogue,
     keys: &'a Keys,
@@ -241,7 +240,7 @@ impl Facts for Held<'_, '_> {
     fn below(&mut self) -> (Vec<BookId>, Option<BookId>) {
         let Wanted::Below { amount, after, most } = self.wanted else { return (Vec::new(), None) };
         let (mut found, mut last) = (Vec::new(), None);
-        // A bound on the books that are looked at as well, so that purchases do not wait for the whole catalogue.
+        // Bounds the books read as well, so that purchases do not wait for the whole catalogue.
         for book in self.catalogue.after(after).take(most.saturating_mul(LOOKED_AT_PER_RAISED)) {
             found.extend((book.stock() < amount).then(|| book.id()));
             last = Some(book.id());

@@ -1,4 +1,4 @@
-//! How a transaction on the file can fail. Must not know what it was to do.
+//! Failures of a transaction on the file.
 
 use commit::Moved;
 use rusqlite::ErrorCode;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::fault::{Fault, Unavailable};
 
-/// Why a transaction did not come to its end.
+/// Reason why a transaction failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Before COMMIT.
@@ -18,9 +18,9 @@ pub(super) enum Trouble {
     Commit(rusqlite::Error),
     /// After COMMIT: the file that was written to is not where the next start looks for it.
     Moved(Moved),
-    /// The file was changed without a trace in the log.
+    /// The file was changed without a log entry.
     Stale,
-    /// There are no more numbers.
+    /// The log numbers are exhausted.
     LogFull,
     /// No decision was reached.
     Decided(Failure),
@@ -56,7 +56,7 @@ impl From<OpenError> for Broken {
     }
 }
 
-/// A transaction could not be begun.
+/// Converts a failed BEGIN.
 pub(super) fn not_begun(error: rusqlite::Error) -> Failure {
     if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
         return Failure::Refused(Fault::Unavailable(Unavailable::Locked));

@@ -1,4 +1,4 @@
-//! What the ledger does to the file inside its transactions, with every statement prepared once.
+//! The ledger's statements inside its transactions, each prepared once.
 
 use rusqlite::{Connection, OptionalExtension, Statement, config::DbConfig};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::domain::{BookId, Entry, IdempotencyKey, NewBook};
 
-/// Rows in one INSERT, largest first. A statement a row spends half its time starting and ending statements.
+/// Rows per INSERT, largest first. One statement per row spends half its time starting and ending statements.
 const ROWS: [usize; 3] = [64, 8, 1];
 
 const ENTRY_WIDTH: usize = 9;
@@ -46,7 +46,7 @@ impl<'c> Writer<'c> {
             data_version: connection.prepare("PRAGMA data_version")?,
             log_pages: connection.prepare("PRAGMA wal_checkpoint(NOOP)")?,
             set_meta: connection.prepare("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?,
-            // The comparison makes sure that nothing is sold from stale memory, even if the ledger missed a change.
+            // The comparison prevents sales from stale memory, even if the ledger missed a change.
             change_book: connection.prepare(
                 "UPDATE book SET stock = ?2, price_cents = ?3 WHERE id = ?1 AND stock = ?4 AND price_cents = ?5",
             )?,
@@ -70,17 +70,17 @@ impl<'c> Writer<'c> {
         self.commit.raw_execute().map(drop)
     }
 
-    /// Undoes the transaction; does nothing if `SQLite` has ended it already.
+    /// Rolls back the transaction, unless `SQLite` already has.
     pub(crate) fn rollback(&mut self) -> rusqlite::Result<()> {
         if self.connection.is_autocommit() { Ok(()) } else { self.connection.execute_batch("ROLLBACK") }
     }
 
-    /// Changes when another connection has committed to the file, not when this one commits.
+    /// Version that changes when another connection commits, not when this one does.
     pub(crate) fn data_version(&mut self) -> rusqlite::Result<i64> {
         self.data_version.query_row((), |row| row.get(0))
     }
 
-    /// False when the book is not as the change says it was.
+    /// Changes a book; false if it differs from the change's old values.
     pub(crate) fn change_book(&mut self, change: &BookChange) -> rusqlite::Result<bool> {
         let ((stock_before, stock), (cents_before, cents)) = (change.stock, change.price_cents);
         Ok(self.change_book.execute((change.id.get(), stock, cents, stock_before, cents_before))? == 1)
@@ -101,7 +101,7 @@ impl<'c> Writer<'c> {
         })
     }
 
-    /// `keys` in order, so that neighbours share a page.
+    /// Indexes `keys`, sorted so that neighbours share a page.
     pub(crate) fn index_keys(&mut self, keys: &[(i64, i64)]) -> rusqlite::Result<()> {
         in_rows(&mut self.index_keys, keys, KEY_WIDTH, |statement, at, (hash, number)| {
             statement.raw_bind_parameter(at + 1, hash)?;
@@ -109,7 +109,7 @@ impl<'c> Writer<'c> {
         })
     }
 
-    /// The entries whose key has this hash, as far as they are indexed.
+    /// The indexed entries whose key has this hash.
     pub(crate) fn numbers_of_key(&mut self, hash: i64) -> rusqlite::Result<Vec<i64>> {
         self.numbers_of_key.query_map((hash,), |row| row.get(0))?.collect()
     }
@@ -122,7 +122,7 @@ impl<'c> Writer<'c> {
         self.one_book.query_row((id.get(),), book).optional()
     }
 
-    /// Every book in the order of ids.
+    /// Visits every book by id.
     pub(crate) fn each_book(&mut self, mut visit: impl FnMut(NewBook)) -> rusqlite::Result<()> {
         let mut all = self.connection.prepare(&format!("SELECT {BOOK_COLUMNS} FROM book ORDER BY id"))?;
         let mut rows = all.query(())?;
@@ -132,7 +132,7 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// The book and the key of every entry after `number`, in order.
+    /// Visits the book and key of every entry after `number`, in order.
     pub(crate) fn each_entry_after(
         &mut self,
         number: i64,
@@ -147,13 +147,13 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// The number of the newest entry, 0 when there is none.
+    /// The newest entry's number; 0 if there is none.
     pub(crate) fn last_number(&mut self) -> rusqlite::Result<i64> {
         self.connection.query_row("SELECT coalesce(max(number), 0) FROM entry", (), |row| row.get(0))
     }
 
-    /// How far a move of keys into the index has come: `(up_to, through)` says that of the keys of entries up to
-    /// `up_to` those with hashes up to `through` are there.
+    /// Progress of a move of keys into the index: `(up_to, through)` means that of the keys of entries up to `up_to`,
+    /// those with hashes up to `through` are there.
     pub(crate) fn keys_moved(&mut self) -> rusqlite::Result<Option<(i64, i64)>> {
         let sql = "SELECT a.value, b.value FROM meta a, meta b
                    WHERE a.name = 'keys_moving_up_to' AND b.name = 'keys_moved_through'";
@@ -165,12 +165,12 @@ impl<'c> Writer<'c> {
         self.set_meta.execute(("keys_moved_through", through)).map(drop)
     }
 
-    /// The secret that keys are hashed with in this file.
+    /// The secret seed of the file's key hashes.
     pub(crate) fn key_hash_seed(&mut self) -> rusqlite::Result<[u8; 16]> {
         self.connection.query_row("SELECT value FROM meta WHERE name = 'key_hash_seed'", (), |row| row.get(0))
     }
 
-    /// Every key up to this entry is in the index.
+    /// Number of the entry up to which all keys are indexed.
     pub(crate) fn keys_indexed_up_to(&mut self) -> rusqlite::Result<i64> {
         self.connection.query_row("SELECT value FROM meta WHERE name = 'keys_indexed_up_to'", (), |row| row.get(0))
     }
@@ -180,7 +180,7 @@ impl<'c> Writer<'c> {
         self.connection.prepare_cached(sql)?.execute((number,)).map(drop)
     }
 
-    /// Commits a small change, to find out whether the file can be written again.
+    /// Commits a small change, to test whether the file is writable again.
     pub(crate) fn probe(&mut self) -> rusqlite::Result<()> {
         self.connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'recoveries'", ()).map(drop)
     }
@@ -190,7 +190,7 @@ impl<'c> Writer<'c> {
         self.log_pages.query_row((), |row| row.get(1))
     }
 
-    /// Copies the WAL back into the file, as far as readers allow, so that it starts again from its beginning.
+    /// Copies the WAL back into the file, as far as readers allow, so that it restarts from its beginning.
     pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))
     }
@@ -203,11 +203,11 @@ impl<'c> Writer<'c> {
 
     /// Puts every page of the file into the WAL, so that the next checkpoint writes them all.
     pub(crate) fn rewrite_database(&mut self) -> rusqlite::Result<()> {
-        // A whole copy of the file is too much for memory.
+        // A whole copy of the file may exceed memory.
         self.connection.execute_batch("PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY")
     }
 
-    /// What is wrong with the log, a sentence each.
+    /// The log's problems, a sentence each.
     pub(crate) fn inspect(&mut self) -> rusqlite::Result<Vec<String>> {
         inspect(self.connection)
     }
