@@ -57,7 +57,7 @@ pub struct Reader<'a> {
     connections: Wanted,
     is_tls: bool,
     has_tokens: bool,
-    /// What the process may hold.
+    /// Memory limit of the process.
     memory_bytes: usize,
     open: Vec<Scope>,
     shut: Option<Refused>,
@@ -268,8 +268,8 @@ impl<'a> Reader<'a> {
         fitting(value.0, &bounds).ok_or_else(|| self.refuse(key, value, want()))
     }
 
-    /// As [`Reader::bytes`], for data that a service keeps in memory: at most `1 / parts` of what the process may hold, so
-    /// that the other services have the rest. The default follows silently, a value that is given with a warning.
+    /// As [`Reader::bytes`], for data that a service keeps in memory: at most `1 / parts` of what the process may hold,
+    /// so that the other services have the rest. The default follows silently, a value that is given with a warning.
     pub fn bytes_of_memory(
         &mut self,
         key: &'static str,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// What the connection holds, as far as it can be seen from outside hyper. Calls account for their messages. The task
-/// of the connection alone changes it.
+/// Bytes that the connection holds, as far as visible from outside hyper. Calls account for their messages. Changed by
+/// the connection's task alone.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Bytes of begun answers not yet written.
@@ -37,7 +37,7 @@ impl Held {
         self.unsent.load(Relaxed) + self.waiting.load(Relaxed) + self.head.load(Relaxed)
     }
 
-    /// Whether there is more of an answer to be written.
+    /// True while a part of an answer is to be written.
     pub(super) fn is_sending(&self) -> bool {
         self.unsent.load(Relaxed) > 0
     }
