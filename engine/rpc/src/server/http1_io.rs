@@ -16,19 +16,19 @@ use tokio::time::{Sleep, sleep};
 /// the connection's task alone.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Bytes of begun answers not yet written.
+    /// Unwritten bytes of begun answers.
     unsent: AtomicUsize,
-    /// Bytes that were read and are no request yet; hyper holds no more than `waiting_max`.
+    /// Bytes read that are no request yet; hyper holds at most `waiting_max`.
     waiting: AtomicUsize,
     waiting_max: usize,
-    /// Of the read before.
+    /// Bytes of the last read.
     last_read: AtomicUsize,
     /// Bytes in the head of the request whose answer has not begun; 0 if there is none.
     head: AtomicUsize,
 }
 
 impl Held {
-    /// Of a connection whose heads may have so many bytes.
+    /// For a connection whose heads have at most `waiting_max` bytes.
     pub(super) fn new(waiting_max: usize) -> Self {
         Self { waiting_max, ..Self::default() }
     }
@@ -42,14 +42,14 @@ impl Held {
         self.unsent.load(Relaxed) > 0
     }
 
-    /// A request begins, whose head had so many bytes. What else waits came with the end of that head.
+    /// Begins a request with a head of `head_bytes`. Other waiting bytes came with the end of that head.
     pub(super) fn begin(&self, head_bytes: usize) {
         let rest = self.waiting.load(Relaxed).saturating_sub(head_bytes);
         self.waiting.store(rest.min(self.last_read.load(Relaxed)), Relaxed);
         self.head.store(head_bytes, Relaxed);
     }
 
-    /// So many bytes of a request's body were taken.
+    /// Notes that `bytes` of a request's body were taken.
     pub(super) fn take(&self, bytes: usize) {
         self.waiting.store(self.waiting.load(Relaxed).saturating_sub(bytes), Relaxed);
     }

@@ -16,7 +16,7 @@ pub(super) struct Blocked {
 }
 
 struct Waiting {
-    /// When the lock was first met.
+    /// Time at which the lock was first met.
     since: Instant,
     requests: Vec<Request>,
 }

@@ -96,7 +96,7 @@ pub(crate) trait Work {
 /// The facts that a transaction needs.
 #[derive(Debug)]
 pub(crate) enum Wanted {
-    /// Of these books and keys.
+    /// Facts of these books and keys.
     Named {
         /// Sorted.
         books: BTreeSet<BookId>,
@@ -106,7 +106,7 @@ pub(crate) enum Wanted {
         /// True to wait for books that others have locked before they are left out.
         waits: bool,
     },
-    /// Of at most `most` books with fewer copies than `amount` and ids above `after`.
+    /// Facts of at most `most` books with fewer copies than `amount` and ids above `after`.
     Below { amount: u32, after: Option<BookId>, most: usize },
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Trouble {
     Silent(Duration),
     /// The session was ended from elsewhere.
     Ended,
-    /// It committed, and did not wait until its replicas had the commit.
+    /// The commit did not wait for its replicas.
     NotDurable,
     /// The contents are not those of a store.
     Contents(String),
